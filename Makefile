@@ -1,0 +1,98 @@
+# Two commands matter: `make serve` and `make test`.  `make help` lists the rest.
+# `.ci/need` installs what the machine lacks (apt, as root), or says what to install.
+
+PYTHON ?= python3
+PYPY ?= pypy3
+VENV ?= .venv
+# Debian's is built with PGO and LTO; servers are compared on one and the same build.
+BENCH_PYTHON ?= /usr/bin/python3
+ARGS ?=
+SECONDS ?= 30
+
+RUN := $(VENV)/bin/python -I
+MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
+SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
+
+.PHONY: help serve test test-all suites suite lint wheel soak fuzz bench docs clean
+.DELETE_ON_ERROR:
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1	/p' Makefile | expand -t 12
+
+serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 (ARGS="module:app --threads 8")
+	@$(VENV)/bin/aserve $(ARGS)
+
+test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k config")
+	@.ci/need tools
+	@$(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))"
+
+test-all:  ## the suite on the interpreters you name: PYTHONS="python3.9 python3.13"
+	@$(MAKE) --no-print-directory suites PYTHONS="$(or $(PYTHONS),$(PYTHON))"
+
+# Each interpreter has a venv of its own; one failing does not hide the others.
+suites:
+	@summary=; failed=0; \
+	for python in $(PYTHONS); do \
+	    case $$python in \
+	    "$(PYTHON)") venv=$(VENV) ;; \
+	    *pypy3) venv=.venv-pypy ;; \
+	    *) venv=.venv-$$(basename $$python) ;; \
+	    esac; \
+	    if $(MAKE) --no-print-directory suite PYTHON=$$python VENV=$$venv; \
+	    then result=passed; else result=FAILED; failed=1; fi; \
+	    summary="$$summary  $$result  $$($$venv/bin/python -c 'import platform as p; \
+	print(p.python_implementation(), p.python_version())' 2>/dev/null || echo $$python)\n"; \
+	done; \
+	printf "\nSummary\n$$summary"; exit $$failed
+
+suite: $(VENV)/.ready-test
+	$(RUN) -m pytest $(ARGS)
+
+lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compiler's warnings
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
+	$(VENV)/bin/codespell
+	clang-format --dry-run -Werror --style=file:cparsers/.clang-format cparsers/*.[ch] tests/fuzz/*.[ch]
+	$(MAKE) --no-print-directory -C tests/fuzz check
+
+wheel: $(VENV)/.ready  ## sdist and wheel in dist/
+	$(RUN) -m pip install --quiet build
+	$(RUN) -m build
+
+soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched
+	SOAK_SECONDS=$(SECONDS) $(RUN) -m pytest tests/e2e/test_soak.py $(ARGS)
+
+fuzz:  ## the C parsers under libFuzzer, each for SECONDS=30
+	@.ci/need tools
+	$(MAKE) -C tests/fuzz fuzz SECONDS=$(SECONDS)
+
+bench:  ## aserve beside other servers (ARGS="--app echo", ARGS=--targets); see benchmarks/README.md
+	@$(MAKE) --no-print-directory .venv-bench/.ready-test PYTHON=$(BENCH_PYTHON) VENV=.venv-bench
+	@pypy=$$(command -v $(PYPY)) || exit 0; \
+	$(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy
+	@PYTHON=$(BENCH_PYTHON) PYPY=$(PYPY) benchmarks/setup_peers.sh
+	@.venv-bench/bin/python benchmarks/bench_serve.py $(ARGS)
+
+docs: $(VENV)/.ready  ## write docs/settings.md again from the table in aserve/config.py
+	$(RUN) docs/make_settings.py > docs/settings.md
+
+clean:  ## remove everything that make has made
+	rm -rf .venv .venv-* build dist *.egg-info .coverage* htmlcov
+	rm -rf .pytest_cache .mypy_cache .ruff_cache tests/fuzz/bin
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -f aserve/*.so
+
+# The interpreter is part of the stamp's name: another PYTHON makes the venv anew.
+$(MADE):
+	@.ci/need build "$(PYTHON)"
+	"$(PYTHON)" -m venv --clear $(VENV)
+	@touch $@
+
+$(VENV)/.ready: $(MADE) $(SOURCES)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+$(VENV)/.ready-%: $(MADE) $(SOURCES)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[$*]'
+	@touch $@ $(VENV)/.ready

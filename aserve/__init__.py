@@ -1,0 +1,20 @@
+"""A WSGI server native to asyncio. Public names only."""
+
+from . import rpc
+from .config import VERSION as __version__
+from .config import Config, ConfigError
+from .errors import AserveError, BindError, ClientDisconnected
+from .server import Server, run, serve
+
+__all__ = [
+    "AserveError",
+    "BindError",
+    "ClientDisconnected",
+    "Config",
+    "ConfigError",
+    "Server",
+    "__version__",
+    "rpc",
+    "run",
+    "serve",
+]

@@ -1,0 +1,8 @@
+"""`python -m aserve`: the same as the `aserve` command."""
+
+import sys
+
+from .cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

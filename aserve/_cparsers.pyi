@@ -1,0 +1,94 @@
+"""Types of the compiled parsers; what the functions do stands in cparsers/*.h."""
+
+from typing import Any
+
+# cffi's C data has no static type: its fields are those of the C structs.
+_CData = Any
+
+class _FFI:
+    NULL: _CData
+    def new(self, ctype: str, init: object = ...) -> _CData: ...
+    def buffer(self, cdata: _CData, size: int = ...) -> Any: ...
+    def from_buffer(self, python_buffer: object) -> _CData: ...
+    def string(self, cdata: _CData, maxlen: int = ...) -> bytes: ...
+    def sizeof(self, ctype: str) -> int: ...
+    def offsetof(self, ctype: str, field: str) -> int: ...
+
+class _Lib:
+    ASERVE_INCOMPLETE: int
+    ASERVE_BAD_METHOD: int
+    ASERVE_BAD_TARGET: int
+    ASERVE_BAD_PERCENT: int
+    ASERVE_BAD_REQUEST_LINE: int
+    ASERVE_BAD_VERSION: int
+    ASERVE_UNSUPPORTED_VERSION: int
+    ASERVE_UNSUPPORTED_METHOD: int
+    ASERVE_BARE_LF: int
+    ASERVE_BARE_CR: int
+    ASERVE_OBS_FOLD: int
+    ASERVE_BAD_FIELD_NAME: int
+    ASERVE_SPACE_BEFORE_COLON: int
+    ASERVE_BAD_FIELD_VALUE: int
+    ASERVE_MISSING_HOST: int
+    ASERVE_REPEATED_HOST: int
+    ASERVE_BAD_HOST: int
+    ASERVE_BAD_CONTENT_LENGTH: int
+    ASERVE_REPEATED_CONTENT_LENGTH: int
+    ASERVE_LENGTH_AND_ENCODING: int
+    ASERVE_BAD_TRANSFER_ENCODING: int
+    ASERVE_UNKNOWN_CODING: int
+    ASERVE_ENCODING_IN_1_0: int
+    ASERVE_UNKNOWN_EXPECTATION: int
+    ASERVE_TARGET_TOO_LONG: int
+    ASERVE_HEAD_TOO_LARGE: int
+    ASERVE_TOO_MANY_FIELDS: int
+    ASERVE_BAD_CHUNK_SIZE: int
+    ASERVE_BAD_CHUNK_EXTENSION: int
+    ASERVE_LONG_CHUNK_EXTENSION: int
+    ASERVE_BAD_CHUNK_END: int
+    ASERVE_BAD_TRAILER: int
+    ASERVE_TRAILERS_TOO_LARGE: int
+    ASERVE_VARS_FULL: int
+    ASERVE_NOT_UWSGI: int
+    ASERVE_NOT_SCGI: int
+    ASERVE_BAD_NETSTRING: int
+    ASERVE_LENGTH_NOT_FIRST: int
+    ASERVE_NO_SCGI_1: int
+    ASERVE_REPEATED_VAR: int
+    ASERVE_EMPTY_NAME: int
+    ASERVE_VAR_OVERRUN: int
+    ASERVE_NUL_IN_VAR: int
+    ASERVE_TOO_MANY_VARS: int
+    ASERVE_PACKET_TOO_LARGE: int
+    ASERVE_LAST_ERROR: int
+    HTTP1_KEEP_ALIVE: int
+    HTTP1_VERSION_1_1: int
+    HTTP1_HEAD: int
+    HTTP1_LENGTH: int
+    HTTP1_CHUNKED: int
+    HTTP1_EXPECT_CONTINUE: int
+    UWSGI_WSGI: int
+    UWSGI_WSGI_MOUNT: int
+    UWSGI_PING: int
+    UWSGI_RPC: int
+    LANE_UWSGI: int
+    LANE_SCGI: int
+
+    # aserve.h
+    def aserve_status(self, code: int, /) -> int: ...
+    def aserve_strerror(self, code: int, /) -> _CData: ...
+    # http1.h
+    def http1_parse_head(self, buf: _CData, len: int, scanned: int, head: _CData, /) -> int: ...
+    def http1_decode_chunked(self, body: _CData, buf: _CData, len: int, dst: _CData, /) -> int: ...
+    # uwsgi.h
+    def uwsgi_parse_packet(self, buf: _CData, len: int, packet: _CData, /) -> int: ...
+    def uwsgi_parse_array(self, buf: _CData, len: int, items: _CData, cap: int, /) -> int: ...
+    # scgi.h
+    def scgi_parse_head(self, buf: _CData, len: int, head: _CData, /) -> int: ...
+    # lane.h
+    def lane_available(self, /) -> int: ...
+    def lane_accept(self, lane: _CData, /) -> int: ...
+    def lane_send(self, fds: bytes, lens: bytes, n: int, octets: bytes, sent: _CData, /) -> int: ...
+
+ffi: _FFI
+lib: _Lib

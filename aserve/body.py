@@ -1,0 +1,199 @@
+"""The request body: kept in memory, then spooled to a file; or live.
+
+Owns:     BufferedBody (complete before a worker is taken) and LiveBody
+          (`--body stream`: read while the client still sends).
+Thread:   fed on the event loop, read in a worker. A BufferedBody is only
+          read once it is complete; a LiveBody locks.
+Spec:     PEP 3333 "Input and Error Streams".
+Not here: de-framing (protocols/), the limit and its 413 (protocols/http1.py).
+"""
+
+from __future__ import annotations
+
+import io
+import tempfile
+import threading
+from collections.abc import Iterator
+from typing import BinaryIO, Callable, Union
+
+from .errors import ClientDisconnected
+
+
+class BufferedBody:
+    """A body that is collected whole; over `memory_bytes` it goes to a temporary file."""
+
+    __slots__ = ("_file", "_memory_bytes", "_spooled", "is_chunked", "length")
+    is_live = False
+
+    def __init__(self, memory_bytes: int, is_chunked: bool) -> None:
+        self.length = 0  # octets collected
+        self.is_chunked = is_chunked
+        self._memory_bytes = memory_bytes
+        self._spooled = False
+        self._file: BinaryIO = io.BytesIO()
+
+    def feed(self, data: bytes) -> None:
+        """Append octets of the body."""
+        self.length += len(data)
+        if self.length > self._memory_bytes and not self._spooled:
+            self._spool()
+        self._file.write(data)
+
+    def _spool(self) -> None:
+        # Unlinked from the start, so that nothing is left behind however the process ends.
+        spool = tempfile.TemporaryFile(prefix="aserve-body-")
+        spool.write(self._file.getvalue())  # type: ignore[attr-defined]
+        self._file = spool
+        self._spooled = True
+
+    def open(self) -> BinaryIO:
+        """Return the file object behind wsgi.input, at its start; it ends where the body ends."""
+        self._file.seek(0)
+        return self._file
+
+    def close(self) -> None:
+        """Let go of the memory or the file."""
+        if self._spooled:
+            self._file.close()
+
+
+class LiveBody:
+    """
+    A body that the app reads while the client still sends it.
+
+    It is the file object behind wsgi.input. A read waits until it can be
+    answered in full or the body has ended.
+    """
+
+    __slots__ = (
+        "_buffer", "_complete", "_error", "_high_bytes", "_is_reading", "_ready", "is_chunked", "length", "on_low", "on_wanted",
+    )  # fmt: skip
+    is_live = True
+
+    def __init__(self, high_bytes: int, is_chunked: bool) -> None:
+        self.length = 0  # octets received
+        self.is_chunked = is_chunked
+        self.on_wanted: Callable[[], None] | None = None  # called once, at the app's first read
+        self.on_low: Callable[[], None] | None = None  # called when a full body has room again
+        self._high_bytes = high_bytes
+        self._buffer = bytearray()
+        self._complete = False
+        self._error: str | None = None
+        self._is_reading = True
+        self._ready = threading.Condition()
+
+    # --- called on the event loop ---
+
+    def feed(self, data: bytes) -> None:
+        """Append octets of the body."""
+        with self._ready:
+            self.length += len(data)
+            if self._is_reading:
+                self._buffer += data
+                self._ready.notify()
+
+    def feed_end(self) -> None:
+        """The body is complete."""
+        with self._ready:
+            self._complete = True
+            self._ready.notify()
+
+    def feed_error(self, text: str) -> None:
+        """The rest of the body will never come; a reader meets ClientDisconnected."""
+        with self._ready:
+            if not self._complete:
+                self._error = text
+            self._ready.notify()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the whole body has come."""
+        return self._complete
+
+    @property
+    def is_full(self) -> bool:
+        """Whether reading from the client should pause."""
+        return self._is_reading and len(self._buffer) >= self._high_bytes
+
+    # --- called from a worker ---
+
+    def open(self) -> LiveBody:
+        """Return the file object behind wsgi.input: this one."""
+        return self
+
+    def close(self) -> None:
+        """The app will read no more: what still comes is dropped."""
+        with self._ready:
+            was_full = self.is_full
+            self._is_reading = False
+            self._buffer.clear()
+        if was_full and self.on_low is not None:
+            self.on_low()
+
+    def read(self, size: int | None = -1) -> bytes:
+        """
+        Return `size` octets, fewer only at the end of the body; all of it without a size.
+
+        Raises:
+            ClientDisconnected: the client left, or broke the framing, before the end.
+        """
+        wanted = None if size is None or size < 0 else size
+        return self._take(lambda buffer: wanted if wanted is not None and len(buffer) >= wanted else None, wanted)
+
+    def readline(self, size: int | None = -1) -> bytes:
+        """Return up to and with the next LF, at most `size` octets. Raises like `read`."""
+        limit = None if size is None or size < 0 else size
+
+        def line_end(buffer: bytearray) -> int | None:
+            end = buffer.find(b"\n", 0, limit) + 1
+            if end:
+                return end
+            return limit if limit is not None and len(buffer) >= limit else None
+
+        return self._take(line_end, limit)
+
+    def readlines(self, hint: int | None = -1) -> list[bytes]:
+        """Return the lines up to the end, or until `hint` octets are exceeded. Raises like `read`."""
+        lines, total = [], 0
+        for line in self:
+            lines.append(line)
+            total += len(line)
+            if hint is not None and 0 < hint <= total:
+                break
+        return lines
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.readline, b"")
+
+    def _take(self, find_end: Callable[[bytearray], int | None], limit: int | None) -> bytes:
+        """Wait until `find_end` knows where to cut, or the body has ended; cut there."""
+        if limit == 0:
+            return b""
+        if self.on_wanted is not None:
+            self.on_wanted()
+            self.on_wanted = None
+        with self._ready:
+            while True:
+                end = find_end(self._buffer)
+                if end is not None or self._complete:
+                    break
+                if self._error is not None:
+                    raise ClientDisconnected(self._error)
+                self._make_room()
+                self._ready.wait()
+            data = bytes(self._buffer[:end])
+            was_full = self.is_full
+            del self._buffer[:end]
+        if was_full and not self.is_full and self.on_low is not None:
+            self.on_low()
+        return data
+
+    def _make_room(self) -> None:
+        # A reader that wants more than the high-water mark must not wait for a paused client.
+        if self.is_full:
+            self._high_bytes = 2 * len(self._buffer)
+            if self.on_low is not None:
+                self.on_low()
+
+
+RequestBody = Union[BufferedBody, LiveBody]

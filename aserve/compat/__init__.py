@@ -1,0 +1,1 @@
+"""What other servers offer to apps, and how their settings read, under aserve."""

@@ -1,0 +1,123 @@
+"""`import uwsgi` for apps written for uWSGI, as far as RPC goes.
+
+Owns:     the module `uwsgi` that an app finds where no other is.
+Thread:   any.
+Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
+Not here: RPC itself (rpc.py).
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import logging
+import sys
+from types import ModuleType
+from typing import Any, Callable, Union
+
+from .. import rpc as aserve_rpc
+from ..config import VERSION
+
+logger = logging.getLogger("aserve.rpc")
+
+NAME = "uwsgi"
+Text = Union[str, bytes]
+
+
+def register_rpc(name: str, function: Callable[..., bytes], argc: int = 0) -> bool:
+    """
+    Register an RPC function, or replace it. As in uWSGI, `argc` is not enforced.
+
+    Raises:
+        ValueError, TypeError: see aserve.rpc.register.
+    """
+    aserve_rpc.register(name, function, replace=True)
+    return True
+
+
+def rpc(address: Text | None, name: Text, *arguments: Text) -> bytes | None:
+    """
+    Call a function of another server, or of this process when the address is empty; None: it failed.
+
+    Why it failed is in the log.
+
+    Raises:
+        TypeError: something is neither bytes nor text.
+    """
+    if not address:
+        return call(name, *arguments)
+    place = address.decode() if isinstance(address, bytes) else address
+    try:
+        # As in uWSGI, what has no port is the path of a unix socket.
+        place = place if ":" in place or place[0] == "/" else f"unix:{place}"
+        return aserve_rpc.call_blocking(place, name, *arguments)
+    except aserve_rpc.RpcError as fault:
+        logger.warning("uwsgi.rpc: %s", fault)
+        return None
+
+
+def call(name: Text, *arguments: Text) -> bytes | None:
+    """
+    Call a function of this process; None: it failed, or returned nothing.
+
+    Raises:
+        TypeError: something is neither bytes nor text.
+    """
+    octets = [aserve_rpc.to_octets(item) for item in (name, *arguments)]
+    try:
+        return aserve_rpc.call_local(*octets) or None
+    except aserve_rpc.RpcError:
+        return None  # it is in the log
+
+
+def rpc_list() -> tuple[bytes, ...]:
+    """Return the names of the functions of this process."""
+    return tuple(name.encode() for name in aserve_rpc.registered())
+
+
+def worker_id() -> int:
+    """Return the number of this process; there is one."""
+    return 1
+
+
+def masterpid() -> int:
+    """Return 0: there is no master process."""
+    return 0
+
+
+PROVIDED: dict[str, Any] = {
+    function.__name__: function for function in (register_rpc, rpc, call, rpc_list, worker_id, masterpid)
+}
+PROVIDED["version"] = f"aserve {VERSION}".encode()
+PROVIDED["numproc"] = 1
+# Threads are always there; agents that watch an app refuse to start when this says otherwise.
+PROVIDED["opt"] = {"enable-threads": True}
+
+
+def _refuse(name: str) -> Any:
+    """Say what an app lacks here: the module's __getattr__ (PEP 562)."""
+    if name.startswith("__"):
+        raise AttributeError(f"module 'uwsgi' has no attribute {name!r}")
+    offered = ", ".join(sorted(PROVIDED))
+    raise AttributeError(f"uwsgi.{name} is not available under aserve; its module 'uwsgi' has {offered}")
+
+
+class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """
+    Makes the module when it is imported, if nobody else has one.
+
+    It is asked last: an app is often in a file of its own called uwsgi.py.
+    """
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+        return importlib.machinery.ModuleSpec(NAME, self, origin="aserve") if name == NAME else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__doc__ = "What uWSGI offers to apps, as far as aserve has it."
+        module.__dict__.update(PROVIDED, __getattr__=_refuse)
+
+
+def install() -> None:
+    """Let `import uwsgi` succeed in this process. Once is enough; more do nothing."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())

@@ -1,0 +1,251 @@
+"""Bind specs to listening sockets.
+
+Owns:     binding, the texts of what can go wrong there, stale unix sockets.
+Thread:   event loop only, before it serves.
+Not here: the spec's grammar (config.py), accepting (the event loop).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import stat
+from typing import NamedTuple, Union
+
+from .config import Bind
+from .errors import BindError
+
+Socket = socket.socket  # a Listener's field has the module's name
+Address = Union[tuple[str, int], str]
+
+
+class Listener(NamedTuple):
+    """One listening socket."""
+
+    socket: socket.socket
+    bind: Bind
+    inode: tuple[int, int] | None = None  # of a unix socket's file: device and number
+
+    @property
+    def address(self) -> Address:
+        """(host, port), or the path of a unix socket; of an abstract one, its name behind a NUL."""
+        if self.bind.kind == "unix":
+            return self.bind.unix_address
+        host, port = self.socket.getsockname()[:2]
+        return host, port
+
+    @property
+    def url(self) -> str:
+        """What a person may type into a browser; unix:PATH for a unix socket."""
+        if self.bind.kind == "unix":
+            return str(self.bind)
+        host, port = self.socket.getsockname()[:2]
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        return f"{self.bind.protocol}://{host}:{port}"
+
+    @property
+    def server_name_and_port(self) -> tuple[str, str]:
+        """SERVER_NAME and SERVER_PORT of the environ: what a client without a Host field must mean."""
+        if self.bind.kind == "unix":
+            return "localhost", "80"
+        host, port = self.socket.getsockname()[:2]
+        if host in ("0.0.0.0", "::"):
+            host = socket.gethostname()
+        return host, str(port)
+
+    def take_queued(self) -> list[Socket]:
+        """
+        Stop listening; return the connections that nobody has accepted yet.
+
+        On a unix socket none is lost: one that comes later is refused. On TCP
+        one that comes within these few microseconds is reset.
+        """
+        self.remove_file()
+        if self.bind.kind == "unix":
+            try:
+                self.socket.shutdown(socket.SHUT_RD)  # Linux: connect() is refused, accept() goes on
+            except OSError:
+                pass  # elsewhere a listening socket cannot be shut down
+        queued = []
+        while True:
+            try:
+                queued.append(self.socket.accept()[0])
+            except OSError:  # no more, or no descriptor left for them
+                break
+        self.socket.close()
+        return queued
+
+    def close(self) -> None:
+        """Stop listening; remove the file of a unix socket, if it is still ours."""
+        self.remove_file()
+        self.socket.close()
+
+    def remove_file(self) -> None:
+        """Remove the file of a unix socket, unless somebody has put another in its place."""
+        if self.inode is not None and self.inode == _inode(self.bind.path):
+            try:
+                os.unlink(self.bind.path)
+            except OSError:
+                pass  # no permission any more; the next server finds it stale, and says so
+
+
+class UnixRights(NamedTuple):
+    """Who may connect to a unix socket: the rights of its file."""
+
+    mode: int = 0o666
+    owner: str | None = None  # a name or a number; None: unchanged
+    group: str | None = None
+
+
+def open_listeners(binds: list[Bind], rights: UnixRights = UnixRights()) -> list[Listener]:  # noqa: B008
+    """
+    Bind all of them, or none.
+
+    Raises:
+        BindError: one could not be bound; those before it are closed again.
+    """
+    listeners: list[Listener] = []
+    try:
+        for bind in binds:
+            if bind.kind == "unix":
+                listeners.append(_open_abstract(bind) if bind.is_abstract else _open_unix(bind, rights))
+            else:
+                listeners += _open_tcp(bind)
+    except BaseException:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def _open_tcp(bind: Bind) -> list[Listener]:
+    try:
+        found = socket.getaddrinfo(bind.host or None, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as exc:  # UnicodeError: a label that is empty or too long
+        why = exc.strerror if isinstance(exc, OSError) else "no host name"
+        raise BindError(f"cannot listen on {bind}: the host {bind.host!r} was not found ({why})") from None
+    listeners: list[Listener] = []
+    port = bind.port
+    for family, kind, protocol, _, address in dict.fromkeys(found):
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError:
+            continue  # the kernel has no such family, as in a container without IPv6
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # With port 0 every family gets the port that the first one got.
+            sock.bind((address[0], port, *address[2:]))
+            sock.listen()  # SO_REUSEADDR lets two programs bind, but only one listen: find out here
+        except OSError as exc:
+            sock.close()
+            if exc.errno == errno.EADDRNOTAVAIL and listeners:
+                continue  # a name such as localhost with an IPv6 address that this machine lacks
+            for listener in listeners:
+                listener.close()
+            raise BindError(f"cannot listen on {bind}: {_remedy(exc, bind)}") from None
+        port = sock.getsockname()[1]
+        sock.setblocking(False)
+        listeners.append(Listener(sock, bind))
+    if not listeners:
+        raise BindError(f"cannot listen on {bind}: this machine has no such address family")
+    return listeners
+
+
+def _open_unix(bind: Bind, rights: UnixRights) -> Listener:
+    _remove_stale(bind)
+    listener = _bind_unix(bind)
+    try:
+        # Nobody can connect before listen(), so the umask's mode is never in force.
+        _set_rights(bind, rights)
+        listener.socket.listen()  # now, or somebody else would take its file for that of a dead server
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _open_abstract(bind: Bind) -> Listener:
+    listener = _bind_unix(bind)
+    listener.socket.listen()
+    return listener
+
+
+def _bind_unix(bind: Bind) -> Listener:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.bind(bind.unix_address)
+    except OSError as exc:
+        sock.close()
+        raise BindError(f"cannot listen on {bind}: {_remedy(exc, bind)}") from None
+    sock.setblocking(False)
+    return Listener(sock, bind, None if bind.is_abstract else _inode(bind.path))
+
+
+def _set_rights(bind: Bind, rights: UnixRights) -> None:
+    who = [int(name) if name is not None and name.isdigit() else name for name in (rights.owner, rights.group)]
+    try:
+        if who != [None, None]:
+            shutil.chown(bind.path, *who)  # type: ignore[arg-type]
+        os.chmod(bind.path, rights.mode)
+    except LookupError as exc:
+        raise BindError(f"cannot listen on {bind}: {exc}; see --unix-owner and --unix-group") from None
+    except OSError as exc:
+        raise BindError(
+            f"cannot set the rights of {bind}: {exc.strerror}; only root may give a socket to another user, or to a "
+            "group that it is no member of (--unix-owner, --unix-group)"
+        ) from None
+
+
+def _remove_stale(bind: Bind) -> None:
+    """Remove the socket file of a server that is gone; refuse to touch anything else."""
+    try:
+        is_socket = stat.S_ISSOCK(os.stat(bind.path).st_mode)
+    except OSError:
+        return  # nothing there; or bind() will say what is wrong
+    if not is_socket:
+        raise BindError(
+            f"cannot listen on {bind}: the file exists and is not a socket; remove it or choose another path"
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(bind.path)
+        except ConnectionRefusedError:
+            os.unlink(bind.path)  # proven dead: nobody listens
+            return
+        except OSError:
+            pass  # a full backlog, no permission: somebody may be alive
+    raise BindError(
+        f"cannot listen on {bind}: another program is serving on this socket; stop it or choose another path"
+    )
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _remedy(exc: OSError, bind: Bind) -> str:
+    """Say what is wrong and what to do next."""
+    number: int | None = exc.errno
+    if number == errno.EADDRINUSE:
+        who = f" ('ss -ltnp sport = :{bind.port}' tells which)" if bind.kind == "tcp" else ""
+        return f"another program listens there{who}; stop it or choose another address with --bind"
+    if number == errno.EACCES:
+        return (
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with --bind"
+            if bind.kind == "tcp"
+            else "no permission to create the socket in that folder"
+        )
+    if number == errno.EADDRNOTAVAIL:
+        return "this machine has no such address; 0.0.0.0 or [::] mean all that it has"
+    if number == errno.ENOENT:
+        return f"the folder {os.path.dirname(bind.path)!r} does not exist"
+    return exc.strerror or str(exc)

@@ -1,0 +1,262 @@
+"""From what the user typed to a WSGI callable.
+
+Owns:     the app spec ("module:attr", "module:factory()", "path/to/file.py:app"),
+          what goes on sys.path for it, and one clear line for each failure.
+Thread:   any; before the server starts.
+Spec:     PEP 3333 (what a WSGI app is).
+Not here: calling the app (wsgi.py), printing errors (cli.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import sys
+import traceback
+from types import ModuleType
+from typing import TYPE_CHECKING, cast
+
+from .errors import AserveError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+DEFAULT_NAMES = ("app", "application")  # what frameworks' tutorials call it; tried in this order
+FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")
+
+
+class LoadError(AserveError):
+    """
+    There is no app to serve: the user's or the app's fault.
+
+    `str()` is one line: what was looked for, where, and what to do.
+    `app_traceback` is the traceback of the app's own code, or empty.
+    """
+
+    def __init__(self, text: str, app_traceback: str = "") -> None:
+        super().__init__(text)
+        self.app_traceback = app_traceback
+
+
+def load_app(spec: str) -> WSGIApplication:
+    """
+    Import and return the app that `spec` names; for a module form the current
+    folder, for a file form the file's, comes first on sys.path.
+
+    Raises:
+        LoadError: there is no such app, or its code raised.
+    """
+    where, colon, attribute = spec.partition(":")
+    if not where or (colon and not attribute):
+        raise LoadError(f"{spec!r} is not an app; write module:name or path/to/file.py:name")
+    is_file = where.endswith(".py") or os.sep in where
+    module = _load_file(where) if is_file else _load_module(where)
+    found = _find(module, where, attribute) if attribute else _find_default(module, where)
+    return _checked_app(found, spec)
+
+
+# Modules
+
+
+def _load_module(name: str) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise LoadError(f"{name!r} is not a module name; a file's path ends in .py")
+    folder = os.getcwd()
+    _put_first_on_path(folder)
+    return _import(name, f"{name!r} in {folder} or on sys.path")
+
+
+def _load_file(path: str) -> ModuleType:
+    """Import a file under its package's name, or under its own."""
+    path = os.path.abspath(path)
+    if not os.path.isfile(path):
+        hint = f"; {path}.py exists: add .py" if os.path.isfile(path + ".py") else ""
+        raise LoadError(f"there is no file {path}{hint or '; check the path'}")
+    folder, name = os.path.split(path[: -len(".py")] if path.endswith(".py") else path)
+    in_package = False
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        name, in_package = f"{package}.{name}", True
+    _put_first_on_path(folder)
+    if in_package:
+        return _import(name, f"{name!r} in {folder}")
+    return _import_path(path, name)
+
+
+def _put_first_on_path(folder: str) -> None:
+    if sys.path[:1] != [folder]:
+        sys.path.insert(0, folder)
+
+
+def _import(name: str, looked_for: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as fault:
+        # Only the name itself or a package on the way to it; another is the app's own import.
+        if fault.name is None or not f"{name}.".startswith(f"{fault.name}."):
+            raise _app_raised(name, "importing", fault) from None
+        missing = "" if fault.name == name else f" (there is no {fault.name!r})"
+        raise LoadError(f"no module {looked_for}{missing}; {_hint_for_module(name)}") from None
+    except (Exception, SystemExit) as fault:
+        raise _app_raised(name, "importing", fault) from None
+
+
+def _import_path(path: str, name: str) -> ModuleType:
+    if name in sys.modules:  # json.py must not replace the module that others have imported
+        name = f"aserve_app_{name}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise LoadError(f"{path} is not a Python file; its name must end in .py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # before it runs: frameworks look themselves up by __name__
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as fault:
+        del sys.modules[name]
+        raise _app_raised(path, "importing", fault) from None
+    return module
+
+
+def _hint_for_module(name: str) -> str:
+    parent, _, last = name.rpartition(".")
+    if parent and (hasattr(sys.modules.get(parent), last)):
+        return f"did you mean {parent}:{last}?"
+    here = [entry[: -len(".py")] for entry in os.listdir(".") if entry.endswith(".py")]
+    near = difflib.get_close_matches(name, here, 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return "run aserve in the folder that holds it, or install it"
+
+
+# Attributes
+
+
+def _find(module: ModuleType, where: str, attribute: str) -> object:
+    """Follow `name`, `name.sub` or `name()` from the module."""
+    path, is_call = attribute, attribute.endswith("()")
+    if is_call:
+        path = attribute[: -len("()")]
+    if not all(part.isidentifier() for part in path.split(".")):
+        raise LoadError(f"{attribute!r} in {where}:{attribute} is neither a name nor a call without arguments")
+    found: object = module
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise LoadError(_no_attribute(found, part, where, attribute))
+        found = getattr(found, part)
+    if not is_call:
+        return found
+    if not callable(found):
+        raise LoadError(f"{where}:{path} is {_describe(found)}, not a factory; leave out the ()")
+    try:
+        return found()
+    except (Exception, SystemExit) as fault:
+        raise _app_raised(f"{where}:{attribute}", "calling", fault) from None
+
+
+def _find_default(module: ModuleType, where: str) -> object:
+    for name in DEFAULT_NAMES:
+        if hasattr(module, name):
+            return getattr(module, name)
+    for name in FACTORY_NAMES:
+        if callable(getattr(module, name, None)):
+            raise LoadError(f"neither app nor application in {_origin(module)}, but a factory: write {where}:{name}()")
+    raise LoadError(
+        f"neither app nor application in {_origin(module)}; "
+        f"write {where}:NAME with one of: {_own_callables(module) or '(it defines no callable)'}"
+    )
+
+
+def _no_attribute(holder: object, name: str, where: str, attribute: str) -> str:
+    origin = _origin(holder) if isinstance(holder, ModuleType) else _describe(holder)
+    near = difflib.get_close_matches(name, [n for n in dir(holder) if n[0] != "_"], 3)
+    if near:
+        return f"no {name!r} in {origin} for {where}:{attribute}; near: {', '.join(near)}"
+    callables = _own_callables(holder)
+    hint = f"callables there: {callables}" if callables else "it defines no callable"
+    return f"no {name!r} in {origin} for {where}:{attribute}; {hint}"
+
+
+def _own_callables(holder: object) -> str:
+    """Return the names of up to eight public callables defined in `holder`."""
+    home = getattr(holder, "__name__", None)
+    names = [
+        name
+        for name, value in sorted(vars(holder).items() if hasattr(holder, "__dict__") else ())
+        if name[0] != "_"
+        and callable(value)
+        and (getattr(value, "__module__", None) == home or not isinstance(value, type))
+    ]
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+
+
+# What was found
+
+
+def _checked_app(found: object, spec: str) -> WSGIApplication:
+    if not callable(found):
+        raise LoadError(
+            f"{spec} is {_describe(found)}, which cannot be called; a WSGI app is called with (environ, start_response)"
+        )
+    call = type(found).__call__
+    if inspect.iscoroutinefunction(found) or inspect.iscoroutinefunction(call):
+        raise LoadError(_asgi(spec))
+    if not _accepts(found, 2):
+        if _accepts(found, 3):
+            raise LoadError(_asgi(spec))
+        hint = f"; is it a factory? write {spec}()" if _accepts(found, 0) else ""
+        raise LoadError(f"{spec} cannot be called with (environ, start_response){hint}")
+    return cast("WSGIApplication", found)
+
+
+def _accepts(found: object, count: int) -> bool:
+    try:
+        # What a decorator has wrapped may take other arguments, as in Werkzeug's Request.application.
+        inspect.signature(found, follow_wrapped=False).bind(*range(count))  # type: ignore[arg-type]
+    except TypeError:
+        return False
+    except ValueError:  # written in C, without a signature: the first request will tell
+        return True
+    return True
+
+
+def _asgi(spec: str) -> str:
+    return (
+        f"{spec} is an ASGI app, called with (scope, receive, send), and aserve serves WSGI; "
+        "use the framework's WSGI app, or wrap it in a2wsgi.ASGIMiddleware"
+    )
+
+
+def _describe(value: object) -> str:
+    if isinstance(value, ModuleType):
+        return f"the module {value.__name__}"
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
+def _origin(module: ModuleType) -> str:
+    return f"{module.__name__} ({getattr(module, '__file__', None) or 'built in'})"
+
+
+# The app's own errors
+
+
+def _app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
+    detail = "" if fault.args in ((), (None,)) else str(fault)  # sys.exit() says None on PyPy
+    text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
+    trace = traceback.TracebackException.from_exception(fault)
+    _cut_to_app(trace)
+    return LoadError(f"{doing} {what} raised {text}", "".join(trace.format()))
+
+
+def _cut_to_app(trace: traceback.TracebackException) -> None:
+    """Leave out our frames and the import system's, here and in the causes."""
+    ours = (__file__, importlib.__file__)
+    trace.stack = traceback.StackSummary.from_list(
+        [frame for frame in trace.stack if frame.filename not in ours and "frozen importlib" not in frame.filename]
+    )
+    for cause in (trace.__cause__, trace.__context__):
+        if cause is not None:
+            _cut_to_app(cause)

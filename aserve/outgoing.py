@@ -1,0 +1,333 @@
+"""The outgoing half of a connection: from the app's reply to the transport.
+
+Owns:     the order of what is written, back-pressure on the app, large
+          bodies, files, the last one out that writes for itself.
+Thread:   two, under banners: workers hand over, the event loop writes.
+Spec:     RFC 9112 section 9; PEP 3333 "Buffering and Streaming".
+Not here: reading, time-outs, the end of an exchange (connection.py); what
+          the octets are (response.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from typing import Any, Callable, cast
+
+from .errors import ClientDisconnected, ResponseTruncated
+from .exchange import Exchange
+from .sendfile import FileSender
+from .service import Service
+from .states import TRANSITIONS, Event, State
+from .wsgi import FileResponse, Reply
+
+logger = logging.getLogger("aserve")
+
+# A large body goes to the transport in pieces, so that what waits there stays small.
+PIECE_BYTES = 1 << 18
+# A worker writes to the socket itself up to this size; a larger response hardly fits the socket's buffer.
+DIRECT_BYTES = 1 << 16
+# With --threads 0, pieces that one response may send before the loop has its turn. Guess.
+TURN_PIECES = 64
+
+# Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
+IDLE, RUNNING, ATTENDED = State.IDLE, State.RUNNING, State.ATTENDED
+
+
+class OutgoingHalf(asyncio.Protocol):
+    """What a connection knows about writing; `Connection` adds the rest."""
+
+    __slots__ = (
+        "_backlog_bytes", "_exchange", "_executor", "_fd", "_held_bytes", "_is_write_paused", "_lock", "_on_writable",
+        "_quiet_seconds", "_room", "_sender", "_service", "_state", "_transport", "remote_addr",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+    remote_addr: str  # "" on a unix socket
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._executor = service.executor
+        self._state = IDLE
+        self._exchange: Exchange | None = None  # the one with the app
+        self._fd = -1
+        self._quiet_seconds = 0.0  # since the last progress
+        # Guards _state, _fd, _backlog_bytes and _room, where a worker meets the loop.
+        self._lock = threading.Lock()
+        self._is_write_paused = False
+        self._on_writable: Callable[[], None] | None = None  # goes on with a body when there is room
+        self._sender: FileSender | None = None
+        self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
+        self._held_bytes = 0  # of those, in the transport since it ran out of room
+        self._room: threading.Lock | None = None  # held; its release wakes a worker waiting for room
+
+    def _end(self, exchange: Exchange) -> None:
+        """The response is with the transport, or lost: go on with the connection."""
+        raise NotImplementedError
+
+    def pause_writing(self) -> None:
+        """The transport holds as much as it likes to."""
+        self._is_write_paused = True
+        self._quiet_seconds = 0.0
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self._is_write_paused = False
+        self._quiet_seconds = 0.0
+        self._make_room()
+        if self._on_writable is not None:
+            # Not from in here: asyncio's selector transport (3.9 to 3.11 at least) loses its
+            # connection twice when it is closed while it calls resume_writing.
+            self._service.loop.call_soon(self._go_on_writing)
+
+    def _attend(self) -> bool:
+        """Tell the worker that the loop must see the end; False: no request is expected any more."""
+        with self._lock:
+            if self._state == RUNNING:
+                self._state = TRANSITIONS[RUNNING, Event.ATTEND]
+            return self._state <= ATTENDED
+
+    # Sending: each is posted by a worker, or goes on where one of them had to wait for room
+
+    def _on_complete(self, exchange: Exchange, octets: bytes) -> None:
+        """The rest of the response is here."""
+        state = self._state
+        if state <= ATTENDED and octets:
+            self._transport.write(octets)
+        if state == RUNNING and exchange.keep_alive and self._service.access_log is None and not self._is_write_paused:
+            self._exchange = None  # as _end does when nothing else came in meanwhile
+            self._state = IDLE
+        else:
+            self._end(exchange)
+
+    def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
+        """A piece of the response is here; more will follow."""
+        if self._state > ATTENDED or self._transport.is_closing():
+            return
+        self._transport.write(octets)
+        self._held_bytes += len(octets)  # after a direct write, less was counted: _make_room allows for it
+        if not self._is_write_paused:
+            self._make_room()
+
+    def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
+        """The whole response is here, and its body is large."""
+        head, body = reply
+        if self._state <= ATTENDED:
+            self._transport.write(head)
+        self._feed(exchange, memoryview(body))
+
+    def _feed(self, exchange: Exchange, rest: memoryview) -> None:
+        while rest and self._state <= ATTENDED and not self._transport.is_closing():
+            if self._is_write_paused:
+                self._on_writable = functools.partial(self._feed, exchange, rest)
+                return
+            self._transport.write(rest[:PIECE_BYTES])
+            rest = rest[PIECE_BYTES:]
+        self._end(exchange)
+
+    def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:
+        """A head is here, and the file that holds the body."""
+        if self._state <= ATTENDED:
+            self._transport.write(reply.head)
+            # What is written to the socket past the transport must come after all that it holds.
+            self._transport.set_write_buffer_limits(high=0)
+            if self._is_write_paused:
+                self._on_writable = functools.partial(self._send_file, exchange, reply)
+                return
+        self._send_file(exchange, reply)
+
+    def _send_file(self, exchange: Exchange, reply: FileResponse) -> None:
+        if self._state > ATTENDED:
+            self._end_file(exchange, reply, "the client closed the connection")
+            return
+        try:
+            self._sender = FileSender(
+                self._service.loop, self._fd, reply.file, reply.offset, reply.size,
+                functools.partial(self._end_file, exchange, reply),
+            )  # fmt: skip
+        except OSError as exc:  # no descriptor left
+            self._end_file(exchange, reply, f"sendfile failed: {exc}")
+            return
+        self._sender.start()
+
+    def _end_file(self, exchange: Exchange, reply: FileResponse, error: str | None) -> None:
+        self._sender = None
+        self._executor.submit(_call, reply.close)
+        if error is not None:
+            self._on_abort(exchange, error)
+            return
+        self._transport.set_write_buffer_limits()
+        self._end(exchange)
+
+    def _on_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
+        """With --threads 0: step the app's iterable while there is room."""
+        try:
+            for count, octets in enumerate(pieces):
+                if self._state > ATTENDED or self._transport.is_closing():
+                    raise ClientDisconnected("the client closed the connection")
+                self._transport.write(octets)
+                if self._is_write_paused:
+                    self._on_writable = functools.partial(self._on_pieces, exchange, pieces)
+                    return
+                if count >= TURN_PIECES:
+                    self._service.loop.call_soon(self._on_pieces, exchange, pieces)
+                    return
+        except (ClientDisconnected, ResponseTruncated) as exc:
+            cast(Any, pieces).close()
+            self._on_abort(exchange, str(exc))
+        else:
+            self._end(exchange)
+
+    def _on_abort(self, exchange: Exchange, why: str) -> None:
+        """The response cannot be finished: let the client see that it is cut short."""
+        if self._state <= ATTENDED:
+            self._abort(why)
+        exchange.keep_alive = False
+        self._end(exchange)
+
+    def _abort(self, why: str) -> None:
+        """Close with a reset, so that nobody takes what was sent for the whole response."""
+        logger.info("%s: connection aborted: %s", self.remote_addr or "unix socket", why)
+        with self._lock:
+            self._state = TRANSITIONS[self._state, Event.CLOSE]
+        try:
+            linger = struct.pack("ii", 1, 0)
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        except OSError:
+            pass  # the client was quicker
+        self._transport.abort()
+
+    def _go_on_writing(self) -> None:
+        self._make_room()
+        on_writable = self._on_writable
+        self._on_writable = None
+        if on_writable is not None:
+            on_writable()
+
+    def _make_room(self) -> None:
+        """What the transport held has gone, or is lost: let a waiting worker go on."""
+        with self._lock:
+            self._backlog_bytes = max(self._backlog_bytes - self._held_bytes, 0)
+            self._held_bytes = 0
+            room = self._room
+            if room is not None and (
+                self._backlog_bytes <= self._service.config.write_buffer_bytes or self._state > ATTENDED
+            ):
+                self._room = None
+                room.release()
+
+    # --- called from a worker (with --threads 0: on the event loop) ---
+
+    def _run(self, exchange: Exchange) -> None:
+        """Let the app answer; hand its response to the loop."""
+        try:
+            reply = self._service.gateway.respond(exchange)
+            if type(reply) is bytes:
+                self._complete(exchange, reply)
+            else:
+                self.deliver(exchange, reply)
+        except BaseException:  # a bug in aserve: this request is lost, nothing else
+            logger.exception("internal error; please report this as a bug in aserve")
+            self._executor.post(self._on_abort, exchange, "internal error")
+
+    def deliver(self, exchange: Exchange, reply: Reply) -> None:
+        """Hand over a reply of any form; it must not raise."""
+        try:
+            if type(reply) is bytes:
+                self._complete(exchange, reply)
+            elif type(reply) is tuple:
+                self._executor.post(self._on_large, exchange, reply)
+            elif type(reply) is FileResponse:
+                self._executor.post(self._on_file, exchange, reply)
+            elif self._executor.is_inline:
+                self._on_pieces(exchange, cast("Iterator[bytes]", reply))
+            else:
+                self._run_pieces(exchange, cast("Iterator[bytes]", reply))
+        except BaseException:  # a bug in aserve: this request is lost, nothing else
+            logger.exception("internal error; please report this as a bug in aserve")
+            self._executor.post(self._on_abort, exchange, "internal error")
+
+    def _run_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
+        try:
+            for octets in pieces:
+                self.send(exchange, octets)
+        except (ClientDisconnected, ResponseTruncated) as exc:
+            cast(Any, pieces).close()
+            self._executor.post(self._on_abort, exchange, str(exc))
+        else:
+            self._complete(exchange, b"")
+
+    def send(self, exchange: Exchange, octets: bytes) -> None:
+        """
+        Send a piece of the response; wait while the client is too far behind.
+
+        Raises:
+            ClientDisconnected: the client is gone, or this exchange is over.
+        """
+        if self._state > ATTENDED or exchange is not self._exchange:
+            raise ClientDisconnected("the client closed the connection")
+        if self._executor.is_quiet and self._write_directly(exchange, octets, is_last=False):
+            return
+        # From here on the loop writes for this exchange: nothing may overtake what it holds.
+        self._attend()
+        with self._lock:
+            self._backlog_bytes += len(octets)
+        self._executor.post(self._on_piece, exchange, octets)
+        if self._backlog_bytes > self._service.config.write_buffer_bytes and not self._executor.is_inline:
+            self._wait_for_room()
+
+    def _wait_for_room(self) -> None:
+        room = threading.Lock()
+        room.acquire()
+        while True:
+            with self._lock:
+                if self._state > ATTENDED or self._transport.is_closing():
+                    raise ClientDisconnected("the client closed the connection")
+                if self._backlog_bytes <= self._service.config.write_buffer_bytes:
+                    return
+                self._room = room
+            room.acquire()
+
+    def _complete(self, exchange: Exchange, octets: bytes) -> None:
+        """Hand over the rest of the response; the last one out writes for itself."""
+        executor = self._executor
+        if not (executor.is_quiet and exchange.keep_alive and self._write_directly(exchange, octets, is_last=True)):
+            executor.post(self._on_complete, exchange, octets)
+
+    def _write_directly(self, exchange: Exchange, octets: bytes, is_last: bool) -> bool:
+        """Write to the socket past the transport; False: nothing was written, the loop must do it."""
+        with self._lock:
+            if self._state != RUNNING or len(octets) > DIRECT_BYTES or self._transport.get_write_buffer_size():
+                return False
+            self._executor.coming.append(None)
+            try:
+                sent = os.write(self._fd, octets) if octets else 0
+            except OSError:
+                return False  # full, or gone: the transport meets the same, and knows what to do
+            finally:
+                self._executor.coming.pop()
+            if sent < len(octets):
+                self._state = TRANSITIONS[RUNNING, Event.ATTEND]
+            elif is_last:
+                self._exchange = None
+                self._quiet_seconds = 0.0
+                self._state = TRANSITIONS[RUNNING, Event.DONE]
+        if sent < len(octets):
+            self._executor.post(self._on_complete if is_last else self._on_piece, exchange, octets[sent:])
+        elif is_last and self._service.access_log is not None:
+            self._service.access_log.write(exchange)
+        return True
+
+
+def _call(close: Callable[[], None]) -> None:
+    """Run the close() of an app's iterable."""
+    try:
+        close()
+    except Exception:
+        logging.getLogger("aserve.app").exception("the app's iterable raised in close()")

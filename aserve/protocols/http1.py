@@ -1,0 +1,254 @@
+"""HTTP/1.1: octets from the network to exchanges, parsed in C.
+
+Owns:     keep-alive, pipelining, 100-continue and body framing of HTTP/1.x.
+Thread:   event loop only.
+Phases:   one method each; `_phase` is the one that takes the next octets:
+          _receive_head -> _receive_head                      no body
+          _receive_head -> _receive_length -> _receive_head   Content-Length
+          _receive_head -> _receive_chunked -> _receive_head  chunked
+          any -> _receive_nothing                             a client's fault
+Spec:     RFC 9112; RFC 9110 section 10.1.1.
+Not here: the grammar (cparsers/http1.c), transports and time-outs
+          (connection.py), the response (response.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Any, Callable
+
+from .._cparsers import ffi, lib
+from ..body import LiveBody
+from ..errors import RequestRefused
+from ..exchange import HTTP_1_0, Exchange, refused_exchange
+from .base import Limits, WireProtocol, body_too_large, new_body, refusal
+
+KEEP_ALIVE: int = lib.HTTP1_KEEP_ALIVE
+VERSION_1_1: int = lib.HTTP1_VERSION_1_1
+HEAD: int = lib.HTTP1_HEAD
+LENGTH: int = lib.HTTP1_LENGTH
+CHUNKED: int = lib.HTTP1_CHUNKED
+EXPECT_CONTINUE: int = lib.HTTP1_EXPECT_CONTINUE
+# Neither a body nor a surprise: most requests there are.
+PLAIN = KEEP_ALIVE | VERSION_1_1
+
+# Guess: far more than any honest chunk extension or trailer section; hardly anybody uses either.
+_MAX_EXTENSION_BYTES = 256
+_MAX_TRAILER_BYTES = 8192
+# Octets of a chunked body decoded by one call; the size of the scratch that takes them.
+_DECODE_BYTES = 65536
+
+_parse_head = lib.http1_parse_head
+_decode_chunked = lib.http1_decode_chunked
+_from_buffer = ffi.from_buffer
+
+
+class Scratch:
+    """The C memory that all connections of one event loop share: a call fills it, its caller empties it at once."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        vars_cap = 2 * limits.max_head_bytes + 256
+        self._vars = ffi.new("char[]", vars_cap)
+        self.vars = ffi.buffer(self._vars, vars_cap)
+        self.head = head = ffi.new("http1_head *")
+        head.vars = self._vars
+        head.vars_cap = vars_cap
+        head.max_line_len = limits.max_line_bytes
+        head.max_head_len = limits.max_head_bytes
+        head.max_fields = limits.max_fields
+        # content_length, vars_len, nvars, flags: one unpack costs CPython a third of four attribute reads.
+        self.results_view = ffi.buffer(head)
+        self.results_offset = ffi.offsetof("http1_head", "content_length")
+        self.unpack_results = struct.Struct("@QIII").unpack_from
+        self.decoded = ffi.new("char[]", _DECODE_BYTES)
+        self.decoded_view = ffi.buffer(self.decoded, _DECODE_BYTES)
+
+
+class HTTP1:
+    """One connection's requests: a WireProtocol."""
+
+    __slots__ = (
+        "_body", "_body_left", "_chunked", "_exchange", "_phase", "_scanned", "_scratch", "is_continue_due", "unparsed",
+    )  # fmt: skip
+
+    is_single = False
+
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
+        self.unparsed = b""  # octets not yet parsed
+        self._scanned = 0  # of those, octets that an earlier call found incomplete
+        self._phase: Callable[..., int] = HTTP1._receive_head
+        self.is_continue_due = False
+        self._exchange: Exchange | None = None  # whose body is being received
+        self._body: Any = None
+        self._body_left = 0  # octets, when the length is known
+        self._chunked: Any = None  # the C decoder's state
+
+    def receive(self, data: bytes) -> list[Exchange]:
+        """
+        Feed octets from the network; return the exchanges they completed.
+
+        See WireProtocol.receive.
+
+        Spec: RFC 9112 sections 2.2 and 9.3.2.
+        """
+        if self.unparsed:
+            data = self.unparsed + data
+            self.unparsed = b""
+        exchanges: list[Exchange] = []
+        consumed = self._phase(self, data, 0, exchanges)
+        if consumed != len(data):
+            self._receive_rest(data, consumed, exchanges)
+        return exchanges
+
+    def _receive_rest(self, data: bytes, consumed: int, exchanges: list[Exchange]) -> None:
+        """Go on behind what the first phase has consumed; keep what cannot be used yet."""
+        position, end, max_pipelined = 0, len(data), self._scratch.limits.max_pipelined
+        # The body of a live exchange, which is out already, does not wait for its end.
+        while consumed and (len(exchanges) < max_pipelined or self._exchange is not None):
+            position += consumed
+            if position >= end:
+                return
+            consumed = self._phase(self, data, position, exchanges)
+        self.unparsed = data[position + consumed :]
+
+    def receive_eof(self) -> None:
+        """The client will send no more; what it has sent is still parsed."""
+        if self.live_body is not None:
+            self.live_body.feed_error("the client closed the connection before the end of the request body")
+        elif self._body is not None:
+            self._body.close()  # its file goes now, not when the garbage is collected
+
+    @property
+    def is_mid_message(self) -> bool:
+        """Whether a request has begun and is not complete."""
+        return self._exchange is not None or bool(self.unparsed)
+
+    @property
+    def is_mid_body(self) -> bool:
+        """Whether a request's head is complete and its body is not."""
+        return self._exchange is not None
+
+    @property
+    def has_unparsed(self) -> bool:
+        """Whether `receive(b"")` may return more."""
+        return bool(self.unparsed) and not self._scanned
+
+    @property
+    def live_body(self) -> LiveBody | None:
+        """The live body that is still being received."""
+        return self._body if self._body is not None and self._body.is_live else None
+
+    # Phases: take octets of `data` from `position`; return how many; 0: more are needed
+
+    def _receive_head(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
+        scratch = self._scratch
+        head = _from_buffer(data) + position if position else data
+        consumed = _parse_head(head, len(data) - position, self._scanned, scratch.head)
+        if consumed <= 0:
+            if consumed == lib.ASERVE_INCOMPLETE:
+                if len(data) - position == 2 and data[position:] == b"\r\n":
+                    return 2  # RFC 9112 2.2: an empty line behind a request is not the next one's begin
+                self._scanned = len(data) - position
+                return 0
+            return self._refuse(refusal(consumed), exchanges)
+        self._scanned = 0
+        length, vars_len, nvars, flags = scratch.unpack_results(scratch.results_view, scratch.results_offset)
+        exchange = Exchange(scratch.vars[:vars_len].decode("latin-1"), nvars)
+        if flags == PLAIN:
+            exchanges.append(exchange)
+        else:
+            self._begin(exchange, flags, length, exchanges)
+        return consumed
+
+    def _receive_length(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
+        piece = data[position : position + self._body_left]
+        self.is_continue_due = False
+        self._body.feed(piece)
+        self._body_left -= len(piece)
+        if not self._body_left:
+            self._end_body(exchanges)
+        return len(piece)
+
+    def _receive_chunked(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
+        scratch = self._scratch
+        chunked = self._chunked
+        self.is_continue_due = False
+        available = min(len(data) - position, _DECODE_BYTES)
+        consumed = _decode_chunked(chunked, _from_buffer(data) + position, available, scratch.decoded)
+        if consumed < 0:
+            return self._refuse(refusal(consumed), exchanges)
+        produced = chunked.produced
+        if produced:
+            if self._body.length + produced > scratch.limits.max_body_bytes:
+                return self._refuse(body_too_large(scratch.limits), exchanges)
+            self._body.feed(scratch.decoded_view[:produced])
+        if chunked.done:
+            self._end_body(exchanges)
+        return consumed
+
+    def _receive_nothing(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
+        return len(data) - position
+
+    # Transitions
+
+    def _begin(self, exchange: Exchange, flags: int, length: int, exchanges: list[Exchange]) -> None:
+        """A head with a body, or with something to remember for the response."""
+        if not flags & VERSION_1_1:
+            exchange.form = HTTP_1_0
+        exchange.keep_alive = bool(flags & KEEP_ALIVE)
+        exchange.is_head = bool(flags & HEAD)
+        if not flags & (LENGTH | CHUNKED):
+            exchanges.append(exchange)
+            return
+        limits = self._scratch.limits
+        self._exchange = exchange
+        if length > limits.max_body_bytes:
+            self._refuse(body_too_large(limits), exchanges)
+            return
+        self._body = exchange.body = new_body(limits, is_chunked=bool(flags & CHUNKED))
+        self.is_continue_due = bool(flags & EXPECT_CONTINUE)
+        self._body_left = length
+        if flags & CHUNKED:
+            self._chunked = ffi.new("http1_chunked *", (_MAX_EXTENSION_BYTES, _MAX_TRAILER_BYTES))
+            self._phase = HTTP1._receive_chunked
+        else:
+            self._phase = HTTP1._receive_length
+        if limits.is_live:
+            exchanges.append(exchange)
+
+    def _end_body(self, exchanges: list[Exchange]) -> None:
+        if self._body.is_live:
+            self._body.feed_end()
+        else:
+            assert self._exchange is not None
+            exchanges.append(self._exchange)
+        self._exchange = self._body = self._chunked = None
+        self._phase = HTTP1._receive_head
+
+    def _refuse(self, why: RequestRefused, exchanges: list[Exchange]) -> int:
+        """Answer with an error, and parse no more: where the next request begins is not known."""
+        if self.live_body is not None:
+            # The app already serves this request: it meets the error where it reads.
+            assert self._exchange is not None
+            self._exchange.keep_alive = False
+            self._body.feed_error(str(why))
+        else:
+            exchanges.append(refused_exchange(why, self._exchange))
+        self._stop()
+        return 1  # any number but 0: the next phase takes the rest
+
+    def _stop(self) -> None:
+        if self._body is not None and not self._body.is_live:
+            self._body.close()
+        self.unparsed = b""
+        self._exchange = self._body = self._chunked = None
+        self.is_continue_due = False
+        self._phase = HTTP1._receive_nothing
+
+
+def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
+    """Return what makes one HTTP1 for each connection of an event loop."""
+    return functools.partial(HTTP1, Scratch(limits))

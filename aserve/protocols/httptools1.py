@@ -1,0 +1,308 @@
+"""HTTP/1.1 by llhttp through httptools: for those who want it in place of our C parser.
+
+Owns:     the same rules as http1.py (see there), with llhttp for the grammar
+          and Python for what llhttp leaves to its user.
+Thread:   event loop only.
+Spec:     RFC 9112; docs/parser-differences.md lists where the two differ.
+Not here: as in http1.py.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, Callable
+from urllib.parse import unquote_to_bytes
+
+from .._cparsers import lib
+from ..body import BufferedBody, LiveBody
+from ..errors import RequestRefused
+from ..exchange import HTTP_1_0, Exchange, refused_exchange
+from .base import Limits, WireProtocol, body_too_large, new_body, refusal
+
+try:
+    import httptools
+except ImportError:  # PyPy; config.py refuses the setting
+    httptools = None  # type: ignore[assignment]
+
+# Octets fed at once: they bound how many tiny pipelined requests one call may complete.
+_FEED_BYTES = 4096
+
+# RFC 9112 3.2, RFC 3986 3.2.2: uri-host [ ":" port ], without userinfo, path or list.
+_HOST = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
+_ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
+_DROPPED_NAMES = (b"PROXY",)  # httpoxy, as in cparsers/vars.c
+
+
+class HTTPTools1:
+    """One connection's requests: a WireProtocol."""
+
+    __slots__ = (
+        "_body", "_exchange", "_exchanges", "_fields", "_head_bytes", "_limits", "_parser", "_target", "is_continue_due", "unparsed",
+    )  # fmt: skip
+
+    is_single = False
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._parser: Any = httptools.HttpRequestParser(self)  # None: refused or at the end
+        self.unparsed = b""  # octets not yet fed
+        self._exchanges: list[Exchange] = []  # completed by the call under way
+        self._head_bytes = -1  # octets of the head under way, at least; -1: none is
+        self._target = b""
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._exchange: Exchange | None = None  # whose body is being received
+        self._body: BufferedBody | LiveBody | None = None
+        self.is_continue_due = False
+
+    def receive(self, data: bytes) -> list[Exchange]:
+        """Feed octets from the network; see WireProtocol.receive."""
+        if self.unparsed:
+            data = self.unparsed + data
+            self.unparsed = b""
+        self._exchanges = []
+        for start in range(0, len(data), _FEED_BYTES):
+            if self._parser is None:
+                break
+            if len(self._exchanges) >= self._limits.max_pipelined and self.live_body is None:
+                self.unparsed = data[start:]
+                break
+            self._feed(data[start : start + _FEED_BYTES])
+        return self._exchanges
+
+    def receive_eof(self) -> None:
+        """The client will send no more; what it has sent is still parsed."""
+        if self.live_body is not None:
+            self.live_body.feed_error("the client closed the connection before the end of the request body")
+        elif self._body is not None:
+            self._body.close()  # its file goes now, not when the garbage is collected
+
+    @property
+    def is_mid_message(self) -> bool:
+        """Whether a request has begun and is not complete."""
+        return self._head_bytes >= 0 or self._exchange is not None or bool(self.unparsed)
+
+    @property
+    def is_mid_body(self) -> bool:
+        """Whether a request's head is complete and its body is not."""
+        return self._exchange is not None
+
+    @property
+    def has_unparsed(self) -> bool:
+        """Whether `receive(b"")` may return more."""
+        return bool(self.unparsed)
+
+    @property
+    def live_body(self) -> LiveBody | None:
+        """The live body that is still being received."""
+        return self._body if isinstance(self._body, LiveBody) else None
+
+    def _feed(self, data: bytes) -> None:
+        self.is_continue_due = False  # octets of the body, or of its framing
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as exc:
+            # We switch protocols for nobody (RFC 9110 7.8): what follows is the next request.
+            self._parser = httptools.HttpRequestParser(self)
+            self._feed(data[exc.args[0] :])
+        except httptools.HttpParserCallbackError as exc:
+            self._refuse(exc.__context__ if isinstance(exc.__context__, RequestRefused) else _explain(exc))
+        except httptools.HttpParserError as exc:
+            self._refuse(_explain(exc))
+        else:
+            if self._head_bytes >= 0:
+                # The slice may hold the end of another request: exact again in on_headers_complete.
+                self._head_bytes += len(data)
+                if self._head_bytes > self._limits.max_head_bytes + _FEED_BYTES:
+                    self._refuse(refusal(lib.ASERVE_HEAD_TOO_LARGE))
+
+    # Called by httptools
+
+    def on_message_begin(self) -> None:
+        """A request line begins."""
+        self._head_bytes = 0
+        self._target = b""
+        self._fields = []
+
+    def on_url(self, piece: bytes) -> None:
+        """A piece of the request target."""
+        self._target += piece
+        if len(self._target) > self._limits.max_line_bytes:
+            raise refusal(lib.ASERVE_TARGET_TOO_LONG)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A field line of the head, or a trailer's."""
+        if self._exchange is not None:
+            return  # a trailer: checked and dropped
+        self._fields.append((name.upper(), value.strip(b" \t")))
+        if len(self._fields) > self._limits.max_fields:
+            raise refusal(lib.ASERVE_TOO_MANY_FIELDS)
+
+    def on_headers_complete(self) -> None:
+        """The head is complete."""
+        method: bytes = self._parser.get_method()
+        line_bytes = len(method) + len(self._target) + len("  HTTP/1.1")
+        if line_bytes > self._limits.max_line_bytes:
+            raise refusal(lib.ASERVE_TARGET_TOO_LONG)
+        # Four octets a line for ": " and CRLF: llhttp keeps no count of the white space it skips.
+        head_bytes = sum(len(name) + len(value) + 4 for name, value in self._fields)
+        if line_bytes + head_bytes + 4 > self._limits.max_head_bytes:
+            raise refusal(lib.ASERVE_HEAD_TOO_LARGE)
+        self._head_bytes = -1
+        is_1_1 = self._check_version(method)
+        length, is_chunked = self._check_framing(is_1_1)
+        expects = self._check_expectation() and is_1_1
+        pairs = self._build_pairs(method, is_1_1)
+        exchange = self._exchange = Exchange(
+            b"\0".join([part for pair in pairs for part in pair]).decode("latin-1"),
+            len(pairs),
+        )
+        if not is_1_1:
+            exchange.form = HTTP_1_0
+        exchange.keep_alive = self._parser.should_keep_alive()
+        exchange.is_head = method == b"HEAD"
+        if length > self._limits.max_body_bytes:
+            raise body_too_large(self._limits)
+        if length or is_chunked:
+            self._body = exchange.body = new_body(self._limits, is_chunked)
+            self.is_continue_due = expects
+            if self._limits.is_live:
+                self._exchanges.append(exchange)
+
+    def on_body(self, piece: bytes) -> None:
+        """A piece of the body, without its chunks' framing."""
+        assert self._body is not None
+        self.is_continue_due = False
+        if self._body.length + len(piece) > self._limits.max_body_bytes:
+            raise body_too_large(self._limits)
+        self._body.feed(piece)
+
+    def on_message_complete(self) -> None:
+        """The request is complete."""
+        assert self._exchange is not None
+        if isinstance(self._body, LiveBody):
+            self._body.feed_end()
+        else:
+            self._exchanges.append(self._exchange)
+        self._exchange = self._body = None
+        self.is_continue_due = False
+
+    # What llhttp leaves to us
+
+    def _check_version(self, method: bytes) -> bool:
+        version: str = self._parser.get_http_version()
+        if not version.startswith("1."):
+            raise refusal(lib.ASERVE_UNSUPPORTED_VERSION)
+        if method == b"CONNECT":
+            raise refusal(lib.ASERVE_UNSUPPORTED_METHOD)
+        return version != "1.0"
+
+    def _values(self, wanted: bytes) -> list[bytes]:
+        return [value for name, value in self._fields if name == wanted]
+
+    def _check_framing(self, is_1_1: bool) -> tuple[int, bool]:
+        """Return the length of the body, or whether it is chunked."""
+        lengths, codings = self._values(b"CONTENT-LENGTH"), self._values(b"TRANSFER-ENCODING")
+        if lengths and codings:
+            raise refusal(lib.ASERVE_LENGTH_AND_ENCODING)
+        if len(lengths) > 1:
+            raise refusal(lib.ASERVE_REPEATED_CONTENT_LENGTH)
+        if lengths and not re.fullmatch(rb"[0-9]{1,18}", lengths[0]):
+            raise refusal(lib.ASERVE_BAD_CONTENT_LENGTH)
+        if codings:
+            if not is_1_1:
+                raise refusal(lib.ASERVE_ENCODING_IN_1_0)
+            names = [name.strip(b" \t").lower() for name in b",".join(codings).split(b",")]
+            if names[-1] != b"chunked" or names.count(b"chunked") > 1:
+                raise refusal(lib.ASERVE_BAD_TRANSFER_ENCODING)
+            if len(names) > 1:
+                raise refusal(lib.ASERVE_UNKNOWN_CODING)
+        return (int(lengths[0]) if lengths else 0), bool(codings)
+
+    def _check_expectation(self) -> bool:
+        expectations = self._values(b"EXPECT")
+        if any(value.lower() != b"100-continue" for value in expectations):
+            raise refusal(lib.ASERVE_UNKNOWN_EXPECTATION)
+        return bool(expectations)
+
+    def _check_host(self, is_1_1: bool) -> None:
+        hosts = self._values(b"HOST")
+        if len(hosts) > 1:
+            raise refusal(lib.ASERVE_REPEATED_HOST)
+        if not hosts and is_1_1:
+            raise refusal(lib.ASERVE_MISSING_HOST)
+        if hosts and not _HOST.fullmatch(hosts[0]):
+            raise refusal(lib.ASERVE_BAD_HOST)
+
+    def _build_pairs(self, method: bytes, is_1_1: bool) -> list[tuple[bytes, bytes]]:
+        """Return the vars block's pairs, in the order of the C parser."""
+        self._check_host(is_1_1)
+        path, query, authority = self._split_target(method)
+        if _BAD_PERCENT.search(path):
+            raise refusal(lib.ASERVE_BAD_PERCENT)
+        pairs = [
+            (b"REQUEST_METHOD", method),
+            (b"REQUEST_URI", self._target),
+            (b"PATH_INFO", unquote_to_bytes(path)),
+            (b"QUERY_STRING", query),
+            (b"SERVER_PROTOCOL", b"HTTP/1.1" if is_1_1 else b"HTTP/1.0"),
+        ]
+        for name, value in self._fields:
+            if b"_" in name or name in _DROPPED_NAMES:
+                continue
+            if name == b"HOST" and authority is not None:
+                value, authority = authority, b""
+            name = name.replace(b"-", b"_")
+            if name not in (b"CONTENT_TYPE", b"CONTENT_LENGTH"):
+                name = b"HTTP_" + name
+            pairs.append((name, value))
+        if authority:
+            pairs.append((b"HTTP_HOST", authority))  # RFC 9112 3.2.2, from an HTTP/1.0 client without Host
+        return pairs
+
+    def _split_target(self, method: bytes) -> tuple[bytes, bytes, bytes | None]:
+        """Return path, query and, of the absolute form, the authority (RFC 9112 section 3.2)."""
+        target, authority = self._target, None
+        absolute = _ABSOLUTE.fullmatch(target)
+        if absolute is not None:
+            authority, target = absolute[1], absolute[2]
+            if not _HOST.fullmatch(authority):
+                raise refusal(lib.ASERVE_BAD_HOST)
+            if not target.startswith(b"/"):
+                target = b"/" + target
+        if b"#" in target or not (target.startswith(b"/") or (target == b"*" and method == b"OPTIONS")):
+            raise refusal(lib.ASERVE_BAD_TARGET)
+        if target == b"*":
+            target = b""  # the server as a whole has no path
+        path, _, query = target.partition(b"?")
+        return path, query, authority
+
+    def _refuse(self, why: RequestRefused) -> None:
+        """Answer with an error, and parse no more."""
+        exchange = self._exchange
+        if self.live_body is not None and exchange is not None:
+            exchange.keep_alive = False
+            self.live_body.feed_error(str(why))
+        else:
+            self._exchanges.append(refused_exchange(why, exchange))
+        self._stop()
+
+    def _stop(self) -> None:
+        if isinstance(self._body, BufferedBody):
+            self._body.close()
+        self._parser = self._exchange = self._body = None
+        self.unparsed = b""
+        self._head_bytes = -1
+        self.is_continue_due = False
+
+
+def _explain(exc: Exception) -> RequestRefused:
+    if httptools is not None and isinstance(exc, httptools.HttpParserInvalidMethodError):
+        return refusal(lib.ASERVE_BAD_METHOD)
+    return RequestRefused(400, f"{exc or type(exc).__name__} (llhttp)")
+
+
+def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
+    """Return what makes one HTTPTools1 for each connection of an event loop."""
+    return functools.partial(HTTPTools1, limits)

@@ -1,0 +1,130 @@
+"""uwsgi: one packet, then the body, on each connection.
+
+Owns:     from a uwsgi packet to an exchange; which modifiers are served.
+Thread:   event loop only.
+Spec:     uwsgi-docs Protocol.rst.
+Not here: the grammar (cparsers/uwsgi.c), the body (single.py), calling RPC
+          functions (rpc.py).
+
+Nothing that a packet asks for beyond a request, a ping or a call is ever
+done: UWSGI_FILE, UWSGI_SETENV and their like are only entries of environ.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from typing import Callable
+
+from .._cparsers import ffi, lib
+from ..errors import RequestRefused
+from ..exchange import UWSGI as FORM
+from ..exchange import Exchange, RpcCall
+from .base import Limits, WireProtocol, refusal
+from .single import FRONT_VARS, SingleRequest
+
+WSGI: int = lib.UWSGI_WSGI
+WSGI_MOUNT: int = lib.UWSGI_WSGI_MOUNT
+PING: int = lib.UWSGI_PING
+RPC: int = lib.UWSGI_RPC
+RPC_BY_PATH = 2  # modifier2: the data are vars, PATH_INFO names function and arguments
+MAX_RPC_ITEMS = 255  # uWSGI's own limit: the name and 254 arguments
+
+# What others would do with the modifiers that we refuse, for the log line.
+MEANINGS = {
+    1: "reserved", 5: "PSGI (Perl)", 6: "Lua", 7: "Rack (Ruby)", 8: "JVM", 9: "CGI", 10: "management", 14: "PHP",
+    15: "Mono", 17: "spooler", 18: "symbol call", 22: "code evaluation", 23: "XSLT", 24: "V8", 25: "Go", 26: "GridFS",
+    27: "fast function call", 28: "Rados", 31: "message string", 32: "message array", 33: "marshalled message",
+    48: "snmp", 72: "an HTTP response", 73: "raw HTTP", 97: "reload", 98: "reload", 101: "echo", 109: "legion",
+    110: "signal", 111: "cache", 123: "core router", 173: "RPC", 200: "persistent connection", 224: "subscription",
+    255: "generic response",
+}  # fmt: skip
+
+
+class Scratch:
+    """The C memory that all connections of one event loop share."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        vars_cap = limits.max_head_bytes + 1
+        self._vars = ffi.new("char[]", vars_cap)
+        self.vars = ffi.buffer(self._vars, vars_cap)
+        self.packet = packet = ffi.new("uwsgi_packet *")
+        packet.vars = self._vars
+        packet.vars_cap = vars_cap
+        packet.max_packet_len = limits.max_head_bytes
+        packet.max_vars = limits.max_fields + FRONT_VARS
+        self.results_view = ffi.buffer(packet)
+        self.results_offset = ffi.offsetof("uwsgi_packet", "content_length")
+        self.unpack_results = struct.Struct("@QIIII").unpack_from
+        self.items = ffi.new("aserve_span[]", MAX_RPC_ITEMS)
+
+
+class Uwsgi(SingleRequest):
+    """One connection's packet: a WireProtocol."""
+
+    __slots__ = ("_scratch",)
+
+    def __init__(self, scratch: Scratch) -> None:
+        super().__init__(scratch.limits, FORM)
+        self._scratch = scratch
+
+    def _receive_head(self, data: bytes) -> list[Exchange]:
+        scratch = self._scratch
+        consumed = lib.uwsgi_parse_packet(data, len(data), scratch.packet)
+        if consumed == lib.ASERVE_INCOMPLETE:
+            self.unparsed = data
+            return []
+        if consumed < 0:
+            return self._refuse_silently(refusal(consumed))
+        length, vars_len, nvars, modifier1, _ = scratch.unpack_results(scratch.results_view, scratch.results_offset)
+        exchange = self.new_exchange(scratch.vars[:vars_len].decode("latin-1"), nvars)
+        if modifier1 in (WSGI, WSGI_MOUNT):
+            if not nvars:
+                return self._refuse_silently(RequestRefused(400, "the packet has no vars"))
+            exchange.is_mounted = modifier1 == WSGI_MOUNT
+            return self._begin(exchange, length, data[consumed:])
+        self._phase = SingleRequest._receive_nothing
+        if modifier1 == PING:
+            exchange.is_for_loop = True
+            exchange.ping = encode_ping
+            return [exchange]
+        if modifier1 == RPC:
+            return self.receive_call(exchange, data[:consumed])
+        what = MEANINGS.get(modifier1, "unknown")
+        served = "only requests (0, 30), ping (100) and RPC (173) are"
+        return self._refuse_silently(RequestRefused(501, f"modifier1 {modifier1} ({what}) is not served; {served}"))
+
+    def receive_call(self, exchange: Exchange, packet: bytes) -> list[Exchange]:
+        """An RPC packet: function name and arguments, as an array or by path."""
+        modifier2, data = packet[3], packet[4:]
+        if modifier2 == RPC_BY_PATH:
+            parts = iter(exchange.vars.split("\0"))
+            vars = dict(zip(parts, parts))
+            path = vars.get("PATH_INFO", "").strip("/")
+            items = [part.encode("latin-1") for part in path.split("/")] if path else []
+            exchange.rpc = RpcCall(modifier2, items, vars.get("HTTP_ACCEPT", ""))
+            return [exchange]
+        spans = self._scratch.items
+        count = lib.uwsgi_parse_array(data, len(data), spans, MAX_RPC_ITEMS)
+        if count < 0:
+            return self._refuse_silently(refusal(count))
+        exchange.rpc = RpcCall(modifier2, [data[s.off : s.off + s.len] for s in spans[0:count]], "")
+        return [exchange]
+
+    def _refuse_silently(self, why: RequestRefused) -> list[Exchange]:
+        """Log and close without an octet, as uWSGI does: who sends such a packet does not read HTTP."""
+        refused = self._refuse(why)
+        refused[0].is_silent = True
+        return refused
+
+
+def encode_ping(warning: str) -> bytes:
+    """Return the reply to a ping; an empty warning means healthy."""
+    text = warning.encode("latin-1", "replace")
+    return struct.pack("<BHB", PING, len(text), 1) + text
+
+
+def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
+    """Return what makes one Uwsgi for each connection of an event loop."""
+    return functools.partial(Uwsgi, Scratch(limits))

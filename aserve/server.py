@@ -1,0 +1,358 @@
+"""Serve one app on one event loop: start, drain, stop.
+
+Owns:     Server (the embedding API), serve() and run(); a loop's listeners,
+          executor, connections and the one timer that ticks for them all.
+Thread:   event loop only; run() makes the loop.
+Not here: one connection (connection.py), settings (config.py), argv (cli.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import sys
+import threading
+from types import TracebackType
+from typing import Any, Callable
+
+import anyio
+import anyio.abc
+
+from .access_log import AccessLog
+from .config import Config, parse_bind
+from .connection import Connection
+from .environ import build_base_environ
+from .executor import Executor, InlineExecutor
+from .lane import Lane
+from .lane import is_available as is_lane_available
+from .listeners import Address, Listener, UnixRights, open_listeners
+from .protocols import PROTOCOLS
+from .protocols.base import Limits
+from .response import StandingFields
+from .routes import RoutingGateway, compile_routes
+from .sendfile import HAS_SENDFILE
+from .service import Service
+from .wsgi import FileWrapper, Gateway, WSGIApp
+
+logger = logging.getLogger("aserve")
+
+# asyncio's selector loop makes an accepted connection's transport in a task. Turns of the loop
+# after which it is ours: three are needed, five make sure.
+ACCEPT_TURNS = 5
+
+# A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to its group:
+# two so close together are the same one, and no wish to leave at once.
+SAME_SIGNAL_SECONDS = 0.5
+
+
+class Server:
+    """
+    A WSGI app served inside a running asyncio program.
+
+        async with aserve.Server(app, bind="127.0.0.1:0") as server:
+            print(server.addresses)
+
+    Keyword arguments are the settings of Config. Leaving the block drains:
+    what runs is finished. No signal handlers, no global state; several
+    servers may share a loop.
+
+    Raises (on entering):
+        BindError: an address could not be bound, or the access log not opened.
+    """
+
+    def __init__(self, app: WSGIApp, config: Config | None = None, **settings: Any) -> None:
+        if config is not None and settings:
+            raise TypeError("give either a Config or settings, not both")
+        self.config = config if config is not None else Config(**settings)
+        self._app = app
+        self._listeners: list[Listener] = []
+        self._acceptors: list[asyncio.AbstractServer | Lane] = []
+        self._connections: set[Connection] = set()
+        self._services: list[Service] = []
+        self._standing = StandingFields(self.config.server_name)
+        self._access_log: AccessLog | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._executor: Executor | InlineExecutor = InlineExecutor()
+
+    @property
+    def addresses(self) -> list[Address]:
+        """Where it listens: (host, port) each, or the path of a unix socket."""
+        return [listener.address for listener in self._listeners]
+
+    @property
+    def urls(self) -> list[str]:
+        """Where it listens, as a person would type it."""
+        return [listener.url for listener in self._listeners]
+
+    async def __aenter__(self) -> Server:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with anyio.CancelScope(shield=True):
+            await self.drain()
+
+    async def start(self) -> None:
+        """
+        Bind and accept.
+
+        Raises:
+            BindError: see Server.
+        """
+        loop = self._loop = asyncio.get_running_loop()
+        config = self.config
+        rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
+        self._listeners = open_listeners([parse_bind(bind) for bind in config.bind], rights)
+        self._services = []  # those of an earlier start are over
+        try:
+            if config.access_log is not None:
+                self._access_log = AccessLog(config.access_log)
+            if config.threads:
+                self._executor = Executor(loop, config.threads)
+            for listener in self._listeners:
+                self._services.append(self._new_service(listener))
+                self._acceptors.append(await self._accept_on(listener, self._services[-1]))
+        except BaseException:
+            self._close_listeners()
+            raise
+        self._timer = loop.call_later(1.0, self._on_second)
+
+    async def drain(self) -> bool:
+        """
+        Stop accepting, finish what runs, close; at most `drain_seconds`.
+
+        Returns whether everything was finished.
+        """
+        await self._pause_accepting()
+        held = self._hold_queues()
+        self._close_listeners()
+        for service in self._services:
+            service.is_draining = True
+        for connection in list(self._connections):
+            connection.drain()
+        await self._accept_queued(held)
+        deadline = self._loop.time() + self.config.drain_seconds
+        # Looked at instead of signalled: the end of a server is not worth a step in every connection's.
+        while (self._connections or not self._executor.is_idle) and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        unfinished = list(self._connections)
+        if unfinished:
+            logger.warning("%d connections unfinished after --drain-timeout; aborting them", len(unfinished))
+        for connection in unfinished:
+            connection.abort()
+        await asyncio.sleep(0)
+        return await self._stop(deadline) and not unfinished
+
+    async def _pause_accepting(self) -> None:
+        """Let what asyncio has accepted become connections: a Server closed before that loses them."""
+        for listener, acceptor in zip(self._listeners, self._acceptors):
+            if isinstance(acceptor, asyncio.Server):  # not uvloop's, which has no such gap
+                self._loop.remove_reader(listener.socket.fileno())
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
+
+    async def _stop(self, deadline: float) -> bool:
+        self._executor.stop()
+        # What runs may outlive its client, and is finished all the same.
+        while (hung := self._executor.join(0.0)) and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        # One more turn for what the last workers posted.
+        await asyncio.sleep(0)
+        if hung:
+            logger.warning("left behind, still inside the app: %s", ", ".join(hung))
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._access_log is not None:
+            self._access_log.close()
+        return not hung
+
+    def _new_service(self, listener: Listener) -> Service:
+        config = self.config
+        limits = Limits(
+            max_line_bytes=config.max_request_line_bytes,
+            max_head_bytes=config.max_head_bytes,
+            max_fields=config.max_fields,
+            max_body_bytes=config.max_body_bytes,
+            body_memory_bytes=config.body_memory_bytes,
+            max_pipelined=config.max_pipelined,
+            is_live=config.body == "stream",
+            has_status_line=config.scgi_status == "line",
+        )
+        name, port = listener.server_name_and_port
+        protocol = listener.bind.protocol
+        parser = config.http_parser if protocol == "http" else "c"
+        return Service(
+            config,
+            name=listener.url,
+            loop=self._loop,
+            new_protocol=PROTOCOLS[protocol, parser](limits),
+            executor=self._executor,
+            gateway=self._new_gateway(protocol),
+            standing=self._standing,
+            base_environ=build_base_environ(
+                name,
+                port,
+                server_software=config.server_name or "aserve",
+                multithread=config.threads > 1,
+                file_wrapper=FileWrapper,
+            ),
+            connections=self._connections,
+            access_log=self._access_log,
+        )
+
+    def _new_gateway(self, protocol: str) -> Gateway:
+        routes = compile_routes(self.config.route)
+        if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
+            return RoutingGateway(self._app, self._standing, HAS_SENDFILE, routes)
+        return Gateway(self._app, self._standing, HAS_SENDFILE)
+
+    async def _accept_on(self, listener: Listener, service: Service) -> asyncio.AbstractServer | Lane:
+        if is_lane_available(listener, service):
+            lane = Lane(service, listener)
+            lane.start()
+            return lane
+        new_connection = functools.partial(Connection, service)
+        if listener.bind.kind == "unix":
+            return await self._loop.create_unix_server(
+                new_connection, sock=listener.socket, backlog=self.config.backlog
+            )
+        return await self._loop.create_server(new_connection, sock=listener.socket, backlog=self.config.backlog)
+
+    def _hold_queues(self) -> list[tuple[Listener, Service]]:
+        """Keep the connections that the kernel has queued, when the event loop closes its sockets."""
+        held = []
+        for listener, service in zip(self._listeners, self._services):
+            try:
+                held.append((listener._replace(socket=listener.socket.dup()), service))
+            except OSError:
+                pass  # no descriptor left: there will be none for a connection either
+        return held
+
+    async def _accept_queued(self, held: list[tuple[Listener, Service]]) -> None:
+        """Accept what was queued before the listeners closed: a front server has sent its request already."""
+        for listener, service in held:
+            for sock in listener.take_queued():
+                sock.setblocking(False)
+                try:
+                    await self._loop.connect_accepted_socket(functools.partial(Connection, service), sock)
+                except OSError:
+                    sock.close()  # gone again
+
+    def _close_listeners(self) -> None:
+        for listener in self._listeners:
+            listener.remove_file()
+        for acceptor in self._acceptors:
+            acceptor.close()
+        for listener in self._listeners:
+            listener.close()  # nothing is left to close, unless nobody accepted on it yet
+        self._acceptors.clear()
+        self._listeners = []
+
+    def _on_second(self) -> None:
+        """Time-outs, the Date field and the access log: one timer for all, none on a request's path."""
+        self._timer = self._loop.call_later(1.0, self._on_second)  # first: a fault below must not end it
+        self._standing.refresh()
+        for connection in list(self._connections):
+            connection.on_second()
+        if self._access_log is not None:
+            self._access_log.flush()
+
+
+async def serve(
+    app: WSGIApp,
+    bind: str | list[str] | None = None,
+    *,
+    task_status: anyio.abc.TaskStatus[Server] = anyio.TASK_STATUS_IGNORED,
+    **settings: Any,
+) -> None:
+    """
+    Serve until cancelled, then drain; for an anyio (or asyncio) task group.
+
+        server = await task_group.start(aserve.serve, app, "127.0.0.1:0")
+
+    `task_status` is started with the Server once it accepts.
+
+    Raises:
+        BindError: see Server.
+    """
+    if bind is not None:
+        settings["bind"] = bind
+    async with Server(app, **settings) as server:
+        task_status.started(server)
+        await anyio.sleep_forever()
+
+
+def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: Any) -> int:
+    """
+    Serve until SIGTERM or SIGINT, then drain; blocking. Return the exit status.
+
+        aserve.run(app, "0.0.0.0:7878", threads=3)
+
+    Makes an event loop of its own. Signals are handled when called on the
+    main thread; a second one ends the process at once.
+
+    Raises:
+        BindError: see Server.
+    """
+    if isinstance(bind, Config):
+        config = bind
+    else:
+        config = Config(**settings) if bind is None else Config(bind=bind, **settings)
+    loop = _new_loop(config.loop)
+    try:
+        asyncio.set_event_loop(loop)
+        return loop.run_until_complete(_run_until_signalled(app, config, loop))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.AbstractEventLoop) -> int:
+    server = Server(app, config)
+    signalled: asyncio.Future[tuple[str, float]] = loop.create_future()
+    await server.start()
+    earlier: dict[signal.Signals, Any] = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGTERM, signal.SIGINT):
+            earlier[number] = signal.getsignal(number)
+            loop.add_signal_handler(number, _on_signal, number, signalled, loop.time)
+    try:
+        logger.info("serving on %s", ", ".join(server.urls))
+        name, _ = await signalled
+        logger.info("%s: draining, at most %g s; once more to leave at once", name, config.drain_seconds)
+        is_clean = await server.drain()
+        logger.info("stopped")
+    finally:
+        for number, handler in earlier.items():  # uvloop would leave behind one that does nothing
+            loop.remove_signal_handler(number)
+            if handler is not None:  # None: not one of Python's
+                signal.signal(number, handler)
+    return 0 if is_clean else 1
+
+
+def _on_signal(number: signal.Signals, signalled: asyncio.Future[tuple[str, float]], now: Callable[[], float]) -> None:
+    if not signalled.done():
+        signalled.set_result((number.name, now()))
+    elif now() - signalled.result()[1] > SAME_SIGNAL_SECONDS:
+        logger.warning("%s again: leaving at once", number.name)
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(128 + number)
+
+
+def _new_loop(kind: str) -> asyncio.AbstractEventLoop:
+    """Return the event loop of the setting `loop`; uvloop's one door."""
+    if kind != "asyncio":
+        try:
+            import uvloop
+        except ImportError:
+            if kind == "uvloop":
+                raise
+        else:
+            return uvloop.new_event_loop()
+    return asyncio.new_event_loop()

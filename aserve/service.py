@@ -1,0 +1,58 @@
+"""What all connections of one listener share.
+
+Owns:     Service; it only holds things together.
+Thread:   built on the event loop; read on both sides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Callable
+
+from .access_log import AccessLog
+from .config import Config
+from .environ import Environ
+from .executor import Executor, InlineExecutor
+from .protocols.base import WireProtocol
+from .response import StandingFields
+from .wsgi import Gateway
+
+# Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.
+OVERLOADED_COUNT = 100
+
+
+class Service:
+    """What all connections of one listener share."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        name: str,
+        loop: asyncio.AbstractEventLoop,
+        new_protocol: Callable[[], WireProtocol],
+        executor: Executor | InlineExecutor,
+        gateway: Gateway,
+        standing: StandingFields,
+        base_environ: Environ,
+        connections: set[Any],
+        access_log: AccessLog | None,
+    ) -> None:
+        self.config = config
+        self.name = name  # of the listener, for the log
+        self.loop = loop
+        self.new_protocol = new_protocol
+        self.executor = executor
+        self.gateway = gateway
+        self.standing = standing
+        self.base_environ = base_environ
+        self.connections = connections
+        self.access_log = access_log
+        self.is_draining = False
+
+    def warning(self) -> str:
+        """What a health check should know; empty when all is well."""
+        if self.is_draining:
+            return "draining"
+        waiting = self.executor.waiting_count
+        return f"overloaded: {waiting} requests wait for a worker" if waiting > OVERLOADED_COUNT else ""

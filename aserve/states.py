@@ -1,0 +1,64 @@
+"""The states of a connection, and every transition between them.
+
+Owns:     State, Event, TRANSITIONS. All that decides where a connection
+          stands is in this file; who brings which event is in connection.py
+          and outgoing.py.
+Spec:     RFC 9112 section 9.
+"""
+
+from __future__ import annotations
+
+import enum
+
+
+class State(enum.IntEnum):
+    """Where a connection stands; those from RUNNING on do not expect a new request."""
+
+    IDLE = 0  # waiting for a request
+    RECEIVING = 1  # a request has begun
+    RUNNING = 2  # an exchange is with the app; its worker may finish it alone
+    ATTENDED = 3  # the same, but the loop must see the end: more came in, or the connection is to close
+    LINGERING = 4  # the last response is out; what the client still sends is read and dropped
+    CLOSING = 5  # the transport sends what it holds, then closes
+    CLOSED = 6
+
+
+class Event(enum.IntEnum):
+    """What moves a connection."""
+
+    BEGIN = 0  # octets of a request that is not complete
+    REQUEST = 1  # an exchange goes to the app
+    ATTEND = 2  # see State.ATTENDED
+    DONE = 3  # the response is out, the connection stays open
+    LINGER = 4  # the response is out, the connection closes, but the client may still send
+    CLOSE = 5
+    LOST = 6
+
+
+_S, _E = State, Event
+TRANSITIONS: dict[tuple[State, Event], State] = {
+    (_S.IDLE, _E.BEGIN): _S.RECEIVING,
+    (_S.IDLE, _E.REQUEST): _S.RUNNING,
+    (_S.IDLE, _E.LINGER): _S.LINGERING,
+    (_S.IDLE, _E.CLOSE): _S.CLOSING,
+    (_S.IDLE, _E.LOST): _S.CLOSED,
+    (_S.RECEIVING, _E.BEGIN): _S.RECEIVING,
+    (_S.RECEIVING, _E.REQUEST): _S.RUNNING,
+    (_S.RECEIVING, _E.LINGER): _S.LINGERING,
+    (_S.RECEIVING, _E.CLOSE): _S.CLOSING,
+    (_S.RECEIVING, _E.LOST): _S.CLOSED,
+    (_S.RUNNING, _E.ATTEND): _S.ATTENDED,
+    (_S.RUNNING, _E.DONE): _S.IDLE,
+    (_S.RUNNING, _E.LINGER): _S.LINGERING,
+    (_S.RUNNING, _E.CLOSE): _S.CLOSING,
+    (_S.RUNNING, _E.LOST): _S.CLOSED,
+    (_S.ATTENDED, _E.ATTEND): _S.ATTENDED,
+    (_S.ATTENDED, _E.DONE): _S.IDLE,
+    (_S.ATTENDED, _E.LINGER): _S.LINGERING,
+    (_S.ATTENDED, _E.CLOSE): _S.CLOSING,
+    (_S.ATTENDED, _E.LOST): _S.CLOSED,
+    (_S.LINGERING, _E.CLOSE): _S.CLOSING,
+    (_S.LINGERING, _E.LOST): _S.CLOSED,
+    (_S.CLOSING, _E.CLOSE): _S.CLOSING,
+    (_S.CLOSING, _E.LOST): _S.CLOSED,
+}  # a pair not listed is a bug in aserve, and raises

@@ -1,0 +1,186 @@
+"""Run the app for one exchange (PEP 3333).
+
+Owns:     calling the app, taking its iterable apart, closing it, turning its
+          failures into a 500 or an aborted connection.
+Thread:   a worker (with --threads 0: the event loop).
+Spec:     PEP 3333.
+Not here: checks and framing of the response (response.py), threads
+          (executor.py), the transport (connection.py).
+
+`Gateway.respond` returns one of
+    bytes                the whole response
+    (bytes, bytes)       the whole response, head and a large body
+    FileResponse         a head, then octets of a file, which the loop sends
+    Iterator[bytes]      a response in pieces, to be sent as they come; it must
+                         be closed when it is not exhausted
+and raises nothing; the iterator may raise ResponseTruncated.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Callable, NamedTuple, Union
+
+from .environ import build_environ
+from .errors import AppError, ClientDisconnected, ResponseTruncated
+from .exchange import Exchange
+from .response import Response, StandingFields, error_response
+
+logger = logging.getLogger("aserve.app")
+
+WSGIApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+SYSTEM_FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO)
+
+
+class FileWrapper:
+    """wsgi.file_wrapper: an iterable over a file, which the server recognises and sends itself."""
+
+    def __init__(self, filelike: BinaryIO, blksize: int = 65536) -> None:
+        self.filelike = filelike
+        self.blksize = blksize
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(lambda: self.filelike.read(self.blksize), b"")
+
+    def close(self) -> None:
+        """Close the file, if it can be closed."""
+        close = getattr(self.filelike, "close", None)
+        if close is not None:
+            close()
+
+    def extent(self) -> tuple[int, int] | None:
+        """Return offset and octets left of a regular file; None for anything else."""
+        # What reads differently from its descriptor (gzip, a codec, a subclass) must be read: only a
+        # file of the system itself will do, or a wrapper that says so (a named temporary file,
+        # Django's File).
+        file = getattr(self.filelike, "file", self.filelike)
+        if type(file) not in SYSTEM_FILES or type(getattr(file, "raw", file)) is not io.FileIO:
+            return None
+        try:
+            status = os.fstat(self.filelike.fileno())
+            offset = self.filelike.tell()
+        except (AttributeError, OSError, ValueError):
+            return None  # no file, a pipe, a closed file: read() serves them, or says what is wrong
+        if not stat.S_ISREG(status.st_mode) or not status.st_size:
+            return None  # files of the kernel, below /proc, have no size and a content
+        return offset, max(status.st_size - offset, 0)
+
+
+class FileResponse(NamedTuple):
+    """A response whose body the event loop sends from a file, without a worker."""
+
+    head: bytes
+    file: BinaryIO
+    offset: int
+    size: int  # octets to send
+    close: Callable[[], None]  # the iterable's close(), called in a worker afterwards
+
+
+Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
+
+
+class Gateway:
+    """Between the server and one app."""
+
+    __slots__ = ("_app", "_name", "_standing", "has_sendfile")
+
+    def __init__(self, app: WSGIApp, standing: StandingFields, has_sendfile: bool) -> None:
+        self._app = app
+        self._name = _name_of(app)
+        self._standing = standing
+        self.has_sendfile = has_sendfile
+
+    def respond(self, exchange: Exchange) -> Reply:
+        """Call the app; return its response in one of the forms listed above."""
+        response = exchange.response = Response(exchange, self._standing)
+        try:
+            environ = build_environ(exchange)
+            environ["wsgi.early_hints"] = response.early_hints
+            iterable = self._app(environ, response.start_response)
+            if type(iterable) is list and not response.head_is_out:
+                body = iterable[0] if len(iterable) == 1 else _join(iterable)
+                if type(body) is bytes:
+                    reply = response.complete(body)
+                    if reply is not None:
+                        return reply
+            elif type(iterable) is FileWrapper and self.has_sendfile and not response.head_is_out:
+                file_reply = _file_response(response, iterable)
+                if file_reply is not None:
+                    return file_reply
+        except BaseException as exc:  # SystemExit and the like cost this request and nothing else
+            return self._fail(exchange, response, exc)
+        return self._stream(exchange, response, iterable)
+
+    def _stream(self, exchange: Exchange, response: Response, iterable: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the response in pieces; close the iterable in any case."""
+        is_over = False  # the response is whole, or whoever closes us here wants no more of it
+        try:
+            try:
+                for chunk in iterable:
+                    octets = response.encode(chunk)
+                    if octets:
+                        is_over = True
+                        yield octets
+                        is_over = False
+                        octets = b""  # not kept while the app makes the next one
+                    if response.is_full:
+                        break
+                octets = response.finish()
+                is_over = True
+                if octets:
+                    yield octets
+            finally:
+                close = getattr(iterable, "close", None)
+                if close is not None:
+                    close()
+        except BaseException as exc:
+            if not is_over:
+                yield from self._fail(exchange, response, exc)
+            elif not isinstance(exc, GeneratorExit):
+                logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)
+
+    def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
+        """Log what the app did; yield a 500 if the head is not out, else abort the connection."""
+        if isinstance(exc, ClientDisconnected):
+            logger.info("the client left while %s served it: %s", self._name, exc)
+            raise exc
+        what = exchange.summary
+        if isinstance(exc, (AppError, ResponseTruncated)):
+            logger.error("%s broke PEP 3333 at %s: %s", self._name, what, exc, exc_info=exc)
+        else:
+            logger.error("%s raised %s at %s", self._name, type(exc).__name__, what, exc_info=exc)
+        if response.head_is_out:
+            raise ResponseTruncated(str(exc)) from exc
+        response.code = 500
+        yield error_response(500, "the application failed; its log says why", exchange, self._standing)
+
+
+def _name_of(app: object) -> str:
+    name = getattr(app, "__qualname__", None) or type(app).__qualname__
+    module = getattr(app, "__module__", None) or type(app).__module__
+    return f"app {module}:{name}"
+
+
+def _join(chunks: list[bytes]) -> bytes | None:
+    """Return the chunks as one body; None if they are not all bytes (`encode` tells which)."""
+    for chunk in chunks:
+        if type(chunk) is not bytes:
+            return None
+    return b"".join(chunks)
+
+
+def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | None:
+    extent = wrapper.extent()
+    if extent is None:
+        return None
+    offset, size = extent
+    head, count = response.build_file_head(size)
+    if count < 0:
+        return None  # shorter than declared: the general way sends what there is and aborts
+    return FileResponse(head, wrapper.filelike, offset, count, wrapper.close)

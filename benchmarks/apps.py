@@ -1,0 +1,132 @@
+"""The WSGI apps that the servers are compared on, and fib() timed without a server.
+
+Use:      SERVER apps:hello; `python apps.py WARM_UP SECONDS` times the bare function fib(36).
+Rules:    no framework unless the name says so; nothing is imported or allocated for an app that is
+          not served, so that the memory of `hello` is the server's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, BinaryIO
+
+Environ = dict[str, Any]
+StartResponse = Callable[..., Any]
+
+BLOB_OCTETS = 5 * 1024 * 1024 + 200 * 1024  # 5.2 MiB: a large photograph, or a small film
+BLOCK_OCTETS = 65536
+
+
+def hello(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with 19 octets: what remains is the server."""
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "19")])
+    return [b"My Own Hello World!"]
+
+
+def echo(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with the request body."""
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    start_response("200 OK", _fields(len(body)))
+    return [body]
+
+
+def cpu(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Compute for about a millisecond, as a page made from templates does."""
+    return _number(fib(20), start_response)
+
+
+def fib36(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Compute for long: seconds on CPython, a tenth of one on PyPy."""
+    return _number(fib(36), start_response)
+
+
+def sleepy(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Wait for 10 ms, as for a database."""
+    time.sleep(0.01)
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "4")])
+    return [b"ciao"]
+
+
+def blob(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with 5.2 MiB from memory."""
+    start_response("200 OK", _fields(BLOB_OCTETS))
+    return [_blob()]
+
+
+def blobfile(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with 5.2 MiB from a file, through the server's file wrapper where it has one."""
+    file = open(_blob_path(), "rb")  # PEP 3333: the server closes it
+    start_response("200 OK", _fields(BLOB_OCTETS))
+    wrapper = environ.get("wsgi.file_wrapper")
+    return wrapper(file, BLOCK_OCTETS) if wrapper else _blocks(file)
+
+
+def testapp(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with Werkzeug's test page: a small page made by a real library."""
+    page: Iterable[bytes] = _werkzeug_app()(environ, start_response)
+    return page
+
+
+def fib(n: int) -> int:
+    """Return the n-th Fibonacci number, the slow way."""
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+
+
+# Parts
+
+
+def _fields(length: int) -> list[tuple[str, str]]:
+    return [("Content-Type", "application/octet-stream"), ("Content-Length", str(length))]
+
+
+def _blocks(file: BinaryIO) -> Iterable[bytes]:
+    with file:
+        yield from iter(lambda: file.read(BLOCK_OCTETS), b"")
+
+
+def _number(number: int, start_response: StartResponse) -> Iterable[bytes]:
+    body = b"%d" % number
+    start_response("200 OK", _fields(len(body)))
+    return [body]
+
+
+@functools.lru_cache(None)
+def _blob() -> bytes:
+    return b"x" * BLOB_OCTETS
+
+
+@functools.lru_cache(None)
+def _blob_path() -> str:
+    handle, path = tempfile.mkstemp(prefix="blob-")  # in the run's own TMPDIR, removed after it
+    with os.fdopen(handle, "wb") as file:
+        file.write(b"x" * BLOB_OCTETS)
+    return path
+
+
+@functools.lru_cache(None)
+def _werkzeug_app() -> Callable[..., Any]:
+    from werkzeug.testapp import test_app
+
+    return test_app
+
+
+def time_fib36(warm_up_seconds: float, seconds: float) -> dict[str, float]:
+    """Call fib(36) for so long; return how often, and in how many CPU seconds."""
+    end = time.perf_counter() + warm_up_seconds
+    while time.perf_counter() < end:
+        fib(36)
+    count, started, end = 0, time.process_time(), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        fib(36)
+        count += 1
+    return {"n": count, "cpu_seconds": time.process_time() - started}
+
+
+if __name__ == "__main__":
+    print(json.dumps(time_fib36(float(sys.argv[1]), float(sys.argv[2]))))

@@ -1,0 +1,53 @@
+"""Print docs/settings.md, made from the table in aserve/config.py: `make docs`."""
+
+from aserve.config import COMMAND_NAMES, SETTINGS
+
+INTRODUCTION = f"""\
+# Settings
+
+<!-- Made by `make docs` from the table in aserve/config.py; edit that. -->
+
+A setting is given on the command line, in the environment, in a TOML file, or as a keyword of
+`aserve.Server`, `aserve.serve`, `aserve.run` and `aserve.Config`. A flag wins over the
+environment, the environment over the file, the file over the default. A name that does not
+exist is an error, and so is a value that is not accepted, even where another source wins.
+
+The TOML file is the one that `--config` names, or `[tool.aserve]` of `./pyproject.toml`:
+
+```toml
+[tool.aserve]
+app = "mysite.wsgi:application"
+bind = ["127.0.0.1:8000", "unix:/run/mysite.sock"]
+threads = 8
+max-body = "64M"
+```
+
+The command itself also reads {" and ".join(f"`ASERVE_{name.upper()}`" for name in COMMAND_NAMES)}.
+Sizes are in octets and may end in K, M, G or T, powers of 1024. Times are in seconds and may end
+in ms, s, m or h; a server looks at its clock once a second, so shorter times last that long.
+"""
+
+
+def build_page() -> str:
+    """Return the whole page."""
+    sections, group = [INTRODUCTION], ""
+    for setting in SETTINGS:
+        if setting.group != group:
+            group = setting.group
+            sections.append(f"## {group}\n")
+        sections.append(
+            f"### `{setting.flag} {setting.kind.metavar}`\n\n"
+            f"{_sentence(setting.help)}\n\n"
+            f"- default: `{setting.kind.show(setting.default)}`. {setting.why}\n"
+            f"- accepts: {setting.kind.accepts}\n"
+            f"- elsewhere: `{setting.variable}`, TOML `{setting.key}`, keyword `{setting.name}`\n"
+        )
+    return "\n".join(sections)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:] + "."
+
+
+if __name__ == "__main__":
+    print(build_page(), end="")

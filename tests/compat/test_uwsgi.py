@@ -1,0 +1,156 @@
+"""`import uwsgi` under aserve: there where nothing else is, and what it has behaves as in uWSGI 2.0.30."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from aserve import rpc
+from aserve.compat.uwsgi import install
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch):
+    """An empty registry, no module `uwsgi`, and import hooks that are put back."""
+    monkeypatch.setattr(rpc, "_functions", {})
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
+    monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
+    yield
+    sys.modules.pop("uwsgi", None)
+
+
+@pytest.fixture
+def uwsgi():
+    install()
+    return importlib.import_module("uwsgi")
+
+
+# The module
+
+
+def test_import(uwsgi):
+    """An app's import finds it, once for all; it is a module like others."""
+    assert sys.modules["uwsgi"] is uwsgi is importlib.import_module("uwsgi")
+    assert uwsgi.__name__ == "uwsgi" and importlib.util.find_spec("uwsgi") is not None
+
+
+def test_not_installed():
+    """Without install() there is none."""
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("uwsgi")
+
+
+def test_not_seen_until_imported():
+    """What only looks whether uWSGI runs, without importing it, sees that it does not."""
+    install()
+    assert "uwsgi" not in sys.modules
+
+
+def test_twice():
+    """Installing again does nothing."""
+    install()
+    hooks = list(sys.meta_path)
+    install()
+    assert sys.meta_path == hooks
+
+
+def test_another_comes_first(tmp_path, monkeypatch):
+    """An app of that name is the app: projects have a uwsgi.py."""
+    (tmp_path / "uwsgi.py").write_text("app = 'mine'\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install()
+    assert importlib.import_module("uwsgi").app == "mine"
+
+
+def test_other_modules_are_none_of_its_business():
+    """Any other missing module is as missing as before."""
+    install()
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("uwsgi2")
+
+
+def test_what_is_not_available(uwsgi):
+    """What an app lacks is named, and so is what there is."""
+    with pytest.raises(AttributeError, match=r"uwsgi\.cache_get is not available under aserve; .* register_rpc"):
+        uwsgi.cache_get("key")
+    assert not hasattr(uwsgi, "spool") and not hasattr(uwsgi, "__path__")
+    with pytest.raises(ImportError):
+        exec("from uwsgi import lock")
+
+
+def test_facts(uwsgi):
+    """What apps ask about the server."""
+    assert uwsgi.version.startswith(b"aserve ")
+    assert uwsgi.opt.get("enable-threads") and "master" not in uwsgi.opt
+    assert (uwsgi.numproc, uwsgi.worker_id(), uwsgi.masterpid()) == (1, 1, 0)
+
+
+# RPC
+
+
+def test_register(uwsgi):
+    """register_rpc says True, and replaces what had the name before."""
+    assert uwsgi.register_rpc("f", lambda: b"1") is True
+    assert uwsgi.register_rpc("f", lambda: b"2", 3) is True
+    assert uwsgi.rpc_list() == (b"f",)
+    assert rpc.registered() == ["f"] and rpc.call_local(b"f") == b"2"
+
+
+def test_register_refuses(uwsgi):
+    """A name that is too long is a ValueError, as in uWSGI."""
+    with pytest.raises(ValueError, match="255"):
+        uwsgi.register_rpc("n" * 256, lambda: b"")
+
+
+@pytest.mark.parametrize("address", [None, "", b""])
+def test_local_calls(uwsgi, address):
+    """Without an address, and with call(), the function of this process is called; text is lenient."""
+    uwsgi.register_rpc("join", lambda *arguments: b"|".join(arguments))
+    assert uwsgi.rpc(address, b"join", b"a", b"b") == uwsgi.call(b"join", b"a", b"b") == b"a|b"
+    assert uwsgi.rpc(address, "join", "a", "é") == uwsgi.call("join", "a", "é") == b"a|\xc3\xa9"
+
+
+def fail():
+    raise LookupError
+
+
+@pytest.mark.parametrize("function", [fail, lambda: None, lambda: "text", lambda: b""])
+def test_local_failures(uwsgi, function):
+    """A function that fails, or returns nothing, gives None."""
+    uwsgi.register_rpc("f", function)
+    assert uwsgi.call(b"f") is None and uwsgi.rpc(None, b"f") is None and uwsgi.call(b"other") is None
+
+
+def test_types(uwsgi):
+    """What is neither bytes nor text is a mistake of the caller."""
+    with pytest.raises(TypeError):
+        uwsgi.call(b"f", 1)
+    with pytest.raises(TypeError):
+        uwsgi.rpc("127.0.0.1:1", b"f", 1)
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("127.0.0.1:3031", "127.0.0.1:3031"),
+        (b"127.0.0.1:3031", "127.0.0.1:3031"),
+        ("/run/a:b.sock", "/run/a:b.sock"),
+        ("a.sock", "unix:a.sock"),
+    ],
+)
+def test_remote_calls(uwsgi, monkeypatch, address, place):
+    """An address is a port's or a socket's path, as uWSGI has it."""
+    calls = []
+    monkeypatch.setattr(rpc, "call_blocking", lambda *words: calls.append(words) or b"result")
+    assert uwsgi.rpc(address, b"f", b"a") == b"result"
+    assert calls == [(place, b"f", b"a")]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "no/such.sock", "a:b:c"])
+def test_remote_failures(uwsgi, caplog, address):
+    """A call that fails gives None, and the log says why."""
+    assert uwsgi.rpc(address, b"f") is None
+    (record,) = caplog.records
+    assert record.getMessage().startswith("uwsgi.rpc: ")

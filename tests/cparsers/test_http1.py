@@ -1,0 +1,243 @@
+"""http1_parse_head: what it reads, what it refuses, that no split and no limit changes its mind."""
+
+from __future__ import annotations
+
+import pytest
+
+TCHARS = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+VISIBLE = bytes(range(0x21, 0x7F))
+OBS_TEXT = bytes(range(0x80, 0x100))
+
+BARE = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def every_octet(template: bytes):
+    """Yield each octet with a head that has it in place of "@"."""
+    for octet in range(256):
+        yield octet, template.replace(b"@", bytes([octet]))
+
+
+# The corpus
+
+
+def test_accepted_head(accepted_head, parse_head):
+    """Each head of the corpus means what its JSON says."""
+    head = parse_head(accepted_head.raw, **accepted_head.limits)
+    assert not isinstance(head, str), head
+    expected = accepted_head.expected
+    assert head.vars == expected["vars"]
+    assert head.flags == expected["flags"]
+    assert head.content_length == expected["content_length"]
+    assert head.consumed == expected["consumed"]
+
+
+def test_rejected_head(rejected_head, parse_head):
+    """Each bad head of the corpus is refused for the reason its JSON names, with its clause."""
+    assert parse_head(rejected_head.raw, **rejected_head.limits) == rejected_head.expected["error"]
+    assert rejected_head.expected["clause"].startswith("RFC ")
+
+
+# Splits
+
+
+def test_two_pieces(any_head, parse_head):
+    """A head cut in two anywhere is answered as the whole is."""
+    raw, limits = any_head.raw, any_head.limits
+    whole = parse_head(raw, **limits)
+    for cut in range(len(raw)):
+        assert parse_head(raw, [cut, len(raw)], **limits) == whole, cut
+
+
+def test_octet_by_octet(any_head, parse_head):
+    """A head that drips in octet by octet is answered as the whole is."""
+    raw, limits = any_head.raw, any_head.limits
+    assert parse_head(raw, list(range(len(raw) + 1)), **limits) == parse_head(raw, **limits)
+
+
+def test_every_prefix_waits(accepted_head, parse_head):
+    """A good head is never refused, nor accepted, before its last octet."""
+    raw, consumed = accepted_head.raw, accepted_head.expected["consumed"]
+    for length in range(consumed):
+        assert parse_head(raw[:length], **accepted_head.limits) == "INCOMPLETE", length
+    assert parse_head(raw[:consumed], **accepted_head.limits).consumed == consumed
+
+
+def test_bad_line_end_does_not_wait(load_corpus, parse_head):
+    """A bare LF is refused at once, a bare CR at the octet behind it."""
+    cases = load_corpus("http1/reject").values()
+    for raw, expected in cases:
+        if expected["error"] not in ("BARE_LF", "BARE_CR"):
+            continue
+        first = next(n for n in range(len(raw) + 1) if parse_head(raw[:n]) != "INCOMPLETE")
+        assert parse_head(raw[:first]) == expected["error"]
+        if expected["error"] == "BARE_LF":
+            assert raw[first - 1 : first] == b"\n"
+        else:
+            assert raw[first - 2 : first - 1] == b"\r"
+
+
+@pytest.mark.parametrize("octet", [*range(0x20), 0x7F])
+def test_control_octet_does_not_wait(octet, parse_head):
+    """A control octet is refused as soon as it is there, wherever it is."""
+    for start in (b"", b"GE", b"GET /", b"GET / HTTP", BARE[:-4] + b"\r\nA", BARE[:-4]):
+        answer = parse_head(start + bytes([octet]))
+        if octet == 0x0A:
+            assert answer == "BARE_LF"
+        elif octet == 0x0D or (octet == 0x09 and start):
+            assert answer == "INCOMPLETE"
+        else:
+            assert answer.startswith("BAD_")
+
+
+def test_nothing_is_incomplete(parse_head):
+    """No octets, or empty lines alone, are no head yet."""
+    assert parse_head(b"") == "INCOMPLETE"
+    assert parse_head(b"\r") == "INCOMPLETE"
+    assert parse_head(b"\r\n\r\n\r\n") == "INCOMPLETE"
+
+
+# Octets
+
+
+@pytest.mark.parametrize(
+    ("template", "allowed"),
+    [
+        (b"A@B / HTTP/1.1\r\nHost: x\r\n\r\n", set(TCHARS + b" ") - {0x20}),
+        (b"GET /a@b HTTP/1.1\r\nHost: x\r\n\r\n", set(VISIBLE + OBS_TEXT) - set(b"#%")),
+        (b"GET /?a@b HTTP/1.1\r\nHost: x\r\n\r\n", set(VISIBLE + OBS_TEXT) - set(b"#")),
+        (b"GET / HTTP/1.@\r\nHost: x\r\n\r\n", set(b"0123456789")),
+        (b"GET / HTTP/@.1\r\nHost: x\r\n\r\n", set(b"1")),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA@B: c\r\n\r\n", set(TCHARS + b":")),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nA: b@c\r\n\r\n", set(b"\t " + VISIBLE + OBS_TEXT)),
+        (b"GET / HTTP/1.1\r\nHost: a@b\r\n\r\n", set(TCHARS + b"()=;") - set(b"#%^`|")),
+        (b"GET / HTTP/1.1\r\nHost: a:@\r\n\r\n", set(b"\t 0123456789")),
+        (b"GET / HTTP/1.1\r\nHost: [::@]\r\n\r\n", set(b"0123456789abcdefABCDEF:.")),
+        (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1@1\r\n\r\n", set(b"0123456789")),
+        (b"GET /%@0 HTTP/1.1\r\nHost: x\r\n\r\n", set(b"123456789abcdefABCDEF")),
+        (b"GET /%0@ HTTP/1.1\r\nHost: x\r\n\r\n", set(b"123456789abcdefABCDEF")),
+    ],
+    ids=lambda value: value.decode() if isinstance(value, bytes) else "",
+)
+def test_octets_allowed(template, allowed, parse_head):
+    """Each production takes the octets of its RFC, and no other of the 256."""
+    accepted = {octet for octet, raw in every_octet(template) if len(parse_head(raw)) == 4}
+    assert accepted == allowed
+
+
+def test_percent_decoding(parse_head):
+    """Every escape but %00 becomes its octet, in either case of its digits."""
+    for octet in range(1, 256):
+        for escape in (f"%{octet:02x}", f"%{octet:02X}"):
+            head = parse_head(f"GET /{escape}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert head.vars[2] == ["PATH_INFO", f"/{chr(octet)}/"]
+
+
+# Limits
+
+
+def test_line_limit(parse_head):
+    """A request line may reach max_line_len, CRLF not counted, and no more."""
+    line_len = BARE.index(b"\r\n")
+    assert parse_head(BARE, max_line_len=line_len).consumed == len(BARE)
+    assert parse_head(BARE, max_line_len=line_len - 1) == "TARGET_TOO_LONG"
+
+
+@pytest.mark.parametrize("empty_lines", [0, 1, 2, 3, 7, 40])
+def test_line_limit_after_empty_lines(empty_lines, parse_head):
+    """Empty lines before the request line do not count for max_line_len, in any split."""
+    raw = b"\r\n" * empty_lines + BARE
+    drip = list(range(len(raw) + 1))
+    assert parse_head(raw, drip, max_line_len=14).consumed == len(raw)
+    assert parse_head(raw, drip, max_line_len=13) == "TARGET_TOO_LONG"
+    assert parse_head(raw, max_line_len=13) == "TARGET_TOO_LONG"
+
+
+def test_line_limit_does_not_wait(parse_head):
+    """A request line over the limit is refused at the first octet too many."""
+    assert parse_head(b"GET /" + b"a" * 15, max_line_len=20) == "INCOMPLETE"
+    assert parse_head(b"GET /" + b"a" * 15 + b"\r", max_line_len=20) == "INCOMPLETE"
+    assert parse_head(b"GET /" + b"a" * 16, max_line_len=20) == "TARGET_TOO_LONG"
+
+
+def test_line_limit_is_not_for_field_lines(parse_head):
+    """A field line may be longer than the request line's limit."""
+    raw = BARE[:-2] + b"A: " + b"b" * 100 + b"\r\n\r\n"
+    assert parse_head(raw, list(range(len(raw) + 1)), max_line_len=14).consumed == len(raw)
+
+
+@pytest.mark.parametrize("raw", [BARE, b"\r\n\r\n" + BARE], ids=["bare", "empty lines"])
+def test_head_limit(raw, parse_head):
+    """A head may reach max_head_len, all of it counted, and no more."""
+    drip = list(range(len(raw) + 1))
+    for ends in (None, drip):
+        assert parse_head(raw, ends, max_head_len=len(raw)).consumed == len(raw)
+        assert parse_head(raw, ends, max_head_len=len(raw) - 1) == "HEAD_TOO_LARGE"
+
+
+def test_head_limit_does_not_wait(parse_head):
+    """A head that has reached the limit without its end is refused."""
+    assert parse_head(BARE[:-1], max_head_len=len(BARE)) == "INCOMPLETE"
+    assert parse_head(BARE[:-1], max_head_len=len(BARE) - 1) == "HEAD_TOO_LARGE"
+
+
+def test_field_limit(parse_head):
+    """As many field lines as max_fields are allowed; dropped ones count."""
+    raw = b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A_B: c\r\n" * 4 + b"\r\n"
+    assert parse_head(raw, max_fields=5).consumed == len(raw)
+    assert parse_head(raw, max_fields=4) == "TOO_MANY_FIELDS"
+    assert parse_head(b"GET / HTTP/1.0\r\n\r\n", max_fields=0).consumed == 18
+
+
+def test_content_length_limit(parse_head):
+    """2^63 - 1 is the largest Content-Length."""
+
+    def length(number):
+        raw = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % number
+        head = parse_head(raw)
+        return head if isinstance(head, str) else head.content_length
+
+    for number in (0, 1, 9, 10, 2**31, 2**32, 2**63 - 1):
+        assert length(number) == number
+    for number in (2**63, 2**63 + 1, 2**64, 2**64 + 1, 10**19, 10**20):
+        assert length(number) == "BAD_CONTENT_LENGTH"
+
+
+# Meaning
+
+
+def test_pipelined_heads(parse_head):
+    """Heads in one buffer are read one after the other."""
+    raw = b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\n" + BARE + b"\r\n" + BARE
+    targets = []
+    while raw:
+        head = parse_head(raw)
+        targets.append(head.vars[1][1])
+        raw = raw[head.consumed :]
+    assert targets == ["/1", "/", "/"]
+
+
+@pytest.mark.parametrize(
+    ("version", "connection", "is_kept"),
+    [
+        ("1.1", [], True),
+        ("1.1", ["keep-alive"], True),
+        ("1.1", ["close"], False),
+        ("1.1", ["close", "keep-alive"], False),
+        ("1.1", ["x,close"], False),
+        ("1.0", [], False),
+        ("1.0", ["close"], False),
+        ("1.0", ["keep-alive"], True),
+        ("1.0", ["x", "y , Keep-Alive"], True),
+        ("1.0", ["keep-alive", "close"], False),
+    ],
+)
+def test_keep_alive(version, connection, is_kept, parse_head):
+    """The connection is kept as RFC 9112 section 9.3 says."""
+    fields = "".join(f"Connection: {value}\r\n" for value in connection)
+    head = parse_head(f"GET / HTTP/{version}\r\nHost: x\r\n{fields}\r\n".encode())
+    assert ("KEEP_ALIVE" in head.flags) == is_kept
+
+
+def test_plain_request_has_two_flags(parse_head):
+    """A request with neither body nor surprises has exactly the two flags a caller tests at once."""
+    assert parse_head(BARE).flags == ["KEEP_ALIVE", "VERSION_1_1"]

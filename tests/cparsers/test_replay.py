@@ -1,0 +1,54 @@
+"""The corpus in C: compiled with every warning, run against guard pages under the sanitizers."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+pytestmark = pytest.mark.checkout
+
+FUZZ = pathlib.Path(__file__).parents[1] / "fuzz"
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run make in tests/fuzz."""
+    command = ["make", "-C", str(FUZZ), *arguments]
+    return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+
+
+def need(*programs: str) -> None:
+    """Skip without these programs."""
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"there is no {program} here")
+
+
+@pytest.fixture
+def need_sanitizers(tmp_path):
+    """Skip where the C compiler has no sanitizers, or they do not run."""
+    need("make", "cc")
+    source, program = tmp_path / "probe.c", tmp_path / "probe"
+    source.write_text("int main(void) { return 0; }\n")
+    sanitize = "-fsanitize=address,undefined"
+    built = subprocess.run(["cc", sanitize, "-o", program, source], capture_output=True)
+    if built.returncode or subprocess.run([program], capture_output=True).returncode:
+        pytest.skip("the C compiler's address and undefined-behaviour sanitizers are not here")
+
+
+@pytest.mark.parametrize("parser", ["http1", "chunked", "uwsgi", "scgi"])
+def test_replay(parser, need_sanitizers, tmp_path):
+    """The parser keeps the promises of its fuzz target for each file of the corpus."""
+    ran = make(f"replay-{parser}", f"BIN={tmp_path}")
+    assert ran.returncode == 0, ran.stdout
+    assert "files kept every promise" in ran.stdout
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_no_warning(compiler, tmp_path):
+    """Every C source is C99 without a warning."""
+    need("make", compiler)
+    ran = make("check", f"CC={compiler}", f"BIN={tmp_path}")
+    assert ran.returncode == 0, ran.stdout

@@ -1,0 +1,242 @@
+"""scgi_parse_head: what it reads, what it refuses, that no split and no limit changes its mind."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aserve._cparsers import ffi, lib
+
+LEAD = [["CONTENT_LENGTH", "0"], ["SCGI", "1"]]
+
+
+def encode(pairs: list[list[str]]) -> bytes:
+    """Return the head of some pairs."""
+    content = "".join(f"{name}\0{value}\0" for name, value in pairs).encode("latin-1")
+    return b"%d:%b," % (len(content), content)
+
+
+# The corpus
+
+
+def test_accepted_request(accepted_request, parse_request):
+    """Each head of the corpus means what its JSON says."""
+    limits = accepted_request.limits
+    request = parse_request(accepted_request.raw, **limits)
+    assert not isinstance(request, str), request
+    expected = accepted_request.expected
+    assert request.vars == expected["vars"]
+    assert request.content_length == expected["content_length"]
+    assert request.consumed == expected["consumed"]
+
+
+def test_rejected_request(rejected_request, parse_request):
+    """Each bad head of the corpus is refused for the reason its JSON names, with its clause."""
+    expected = rejected_request.expected
+    assert parse_request(rejected_request.raw, **rejected_request.limits) == expected["error"]
+    assert expected["clause"].startswith(("RFC ", "SCGI "))
+
+
+# Splits
+
+
+def cuts(raw: bytes) -> list[int]:
+    """Return where to cut: everywhere, but one cut amid a long value is like another."""
+    return [*range(len(raw))] if len(raw) < 2000 else [*range(200), *range(len(raw) - 200, len(raw))]
+
+
+def test_two_pieces(any_request, parse_request):
+    """A head cut in two anywhere is answered as the whole is."""
+    raw, limits = any_request.raw, any_request.limits
+    whole = parse_request(raw, **limits)
+    for cut in cuts(raw):
+        assert parse_request(raw, [cut, len(raw)], **limits) == whole, cut
+
+
+def test_octet_by_octet(any_request, parse_request):
+    """A head that drips in octet by octet is answered as the whole is."""
+    raw, limits = any_request.raw, any_request.limits
+    assert parse_request(raw, list(range(len(raw) + 1)), **limits) == parse_request(raw, **limits)
+
+
+def test_every_prefix_waits(accepted_request, parse_request):
+    """A good head is never refused, nor accepted, before its comma."""
+    raw, consumed = accepted_request.raw, accepted_request.expected["consumed"]
+    for length in cuts(raw[:consumed]):
+        assert parse_request(raw[:length], **accepted_request.limits) == "INCOMPLETE", length
+    assert parse_request(raw[:consumed], **accepted_request.limits).consumed == consumed
+
+
+# The netstring
+
+
+def test_first_octet(parse_request):
+    """A netstring begins with a digit; anything else is another protocol, known at once."""
+    for octet in range(256):
+        answer = parse_request(bytes([octet]))
+        assert answer == ("INCOMPLETE" if octet in b"0123456789" else "NOT_SCGI")
+
+
+def test_size_octets(parse_request):
+    """A length takes digits and a colon, and no other octet of the 256."""
+    for octet in range(256):
+        answer = parse_request(b"2" + bytes([octet]))
+        assert answer == ("INCOMPLETE" if octet in b"0123456789:" else "BAD_NETSTRING")
+
+
+def test_leading_zero(parse_request):
+    """A zero is followed by a colon alone, and even so it is the length of no head."""
+    for octet in range(256):
+        answer = parse_request(b"0" + bytes([octet]))
+        assert answer == ("LENGTH_NOT_FIRST" if octet == ord(":") else "BAD_NETSTRING")
+
+
+def test_comma(parse_request):
+    """Behind the vars stands a comma, and no other octet of the 256."""
+    raw = encode(LEAD)[:-1]
+    for octet in range(256):
+        answer = parse_request(raw + bytes([octet]))
+        assert (answer == "BAD_NETSTRING") == (octet != ord(","))
+
+
+def test_head_limit(parse_request):
+    """The vars may reach max_head_len and no more; the digits alone tell."""
+    raw = encode(LEAD)
+    assert raw.startswith(b"24:")
+    assert parse_request(raw, max_head_len=24).consumed == len(raw)
+    assert parse_request(raw, max_head_len=23) == "PACKET_TOO_LARGE"
+    assert parse_request(b"2", max_head_len=23) == "INCOMPLETE"
+    assert parse_request(b"24", max_head_len=23) == "PACKET_TOO_LARGE"
+    assert parse_request(b"9", max_head_len=8) == "PACKET_TOO_LARGE"
+
+
+def test_largest_limit(parse_request):
+    """The largest limit that scgi.h allows bounds the digits too."""
+    largest = 2**31 - 16
+    assert parse_request(b"%d:" % largest, max_head_len=largest, vars_cap=0) == "INCOMPLETE"
+    assert parse_request(b"%d" % (largest + 1), max_head_len=largest, vars_cap=0) == "PACKET_TOO_LARGE"
+    assert parse_request(b"9" * 10, max_head_len=largest, vars_cap=0) == "PACKET_TOO_LARGE"
+
+
+# Vars
+
+
+def test_round_trip(parse_request):
+    """Whatever pairs are put into a head, the same come out."""
+    rng = random.Random(1)
+
+    def run(low: int) -> str:
+        return "".join(chr(rng.randrange(1, 256)) for _ in range(rng.choice([low, 2, 9, 300])))
+
+    for _ in range(300):
+        pairs = LEAD + [[name, run(0)] for name in {run(1): 0 for _ in range(rng.randrange(20))}]
+        assert parse_request(encode(pairs)).vars == pairs
+
+
+def test_repeated_names(parse_request):
+    """A repeated name is found wherever it stands, and nothing else is taken for one."""
+    rng = random.Random(3)
+    for _ in range(500):
+        names = [rng.choice("AB") * rng.randrange(1, 12) + rng.choice("XY") for _ in range(rng.randrange(12))]
+        answer = parse_request(encode(LEAD + [[name, rng.choice(names)] for name in names]))
+        assert (answer == "REPEATED_VAR") == (len(set(names)) < len(names)), names
+
+
+def test_mutations(parse_request, load_corpus):
+    """A head with wrong octets is read as a plain reading of the specification reads it."""
+    rng = random.Random(2)
+    seeds = [case.raw for case in load_corpus("scgi/accept").values() if len(case.raw) < 1000]
+    for _ in range(5000):
+        raw = rng.choice(seeds)
+        content = bytearray(raw[raw.index(b":") + 1 :])
+        for _ in range(rng.randrange(1, 4)):
+            at = rng.randrange(len(content))
+            content[at : at + rng.randrange(2)] = rng.choice([b"\0", b"", b"1", b"A", bytes([rng.randrange(256)])])
+        answer = parse_request(b"%d:%b," % (len(content), content))
+        if content:
+            assert (answer if isinstance(answer, str) else answer.vars) == read_plainly(bytes(content))
+
+
+def read_plainly(content: bytes) -> list[list[str]] | str:
+    """Read the vars of a head in the simplest way; at most 100."""
+    names, kept, is_scgi_1 = [], [], False
+    while content:
+        if len(names) == 100:
+            return "TOO_MANY_VARS"
+        runs = []
+        for _ in range(2):
+            run, nul, content = content.partition(b"\0")
+            if not nul:
+                return "VAR_OVERRUN"
+            runs.append(run.decode("latin-1"))
+            if not runs[0]:
+                return "EMPTY_NAME"
+        name, value = runs
+        if not names and name != "CONTENT_LENGTH":
+            return "LENGTH_NOT_FIRST"
+        if name in names and not name.startswith("HTTP_"):
+            return "REPEATED_VAR"
+        if not names and not (value.isascii() and value.isdigit() and int(value) < 2**63):
+            return "BAD_CONTENT_LENGTH"
+        is_scgi_1 = is_scgi_1 or runs == ["SCGI", "1"]
+        names.append(name)
+        if name not in ("HTTP_PROXY", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"):
+            kept.append(runs)
+    return kept if is_scgi_1 else "NO_SCGI_1"
+
+
+def test_vars_limit(parse_request):
+    """As many pairs as max_vars are allowed; dropped ones count."""
+    raw = encode([*LEAD, ["HTTP_PROXY", "a"]])
+    assert parse_request(raw, max_vars=3).vars == LEAD
+    assert parse_request(raw, max_vars=2) == "TOO_MANY_VARS"
+
+
+def test_content_length(parse_request):
+    """2^63 - 1 is the largest CONTENT_LENGTH."""
+    for number in (0, 1, 9, 10, 2**31, 2**32, 2**63 - 1):
+        assert parse_request(encode([["CONTENT_LENGTH", str(number)], LEAD[1]])).content_length == number
+    for number in (2**63, 2**63 + 1, 2**64, 2**64 + 1, 10**19, 10**20, 10**60):
+        assert parse_request(encode([["CONTENT_LENGTH", str(number)], LEAD[1]])) == "BAD_CONTENT_LENGTH"
+
+
+@pytest.mark.parametrize("template", ["@", "1@", "@1"])
+def test_content_length_octets(template, parse_request):
+    """A length is digits of ASCII and nothing else."""
+    for octet in range(1, 256):
+        value = template.replace("@", chr(octet))
+        answer = parse_request(encode([["CONTENT_LENGTH", value], LEAD[1]]))
+        assert (answer == "BAD_CONTENT_LENGTH") == (octet not in b"0123456789")
+
+
+# The vars block
+
+
+def test_exact_room(accepted_request, parse_request):
+    """A buffer of exactly vars_len + 1 octets suffices; one octet less is VARS_FULL."""
+    raw, limits = accepted_request.raw, accepted_request.limits
+    request = parse_request(raw, **limits)
+    needed = sum(len(name) + len(value) + 2 for name, value in request.vars)
+    assert parse_request(raw, **{**limits, "vars_cap": needed}) == request
+    assert parse_request(raw, **{**limits, "vars_cap": needed - 1}) == "VARS_FULL"
+
+
+def test_nothing_behind_the_room():
+    """Whatever the room, the octet behind it is not touched."""
+    raw = encode([*LEAD, ["HTTP_PROXY", "dropped"], ["A", ""], ["B", "c"]])
+    for cap in range(40):
+        block = ffi.new("char[]", b"\xaa" * 40)
+        head = ffi.new("scgi_head *", {"vars": block, "vars_cap": cap, "max_head_len": 100, "max_vars": 9})
+        code = lib.scgi_parse_head(raw, len(raw), head)
+        assert code in (lib.ASERVE_VARS_FULL, len(raw))
+        assert bytes(ffi.buffer(block, 40))[cap:] == b"\xaa" * (40 - cap)
+    assert code == len(raw)
+
+
+def test_room_that_always_suffices(parse_request):
+    """max_head_len octets hold the vars of any head, as scgi.h promises."""
+    for more in ([[f"{n}", ""] for n in range(998)], [["A", "b" * 5000]], [["A" * 5000, ""]]):
+        raw = encode(LEAD + more)
+        max_head_len = int(raw[: raw.index(b":")])
+        assert parse_request(raw, max_head_len=max_head_len, max_vars=1000).vars == LEAD + more

@@ -1,0 +1,122 @@
+"""The access log: one line for each request, whatever became of it."""
+
+from __future__ import annotations
+
+import re
+
+import apps
+import pytest
+
+LINE = re.compile(
+    r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
+    r'"(?P<request>[^"]*)" (?P<status>\d+) (?P<bytes>\d+|-) "(?P<referer>[^"]*)" "(?P<agent>[^"]*)"'
+)  # fmt: skip
+
+
+def read_lines(path):
+    """Return the lines of an access log, taken apart."""
+    lines = path.read_text(encoding="latin-1").splitlines()
+    matches = [LINE.match(line) for line in lines]
+    assert all(matches), lines
+    return [match.groupdict() for match in matches]
+
+
+@pytest.mark.also_inline
+def test_lines(start_server, raw_client, tmp_path):
+    """Each response has its line, in order, with what was asked and how much was sent."""
+    path = tmp_path / "access.log"
+
+    def app(environ, start_response):
+        return getattr(apps, environ["PATH_INFO"][1:])(environ, start_response)
+
+    server = start_server(app, access_log=str(path))
+    client = raw_client(server)
+    client.fetch("/hello?a=b", "User-Agent: test/1", "Referer: http://a/")
+    client.fetch("/lazy_generator")
+    client.fetch("/hello", method="HEAD")
+    client.fetch("/no_chunks")
+    client.fetch("/raises")
+    client.fetch("/echo", method="POST", body=b"12345")
+    client.send(b"GET /hello HTTP/1.0\r\n\r\n")
+    client.recv_response()
+    client.close()
+    server.stop()
+    lines = read_lines(path)
+    assert [(line["request"], line["status"], line["bytes"]) for line in lines[:4]] == [
+        ("GET /hello?a=b HTTP/1.1", "200", "6"),
+        ("GET /lazy_generator HTTP/1.1", "201", "9"),
+        ("HEAD /hello HTTP/1.1", "200", "-"),
+        ("GET /no_chunks HTTP/1.1", "200", "-"),
+    ]
+    assert lines[4]["status"] == "500"
+    assert [line["request"] for line in lines[5:]] == ["POST /echo HTTP/1.1", "GET /hello HTTP/1.0"]
+    assert (lines[0]["referer"], lines[0]["agent"]) == ("http://a/", "test/1")
+    assert (lines[1]["referer"], lines[1]["agent"]) == ("-", "-")
+
+
+@pytest.mark.also_inline
+def test_pipelined(start_server, raw_client, tmp_path):
+    """Pipelined requests are all noted, in order."""
+    path = tmp_path / "access.log"
+    server = start_server(apps.hello, access_log=str(path))
+    client = raw_client(server)
+    for number in range(50):
+        client.request(f"/{number}")
+    for _ in range(50):
+        client.recv_response()
+    server.stop()
+    assert [line["request"] for line in read_lines(path)] == [f"GET /{number} HTTP/1.1" for number in range(50)]
+
+
+@pytest.mark.also_inline
+def test_refused(start_server, raw_client, tmp_path):
+    """A refused request is noted, too, even if what it was is not known."""
+    path = tmp_path / "access.log"
+    server = start_server(apps.echo, access_log=str(path), max_body_bytes=10)
+    client = raw_client(server)
+    client.send(b"nonsense\r\n\r\n")
+    client.recv_response()
+    client.close()
+    client = raw_client(server)
+    client.request("/large", "Content-Length: 11", method="POST")
+    client.recv_response()
+    client.close()
+    server.stop()
+    lines = read_lines(path)
+    assert [line["status"] for line in lines] == ["400", "413"]
+    assert lines[0]["request"] == "-"
+    assert lines[1]["request"] == "POST /large HTTP/1.1"
+
+
+def test_nothing_can_be_forged(start_server, raw_client, tmp_path):
+    """Quotes, backslashes and octets above ASCII in a request cannot forge a line or a field."""
+    path = tmp_path / "access.log"
+    server = start_server(apps.hello, access_log=str(path))
+    client = raw_client(server)
+    client.send(b'GET / HTTP/1.1\r\nHost: a\r\nUser-Agent: a" 200 "b\\\r\nReferer: \x85\xff\r\n\r\n')
+    client.recv_response()
+    client.close()
+    server.stop()
+    (line,) = read_lines(path)
+    assert line["agent"] == r"a\x22 200 \x22b\x5c"
+    assert len(path.read_bytes().split(b"\n")) == 2
+
+
+def test_truncated(start_server, raw_client, tmp_path):
+    """A response that was cut short has its line."""
+    path = tmp_path / "access.log"
+    server = start_server(apps.raises_mid_stream, access_log=str(path))
+    client = raw_client(server)
+    with pytest.raises(client.Truncated):
+        client.fetch()
+    server.stop()
+    assert [line["request"] for line in read_lines(path)] == ["GET / HTTP/1.1"]
+
+
+def test_standard_output(start_process, raw_client):
+    """--access-log - writes to standard output."""
+    process = start_process("hello", "--access-log", "-")
+    raw_client(process).fetch("/seen")
+    process.signal()
+    assert process.wait() == 0
+    assert b'"GET /seen HTTP/1.1" 200 6' in process.process.stdout.read()

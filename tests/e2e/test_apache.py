@@ -1,0 +1,140 @@
+"""Behind a real Apache, with the configurations of docs/apache.md."""
+
+from __future__ import annotations
+
+import http.client
+import json
+
+import apps
+import pytest
+from front import Page, fronts, octets, site
+
+pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
+
+__all__ = ["fronts"]  # a fixture
+PAGE = Page("apache")
+SOCKET = "unix:/run/app/app.sock"
+
+
+@pytest.fixture
+def behind(start_server, fronts):
+    """Start aserve and Apache as a section of the page says: behind(heading, app=site) -> Apache."""
+
+    def start(heading, app=site, commands=None, edit=lambda text: text):
+        settings = PAGE.settings(commands or heading)
+        settings["bind"] = settings["bind"].replace("/run/app/app.sock", fronts.socket)
+        start_server(app, **settings)
+        return fronts.apache(edit(PAGE.block(heading, "apache")), {SOCKET: f"unix:{fronts.socket}"})
+
+    return start
+
+
+@pytest.fixture(params=["uwsgi", "SCGI"])
+def apache(request, behind):
+    """The site behind Apache, over each protocol."""
+    return behind(request.param)
+
+
+def environ_of(apache, target, **fields):
+    status, _, body = apache.fetch(target, **fields)
+    assert status == 200
+    return json.loads(body)
+
+
+def test_the_environ(apache):
+    """Apache's words are the environ's."""
+    environ = environ_of(apache, "/a/b?c=d", X_Custom="1", Cookie="e=f")
+    expected = {
+        "REQUEST_METHOD": "GET",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/a/b",
+        "QUERY_STRING": "c=d",
+        "REQUEST_URI": "/a/b?c=d",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "SERVER_PORT": str(apache.port),
+        "REMOTE_ADDR": "127.0.0.1",
+        "HTTP_X_CUSTOM": "1",
+        "HTTP_COOKIE": "e=f",
+        "wsgi.url_scheme": "http",
+    }
+    assert {name: environ.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "path_info"),
+    [("/", "/"), ("/%2541", "/%41"), ("/a%20b/c?d=%2541", "/a b/c"), ("/%C3%A9", "/\xc3\xa9"), ("/a;b=c", "/a;b=c")],
+)
+def test_paths_are_decoded_once(apache, target, path_info):
+    """PATH_INFO is the path that Apache was asked for, decoded once."""
+    environ = environ_of(apache, target)
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("", path_info)
+    assert environ["REQUEST_URI"] == target
+
+
+@pytest.mark.parametrize("size", [0, 71_453, 20_000_000])
+def test_bodies_up_and_down(apache, size):
+    """Bodies arrive whole: down with and without a length, and there and back."""
+    data = octets(size)
+    for target in ("/octets", "/pieces"):
+        status, _, body = apache.fetch(f"{target}?{size}")
+        assert status == 200 and body == data
+    status, _, body = apache.fetch("/echo", "PUT", data)
+    assert status == 200 and body == data
+
+
+def test_head_and_statuses(apache):
+    """HEAD has no body, the app's status is the client's, and the client's connection stays."""
+    connection = apache.connect()
+    for status in (201, 204, 304, 404, 503):
+        for method in ("HEAD", "GET"):
+            connection.request(method, f"/status?{status}")
+            response = connection.getresponse()
+            assert response.status == status and (method == "GET" or response.read() == b"")
+            response.read()
+    for target in ("/octets?5000", "/pieces?5000"):
+        connection.request("HEAD", target)
+        assert connection.getresponse().read() == b""
+        connection.request("GET", target)
+        assert connection.getresponse().read() == octets(5000)
+    connection.close()
+    assert apache.fetch("/fail")[0] == 500
+
+
+def test_truncation(apache):
+    """An app that dies within a body of a known length: the client sees it."""
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        apache.fetch("/cut", Connection="close")
+
+
+def test_a_client_that_leaves(behind):
+    """When a client leaves, the app's iterable is closed."""
+    app = apps.Streamer(lambda: iter(lambda: b"x" * 65536, None))
+    apache = behind("uwsgi", app)
+    connection = apache.connect()
+    connection.request("GET", "/")
+    assert connection.getresponse().read(100_000)
+    connection.close()
+    assert app.made[0].closed.wait(10)
+
+
+def test_on_tcp(start_server, fronts):
+    """The same over TCP."""
+    assert PAGE.settings("On TCP")["bind"] == "uwsgi://127.0.0.1:3031"
+    port = start_server(site, bind="uwsgi://127.0.0.1:0").address[1]
+    apache = fronts.apache(PAGE.block("On TCP", "apache"), {"127.0.0.1:3031": f"127.0.0.1:{port}"})
+    assert environ_of(apache, "/a%20b")["PATH_INFO"] == "/a b"
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        apache.fetch("/cut", Connection="close")
+
+
+@pytest.mark.parametrize("protocol", ["uwsgi", "SCGI"])
+@pytest.mark.parametrize("target", ["/app/x%20y?z", "/app/", "/app"])
+def test_a_mount_point(behind, protocol, target):
+    """SCRIPT_NAME and PATH_INFO together are the path of the URL."""
+    apache = behind(
+        "A mount point", commands=protocol, edit=lambda text: text.replace("uwsgi:", f"{protocol.lower()}:")
+    )
+    environ = environ_of(apache, target)
+    assert environ["SCRIPT_NAME"] == "/app"
+    below = {"/app/x%20y?z": ["/x y"], "/app/": ["/"], "/app": ["", "/"]}[target]  # mod_proxy_uwsgi adds the slash
+    assert environ["PATH_INFO"] in below

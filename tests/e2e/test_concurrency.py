@@ -1,0 +1,136 @@
+"""Workers: as many requests at once as --threads says, none waiting for another without need."""
+
+from __future__ import annotations
+
+import threading
+
+import apps
+import pytest
+
+pytestmark = pytest.mark.any_parser
+
+
+def fetch_all(raw_client, server, count, rounds=1):
+    """Fetch by `count` clients at once; return the statuses."""
+    clients = [raw_client(server) for _ in range(count)]
+    statuses = []
+    for _ in range(rounds):
+        for client in clients:
+            client.request()
+        statuses += [client.recv_response().status for client in clients]
+    return statuses
+
+
+def test_all_at_once(start_server, raw_client):
+    """40 threads, 40 clients: an app in which all 40 must meet serves them all."""
+    server = start_server(apps.Together(40), threads=40)
+    assert fetch_all(raw_client, server, 40, rounds=3) == [200] * 120
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 8])
+def test_small_groups_again_and_again(start_server, raw_client, count):
+    """A few requests that wait for one another never stand behind one that blocks."""
+    server = start_server(apps.Together(count))
+    assert fetch_all(raw_client, server, count, rounds=60) == [200] * 60 * count
+
+
+def test_one_after_another_wakes_workers(start_server, raw_client):
+    """Requests that come one by one while others block each get a worker."""
+    gate = apps.Gate()
+    server = start_server(gate, threads=8)
+    clients = [raw_client(server) for _ in range(8)]
+    for _ in range(5):
+        for client in clients:
+            client.request()
+            gate.wait_entered()
+        gate.open(8)
+        assert [client.recv_response().status for client in clients] == [200] * 8
+
+
+def test_blocked_app_beside_a_busy_one(start_server, raw_client):
+    """Two workers that compute do not keep a third request waiting for ever."""
+    stop = threading.Event()
+
+    def app(environ, start_response):
+        while environ["PATH_INFO"] == "/busy" and not stop.is_set():
+            sum(range(1000))
+        return apps.hello(environ, start_response)
+
+    server = start_server(app, threads=4)
+    busy = [raw_client(server) for _ in range(2)]
+    for client in busy:
+        client.request("/busy")
+    try:
+        for _ in range(3):
+            assert raw_client(server).fetch().status == 200
+    finally:
+        stop.set()
+    assert [client.recv_response().status for client in busy] == [200, 200]
+
+
+def test_no_more_than_asked_for(start_server, raw_client):
+    """--threads is the most that are ever in the app; the rest wait their turn."""
+    lock, inside, most = threading.Lock(), [0], [0]
+    gate = apps.Gate()
+
+    def app(environ, start_response):
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        result = gate(environ, start_response)
+        with lock:
+            inside[0] -= 1
+        return result
+
+    server = start_server(app, threads=3)
+    clients = [raw_client(server) for _ in range(12)]
+    for client in clients:
+        client.request()
+    for _ in range(3):
+        gate.wait_entered()
+    gate.open(12)
+    assert [client.recv_response().status for client in clients] == [200] * 12
+    assert most == [3]
+
+
+def test_threads_are_started_when_needed(start_server, raw_client):
+    """An app that never blocks needs one worker, however many are allowed."""
+    server = start_server(apps.hello, threads=32)
+    client = raw_client(server)
+    for _ in range(50):
+        client.fetch()
+    assert len(server.server._executor._threads) <= 2
+
+
+@pytest.mark.also_inline
+def test_many_clients(start_server, raw_client):
+    """200 connections at once, each served ten times."""
+    server = start_server(apps.hello)
+    assert fetch_all(raw_client, server, 200, rounds=10) == [200] * 2000
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_thread_names_and_locals(start_server, raw_client, threads):
+    """The app runs in workers, which are named, and never on the event loop's thread."""
+    names = set()
+
+    def app(environ, start_response):
+        names.add(threading.current_thread().name)
+        return apps.hello(environ, start_response)
+
+    server = start_server(app, threads=threads)
+    fetch_all(raw_client, server, 8, rounds=5)
+    assert names <= {f"aserve-worker-{number}" for number in range(1, threads + 1)}
+
+
+def test_inline_runs_on_the_loop(start_server, raw_client):
+    """With --threads 0 the app runs on the event loop's own thread."""
+    names = set()
+
+    def app(environ, start_response):
+        names.add(threading.current_thread().name)
+        return apps.hello(environ, start_response)
+
+    server = start_server(app, threads=0)
+    fetch_all(raw_client, server, 8, rounds=5)
+    assert names == {"event-loop"}

@@ -1,0 +1,598 @@
+"""PEP 3333 from end to end: what servers are known to get wrong, row by row."""
+
+from __future__ import annotations
+
+import os
+import wsgiref.validate
+
+import apps
+import pytest
+
+pytestmark = pytest.mark.also_inline
+
+POST = "POST / HTTP/1.1\r\nHost: test\r\n"
+
+
+# Responses
+
+
+@pytest.mark.any_parser
+def test_lazy_start_response(start_server, raw_client):
+    """A generator that calls start_response on its first iteration sends its own status and fields."""
+    reply = raw_client(start_server(apps.lazy_generator)).fetch()
+    assert (reply.status, reply.reason, reply.get("X-Lazy")) == (201, "Created", "yes")
+    assert reply.body == b"made late"
+    assert reply.framing == "chunked"
+
+
+@pytest.mark.any_parser
+def test_write(start_server, raw_client):
+    """What write() sent comes before what the iterable gives."""
+    reply = raw_client(start_server(apps.written)).fetch()
+    assert (reply.status, reply.body) == (200, b"written and returned")
+
+
+@pytest.mark.any_parser
+def test_list_gets_content_length(start_server, raw_client):
+    """A list's body is known as a whole: Content-Length is computed."""
+    client = raw_client(start_server(apps.several_chunks))
+    reply = client.fetch()
+    assert (reply.body, reply.framing, reply.get("Content-Length")) == (b"one two three", "length", "13")
+
+
+@pytest.mark.any_parser
+def test_other_iterables(start_server, raw_client):
+    """Any iterable of bytes is a body."""
+    assert raw_client(start_server(apps.tuple_of_chunks)).fetch().body == b"one two"
+
+
+@pytest.mark.any_parser
+def test_own_length(start_server, raw_client):
+    """A generator below its own Content-Length is not chunked."""
+    reply = raw_client(start_server(apps.measured_generator)).fetch()
+    assert (reply.body, reply.framing) == (b"made for", "length")
+
+
+@pytest.mark.parametrize("app", [apps.no_chunks, apps.no_chunks_lazily])
+@pytest.mark.any_parser
+def test_empty_iterable(start_server, raw_client, app):
+    """No chunk at all is an empty body, and the connection stays usable."""
+    client = raw_client(start_server(app))
+    for _ in range(2):
+        reply = client.fetch()
+        assert (reply.status, reply.body, reply.framing) == (200, b"", "length")
+
+
+@pytest.mark.parametrize("app", [apps.status, apps.status_lazily, apps.status_with_length])
+@pytest.mark.parametrize("code", [204, 304])
+@pytest.mark.any_parser
+def test_statuses_without_body(start_server, raw_client, app, code):
+    """RFC 9112 6.3: 204 and 304 have no body whatever the app gives, and no chunked coding."""
+    client = raw_client(start_server(app))
+    for _ in range(2):
+        reply = client.fetch(f"/{code}")
+        assert (reply.status, reply.get("Transfer-Encoding")) == (code, None)
+        if code == 204:
+            assert reply.get("Content-Length") is None
+        assert client.is_quiet()
+
+
+@pytest.mark.parametrize(
+    ("app", "length"),
+    [
+        (apps.hello, "6"),
+        (apps.measured_generator, "8"),
+        (apps.lazy_generator, None),
+        (apps.written, None),
+        (apps.no_chunks, None),
+        (apps.endless_with_length, "4"),
+    ],
+)
+@pytest.mark.any_parser
+def test_head(start_server, raw_client, app, length):
+    """HEAD gets the head of GET and not one octet of body; the next request is answered."""
+    client = raw_client(start_server(app))
+    for _ in range(2):
+        reply = client.fetch(method="HEAD")
+        assert reply.status in (200, 201)
+        assert reply.get("Content-Length") == length
+        assert client.is_quiet()
+
+
+@pytest.mark.parametrize("app", [apps.too_long, apps.too_long_lazily, apps.too_long_written])
+@pytest.mark.any_parser
+def test_longer_than_content_length(start_server, raw_client, app):
+    """A body is cut at its Content-Length: nothing of it is read as another response."""
+    client = raw_client(start_server(app))
+    for _ in range(2):
+        reply = client.fetch()
+        assert (reply.status, reply.body) == (200, b"1234")
+    assert client.is_quiet()
+
+
+@pytest.mark.any_parser
+def test_endless_with_length(start_server, raw_client):
+    """PEP 3333: the server stops iterating when enough has been sent, and closes."""
+    client = raw_client(start_server(apps.endless_with_length))
+    for _ in range(2):
+        assert client.fetch().body == b"1234"
+
+
+@pytest.mark.any_parser
+def test_code_after_the_last_chunk_runs(start_server, raw_client):
+    """A generator that gave exactly its Content-Length is run to its end."""
+    ends = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Length", "4")])
+        yield b"1234"
+        ends.append(True)
+
+    server = start_server(app)
+    client = raw_client(server)
+    for _ in range(2):
+        assert client.fetch().body == b"1234"
+    server.stop()
+    assert ends == [True, True]
+
+
+@pytest.mark.parametrize("app", [apps.too_short, apps.too_short_lazily])
+@pytest.mark.any_parser
+def test_shorter_than_content_length(start_server, raw_client, app):
+    """A body that ends early is seen as cut short: the connection is aborted."""
+    client = raw_client(start_server(app))
+    with pytest.raises(client.Truncated):
+        client.fetch()
+
+
+@pytest.mark.any_parser
+def test_nothing_of_content_length(start_server, raw_client):
+    """A body that never begins is no whole response either."""
+    client = raw_client(start_server(apps.nothing_with_length))
+    with pytest.raises(client.Truncated):
+        client.fetch()
+
+
+@pytest.mark.parametrize("app", [apps.raises_mid_stream, apps.raises_written])
+@pytest.mark.any_parser
+def test_exception_mid_stream(start_server, raw_client, app, caplog):
+    """An exception after the head is seen as truncation: no end of the chunked body, no second head."""
+    server = start_server(app)
+    client = raw_client(server)
+    with pytest.raises(client.Truncated) as caught:
+        client.fetch()
+    assert b"0\r\n\r\n" not in caught.value.octets
+    assert b"500" not in caught.value.octets
+    server.stop()
+    assert "raised ValueError at GET /" in caplog.text
+
+
+@pytest.mark.parametrize("app", [apps.raises, apps.raises_started, apps.raises_lazily, apps.exits])
+@pytest.mark.any_parser
+def test_exception_before_the_head(start_server, raw_client, app):
+    """An exception before the head is out gives a 500, and the connection lives on."""
+    client = raw_client(start_server(app))
+    for _ in range(2):
+        reply = client.fetch()
+        assert reply.status == 500
+        assert b"on purpose" not in reply.body  # the log knows; the client need not
+    reply = client.fetch(method="HEAD")
+    assert (reply.status, client.is_quiet()) == (500, True)
+
+
+@pytest.mark.any_parser
+def test_exc_info_replaces(start_server, raw_client):
+    """start_response with exc_info replaces status and headers while the head is not out."""
+    reply = raw_client(start_server(apps.error_replaces)).fetch()
+    assert (reply.status, reply.body) == (503, b"sorry")
+    assert reply.get("Content-Type") == "text/html"
+    assert reply.get("X-First") is None
+
+
+@pytest.mark.any_parser
+def test_exc_info_raises_after_the_head(start_server, raw_client, caplog):
+    """Once the head is out, start_response raises the error it was given; the body is truncated."""
+    server = start_server(apps.error_too_late)
+    client = raw_client(server)
+    with pytest.raises(client.Truncated) as caught:
+        client.fetch()
+    assert b"never sent" not in caught.value.octets
+    server.stop()
+    assert "raised KeyError" in caplog.text
+
+
+@pytest.mark.any_parser
+def test_second_start_response(start_server, raw_client, caplog):
+    """A second start_response without exc_info is refused, and the log names the rule."""
+    server = start_server(apps.started_twice)
+    reply = raw_client(server).fetch()
+    assert reply.status == 500
+    server.stop()
+    assert "a second time without exc_info" in caplog.text
+
+
+@pytest.mark.any_parser
+def test_no_start_response(start_server, raw_client):
+    """A body without start_response is a 500."""
+    assert raw_client(start_server(apps.not_started)).fetch().status == 500
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (["text"], "must be made of bytes, not str"),
+        ([b"good", "text"], "must be made of bytes, not str"),
+        ([bytearray(b"x")], "not bytearray"),
+        ("text", "not str"),
+        (None, "NoneType"),
+        (17, "int"),
+    ],
+)
+@pytest.mark.any_parser
+def test_body_of_a_wrong_type(start_server, raw_client, caplog, value, told):
+    """A body that is not an iterable of bytes is refused, and the log says which app gave what."""
+    server = start_server(apps.returns(value))
+    client = raw_client(server)
+    try:
+        assert client.fetch().status == 500
+    except client.Truncated:
+        assert value == [b"good", "text"]
+    server.stop()
+    assert told in caplog.text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("200 OK", [("X-Bad", "a\r\nX-Injected: 1")]),
+        ("200 OK", [("X-Bad", "a\nX-Injected: 1")]),
+        ("200 OK", [("X-Bad", "a\rb")]),
+        ("200 OK", [("X-Bad", "a\0b")]),
+        ("200 OK", [("X-Bad\r\nX-Injected", "1")]),
+        ("200 OK", [("X Bad", "1")]),
+        ("200 OK", [("", "1")]),
+        ("200 OK", [("X-Bad:", "1")]),
+        ("200 OK\r\nX-Injected: 1", []),
+        ("200 OK", [("X-Bad", "\u20ac")]),
+        ("200 \u20ac", []),
+        ("200 OK", [("X-Bad\u20ac", "1")]),
+        ("200 OK", [("Connection", "close")]),
+        ("200 OK", [("Transfer-Encoding", "chunked")]),
+        ("200 OK", [("Upgrade", "websocket")]),
+        ("200 OK", [("Content-Length", "-1")]),
+        ("200 OK", [("Content-Length", "1, 1")]),
+        ("200 OK", [("Content-Length", "1"), ("content-length", "2")]),
+        ("OK", []),
+        ("20 OK", []),
+        ("2000 OK", []),
+        (200, []),
+        (b"200 OK", []),
+        ("200 OK", [("X-Bad", b"1")]),
+        ("200 OK", [(b"X-Bad", "1")]),
+        ("200 OK", [("X-Bad", 1)]),
+        ("200 OK", [("X-Bad",)]),
+        ("200 OK", None),
+    ],
+)
+@pytest.mark.any_parser
+def test_bad_start_response(start_server, raw_client, arguments):
+    """A status or field that may not be sent gives a 500; nothing of it reaches the client."""
+    client = raw_client(start_server(apps.starts_with(*arguments)))
+    for _ in range(2):
+        reply = client.fetch()
+        assert reply.status == 500
+        assert "injected" not in str(reply.fields).lower()
+
+
+@pytest.mark.any_parser
+def test_bad_field_from_a_generator(start_server, raw_client):
+    """A field value outside latin-1 is the app's error before the head is out: a 500, no cut."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [("X-Bad", "\u20ac")])
+        yield b"body"
+
+    assert raw_client(start_server(app)).fetch().status == 500
+
+
+@pytest.mark.any_parser
+def test_latin_1_field_values(start_server, raw_client):
+    """Field values are octets as latin-1, both ways, and so is the reason."""
+    client = raw_client(start_server(apps.latin_1))
+    back = bytes([*range(0x21, 0x7F), *range(0x80, 0x100)])
+    client.send(b"GET / HTTP/1.1\r\nHost: test\r\nX-Back: " + back + b"\r\n\r\n")
+    reply = client.recv_response()
+    assert reply.reason == "Gr\xfc\xdfe"
+    assert reply.get("X-All").encode("latin-1") == b"x" + bytes([9, *range(32, 127), *range(128, 256)]) + b"x"
+    assert reply.body == back
+
+
+@pytest.mark.any_parser
+def test_date_and_server(start_server, raw_client):
+    """Date and Server are added once, and only if the app has not set them; repeats stay repeats."""
+    reply = raw_client(start_server(apps.hello)).fetch()
+    assert reply.get("Server") == "aserve"
+    assert reply.get("Date").endswith(" GMT")
+    reply = raw_client(start_server(apps.two_servers)).fetch()
+    assert reply.get("Server") == "mine"
+    assert reply.get("Date") == "Sun, 06 Nov 1994 08:49:37 GMT"
+    assert [value for name, value in reply.fields if name == "Set-Cookie"] == ["a=1", "b=2"]
+
+
+@pytest.mark.any_parser
+def test_close_is_called_once(start_server, raw_client):
+    """close() of the iterable is called, once, also when it raises; the response is whole."""
+    for error in (None, ValueError("on purpose")):
+        app = apps.Streamer(lambda: [b"a", b"b"], close_error=error)
+        client = raw_client(start_server(app))
+        for count in (1, 2):
+            assert client.fetch().body == b"ab"
+            assert app.made[count - 1].closed.wait(5)
+        assert [chunks.close_count for chunks in app.made] == [1, 1]
+
+
+@pytest.mark.any_parser
+def test_close_after_an_exception(start_server, raw_client):
+    """close() is called when the iterable raises, too."""
+
+    def failing():
+        yield b"a"
+        raise ValueError("on purpose")
+
+    app = apps.Streamer(failing)
+    client = raw_client(start_server(app))
+    with pytest.raises(client.Truncated):
+        client.fetch()
+    assert app.made[0].closed.wait(5)
+    assert app.made[0].close_count == 1
+
+
+# Requests
+
+
+def test_environ(start_server, raw_client, monkeypatch):
+    """The environ is complete, of native strings, and holds nothing of the process's environment."""
+    monkeypatch.setenv("SECRET_OF_THE_PROCESS", "leaked")
+    server = start_server(apps.environ_json)
+    client = raw_client(server)
+    target = "/a%20b/%C3%BC//c?q=%20&r"
+    reply = client.fetch(target, "X-Twice: 1", "X-Twice: 2", "Cookie: a=1", "Cookie: b=2", "X_Under: 1")
+    environ = reply.json()
+    host, port = server.address
+    assert "leaked" not in reply.body.decode()
+    assert not set(environ) & set(os.environ)
+    expected = {
+        "REQUEST_METHOD": "GET",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/a b/\xc3\xbc//c",
+        "QUERY_STRING": "q=%20&r",
+        "REQUEST_URI": target,
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "SERVER_NAME": host,
+        "SERVER_PORT": str(port),
+        "REMOTE_ADDR": "127.0.0.1",
+        "REMOTE_PORT": str(client.sock.getsockname()[1]),
+        "HTTP_HOST": "test",
+        "HTTP_X_TWICE": "1, 2",
+        "HTTP_COOKIE": "a=1; b=2",
+        "wsgi.version": [1, 0],
+        "wsgi.url_scheme": "http",
+        "wsgi.multithread": server.server.config.threads > 1,
+        "wsgi.multiprocess": False,
+        "wsgi.run_once": False,
+        "wsgi.input_terminated": True,
+    }
+    assert {name: environ.get(name) for name in expected} == expected
+    assert "HTTP_X_UNDER" not in environ
+    assert {"wsgi.input", "wsgi.errors", "wsgi.file_wrapper", "wsgi.early_hints"} <= set(environ)
+
+
+def test_environ_is_the_requests_own(start_server, raw_client):
+    """What an app puts into its environ is not seen by the next request."""
+
+    def app(environ, start_response):
+        seen = "mark" in environ
+        environ["mark"] = environ["wsgi.url_scheme"] = "mine"
+        start_response("200 OK", apps.PLAIN)
+        return [str(seen).encode()]
+
+    client = raw_client(start_server(app))
+    assert [client.fetch().body for _ in range(3)] == [b"False"] * 3
+
+
+def test_options_asterisk(start_server, raw_client):
+    """OPTIONS * reaches the app with an environ that is valid."""
+    environ = raw_client(start_server(apps.environ_json)).fetch("*", method="OPTIONS").json()
+    assert (environ["REQUEST_METHOD"], environ["REQUEST_URI"]) == ("OPTIONS", "*")
+    assert environ["PATH_INFO"] in ("", "/")
+
+
+LINES = b"first\nsecond\r\n\nno end"
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize(
+    ("reads", "results"),
+    [
+        ("read;read", [LINES, b""]),
+        ("read(-1);read(-1)", [LINES, b""]),
+        ("read(None);read", [LINES, b""]),
+        ("read(0);read(5);read(10000);read(5)", [b"", LINES[:5], LINES[5:], b""]),
+        ("readline;readline;readline;readline;readline",
+         [b"first\n", b"second\r\n", b"\n", b"no end", b""]),
+        ("readline(2);readline(-1);readline(2);read", [b"fi", b"rst\n", b"se", LINES[8:]]),
+        ("readlines;readlines;read", [LINES.splitlines(True), [], b""]),
+        ("readlines(1);read", [[b"first\n"], LINES[6:]]),
+        ("iter;iter;read", [LINES.splitlines(True), [], b""]),
+        ("next;next;read", [b"first\n", b"second\r\n", b"\nno end"]),
+    ],
+)  # fmt: skip
+def test_reading_the_body(start_server, raw_client, reads, results, is_chunked):
+    """Each way of reading wsgi.input gives the exact octets and ends exactly where the body ends."""
+    client = raw_client(start_server(apps.read_as_told))
+    if is_chunked:
+        chunks = b"".join(b"%x\r\n%b\r\n" % (len(LINES[i : i + 3]), LINES[i : i + 3]) for i in range(0, len(LINES), 3))
+        framed = b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    else:
+        framed = b"Content-Length: %d\r\n\r\n%b" % (len(LINES), LINES)
+    request = f"POST /?{reads} HTTP/1.1\r\nHost: test\r\n".encode() + framed
+    for _ in range(2):
+        client.send(request)
+        texts = [
+            [part.decode() for part in result] if isinstance(result, list) else result.decode() for result in results
+        ]
+        assert client.recv_response().json() == texts
+
+
+def test_reading_no_body(start_server, raw_client):
+    """A request without a body has an empty wsgi.input, however it is read."""
+    client = raw_client(start_server(apps.read_as_told))
+    reads = ";".join(apps.READS)
+    assert not any(client.fetch(f"/?{reads}").json())
+    assert not any(client.fetch(f"/?{reads}", "Content-Length: 0", method="POST").json())
+
+
+def test_chunked_body_is_decoded(start_server, raw_client):
+    """A chunked body reaches the app without its framing, with the length that it has."""
+    client = raw_client(start_server(apps.environ_json))
+    client.send(POST.encode() + b"Transfer-Encoding: chunked\r\n\r\n5;ext=1\r\nhello\r\n0\r\nTrailer: x\r\n\r\n")
+    environ = client.recv_response().json()
+    assert environ["CONTENT_LENGTH"] == "5"
+    assert "HTTP_TRANSFER_ENCODING" not in environ
+    assert "HTTP_TRAILER" not in environ
+
+
+def test_unread_body(start_server, raw_client):
+    """A body that the app does not read is not taken for the next request."""
+    client = raw_client(start_server(apps.no_reading))
+    for _ in range(3):
+        assert client.fetch(method="POST", body=b"GET /smuggled HTTP/1.1\r\n\r\n").body == b"unread"
+    assert client.is_quiet()
+
+
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 10\r\n\r\n12345", b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n"]
+)
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_client_dies_mid_body(start_server, raw_client, framing, is_reset):
+    """A body that stays incomplete never reaches the app."""
+    app = apps.Recorder(apps.echo)
+    server = start_server(app)
+    client = raw_client(server)
+    client.send(POST.encode() + framing)
+    if is_reset:
+        client.reset()
+    else:
+        client.end_sending()
+        assert client.recv_to_end() == b""
+    # The server has read it all when the next client has its answer.
+    raw_client(server).fetch(method="POST", body=b"x")
+    assert app.count == 1
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
+        "Transfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n",
+        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "Content-Length: +5\r\n\r\nhello",
+        "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        "Content-Length: 5, 6\r\n\r\nhello",
+        "Content-Length : 5\r\n\r\nhello",
+        "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        "X-Folded: a\r\n b\r\n\r\n",
+        "X-Control: a\x01b\r\n\r\n",
+    ],
+)
+def test_malformed_requests(start_server, raw_client, rest):
+    """A request that two servers could read in two ways is refused, and the connection closed."""
+    app = apps.Recorder(apps.echo)
+    client = raw_client(start_server(app))
+    client.send((POST + rest).encode("latin-1"))
+    reply = client.recv_response()
+    assert reply.status in (400, 501)
+    assert reply.get("Connection") == "close"
+    assert client.recv_to_end() == b""
+    assert app.count == 0
+
+
+@pytest.mark.parametrize(
+    "request_octets",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
+        b"GET / HTTP/1.1\nHost: a\n\n",
+        b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
+        b"GET / HTTP/1\r\nHost: a\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    ],
+)
+def test_malformed_heads(start_server, raw_client, request_octets):
+    """RFC 9112 3.2 and 2.2: no Host, two, a bad one, a bare LF, a bad request line: 400."""
+    client = raw_client(start_server(apps.hello))
+    client.send(request_octets)
+    assert client.recv_response().status == 400
+    assert client.recv_to_end() == b""
+
+
+def test_http_0_9(start_server, raw_client):
+    """A request line without a version is refused."""
+    client = raw_client(start_server(apps.hello))
+    client.send(b"GET /\r\n\r\n")
+    assert client.recv_response().status in (400, 505)
+    assert client.recv_to_end() == b""
+
+
+# wsgiref.validate round every path
+
+
+@pytest.mark.parametrize(
+    ("app", "method", "body", "expected"),
+    [
+        (apps.hello, "GET", b"", b"hello\n"),
+        (apps.hello, "HEAD", b"", b""),
+        (apps.several_chunks, "GET", b"", b"one two three"),
+        (apps.tuple_of_chunks, "GET", b"", b"one two"),
+        (apps.measured_generator, "GET", b"", b"made for"),
+        (apps.lazy_generator, "GET", b"", b"made late"),
+        (apps.written, "GET", b"", b"written and returned"),
+        (apps.no_chunks, "GET", b"", b""),
+        (apps.error_replaces, "GET", b"", b"sorry"),
+        (apps.count_body, "POST", b"12345", b"5 255"),
+        (apps.no_reading, "POST", b"12345", b"unread"),
+        (apps.file_sender(lambda: open(__file__, "rb"), *apps.PLAIN), "GET", b"", None),
+    ],
+)
+@pytest.mark.any_parser
+def test_validator(start_server, raw_client, capfd, app, method, body, expected):
+    """The standard library's validator finds nothing to complain about."""
+    if expected is None:
+        with open(__file__, "rb") as file:
+            expected = file.read()
+    server = start_server(wsgiref.validate.validator(_typed(app)), is_checked=False)
+    client = raw_client(server)
+    for _ in range(2):
+        reply = client.fetch(method=method, body=body)
+        assert reply.status < 500 or app is apps.error_replaces
+        assert reply.body == expected
+    server.stop()
+    assert "without being closed" not in capfd.readouterr().err
+
+
+def _typed(app):
+    """Add the Content-Type that the validator demands of every response."""
+
+    def typed(environ, start_response):
+        def start(status, headers, *exc_info):
+            if not any(name == "Content-Type" for name, _ in headers):
+                headers = [*headers, *apps.PLAIN]
+            return start_response(status, headers, *exc_info)
+
+        return app(environ, start)
+
+    return typed

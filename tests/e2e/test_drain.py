@@ -1,0 +1,197 @@
+"""The end of a server: what runs is finished, what idles is closed, nothing is left."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import apps
+import pytest
+
+pytestmark = pytest.mark.any_parser
+
+# In a process of its own: signals
+
+
+@pytest.fixture
+def running(start_process, raw_client, tmp_path, wait_until):
+    """Start a server with one request inside its app: (process, client, let_through)."""
+
+    def start(*flags):
+        process = start_process("steered", *flags)
+        client = raw_client(process)
+        client.request(f"/wait{tmp_path}/gate")
+        wait_until((tmp_path / "gate.in").exists)
+        return process, client, (tmp_path / "gate.go").touch
+
+    return start
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_drains(running, raw_client, number):
+    """SIGTERM and SIGINT: the running request is finished with `Connection: close`, then exit status 0."""
+    process, client, let_through = running()
+    idle = raw_client(process)
+    assert idle.fetch().status == 200
+    process.signal(number)
+    assert idle.recv_to_end() == b""
+    process.wait_for_log("draining")
+    with pytest.raises(OSError):
+        raw_client(process)
+    let_through()
+    reply = client.recv_response()
+    assert (reply.status, reply.get("Connection"), reply.body) == (200, "close", b"hello\n")
+    assert client.recv_to_end() == b""
+    client.close()
+    assert process.wait() == 0
+    assert "Traceback" not in process.log
+
+
+def test_second_signal(running):
+    """A second signal, not the echo of the first, ends the process at once."""
+    process, client, _ = running()
+    process.signal()
+    process.wait_for_log("draining")
+    process.signal()  # within half a second: the same wish
+    noticed = time.monotonic()
+    while time.monotonic() < noticed + 0.6:
+        assert process.process.poll() is None
+        time.sleep(0.05)
+    process.signal()
+    assert process.wait(3) == 128 + signal.SIGTERM
+    assert client.is_closed()
+
+
+def test_drain_has_an_end(running):
+    """An app that does not finish within --drain-timeout is left behind; the exit status says so."""
+    process, client, _ = running("--drain-timeout", "0.5")
+    process.signal()
+    assert process.wait(8) == 1
+    assert client.is_closed()
+    assert "left behind" in process.log
+
+
+def test_request_whose_client_left(running, tmp_path):
+    """What runs is finished even if its client has gone meanwhile."""
+    process, client, let_through = running()
+    client.close()
+    process.signal()
+    process.wait_for_log("draining")
+    time.sleep(1)  # long enough for a server that would not wait
+    assert process.process.poll() is None
+    let_through()
+    assert process.wait() == 0
+
+
+def test_signal_without_connections(start_process):
+    """A server that nobody uses ends at once."""
+    process = start_process("hello")
+    process.signal()
+    assert process.wait(3) == 0
+
+
+# In this process: the same without signals
+
+
+@pytest.mark.also_inline
+def test_idle_connections_are_closed_at_once(start_server, raw_client):
+    """Draining closes idle connections, new and used ones."""
+    server = start_server(apps.hello)
+    used, unused = raw_client(server), raw_client(server)
+    used.fetch()
+    server.wait_until_known(2)
+    server.begin_drain()
+    assert (used.recv_to_end(), unused.recv_to_end()) == (b"", b"")
+    server.stop()
+    assert server.is_clean
+
+
+def test_request_under_way_is_served(start_server, raw_client):
+    """A request of which octets have come when the drain begins is still served."""
+    server = start_server(apps.echo)
+    client = raw_client(server)
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n12")
+    server.wait_until_known(1)
+    server.wait_until_receiving()
+    server.begin_drain()
+    client.send(b"345")
+    reply = client.recv_response()
+    assert (reply.body, reply.get("Connection")) == (b"12345", "close")
+    client.close()
+    server.stop()
+    assert server.is_clean
+
+
+def test_stream_is_finished(start_server, raw_client):
+    """A response that is being streamed is sent to its end, then the connection closes."""
+    more = threading.Event()
+
+    def app(environ, start_response):
+        start_response("200 OK", apps.PLAIN)
+        yield b"one"
+        assert more.wait(5)
+        yield b"two"
+
+    server = start_server(app)
+    client = raw_client(server)
+    client.request()
+    head = client.recv_head()
+    server.begin_drain()
+    more.set()
+    assert head.status == 200
+    assert b"".join(client.recv_chunks()) == b"onetwo"
+    assert client.recv_to_end() == b""
+    client.close()
+    server.stop()
+    assert server.is_clean
+
+
+def test_pipelined_requests_after_the_drain(start_server, raw_client):
+    """Of pipelined requests the running one is answered; then the connection says close."""
+    gate = apps.Gate()
+    server = start_server(gate)
+    client = raw_client(server)
+    for number in range(3):
+        client.request(f"/{number}")
+    gate.wait_entered()
+    server.begin_drain()
+    gate.open(3)
+    assert client.recv_response().get("Connection") == "close"
+    assert client.recv_to_end() == b""
+    client.close()
+    server.stop()
+    assert gate.paths == ["/0"]
+
+
+def test_drain_under_load(start_server, raw_client):
+    """Each request that was answered was answered whole, whenever the drain began."""
+    for _ in range(5):
+        server = start_server(apps.several_chunks)
+        counts, faults = [], []
+
+        def load(server=server, counts=counts, faults=faults):
+            client = raw_client(server)
+            count = 0
+            try:
+                while True:
+                    reply = client.fetch()
+                    assert reply.body == b"one two three"
+                    count += 1
+            except client.Truncated as exc:
+                if exc.octets:
+                    faults.append(exc)
+            except OSError:
+                pass  # the connection was closed when the request was sent
+            client.close()
+            counts.append(count)
+
+        threads = [threading.Thread(target=load) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        server.wait_until_known(8)
+        server.stop()
+        for thread in threads:
+            thread.join()
+        assert server.is_clean
+        assert not faults

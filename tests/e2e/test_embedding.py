@@ -1,0 +1,299 @@
+"""aserve inside an asyncio program: no signals, no globals, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+
+import anyio
+import apps
+import pytest
+
+import aserve
+
+pytestmark = pytest.mark.one_way
+
+LOOPS = ["asyncio"]
+try:
+    import uvloop
+
+    LOOPS.append("uvloop")
+except ImportError:
+    pass
+
+
+@pytest.fixture(params=LOOPS)
+def run(request):
+    """Run a coroutine function on a new event loop; check that neither tasks, threads nor files are left."""
+
+    def run(main):
+        loop = asyncio.new_event_loop() if request.param == "asyncio" else uvloop.new_event_loop()
+        faults = []
+        loop.set_exception_handler(lambda _, context: faults.append(context))
+
+        async def watched():
+            before = open_files()
+            threads = set(threading.enumerate())
+            handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+            result = await main()
+            await asyncio.sleep(0.01)
+            assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
+            assert set(threading.enumerate()) - threads == set()
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+            assert open_files() - before == set()
+            return result
+
+        try:
+            return loop.run_until_complete(watched())
+        finally:
+            loop.close()
+            assert faults == []
+
+    return run
+
+
+def open_files():
+    """Return the file descriptors of this process, but for the one that libuv keeps for EMFILE."""
+    found = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # the descriptor of the listing itself
+            if os.readlink(f"/proc/self/fd/{fd}") != "/dev/null":
+                found.add(fd)
+    return found
+
+
+async def fetch(address, path="/"):
+    """Return the body of a GET, by asyncio's own streams."""
+    connect = asyncio.open_unix_connection if isinstance(address, str) else asyncio.open_connection
+    reader, writer = await connect(*([address] if isinstance(address, str) else address))
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    octets = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    return octets.partition(b"\r\n\r\n")[2]
+
+
+def test_async_with(run):
+    """`async with aserve.Server(...)`: it serves inside the block, and is gone behind it."""
+
+    async def main():
+        async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
+            (address,) = server.addresses
+            assert address[0] == "127.0.0.1"
+            assert server.urls == [f"http://127.0.0.1:{address[1]}"]
+            assert await fetch(address) == b"hello\n"
+        with pytest.raises(OSError):
+            await fetch(address)
+
+    run(main)
+
+
+def test_several_addresses(run, tmp_path):
+    """One server listens on several addresses at once, and names them all in order."""
+
+    async def main():
+        path = str(tmp_path / "socket")
+        async with aserve.Server(apps.environ_json, bind=["127.0.0.1:0", f"unix:{path}", "127.0.0.1:0"]) as server:
+            first, unix, last = server.addresses
+            assert unix == path
+            assert first != last
+            for address in server.addresses:
+                assert b'"wsgi.version"' in await fetch(address)
+        assert not os.path.exists(path)
+
+    run(main)
+
+
+def test_several_servers(run):
+    """Several servers share a loop, each with its app, settings and workers."""
+
+    async def main():
+        async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=2) as one:
+            async with aserve.Server(apps.several_chunks, bind="127.0.0.1:0", threads=0) as two:
+                bodies = await asyncio.gather(*(fetch(server.addresses[0]) for server in [one, two] * 10))
+                assert bodies == [b"hello\n", b"one two three"] * 10
+            assert await fetch(one.addresses[0]) == b"hello\n"
+
+    run(main)
+
+
+def test_cancellation_drains(run):
+    """Cancelling serve() finishes what runs before it returns."""
+    gate = apps.Gate()
+
+    async def main():
+        started = asyncio.get_running_loop().create_future()
+
+        class Status:
+            def started(self, value):
+                started.set_result(value)
+
+        task = asyncio.ensure_future(aserve.serve(gate, "127.0.0.1:0", task_status=Status()))
+        server = await started
+        request = asyncio.ensure_future(fetch(server.addresses[0]))
+        await asyncio.get_running_loop().run_in_executor(None, gate.wait_entered)
+        task.cancel()
+        await asyncio.sleep(0.05)
+        assert not task.done()
+        gate.open()
+        assert await request == b"hello\n"
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    run(main)
+
+
+def test_task_group(run):
+    """`await task_group.start(aserve.serve, ...)` gives the server once it accepts."""
+
+    async def main():
+        async with anyio.create_task_group() as group:
+            server = await group.start(aserve.serve, apps.hello, "127.0.0.1:0")
+            assert await fetch(server.addresses[0]) == b"hello\n"
+            group.cancel_scope.cancel()
+
+    run(main)
+
+
+def test_exception_in_the_block(run):
+    """An exception in the block drains like its end, and is passed on."""
+
+    async def main():
+        async def serve_and_raise():
+            async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
+                assert await fetch(server.addresses[0]) == b"hello\n"
+                raise KeyError
+
+        with pytest.raises(KeyError):
+            await serve_and_raise()
+
+    run(main)
+
+
+def test_failed_start_leaves_nothing(run, tmp_path):
+    """A server that cannot start leaves nothing open: port in use, access log not writable."""
+
+    async def main():
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            for settings in (
+                {"bind": f"127.0.0.1:{port}"},
+                {"bind": ["127.0.0.1:0", f"127.0.0.1:{port}"]},
+                {"bind": "127.0.0.1:0", "access_log": str(tmp_path / "no" / "folder")},
+                {"bind": f"unix:{tmp_path}/no/folder"},
+            ):
+                before = open_files()
+                with pytest.raises(OSError) as caught:
+                    async with aserve.Server(apps.hello, **settings):
+                        pass
+                assert "\n" not in str(caught.value)
+                assert open_files() - before == set()
+
+    run(main)
+
+
+def test_one_drain_after_another(run):
+    """drain() may be called early; the end of the block then has nothing to do."""
+
+    async def main():
+        async with aserve.Server(apps.hello, bind="127.0.0.1:0") as server:
+            assert await fetch(server.addresses[0]) == b"hello\n"
+            assert await server.drain() is True
+            drained = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - drained < 10  # not --drain-timeout once more
+
+    run(main)
+
+
+def test_left_behind(run, caplog):
+    """An app that does not end is left behind after --drain-timeout, and said so; it ends in silence."""
+    gate = apps.Gate()
+    caplog.set_level(logging.INFO, "aserve")
+    ended = threading.Event()
+
+    def app(environ, start_response):
+        result = gate(environ, start_response)
+        ended.set()
+        return result
+
+    async def main():
+        server = aserve.Server(app, bind="127.0.0.1:0", drain_seconds=0.2)
+        await server.start()
+        _, writer = await asyncio.open_connection(*server.addresses[0])
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.get_running_loop().run_in_executor(None, gate.wait_entered)
+        assert await server.drain() is False
+        writer.close()
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    assert "left behind" in caplog.text
+    gate.open()
+    assert ended.wait(5)
+    for thread in threading.enumerate():
+        if thread.name.startswith("aserve"):
+            thread.join(5)
+    assert "report this" not in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_run_in_a_thread():
+    """aserve.run() works outside the main thread, too; it just has no signals there."""
+    code = (
+        "import aserve, os, signal, sys, threading, time, urllib.request\n"
+        "def app(environ, start_response):\n"
+        "    start_response('200 OK', [])\n"
+        "    return [threading.current_thread().name.encode()]\n"
+        "def kill():\n"
+        "    time.sleep(0.3)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "threading.Thread(target=kill).start()\n"
+        "sys.exit(aserve.run(app, '127.0.0.1:0', threads=3))\n"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_run(tmp_path):
+    """aserve.run(app, "127.0.0.1:0", threads=3) serves until SIGTERM, then returns 0."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import aserve, logging, sys\n"
+        "logging.basicConfig(level=logging.INFO)\n"
+        "def app(environ, start_response):\n"
+        "    start_response('200 OK', [('Content-Type', 'text/plain')])\n"
+        "    return [b'run']\n"
+        "status = aserve.run(app, '127.0.0.1:0', threads=3)\n"
+        "print('returned', status)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-I", str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for line in process.stderr:
+            if "serving on" in line:
+                break
+        host, port = line.split("//")[1].strip().split(":")
+
+        async def main():
+            return await asyncio.gather(*(fetch((host, int(port))) for _ in range(10)))
+
+        assert asyncio.run(main()) == [b"run"] * 10
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.read() == "returned 0\n"
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()

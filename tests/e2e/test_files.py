@@ -1,0 +1,320 @@
+"""wsgi.file_wrapper: sent by the kernel where it can be, read where not, and always closed."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+import tempfile
+import threading
+
+import apps
+import pytest
+
+pytestmark = [pytest.mark.also_inline, pytest.mark.any_parser]
+
+CONTENT = bytes(range(256)) * 4096  # 1 MiB
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Return the path of a file with CONTENT."""
+    path = tmp_path / "file"
+    path.write_bytes(CONTENT)
+    return path
+
+
+@pytest.fixture
+def sendfile_calls(monkeypatch):
+    """Return the list of octets that each os.sendfile() has sent."""
+    calls = []
+    real = os.sendfile
+
+    def counting(*arguments):
+        calls.append(real(*arguments))
+        return calls[-1]
+
+    monkeypatch.setattr(os, "sendfile", counting)
+    return calls
+
+
+def test_regular_file(start_server, raw_client, path, sendfile_calls):
+    """A regular file is sent by the kernel, with its Content-Length; the connection stays usable."""
+    server = start_server(apps.file_sender(lambda: open(path, "rb")))
+    client = raw_client(server)
+    for _ in range(3):
+        reply = client.fetch()
+        assert (reply.body, reply.framing) == (CONTENT, "length")
+    server.stop()
+    assert sum(sendfile_calls) == 3 * len(CONTENT)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 1000, len(CONTENT) - 1, len(CONTENT), len(CONTENT) + 5])
+@pytest.mark.parametrize("how", ["seek", "read"])
+def test_offset(start_server, raw_client, path, offset, how):
+    """Only what lies behind the file's position is sent, however it got there."""
+
+    def open_file():
+        file = open(path, "rb")
+        file.seek(offset) if how == "seek" else file.read(offset)
+        return file
+
+    client = raw_client(start_server(apps.file_sender(open_file)))
+    for _ in range(2):
+        expected = CONTENT[offset:]
+        assert client.fetch().body == expected
+
+
+@pytest.mark.parametrize("length", [0, 1, 70_000])
+def test_part_of_a_file(start_server, raw_client, path, length):
+    """A Content-Length below the file's size sends that much of it."""
+    app = apps.file_sender(lambda: open(path, "rb"), ("Content-Length", str(length)))
+    client = raw_client(start_server(app))
+    for _ in range(2):
+        assert client.fetch().body == CONTENT[:length]
+    assert client.is_quiet()
+
+
+def test_file_shorter_than_its_length(start_server, raw_client, path):
+    """A file shorter than its Content-Length is seen as cut short."""
+    app = apps.file_sender(lambda: open(path, "rb"), ("Content-Length", str(len(CONTENT) + 1)))
+    client = raw_client(start_server(app))
+    with pytest.raises(client.Truncated):
+        client.fetch()
+
+
+def test_file_that_shrinks(start_server, raw_client, path):
+    """So is one that becomes shorter while it is sent."""
+    with open(path, "r+b") as file:
+        file.truncate(16 << 20)
+    client = raw_client(start_server(apps.file_sender(lambda: open(path, "rb"))), receive_buffer_bytes=4096)
+    client.request()
+    assert client.recv_head().get("Content-Length") == str(16 << 20)
+    os.truncate(path, 0)
+    with pytest.raises(client.Truncated):
+        client.recv_exactly(16 << 20)
+
+
+def test_head_of_a_file(start_server, raw_client, path):
+    """HEAD gives the file's length and nothing of the file."""
+    client = raw_client(start_server(apps.file_sender(lambda: open(path, "rb"))))
+    for _ in range(2):
+        assert client.fetch(method="HEAD").get("Content-Length") == str(len(CONTENT))
+        assert client.is_quiet()
+
+
+def test_bodyless_status(start_server, raw_client, path):
+    """A 304 has no body even if the app wraps a file."""
+
+    def app(environ, start_response):
+        start_response("304 Not Modified", [])
+        return environ["wsgi.file_wrapper"](open(path, "rb"))
+
+    client = raw_client(start_server(app))
+    for _ in range(2):
+        assert client.fetch().status == 304
+        assert client.is_quiet()
+
+
+def test_http_1_0(start_server, raw_client, path):
+    """An HTTP/1.0 client gets the file, too, and then the end."""
+    client = raw_client(start_server(apps.file_sender(lambda: open(path, "rb"))))
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    assert client.recv_response().body == CONTENT
+    assert client.recv_to_end() == b""
+
+
+def open_pipe():
+    """Return the reading end of a pipe with 100 octets."""
+    reader, writer = os.pipe()
+    os.write(writer, CONTENT[:100])
+    os.close(writer)
+    return os.fdopen(reader, "rb")
+
+
+class OnlyRead:
+    """The least that PEP 3333 asks of a file-like object."""
+
+    def __init__(self):
+        self._file = io.BytesIO(CONTENT[:100])
+
+    def read(self, size):
+        """Read."""
+        return self._file.read(size)
+
+
+class Rot256(io.FileIO):
+    """A regular file whose read() gives something else than what is in it."""
+
+    def read(self, size=-1):
+        """Read, inverted."""
+        return bytes(255 - octet for octet in super().read(size))
+
+
+def packed(module, path):
+    """Return a file that unpacks as it is read."""
+    with module.open(path, "wb") as file:
+        file.write(CONTENT[:100])
+    return module.open(path, "rb")
+
+
+def unpacked(kind, path):
+    """Return a file-like object of that kind, and what it should give."""
+    if kind == "pipe":
+        return open_pipe()
+    if kind == "memory":
+        return io.BytesIO(CONTENT[:100])
+    if kind == "only read":
+        return OnlyRead()
+    if kind == "gzip":
+        return packed(gzip, path)
+    if kind == "bz2":
+        return packed(bz2, path)
+    if kind == "spooled":
+        file = tempfile.SpooledTemporaryFile()
+    elif kind == "named":
+        file = tempfile.NamedTemporaryFile()
+    elif kind == "unbuffered":
+        file = open(path, "w+b", buffering=0)
+    else:
+        path.write_bytes(bytes(255 - octet for octet in CONTENT[:100]))
+        return Rot256(path)
+    file.write(CONTENT[:100])
+    file.seek(0)
+    return file
+
+
+@pytest.mark.parametrize(
+    "kind", ["pipe", "memory", "only read", "gzip", "bz2", "spooled", "named", "unbuffered", "subclass"]
+)
+def test_other_files(start_server, raw_client, path, kind):
+    """Whatever can be read is sent as its read() gives it, whatever its fileno() may be."""
+    client = raw_client(start_server(apps.file_sender(lambda: unpacked(kind, path))))
+    for _ in range(2):
+        assert client.fetch().body == CONTENT[:100]
+
+
+def test_wrapper_inside_another_iterable(start_server, raw_client, path):
+    """A wrapper that middleware has wrapped is iterated, and closed by it."""
+    file = apps.NotingFile(path)
+
+    def app(environ, start_response):
+        start_response("200 OK", apps.PLAIN)
+        wrapper = environ["wsgi.file_wrapper"](file, 1000)
+        yield from wrapper
+        wrapper.close()
+
+    assert raw_client(start_server(app)).fetch().body == CONTENT
+    assert file.closed_event.wait(5)
+
+
+def test_iterator(path):
+    """The wrapper is an iterable of blocks of the size that the app asked for."""
+    from aserve.wsgi import FileWrapper
+
+    with open(path, "rb") as file:
+        assert [len(block) for block in FileWrapper(file, 600_000)] == [600_000, len(CONTENT) - 600_000]
+    assert file.closed
+
+
+@pytest.mark.parametrize("headers", [(), (("Content-Length", "10"),)])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_file_is_closed_once_and_afterwards(start_server, raw_client, path, headers, method):
+    """close() of the file is called once, when the last octet has been sent."""
+    files = []
+
+    def open_file():
+        files.append(apps.NotingFile(path))
+        return files[-1]
+
+    client = raw_client(start_server(apps.file_sender(open_file, *headers)))
+    for count in (1, 2):
+        client.fetch(method=method)
+        assert files[count - 1].closed_event.wait(5)
+    assert [file.close_count for file in files] == [1, 1]
+
+
+def test_file_is_not_closed_before_it_is_sent(start_server, raw_client, path):
+    """While a slow client reads, the file stays open."""
+    with open(path, "r+b") as file:
+        file.truncate(16 << 20)
+    files = []
+
+    def open_file():
+        files.append(apps.NotingFile(path))
+        return files[-1]
+
+    client = raw_client(start_server(apps.file_sender(open_file)), receive_buffer_bytes=4096)
+    client.request()
+    client.recv_head()
+    assert not files[0].closed
+    assert len(client.recv_exactly(16 << 20)) == 16 << 20
+    assert files[0].closed_event.wait(5)
+
+
+def test_client_leaves_during_a_file(start_server, raw_client, path):
+    """A client that leaves in the middle of a file: it is closed, once."""
+    with open(path, "r+b") as file:
+        file.truncate(256 << 20)
+    files = []
+
+    def open_file():
+        files.append(apps.NotingFile(path))
+        return files[-1]
+
+    server = start_server(apps.file_sender(open_file))
+    for is_reset in (True, False):
+        client = raw_client(server, receive_buffer_bytes=4096)
+        client.request()
+        client.recv_head()
+        client.reset() if is_reset else client.close()
+        assert files[-1].closed_event.wait(5)
+    assert [file.close_count for file in files] == [1, 1]
+    assert raw_client(server).fetch(method="HEAD").status == 200
+
+
+def test_app_closes_its_file_too_early(start_server, raw_client, path):
+    """A file that is closed under our hands is an error that the client sees, nothing worse."""
+
+    def app(environ, start_response):
+        file = open(path, "rb")
+        wrapper = environ["wsgi.file_wrapper"](file)
+        start_response("200 OK", apps.PLAIN)
+        file.close()
+        return wrapper
+
+    client = raw_client(start_server(app))
+    assert client.fetch().status == 500
+
+
+def test_files_side_by_side(start_server, raw_client, path):
+    """Many files to many clients at once, each whole."""
+    server = start_server(apps.file_sender(lambda: open(path, "rb")))
+    clients = [raw_client(server) for _ in range(8)]
+    bodies = []
+
+    def fetch(client):
+        bodies.extend(client.fetch().body == CONTENT for _ in range(4))
+
+    threads = [threading.Thread(target=fetch, args=(client,)) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert bodies == [True] * 32
+
+
+def test_pipelined_behind_a_file(start_server, raw_client, path):
+    """Responses behind a file wait for its end."""
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/file":
+            return apps.file_sender(lambda: open(path, "rb"))(environ, start_response)
+        return apps.hello(environ, start_response)
+
+    client = raw_client(start_server(app))
+    for target in ("/file", "/", "/file", "/file", "/"):
+        client.request(target)
+    bodies = [client.recv_response().body for _ in range(5)]
+    assert bodies == [CONTENT, b"hello\n", CONTENT, CONTENT, b"hello\n"]

@@ -1,0 +1,163 @@
+"""Real frameworks on a real server process, driven by httpx and curl."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+httpx = pytest.importorskip("httpx")
+
+FOLDER = pathlib.Path(__file__).parent
+APPS = FOLDER / "framework_apps.py"
+LINES = "".join(f"line {number}\n" for number in range(1000))
+UPLOAD = bytes(range(256)) * 8192  # 2 MiB
+
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+
+
+@pytest.fixture
+def serve(start_process):
+    """Start a framework's app: serve(name) -> (httpx client, process)."""
+    clients = []
+
+    def serve(framework, *flags):
+        pytest.importorskip(framework)
+        process = start_process(f"{APPS}:create_{framework}()", *flags)
+        # trust_env: a proxy of the machine must not come between.
+        clients.append(httpx.Client(base_url=process.url, trust_env=False, timeout=20))
+        return clients[-1], process
+
+    yield serve
+    for client in clients:
+        client.close()
+
+
+def curl(*arguments):
+    """Run curl; return its output."""
+    command = ["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", "--max-time", "20", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, timeout=30).stdout
+
+
+def test_flask(serve):
+    """Flask: routes, JSON, an upload, a stream, a file with ranges, its own error page."""
+    client, process = serve("flask")
+    assert client.get("/hello/W%C3%B6rld").text == "Hello W\xf6rld!"
+    assert client.head("/hello/x").headers["content-length"] == "8"
+    assert client.get("/none").status_code == 404
+    reply = client.post("/json?a=1", json={"b": [1, 2, "\xfc"]})
+    assert reply.json() == {"got": {"b": [1, 2, "\xfc"]}, "args": {"a": "1"}}
+    reply = client.post("/upload", files={"file": ("name.bin", UPLOAD)}, data={"title": "\xfc"})
+    assert reply.json() == {"name": "name.bin", "size": len(UPLOAD), "title": "\xfc"}
+    with client.stream("GET", "/stream") as stream:
+        assert "".join(stream.iter_text()) == LINES
+        assert stream.headers["transfer-encoding"] == "chunked"
+    whole = client.get("/file")
+    assert whole.content == APPS.read_bytes()
+    part = client.get("/file", headers={"Range": "bytes=10-19"})
+    assert (part.status_code, part.content) == (206, APPS.read_bytes()[10:20])
+    again = client.get("/file", headers={"If-None-Match": whole.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert client.get("/error").status_code == 500
+    assert "on purpose" in process.log
+
+
+@needs_curl
+def test_flask_by_curl(serve, tmp_path):
+    """The same by curl: an upload with 100-continue, a chunked upload, a page."""
+    _, process = serve("flask")
+    (tmp_path / "name.bin").write_bytes(UPLOAD)
+    assert curl(f"{process.url}/hello/curl") == b"Hello curl!"
+    form = ["-F", f"file=@{tmp_path / 'name.bin'}", "-F", "title=t"]
+    for more in ([], ["-H", "Expect: 100-continue"], ["-H", "Transfer-Encoding: chunked"], ["--http1.0"]):
+        assert f'"size":{len(UPLOAD)}'.encode() in curl(*form, *more, f"{process.url}/upload")
+    assert curl(f"{process.url}/stream").decode() == LINES
+    assert curl("--http1.0", f"{process.url}/stream").decode() == LINES
+
+
+def test_flask_live_body(serve):
+    """Flask parses an upload while it still comes (--body stream)."""
+    client, _ = serve("flask", "--body", "stream")
+    for _ in range(3):
+        reply = client.post("/upload", files={"file": ("name.bin", UPLOAD)}, data={"title": "x"})
+        assert reply.json()["size"] == len(UPLOAD)
+
+
+def test_flask_inline(serve):
+    """Flask on the event loop's thread (--threads 0)."""
+    client, _ = serve("flask", "--threads", "0")
+    assert client.get("/hello/x").text == "Hello x!"
+    assert client.post("/upload", files={"file": ("n", UPLOAD)}, data={"title": "x"}).json()["size"] == len(UPLOAD)
+
+
+def test_werkzeug(serve):
+    """Werkzeug's test app shows the environ of the request."""
+    client, _ = serve("werkzeug")
+    page = client.get("/some/path?query=1", headers={"X-Mark": "<seen>"}).text
+    assert "WSGI Information" in page
+    assert "HTTP_X_MARK" in page
+    assert "&lt;seen&gt;" in page
+    assert "query=1" in page
+
+
+def test_cherrypy(serve):
+    """CherryPy mounted as a WSGI app: a page, JSON, an upload, a stream."""
+    client, _ = serve("cherrypy")
+    assert client.get("/").text == "Hello from CherryPy"
+    assert client.post("/json", json=[1, {"a": None}]).json() == {"got": [1, {"a": None}]}
+    assert client.post("/upload", files={"file": ("n.bin", UPLOAD)}).text == f"n.bin {len(UPLOAD)}"
+    assert client.get("/stream").text == LINES
+    assert client.get("/none").status_code == 404
+
+
+def test_django(start_process, tmp_path):
+    """Django: log in to the admin with its CSRF token, add a user, upload a file, get it back."""
+    pytest.importorskip("django")
+    env = {"DJANGO_SITE_FOLDER": str(tmp_path)}
+    site = FOLDER / "django_site" / "wsgi.py"
+    subprocess.run([sys.executable, "-I", str(site)], check=True, env={**os.environ, **env}, timeout=100)
+    process = start_process(f"{site}:application", "--body-memory", "100k", **env)
+    with httpx.Client(base_url=process.url, trust_env=False, timeout=30) as client:
+
+        def token(page):
+            return re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', page)[1]
+
+        login = client.get("/admin/", follow_redirects=True)
+        assert login.url.path == "/admin/login/"
+        form = {"username": "admin", "password": "secret", "next": "/admin/"}
+        assert client.post("/admin/login/", data=form).status_code == 403  # without the token
+        form["csrfmiddlewaretoken"] = token(login.text)
+        assert "errornote" in client.post("/admin/login/", data={**form, "password": "wrong"}).text
+        front = client.post("/admin/login/", data=form, follow_redirects=True)
+        assert front.url.path == "/admin/"
+        assert "Site administration" in front.text
+
+        page = client.get("/admin/auth/user/add/")
+        user = {"username": "j\xf6", "password1": "ungu3ssable", "password2": "ungu3ssable"}
+        data = {**user, "usable_password": "true", "csrfmiddlewaretoken": token(page.text)}
+        added = client.post("/admin/auth/user/add/", data=data)
+        assert added.status_code == 302
+        assert "j\xf6" in client.get("/admin/auth/user/").text
+
+        headers = {"X-CSRFToken": client.get("/upload/").text}
+        reply = client.post("/upload/", files={"file": ("\xfc.bin", UPLOAD)}, data={"title": "t"}, headers=headers)
+        assert reply.json() == {
+            "name": "\xfc.bin",
+            "size": len(UPLOAD),
+            "sha256": hashlib.sha256(UPLOAD).hexdigest(),
+            "title": "t",
+            "is_spooled": True,
+        }
+        back = client.get("/download/")
+        assert back.content == UPLOAD
+        assert back.headers["content-length"] == str(len(UPLOAD))
+        assert client.get("/stream/").text == LINES
+    process.signal()
+    assert process.wait() == 0
+    assert "Traceback" not in process.log

@@ -1,0 +1,125 @@
+"""Which connections stay open, and how the others end (RFC 9112 section 9)."""
+
+from __future__ import annotations
+
+import socket
+
+import apps
+import pytest
+
+pytestmark = pytest.mark.also_inline
+
+
+@pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator, apps.written, apps.no_chunks, apps.raises])
+def test_http_1_1_stays_open(start_server, raw_client, app):
+    """An HTTP/1.1 connection serves one request after another, and says nothing of it."""
+    client = raw_client(start_server(app))
+    replies = [client.fetch() for _ in range(20)]
+    assert {reply.get("Connection") for reply in replies} == {None}
+    assert len({reply.body for reply in replies}) == 1
+
+
+def test_connection_close(start_server, raw_client):
+    """A client that says close gets close, and the server's FIN."""
+    client = raw_client(start_server(apps.hello))
+    assert client.fetch().get("Connection") is None
+    reply = client.fetch("/", "Connection: close")
+    assert (reply.get("Connection"), reply.body) == ("close", b"hello\n")
+    assert client.recv_to_end() == b""
+
+
+def test_connection_close_in_a_list(start_server, raw_client):
+    """close is found in any spelling and in any place of the list."""
+    client = raw_client(start_server(apps.hello))
+    assert client.fetch("/", "Connection: keep-alive, Close").get("Connection") == "close"
+    assert client.recv_to_end() == b""
+
+
+def test_http_1_0_closes(start_server, raw_client):
+    """An HTTP/1.0 connection is closed after the response."""
+    client = raw_client(start_server(apps.hello))
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    reply = client.recv_response()
+    assert (reply.version, reply.get("Connection"), reply.body) == ("HTTP/1.1", "close", b"hello\n")
+    assert client.recv_to_end() == b""
+
+
+def test_http_1_0_keep_alive(start_server, raw_client):
+    """An HTTP/1.0 client that asks for keep-alive gets it, and is told so."""
+    client = raw_client(start_server(apps.hello))
+    for _ in range(3):
+        client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+        reply = client.recv_response()
+        assert (reply.get("Connection").lower(), reply.body) == ("keep-alive", b"hello\n")
+
+
+def test_http_1_0_without_length(start_server, raw_client):
+    """To HTTP/1.0 nothing is chunked: a body of unknown length ends with the connection."""
+    client = raw_client(start_server(apps.lazy_generator))
+    client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    reply = client.recv_response()
+    assert (reply.get("Connection"), reply.framing, reply.body) == ("close", "close", b"made late")
+
+
+def test_http_1_0_failure_is_seen(start_server, raw_client):
+    """A body that ends with the connection is reset when it cannot be finished."""
+    client = raw_client(start_server(apps.raises_mid_stream))
+    client.send(b"GET / HTTP/1.0\r\n\r\n")
+    with pytest.raises(client.Truncated) as caught:
+        client.recv_response()
+    assert caught.value.is_reset
+
+
+def test_half_closed_client(start_server, raw_client):
+    """A client that has ended its sending still gets its response; then the connection closes."""
+    client = raw_client(start_server(apps.lazy_generator))
+    client.request()
+    client.end_sending()
+    assert client.recv_response().body == b"made late"
+    assert client.recv_to_end() == b""
+
+
+def test_client_that_says_nothing(start_server, raw_client):
+    """A connection that is closed before any request troubles nobody."""
+    server = start_server(apps.hello)
+    for _ in range(3):
+        raw_client(server).close()
+        raw_client(server).reset()
+    client = raw_client(server)
+    client.end_sending()
+    assert client.recv_to_end() == b""
+    assert raw_client(server).fetch().status == 200
+
+
+def test_empty_lines_before_a_request(start_server, raw_client):
+    """RFC 9112 2.2: an empty line before a request line is skipped."""
+    client = raw_client(start_server(apps.hello))
+    for _ in range(2):
+        client.send(b"\r\nGET / HTTP/1.1\r\nHost: test\r\n\r\n")
+        assert client.recv_response().status == 200
+
+
+def test_unix_socket(start_server, raw_client, tmp_path):
+    """A unix socket serves the same; its file is gone afterwards."""
+    path = tmp_path / "socket"
+    server = start_server(apps.environ_json, bind=f"unix:{path}")
+    assert server.address == str(path)
+    environ = raw_client(server).fetch().json()
+    assert (environ["REMOTE_ADDR"], environ["REMOTE_PORT"]) == ("", "")
+    server.stop()
+    assert not path.exists()
+
+
+def test_no_delay(start_server, raw_client):
+    """Nagle's algorithm is off: a response in pieces does not wait for acknowledgements."""
+    server = start_server(apps.hello)
+    raw_client(server).fetch()
+    raw_client(server).fetch()
+
+    def options():
+        return [
+            connection._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for connection in server.server._connections
+        ]
+
+    assert server.call(options) == [1, 1]

@@ -1,0 +1,128 @@
+"""Behind a real lighttpd, with the configurations of docs/lighttpd.md."""
+
+from __future__ import annotations
+
+import http.client
+import json
+
+import apps
+import pytest
+from front import Page, fronts, octets, site
+
+pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
+
+__all__ = ["fronts"]  # a fixture
+PAGE = Page("lighttpd")
+
+
+@pytest.fixture
+def behind(start_server, fronts):
+    """Start aserve and lighttpd as a section of the page says: behind(heading, app=site) -> lighttpd."""
+
+    def start(heading, app=site, commands=None):
+        settings = PAGE.settings(commands or heading)
+        settings["bind"] = settings["bind"].replace("/run/app/app.sock", fronts.socket)
+        start_server(app, **settings)
+        return fronts.lighttpd(PAGE.block(heading, "lighttpd"), {"/run/app/app.sock": fronts.socket})
+
+    return start
+
+
+@pytest.fixture(params=["uwsgi", "SCGI"])
+def lighttpd(request, behind):
+    """The site behind lighttpd, over each protocol."""
+    return behind(request.param)
+
+
+def environ_of(lighttpd, target, **fields):
+    status, _, body = lighttpd.fetch(target, **fields)
+    assert status == 200
+    return json.loads(body)
+
+
+def test_the_environ(lighttpd):
+    """lighttpd's words are the environ's."""
+    environ = environ_of(lighttpd, "/a/b?c=d", X_Custom="1", Cookie="e=f")
+    expected = {
+        "REQUEST_METHOD": "GET",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/a/b",
+        "QUERY_STRING": "c=d",
+        "REQUEST_URI": "/a/b?c=d",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "SERVER_PORT": str(lighttpd.port),
+        "REMOTE_ADDR": "127.0.0.1",
+        "HTTP_X_CUSTOM": "1",
+        "HTTP_COOKIE": "e=f",
+        "wsgi.url_scheme": "http",
+    }
+    assert {name: environ.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("target", "path_info"), [("/", "/"), ("/%2541", "/%41"), ("/a%20b/c?d=%2541", "/a b/c"), ("/%C3%A9", "/\xc3\xa9")]
+)
+def test_paths_are_decoded_once(lighttpd, target, path_info):
+    """PATH_INFO is the path that lighttpd was asked for, decoded once."""
+    environ = environ_of(lighttpd, target)
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("", path_info)
+
+
+@pytest.mark.parametrize("size", [0, 71_453, 20_000_000])
+def test_bodies_up_and_down(lighttpd, size):
+    """Bodies arrive whole: down with and without a length, and there and back."""
+    data = octets(size)
+    for target in ("/octets", "/pieces"):
+        status, _, body = lighttpd.fetch(f"{target}?{size}")
+        assert status == 200 and body == data
+    status, _, body = lighttpd.fetch("/echo", "PUT", data)
+    assert status == 200 and body == data
+    assert lighttpd.fetch("/echo", "PUT", iter([b"hello ", b"world"]))[2] == b"hello world"
+
+
+def test_head_and_statuses(lighttpd):
+    """HEAD has no body, the app's status is the client's, and the client's connection stays."""
+    connection = lighttpd.connect()
+    for status in (201, 204, 304, 404, 503):
+        for method in ("HEAD", "GET"):
+            connection.request(method, f"/status?{status}")
+            response = connection.getresponse()
+            assert response.status == status and (method == "GET" or response.read() == b"")
+            response.read()
+    for target in ("/octets?5000", "/pieces?5000"):
+        connection.request("HEAD", target)
+        assert connection.getresponse().read() == b""
+        connection.request("GET", target)
+        assert connection.getresponse().read() == octets(5000)
+    connection.close()
+    assert lighttpd.fetch("/fail")[0] == 500
+
+
+def test_truncation(lighttpd):
+    """An app that dies within a body of a known length: the client sees it."""
+    with pytest.raises((http.client.IncompleteRead, ConnectionError)):
+        lighttpd.fetch("/cut", Connection="close")
+
+
+def test_a_client_that_leaves(behind):
+    """When a client leaves, the app's iterable is closed."""
+    app = apps.Streamer(lambda: (b"x" * 65536 for _ in range(2000)))
+    lighttpd = behind("uwsgi", app)
+    connection = lighttpd.connect()
+    connection.request("GET", "/")
+    assert connection.getresponse().read(100_000)
+    connection.close()
+    assert app.made[0].closed.wait(10)
+
+
+@pytest.mark.parametrize("protocol", ["uwsgi", "SCGI"])
+@pytest.mark.parametrize(("target", "path_info"), [("/app/x%20y?z", "/x y"), ("/app/", "/"), ("/app", "")])
+def test_a_mount_point(behind, fronts, start_server, protocol, target, path_info):
+    """SCRIPT_NAME and PATH_INFO together are the path of the URL."""
+    start_server(site, bind=f"{protocol.lower()}://unix:{fronts.socket}")
+    block = PAGE.block("A mount point", "lighttpd")
+    if protocol == "uwsgi":
+        block = 'scgi.protocol = "uwsgi"\n' + block
+    lighttpd = fronts.lighttpd(block, {"/run/app/app.sock": fronts.socket})
+    environ = environ_of(lighttpd, target)
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", path_info)

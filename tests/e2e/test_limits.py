@@ -1,0 +1,99 @@
+"""Requests over a limit or beyond us: the right status, and a client that really reads it."""
+
+from __future__ import annotations
+
+import apps
+import pytest
+
+pytestmark = pytest.mark.also_inline
+
+
+@pytest.mark.parametrize(
+    ("octets", "settings", "status"),
+    [
+        (b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n" % (b"x" * 200), {"max_request_line_bytes": 100}, 414),
+        (b"GET /%b" % (b"x" * 200), {"max_request_line_bytes": 100}, 414),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: %b\r\n\r\n" % (b"x" * 600), {"max_request_line_bytes": 100, "max_head_bytes": 512}, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: %b" % (b"x" * 6000), {"max_request_line_bytes": 100, "max_head_bytes": 512}, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n" % (b"X: y\r\n" * 10), {"max_fields": 10}, 431),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", {"max_body_bytes": 10}, 413),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n", {"max_body_bytes": 10}, 413),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", {}, 501),
+        (b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n", {}, 501),
+        (b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", {}, 505),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nExpect: more\r\n\r\n", {}, 417),
+    ],
+)  # fmt: skip
+def test_refusals(start_server, raw_client, octets, settings, status):
+    """Each limit has its status; the text says which rule or setting it was; the connection closes."""
+    app = apps.Recorder(apps.echo)
+    client = raw_client(start_server(app, **settings))
+    client.send(octets)
+    reply = client.recv_response()
+    assert reply.status == status
+    assert reply.get("Connection") == "close"
+    assert len(reply.body) > 20
+    assert client.recv_to_end() == b""
+    assert app.count == 0
+
+
+def test_just_within_the_limits(start_server, raw_client):
+    """What is as large as a limit is served."""
+    settings = {"max_request_line_bytes": 100, "max_fields": 3, "max_body_bytes": 10}
+    client = raw_client(start_server(apps.echo, **settings))
+    line = b"POST /%b HTTP/1.1" % (b"x" * 85)
+    assert len(line) == 100
+    client.send(line + b"\r\nHost: a\r\nX: y\r\nContent-Length: 10\r\n\r\n1234567890")
+    assert client.recv_response().body == b"1234567890"
+    client.send(
+        b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n5\r\n67890\r\n0\r\n\r\n"
+    )
+    assert client.recv_response().body == b"1234567890"
+
+
+@pytest.mark.parametrize("size", [100_000, 900_000])
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+def test_client_reads_the_error_while_sending(start_server, raw_client, framing, size):
+    """A client that sends its whole upload before it reads finds the 413, not a broken connection."""
+    client = raw_client(start_server(apps.echo, max_body_bytes=1000))
+    head = b"POST / HTTP/1.1\r\nHost: a\r\n"
+    if framing == "length":
+        client.send(head + b"Content-Length: %d\r\n\r\n" % size)
+    else:
+        client.send(head + b"Transfer-Encoding: chunked\r\n\r\n%x\r\n" % size)
+    for _ in range(100):
+        client.send(b"x" * (size // 100))
+    assert client.recv_response().status == 413
+    assert client.recv_to_end() == b""
+
+
+def test_large_head_is_read_to_the_error(start_server, raw_client):
+    """The same for a head that never ends."""
+    client = raw_client(start_server(apps.echo))
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n")
+    for _ in range(50):
+        client.send(b"X-Long: " + b"x" * 8000 + b"\r\n")
+    assert client.recv_response().status == 431
+    assert client.recv_to_end() == b""
+
+
+def test_endless_upload_after_the_error(start_server, raw_client):
+    """A client that never stops sending is not listened to for ever."""
+    server = start_server(apps.echo, max_body_bytes=1000)
+    client = raw_client(server)
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\n")
+
+    def send_all():
+        for _ in range(1000):
+            client.send(b"x" * 1_000_000)
+
+    with pytest.raises(OSError):
+        send_all()
+
+
+def test_error_of_a_head_request(start_server, raw_client):
+    """An error that answers HEAD has no body."""
+    client = raw_client(start_server(apps.echo, max_body_bytes=10))
+    client.request("/", "Content-Length: 11", method="HEAD")
+    assert client.recv_response(is_head=True).status == 413
+    assert client.recv_to_end() == b""

@@ -1,0 +1,379 @@
+"""Behind a real nginx, with the configurations of docs/nginx.md."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+
+import apps
+import pytest
+from front import Page, fronts, octets, site
+
+pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
+
+__all__ = ["fronts"]  # a fixture
+IS_PYPY = sys.implementation.name == "pypy"
+PAGE = Page("nginx")
+SOCKET = "unix:/run/app/app.sock"
+SIZES = [0, 71_453, 20_000_000]
+PING = b"\x64\0\0\0"
+
+
+@pytest.fixture(params=["auto"] if IS_PYPY else ["auto", "off"])
+def lane(request):
+    """With the fast lane, and without."""
+    return request.param
+
+
+@pytest.fixture
+def behind(start_server, fronts, lane):
+    """Start aserve and nginx as a section of the page says: behind(heading, app=site) -> nginx."""
+
+    def start(heading, app=site, commands=None, changes=None, **settings):
+        settings = {**PAGE.settings(commands or heading), "lane": lane, **settings}
+        settings["bind"] = settings["bind"].replace("/run/app/app.sock", fronts.socket)
+        start_server(app, **settings)
+        block = PAGE.block(heading, "nginx")
+        return fronts.nginx(block, changes or {SOCKET: f"unix:{fronts.socket}"})
+
+    return start
+
+
+@pytest.fixture(params=["uwsgi", "SCGI"])
+def nginx(request, behind):
+    """The site behind nginx, over each protocol."""
+    return behind(request.param)
+
+
+def environ_of(nginx, target, **fields):
+    status, _, body = nginx.fetch(target, **fields)
+    assert status == 200
+    return json.loads(body)
+
+
+def test_the_environ(nginx):
+    """nginx's words are the environ's."""
+    environ = environ_of(nginx, "/a/b?c=d", X_Custom="1", Cookie="e=f")
+    expected = {
+        "REQUEST_METHOD": "GET",
+        "SCRIPT_NAME": "",
+        "PATH_INFO": "/a/b",
+        "QUERY_STRING": "c=d",
+        "REQUEST_URI": "/a/b?c=d",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "SERVER_NAME": "example.com",
+        "SERVER_PORT": str(nginx.port),
+        "REMOTE_ADDR": "127.0.0.1",
+        "HTTP_X_CUSTOM": "1",
+        "HTTP_COOKIE": "e=f",
+        "wsgi.url_scheme": "http",
+        "REQUEST_SCHEME": "http",
+    }
+    assert {name: environ.get(name) for name in expected} == expected
+    assert environ["REMOTE_PORT"].isdigit() and environ["HTTP_HOST"].startswith("127.0.0.1")
+    assert environ.get("CONTENT_LENGTH", "") in ("", "0")
+
+
+def test_repeated_fields(nginx):
+    """A field that a client repeats is joined, by nginx from 1.23 on, by us before."""
+    with socket.create_connection(("127.0.0.1", nginx.port), 10) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nX-A: 2\r\nConnection: close\r\n\r\n")
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        assert json.loads(response.read())["HTTP_X_A"] == "1, 2"
+
+
+@pytest.mark.parametrize(
+    ("target", "path_info"),
+    [
+        ("/%2541", "/%41"),
+        ("/%25%32%66", "/%2f"),
+        ("/a%20b", "/a b"),
+        ("/%C3%A9", "/\xc3\xa9"),
+        ("/a/../b//c", "/b/c"),
+        ("/a?b=%2541", "/a"),
+    ],
+)
+def test_paths_are_decoded_once(nginx, target, path_info):
+    """PATH_INFO is what nginx made of the target, and REQUEST_URI the target."""
+    environ = environ_of(nginx, target)
+    assert environ["PATH_INFO"] == path_info and environ["REQUEST_URI"] == target
+    assert environ["QUERY_STRING"] == target.partition("?")[2]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_bodies_up_and_down(nginx, size):
+    """Bodies arrive whole: up, down with and without a length, and there and back."""
+    data = octets(size)
+    status, _, body = nginx.fetch("/count", "POST", data)
+    total = sum(data) & 0xFFFFFFFF
+    assert (status, body) == (200, b"%d %d" % (size, total))
+    for target in ("/octets", "/pieces"):
+        status, fields, body = nginx.fetch(f"{target}?{size}")
+        assert status == 200 and body == data
+        assert target == "/pieces" or fields["Content-Length"] == str(size)
+    status, _, body = nginx.fetch("/echo", "PUT", data)
+    assert status == 200 and body == data
+
+
+def test_a_chunked_request(nginx):
+    """nginx takes the chunks apart and says the length."""
+    pieces = [b"hello ", b"world", b"x" * 10_000]
+    status, fields, body = nginx.fetch("/echo", "POST", iter(pieces))
+    assert status == 200 and body == b"".join(pieces) and fields["X-Length"] == "10011"
+
+
+def test_head(nginx):
+    """HEAD has the fields of GET and no body; the connection goes on."""
+    connection = nginx.connect()
+    for target in ("/octets?5000", "/pieces?5000"):
+        connection.request("HEAD", target)
+        response = connection.getresponse()
+        assert response.status == 200 and response.read() == b""
+        connection.request("GET", target)
+        assert connection.getresponse().read() == octets(5000)
+    connection.close()
+
+
+def test_keep_alive_towards_the_client(nginx):
+    """One client's connection carries many requests, though each is a connection of ours."""
+    connection = nginx.connect()
+    connection.connect()
+    own = connection.sock.getsockname()
+    for number in range(5 if IS_PYPY else 50):
+        connection.request("POST", "/echo", body=b"%d" % number)
+        response = connection.getresponse()
+        assert response.read() == b"%d" % number and response.getheader("Connection") == "keep-alive"
+        assert connection.sock.getsockname() == own
+    connection.close()
+
+
+@pytest.mark.parametrize("status", [201, 204, 304, 404, 503])
+def test_statuses(nginx, status):
+    """The app's status is the client's."""
+    assert nginx.fetch(f"/status?{status}")[0] == status
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_an_app_that_fails(nginx, method):
+    """A failure before the head is a 500 of ours, not a 502 of nginx's."""
+    status, _, body = nginx.fetch("/fail", method)
+    assert status == 500 and (b"its log says why" in body) is (method == "GET")
+
+
+def test_a_body_over_the_limit(behind):
+    """Our limit answers 413 through nginx, however much is still on its way."""
+    nginx = behind("uwsgi", max_body_bytes="100k")
+    for size in (100 << 10, (100 << 10) + 1, 20_000_000):
+        assert nginx.fetch("/count", "POST", octets(size))[0] == (200 if size == 100 << 10 else 413)
+
+
+def test_a_client_that_leaves(start_server, fronts, lane):
+    """When nginx's client leaves, nginx leaves us, and the app's iterable is closed."""
+    app = apps.Streamer(lambda: iter(lambda: b"x" * 65536, None))
+    server = start_server(app, bind=f"uwsgi://unix:{fronts.socket}", lane=lane)
+    nginx = fronts.nginx(PAGE.block("uwsgi", "nginx"), {SOCKET: f"unix:{fronts.socket}"})
+    with socket.create_connection(("127.0.0.1", nginx.port)) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.recv(100_000)
+    (chunks,) = app.made
+    assert chunks.closed.wait(10) and chunks.close_count == 1
+    server.wait_until_idle()
+
+
+def cut_short(nginx, target):
+    """Whether a client sees that a response is not whole; HTTP/1.1's framing tells it."""
+    connection = nginx.connect()
+    try:
+        connection.request("GET", target)
+        response = connection.getresponse()
+        assert response.status == 200
+        response.read()
+    except (http.client.IncompleteRead, ConnectionError):
+        return True
+    finally:
+        connection.close()
+    return False
+
+
+def test_truncation_with_a_length(nginx):
+    """An app that dies within a body of a known length: the client sees it."""
+    assert cut_short(nginx, "/cut")
+    assert not cut_short(nginx, "/octets?5000")
+
+
+def test_truncation_without_a_length(start_server, fronts, lane):
+    """On TCP the client sees it without a length, too: our connection is reset."""
+    port = start_server(site, bind="uwsgi://127.0.0.1:0", lane=lane).address[1]
+    nginx = fronts.nginx(PAGE.block("On TCP", "nginx"), {"127.0.0.1:3031": f"127.0.0.1:{port}"})
+    assert PAGE.settings("On TCP")["bind"] == "uwsgi://127.0.0.1:3031"
+    assert cut_short(nginx, "/cut-pieces") and cut_short(nginx, "/cut")
+    assert not cut_short(nginx, "/pieces?5000")
+
+
+# The page's other sections
+
+
+def test_rights(behind, fronts):
+    """The mode of the page lets in whom it says."""
+    settings = PAGE.settings("Who may connect")
+    assert settings.pop("unix_group") == "www-data"
+    nginx = behind("uwsgi", **settings)
+    assert os.stat(fronts.socket).st_mode & 0o777 == 0o660
+    # As root, nginx works as nobody, which is not in our group.
+    assert nginx.fetch("/")[0] == (502 if os.getuid() == 0 else 200)
+
+
+@pytest.mark.parametrize(
+    ("target", "script_name", "path_info"),
+    [("/app/x%20y?z", "/app", "/x y"), ("/app", "/app", ""), ("/app/", "/app", "/")],
+)
+def test_a_mount_point(behind, target, script_name, path_info):
+    """modifier1 30: what nginx leaves in PATH_INFO is taken out."""
+    nginx = behind("A mount point", commands="uwsgi")
+    environ = environ_of(nginx, target)
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == (script_name, path_info)
+
+
+def test_a_mount_point_over_scgi(behind, fronts):
+    """scgi_params have no PATH_INFO, so SCRIPT_NAME alone does it."""
+    assert "`scgi_param SCRIPT_NAME /app;`" in PAGE.text
+    nginx = behind(
+        "SCGI", changes={SOCKET: f"unix:{fronts.socket}", "scgi_params;": "scgi_params;\n scgi_param SCRIPT_NAME /app;"}
+    )
+    environ = environ_of(nginx, "/app/x?y")
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", "/x")
+
+
+def test_variables(behind, fronts):
+    """REMOTE_USER, the scheme and the user's own variables are the environ's."""
+    members = fronts.folder / "members"
+    members.write_text("ada:{PLAIN}lovelace\n")
+    changes = {
+        SOCKET: f"unix:{fronts.socket}",
+        "/etc/nginx/members": str(members),
+        "UWSGI_SCHEME $scheme": "UWSGI_SCHEME https",
+    }
+    nginx = behind("Variables of your own", commands="uwsgi", changes=changes)
+    assert nginx.fetch("/")[0] == 401
+    login = base64.b64encode(b"ada:lovelace").decode()
+    environ = environ_of(nginx, "/", Authorization=f"Basic {login}")
+    assert environ["REMOTE_USER"] == "ada" and environ["TENANT"] == "blue"
+    assert environ["wsgi.url_scheme"] == "https" and environ["REQUEST_SCHEME"] == "http"
+
+
+def test_files(behind, fronts):
+    """X-Accel-Redirect: nginx sends the file, and what the app has said is forgotten."""
+    (fronts.folder / "files").mkdir()
+    (fronts.folder / "files" / "a.txt").write_bytes(octets(100_000))
+    changes = {SOCKET: f"unix:{fronts.socket}", "/srv/app/files/": f"{fronts.folder}/files/"}
+    nginx = behind("Files", commands="uwsgi", changes=changes)
+    status, fields, body = nginx.fetch("/accel?a.txt")
+    assert status == 200 and body == octets(100_000) and fields["Content-Type"] == "text/plain"
+    assert nginx.fetch("/accel?none")[0] == 404 and nginx.fetch("/files/a.txt")[0] == 404
+
+
+def test_streamed_uploads(behind):
+    """uwsgi_request_buffering off and --body stream: the app reads what a client has not yet finished."""
+    first, go_on = threading.Event(), threading.Event()
+
+    def app(environ, start_response):
+        beginning = environ["wsgi.input"].read(5)
+        first.set()
+        assert go_on.wait(10)
+        data = beginning + environ["wsgi.input"].read()
+        start_response("200 OK", apps.PLAIN)
+        return [data]
+
+    nginx = behind("Large and slow uploads", app)
+    data = octets(71_453)
+    with socket.create_connection(("127.0.0.1", nginx.port), 10) as client:
+        client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 71453\r\nConnection: close\r\n\r\n" + data[:10])
+        assert first.wait(10)
+        go_on.set()
+        client.sendall(data[10:])
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        assert response.status == 200 and response.read() == data
+    large = octets(20_000_000)
+    assert nginx.fetch("/", "POST", large)[2] == large
+
+
+def test_a_streamed_upload_that_nobody_reads(behind):
+    """An app that answers without reading is heard; the rest of the body is nobody's."""
+    nginx = behind("Large and slow uploads", apps.no_reading)
+    for size in (0, 71_453) if IS_PYPY else (0, 71_453, 20_000_000):
+        status, _, body = nginx.fetch("/", "POST", octets(size))
+        assert (status, body) == (200, b"unread")
+
+
+# A restart
+
+
+class Load:
+    """Clients that ask without a pause, and remember what they got."""
+
+    def __init__(self, nginx, count):
+        self.statuses: list[object] = []
+        self._nginx, self._is_over = nginx, threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(count)]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, number):
+        connection = self._nginx.connect()
+        while not self._is_over.is_set():
+            try:
+                # Half of them are POST, which nginx does not send twice.
+                connection.request("POST" if number % 2 else "GET", "/echo" if number % 2 else "/", body=b"x" * 100)
+                response = connection.getresponse()
+                response.read()
+                self.statuses.append(response.status)
+            except (OSError, http.client.HTTPException) as exc:
+                self.statuses.append(repr(exc))
+                connection.close()
+        connection.close()
+
+    def stop(self):
+        self._is_over.set()
+        for thread in self._threads:
+            thread.join(20)
+        return self.statuses
+
+
+@pytest.mark.parametrize("protocol", ["uwsgi"] if IS_PYPY else ["uwsgi", "scgi"])
+def test_a_restart_loses_nothing(start_process, fronts, wait_until, protocol, lane):
+    """SIGTERM to one of two under load: it says that it drains, finishes all, and no request fails."""
+    sockets = [str(fronts.folder / name) for name in ("one.sock", "two.sock")]
+    processes = [start_process("site", "--bind", f"{protocol}://unix:{path}", "--lane", lane) for path in sockets]
+    changes = {f"unix:/run/app/{os.path.basename(path)}": f"unix:{path}" for path in sockets}
+    if protocol == "scgi":
+        changes["uwsgi_pass"] = "scgi_pass"
+    block = PAGE.block("Two instances, and a restart that nobody notices", "nginx")
+    nginx = fronts.nginx(block.replace("uwsgi_params", f"{protocol}_params"), changes)
+    load = Load(nginx, 8)
+    wait_until(lambda: len(load.statuses) > 100, 20)
+    first = processes[0]
+    if protocol == "uwsgi":
+        monitor = socket.socket(socket.AF_UNIX)
+        monitor.settimeout(5)
+        monitor.connect(sockets[0])
+        first.signal(signal.SIGTERM)
+        first.wait_for_log("draining")
+        monitor.send(PING)
+        assert monitor.recv(100) == b"\x64\x08\0\1draining"
+        monitor.close()
+    else:
+        first.signal(signal.SIGTERM)
+    assert first.wait() == 0 and not os.path.exists(sockets[0])
+    seen = len(load.statuses)
+    wait_until(lambda: len(load.statuses) > seen + 100, 20)
+    statuses = load.stop()
+    assert set(statuses) == {200}, [status for status in statuses if status != 200][:10] + [nginx.log[-2000:]]
+    assert "Traceback" not in first.log

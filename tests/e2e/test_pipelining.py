@@ -1,0 +1,174 @@
+"""Requests sent without waiting for responses: all answered, in order, within bounds."""
+
+from __future__ import annotations
+
+import apps
+import pytest
+
+
+def path_app(environ, start_response):
+    """Answer with the path, in one of the forms that a response can have."""
+    path = environ["PATH_INFO"]
+    start_response("200 OK", apps.PLAIN)
+    body = path.encode()
+    return [body] if int(path[1:]) % 3 else iter([body[:1], body[1:]])
+
+
+def get(path, *fields):
+    """Return the octets of a GET."""
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: test", *fields, "", ""]).encode()
+
+
+@pytest.mark.also_inline
+@pytest.mark.parametrize("is_half_closed", [False, True])
+def test_hundreds_in_one_send(start_server, raw_client, is_half_closed):
+    """500 requests in one send get 500 responses in order, also when the client then stops sending."""
+    client = raw_client(start_server(path_app))
+    client.send(b"".join(get(f"/{number}") for number in range(500)))
+    if is_half_closed:
+        client.end_sending()
+    for number in range(500):
+        assert client.recv_response().body == b"/%d" % number
+    if is_half_closed:
+        assert client.recv_to_end() == b""
+    else:
+        assert client.fetch("/501").body == b"/501"
+
+
+@pytest.mark.also_inline
+def test_one_at_a_time_allowed(start_server, raw_client):
+    """The smallest --max-pipelined answers everything, too."""
+    client = raw_client(start_server(path_app, max_pipelined=1))
+    client.send(b"".join(get(f"/{number}") for number in range(100)))
+    client.end_sending()
+    for number in range(100):
+        assert client.recv_response().body == b"/%d" % number
+    assert client.recv_to_end() == b""
+
+
+@pytest.mark.also_inline
+def test_octet_by_octet(start_server, raw_client):
+    """However the octets are split, the requests are the same."""
+    client = raw_client(start_server(apps.read_as_told))
+    octets = b"".join([
+        b"GET /?read HTTP/1.1\r\nHost: test\r\n\r\n",
+        b"POST /?read HTTP/1.1\r\nHost: test\r\nContent-Length: 3\r\n\r\nabc",
+        b"POST /?read HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nde\r\n1\r\nf\r\n0\r\n\r\n",
+        b"GET /?read HTTP/1.1\r\nHost: test\r\n\r\n",
+    ])  # fmt: skip
+    for octet in octets:
+        client.send(bytes([octet]))
+    assert [client.recv_response().json() for _ in range(4)] == [[""], ["abc"], ["def"], [""]]
+
+
+@pytest.mark.also_inline
+def test_bodies_between(start_server, raw_client):
+    """Requests with and without bodies follow one another in one send."""
+    client = raw_client(start_server(apps.echo))
+    for size in (1, 1000, 100_000):
+        body = b"x" * size
+        length = b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: %d\r\n\r\n%b" % (size, body)
+        chunked = b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%b\r\n0\r\n\r\n" % (
+            size,
+            body,
+        )
+        client.send(length + get("/") + chunked + get("/"))
+        assert [len(client.recv_response().body) for _ in range(4)] == [size, 0, size, 0]
+
+
+def test_one_exchange_at_a_time(start_server, raw_client):
+    """The next pipelined request reaches the app when the last has been answered, not before."""
+    gate = apps.Gate()
+    client = raw_client(start_server(gate))
+    client.send(b"".join(get(f"/{number}") for number in range(3)))
+    for number in range(3):
+        gate.wait_entered()
+        assert gate.paths == [f"/{count}" for count in range(number + 1)]
+        assert client.is_quiet()
+        gate.open()
+        assert client.recv_response().status == 200
+
+
+def test_reading_pauses(start_server, raw_client):
+    """While --max-pipelined requests wait, no more is read: a client cannot fill our memory."""
+    gate = apps.Gate()
+    client = raw_client(start_server(gate, max_pipelined=4))
+    client.send(get("/"))
+    gate.wait_entered()
+    client.sock.settimeout(0.5)
+
+    def send_64_mib():
+        for _ in range((1 << 26) // len(get("/") * 1000)):
+            client.send(get("/") * 1000)
+
+    with pytest.raises(OSError):  # a time-out: the kernel's buffers are full
+        send_64_mib()
+    client.reset()
+    gate.open(10_000)
+
+
+@pytest.mark.also_inline
+def test_writing_pauses_the_app(start_server, raw_client, wait_until):
+    """A client that pipelines and does not read its responses stops being served."""
+    app = apps.Recorder(apps.returns([b"x" * 100_000]))
+    client = raw_client(start_server(app, write_buffer_bytes=65536), receive_buffer_bytes=4096)
+    client.sock.settimeout(0.5)
+    try:
+        for _ in range(4):  # 10,000 requests for 1 GB in all
+            client.send(get("/") * 2500)
+    except OSError:
+        pass  # the server reads no more: just as well
+    counts = []
+
+    def is_steady():
+        counts.append(app.count)
+        return len(counts) > 60 and counts[-1] == counts[-60]
+
+    wait_until(is_steady, 20)
+    assert app.count < 400  # what fits into the kernel's buffers, and a little
+    client.sock.settimeout(5)
+    for _ in range(500):
+        assert len(client.recv_response().body) == 100_000
+
+
+@pytest.mark.also_inline
+def test_bad_request_after_good_ones(start_server, raw_client):
+    """Good requests before a bad one are answered, then the error, then nothing."""
+    client = raw_client(start_server(path_app))
+    client.send(get("/1") + get("/3") + b"NO SUCH THING\r\n\r\n" + get("/5"))
+    assert [client.recv_response().body for _ in range(2)] == [b"/1", b"/3"]
+    assert client.recv_response().status in (400, 505)
+    assert client.recv_to_end() == b""
+
+
+@pytest.mark.also_inline
+def test_nothing_after_close(start_server, raw_client):
+    """After a request with `Connection: close` no other is served."""
+    app = apps.Recorder(path_app)
+    client = raw_client(start_server(app))
+    client.send(get("/1") + get("/3", "Connection: close") + get("/5") * 10)
+    assert [client.recv_response().body for _ in range(2)] == [b"/1", b"/3"]
+    assert client.recv_to_end() == b""
+    assert app.count == 2
+
+
+@pytest.mark.also_inline
+def test_heads_among_gets(start_server, raw_client):
+    """A HEAD between GETs does not put the following responses out of step."""
+    client = raw_client(start_server(apps.several_chunks))
+    client.send((get("/") + get("/").replace(b"GET", b"HEAD")) * 10)
+    for _ in range(10):
+        assert client.recv_response().body == b"one two three"
+        assert client.recv_response(is_head=True).get("Content-Length") == "13"
+
+
+def test_early_hints_stay_before_their_response(start_server, raw_client):
+    """1xx responses written by the app never fall behind the final one."""
+    server = start_server(apps.early_hints)
+    clients = [raw_client(server) for _ in range(4)]
+    for _ in range(100):
+        for client in clients:
+            client.send(get("/") * 2)
+        for client in clients:
+            statuses = [client.recv_response().status for _ in range(6)]
+            assert statuses == [103, 103, 200] * 2

@@ -1,0 +1,85 @@
+"""SCGI over real sockets: the form of responses, refusals, bodies."""
+
+from __future__ import annotations
+
+import apps
+import pytest
+
+pytestmark = pytest.mark.one_way
+
+
+def request(body=b"", **vars):
+    """A request as nginx sends it."""
+    vars = {"CONTENT_LENGTH": str(len(body)), "SCGI": "1", "REQUEST_METHOD": "GET", "REQUEST_URI": "/a", **vars}
+    data = "".join(f"{name}\0{value}\0" for name, value in vars.items()).encode("latin-1")
+    return b"%d:%s," % (len(data), data) + body
+
+
+@pytest.fixture(params=["auto", "off"])
+def start(request, start_server):
+    """Start a server with and without the fast lane."""
+    return lambda app, bind="scgi://127.0.0.1:0", **settings: start_server(
+        app, bind=bind, lane=request.param, **settings
+    )
+
+
+def ask(raw_client, server, octets):
+    """Return all that comes before the connection closes."""
+    client = raw_client(server)
+    client.send(octets)
+    return client.recv_to_end()
+
+
+@pytest.mark.parametrize(("scgi_status", "beginning"), [("field", b"Status: "), ("line", b"HTTP/1.1 ")])
+def test_the_form_of_responses(start, raw_client, scgi_status, beginning):
+    """--scgi-status: what a response begins with, be it the app's, a failure or a refusal."""
+    server = start(apps.hello, scgi_status=scgi_status, max_body_bytes=10)
+    assert ask(raw_client, server, request()).startswith(beginning + b"200 OK\r\n")
+    assert ask(raw_client, server, request()).endswith(b"\r\n\r\nhello\n")
+    client = raw_client(server)
+    client.send(request(b"x" * 11))
+    assert client.recv_until(b"\r\n") == beginning + b"413 Request Entity Too Large\r\n"
+    client = raw_client(server)
+    client.send(b"17:CONTENT_LENGTH\x000\0,")
+    assert client.recv_until(b"\r\n") == beginning + b"400 Bad Request\r\n"
+    failing = start(apps.raises, scgi_status=scgi_status)
+    assert ask(raw_client, failing, request()).startswith(beginning + b"500 Internal Server Error\r\n")
+
+
+@pytest.mark.parametrize("size", [0, 5, 300_000])
+def test_bodies(start, raw_client, size):
+    """A body is as long as its CONTENT_LENGTH, in however many pieces it comes."""
+    server = start(apps.echo)
+    raw = request(b"x" * size, REQUEST_METHOD="POST")
+    client = raw_client(server)
+    for piece in (raw[:1], raw[1:5], raw[5:-1], raw[-1:]):
+        client.send(piece)
+    assert client.recv_to_end().partition(b"\r\n\r\n")[2] == b"x" * size
+
+
+def test_the_environ(start, raw_client):
+    """PATH_INFO is derived where the front server sends none; nothing is decoded twice."""
+    server = start(apps.environ_json)
+    octets = ask(
+        raw_client, server, request(DOCUMENT_URI="/%41/x", REQUEST_URI="/%2541/x?y", QUERY_STRING="y", HTTPS="on")
+    )
+    assert b'"PATH_INFO": "/%41/x"' in octets and b'"wsgi.url_scheme": "https"' in octets
+    assert b'"REQUEST_URI": "/%2541/x?y"' in octets and b'"SCGI": "1"' in octets
+
+
+def test_head_and_framing(start, raw_client):
+    """No chunks, no interim responses, no body for HEAD."""
+    server = start(apps.early_hints)
+    octets = ask(raw_client, server, request())
+    assert octets.startswith(b"Status: 200 OK\r\n") and octets.endswith(b"\r\n\r\nfinal")
+    assert ask(raw_client, server, request(REQUEST_METHOD="HEAD")).endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize("octets", [b"GET / HTTP/1.1\r\n\r\n", b"\0\x10\0\0", b"\x16\x03\x01"])
+def test_other_protocols(start, raw_client, caplog, octets):
+    """Who speaks something else is told so in the log."""
+    server = start(apps.hello)
+    client = raw_client(server)
+    client.send(octets)
+    assert client.recv_until(b"\r\n").startswith(b"Status: 400 ")
+    assert "something other than SCGI spoken to an SCGI socket" in caplog.text

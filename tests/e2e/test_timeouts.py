@@ -1,0 +1,130 @@
+"""Time limits; the timer ticks once a second, so each of these tests takes seconds."""
+
+from __future__ import annotations
+
+import time
+
+import apps
+import pytest
+
+pytestmark = pytest.mark.one_way
+
+
+@pytest.mark.parametrize(
+    "octets", [b"GET / HTTP/1.1\r\nHost:", b"GET", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n1"]
+)
+def test_incomplete_requests(start_server, raw_client, octets):
+    """A head or a body that does not come in time is answered with 408, and the connection closed."""
+    app = apps.Recorder(apps.hello)
+    client = raw_client(start_server(app, head_seconds=0.5, body_seconds=0.5))
+    client.send(octets)
+    reply = client.recv_response()
+    assert (reply.status, reply.get("Connection")) == (408, "close")
+    assert client.recv_to_end() == b""
+    assert app.count == 0
+
+
+def test_dripping_head(start_server, raw_client):
+    """Octet after octet does not buy a head more time."""
+    client = raw_client(start_server(apps.hello, head_seconds=1.0))
+    client.send(b"GET / HTTP/1.1\r\n")
+    started = time.monotonic()
+    client.sock.settimeout(0.2)
+    reply = None
+    while reply is None and time.monotonic() - started < 10:
+        try:
+            client.send(b"X: y\r\n")
+            reply = client.recv_response()
+        except TimeoutError:
+            pass
+    assert reply is not None
+    assert reply.status == 408
+
+
+def test_moving_body(start_server, raw_client):
+    """A body that keeps moving may take longer than --body-timeout."""
+    server = start_server(apps.echo, body_seconds=1.5)
+    client = raw_client(server)
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
+    for octet in b"123":
+        server.wait_ticks(1)
+        client.send(bytes([octet]))
+    client.send(b"4")
+    assert client.recv_response().body == b"1234"
+
+
+def test_idle_connections(start_server, raw_client):
+    """An idle connection is closed without a word, whether or not it was ever used."""
+    server = start_server(apps.hello, keep_alive_seconds=0.5)
+    used, unused = raw_client(server), raw_client(server)
+    used.fetch()
+    assert (used.recv_to_end(), unused.recv_to_end()) == (b"", b"")
+
+
+def test_slow_app_is_not_timed_out(start_server, raw_client):
+    """The time limits are the client's: an app may take as long as it needs."""
+    gate = apps.Gate()
+    server = start_server(gate, keep_alive_seconds=0.5, head_seconds=0.5, body_seconds=0.5, write_seconds=0.5)
+    client = raw_client(server)
+    client.request()
+    gate.wait_entered()
+    server.wait_ticks(2)
+    gate.open()
+    assert client.recv_response().status == 200
+
+
+@pytest.mark.also_inline
+@pytest.mark.parametrize("how", ["list", "generator", "file"])
+def test_client_that_does_not_read(start_server, raw_client, tmp_path, how, wait_until):
+    """A client that reads nothing for --write-timeout is cut off, and the iterable closed."""
+    path = tmp_path / "file"
+    with open(path, "wb") as sparse:
+        sparse.truncate(64 << 20)
+    file = apps.NotingFile(path)
+    stream = apps.Streamer(lambda: (b"x" * 65536 for _ in range(1024)))
+
+    def app(environ, start_response):
+        if how == "generator":
+            return stream(environ, start_response)
+        start_response("200 OK", apps.PLAIN)
+        return [b"x" * (64 << 20)] if how == "list" else environ["wsgi.file_wrapper"](file)
+
+    server = start_server(app, write_seconds=0.5)
+    client = raw_client(server, receive_buffer_bytes=4096)
+    client.request()
+    client.recv_head()
+    server.wait_until_idle()
+    with pytest.raises(client.Truncated):
+        client.recv_exactly(64 << 20)
+    if how == "generator":
+        wait_until(lambda: stream.made[0].close_count == 1)
+    if how == "file":
+        wait_until(lambda: file.close_count == 1)
+    file.close()
+
+
+def test_lingering_is_not_for_ever(start_server, raw_client):
+    """After the last response a client that neither closes nor sends is let go."""
+    server = start_server(apps.hello)
+    client = raw_client(server)
+    client.request("/", "Connection: close")
+    assert client.recv_response().status == 200
+    server.wait_until_idle()
+
+
+def test_live_body_that_stalls(start_server, raw_client):
+    """With --body stream, an app that waits for a stalled body meets ClientDisconnected."""
+    errors = []
+
+    def app(environ, start_response):
+        try:
+            environ["wsgi.input"].read()
+        except ConnectionError as exc:
+            errors.append(str(exc))
+            raise
+
+    server = start_server(app, body="stream", body_seconds=0.5)
+    client = raw_client(server)
+    client.request("/", "Content-Length: 5", method="POST")
+    server.stop_when(lambda: errors)
+    assert "--body-timeout" in errors[0]

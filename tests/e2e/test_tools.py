@@ -1,0 +1,54 @@
+"""Tools from outside: a load generator and a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+IS_PYPY = sys.implementation.name == "pypy"
+
+
+@pytest.mark.skipif(shutil.which("wrk") is None, reason="wrk is not installed")
+@pytest.mark.parametrize(
+    ("path", "flags"),
+    [
+        ("/", []),
+        ("/", ["--threads", "0"]),
+        ("/", ["--access-log", "access.log"]),
+        ("/stream?3", []),
+        ("/file?30000", []),
+        ("/big?200000", []),
+    ],
+)
+def test_wrk(start_process, path, flags):
+    """A second of wrk: many connections, not one error."""
+    process = start_process("site", *flags)
+    command = ["wrk", "--duration", "1", "--threads", "1", "--connections", "32", process.url + path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert "Socket errors" not in done.stdout, done.stdout
+    assert "Non-2xx" not in done.stdout, done.stdout
+    assert int(re.search(r"(\d+) requests in", done.stdout)[1]) > 20
+    process.signal()
+    assert process.wait() == 0
+    assert "Traceback" not in process.log
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed")
+@pytest.mark.skipif(IS_PYPY, reason="the page is the same on PyPy; one look at it is enough")
+def test_browser(start_process, tmp_path):
+    """The demo page is shown by a browser: chromium parses it and finds its parts."""
+    process = start_process("aserve.demo:app")
+    command = [
+        "chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+        "--no-first-run", "--disable-dev-shm-usage", "--no-proxy-server",
+        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", process.url + "/",
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert "<h1>aserve works</h1>" in done.stdout
+    assert "aserve-worker-1" in done.stdout
+    assert "HTTP/1.1" in done.stdout
+    assert re.search(r"<th[^>]*>HTTP_USER_AGENT</th><td>[^<]*Chrome", done.stdout)

@@ -1,0 +1,305 @@
+"""Real web servers in front of aserve, with the configurations of docs/: nginx, Apache, lighttpd.
+
+`Page("nginx")` reads docs/nginx.md; a heading's fenced blocks are configurations that a
+reader copies, and that the tests run as they stand, but for ports and paths. A web server
+runs in the foreground, on a port of its own, below a temporary folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import http.client
+import os
+import pathlib
+import pwd
+import random
+import re
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apps
+import pytest
+
+from aserve.config import SETTINGS
+
+DOCS = pathlib.Path(__file__).parent.parent / "docs"
+SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"
+START_SECONDS = 10.0
+IS_ROOT = os.getuid() == 0
+
+# A program for each web server, its arguments, and what stands around a block of the docs.
+# As root it works as nobody, so that the rights of sockets and files count.
+NGINX = """\
+daemon off; pid {folder}/pid; error_log {folder}/log info; worker_processes 1; {user}
+events {{ worker_connections 256; }}
+http {{
+    access_log off; types {{ }} default_type application/octet-stream;
+    client_body_temp_path {folder}/client; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+    proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+    client_max_body_size 64m;
+    {block}
+}}
+"""
+APACHE = """\
+ServerRoot {folder}
+ServerName localhost
+PidFile {folder}/pid
+ErrorLog {folder}/log
+DefaultRuntimeDir {folder}
+Mutex file:{folder} default
+Listen 127.0.0.1:{port}
+StartServers 1
+{modules}
+{user}
+{block}
+"""
+LIGHTTPD = """\
+server.port = {port}
+server.bind = "127.0.0.1"
+server.document-root = "{folder}"
+server.errorlog = "{folder}/log"
+server.pid-file = "{folder}/pid"
+server.upload-dirs = ( "{folder}" )
+{user}
+{block}
+"""
+APACHE_MODULES = ["mpm_event", "authz_core", "authz_host", "env", "proxy", "proxy_uwsgi", "proxy_scgi"]
+APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]
+
+
+def program(*names: str) -> str:
+    """Return the path of the first of these programs that is installed; else skip the test."""
+    for name in names:
+        found = shutil.which(name, path=SEARCH_PATH)
+        if found:
+            return found
+    pytest.skip(f"{names[0]} is not installed")
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on at the moment."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+class Page:
+    """A page of docs/: its fenced blocks, by heading."""
+
+    def __init__(self, name: str) -> None:
+        self.text = (DOCS / f"{name}.md").read_text()
+
+    def block(self, heading: str, language: str) -> str:
+        """Return the first block in this language under a heading."""
+        section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", self.text, re.MULTILINE | re.DOTALL)
+        assert section, f"no heading {heading!r}"
+        found = re.search(rf"^```{language}\n(.*?)^```", section[1], re.MULTILINE | re.DOTALL)
+        assert found, f"no block of {language} under {heading!r}"
+        return found[1]
+
+    def settings(self, heading: str) -> dict[str, Any]:
+        """Return the settings in the aserve command under a heading."""
+        words = shlex.split(self.block(heading, "sh").replace("\\\n", " "), comments=True)
+        assert words[0] == "aserve"
+        by_flag = {setting.flag: setting.name for setting in SETTINGS}
+        found: dict[str, Any] = {}
+        for flag, value in zip(words[1:], words[2:]):
+            if flag.startswith("--"):
+                found[by_flag[flag]] = value
+        return found
+
+
+def replaced(text: str, changes: dict[str, str]) -> str:
+    """Return the text with these changes; each must apply."""
+    for old, new in changes.items():
+        assert old in text, f"{old!r} is not in:\n{text}"
+        text = text.replace(old, new)
+    return text
+
+
+class FrontServer:
+    """A running web server."""
+
+    def __init__(self, command: list[str], folder: pathlib.Path, port: int) -> None:
+        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
+        self._logs = [folder / "output", folder / "log"]
+        with open(self._logs[0], "wb") as output:
+            self._process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, cwd=folder,
+                start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                return
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.stop()
+                raise AssertionError(f"{command[0]} does not start:\n{self.log}")
+            time.sleep(0.01)
+
+    @property
+    def log(self) -> str:
+        """What it has written to its logs."""
+        return "".join(path.read_text(errors="replace") for path in self._logs if path.exists())
+
+    def stop(self) -> None:
+        """End it and its children: they are a session of their own."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait(5)
+
+    def connect(self) -> http.client.HTTPConnection:
+        """Return a client's connection."""
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+
+    def fetch(self, target: str, method: str = "GET", body: Any = None, **fields: str) -> tuple[int, Any, bytes]:
+        """Return status, fields and body of one response."""
+        connection = self.connect()
+        try:
+            connection.request(
+                method, target, body=body, headers={name.replace("_", "-"): v for name, v in fields.items()}
+            )
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
+        finally:
+            connection.close()
+
+
+class Fronts:
+    """Starts web servers, and stops them in the end."""
+
+    def __init__(self) -> None:
+        # Not pytest's folder: nobody but its owner may enter that, and a socket's path is short.
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="aserve-"))
+        self.folder.chmod(0o755)
+        self.socket = str(self.folder / "app.sock")
+        self._running: list[FrontServer] = []
+
+    def _start(self, command: list[str], name: str, config: str, port: int, **parts: str) -> FrontServer:
+        folder = self.folder / name
+        folder.mkdir()
+        if IS_ROOT:
+            os.chown(folder, *_nobody())
+        path = folder / "conf"
+        path.write_text(config.format(folder=folder, port=port, **parts))
+        server = FrontServer([*command, str(path)], folder, port)
+        self._running.append(server)
+        return server
+
+    def nginx(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
+        """Start nginx with a server block that listens on port 80."""
+        command = program("nginx")
+        port = free_port()
+        params = {f"include {name};": f"include {_nginx_folder()}/{name};" for name in ("uwsgi_params", "scgi_params")}
+        params = {old: new for old, new in params.items() if old in block}
+        block = replaced(block, {"listen 80;": f"listen 127.0.0.1:{port};", **params, **(changes or {})})
+        user = f"user {pwd.getpwuid(_nobody()[0]).pw_name} {grp.getgrgid(_nobody()[1]).gr_name};" if IS_ROOT else ""
+        return self._start([command, "-e", "stderr", "-c"], "nginx", NGINX, port, block=block, user=user)
+
+    def apache(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
+        """Start Apache with what stands in a virtual host."""
+        command = program("apache2", "httpd")
+        found = [folder for folder in APACHE_FOLDERS if os.path.exists(f"{folder}/mod_proxy_uwsgi.so")]
+        if not found:
+            pytest.skip("Apache's mod_proxy_uwsgi is not installed")
+        port = free_port()
+        modules = "\n".join(f"LoadModule {name}_module {found[0]}/mod_{name}.so" for name in APACHE_MODULES)
+        user = "User #{}\nGroup #{}".format(*_nobody()) if IS_ROOT else ""
+        block = replaced(block, {"*:80": f"127.0.0.1:{port}", **(changes or {})})
+        return self._start(
+            [command, "-D", "FOREGROUND", "-f"], "apache", APACHE, port, block=block, user=user, modules=modules
+        )
+
+    def lighttpd(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
+        """Start lighttpd."""
+        command = program("lighttpd")
+        user = f'server.username = "{pwd.getpwuid(_nobody()[0]).pw_name}"\nserver.groupname = "{grp.getgrgid(_nobody()[1]).gr_name}"'
+        block = replaced(block, changes or {})
+        return self._start(
+            [command, "-D", "-f"], "lighttpd", LIGHTTPD, free_port(), block=block, user=user if IS_ROOT else ""
+        )
+
+    def stop(self) -> None:
+        """Stop all, remove the folder."""
+        for server in self._running:
+            server.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _nobody() -> tuple[int, int]:
+    account = pwd.getpwnam("nobody")
+    return account.pw_uid, account.pw_gid
+
+
+def _nginx_folder() -> str:
+    for folder in ("/etc/nginx", "/usr/local/etc/nginx", "/opt/homebrew/etc/nginx"):
+        if os.path.exists(f"{folder}/uwsgi_params"):
+            return folder
+    pytest.skip("nginx's uwsgi_params are not installed")
+
+
+@pytest.fixture
+def fronts() -> Iterator[Fronts]:
+    """Web servers for one test."""
+    made = Fronts()
+    yield made
+    made.stop()
+
+
+# The app behind them
+
+
+def octets(count: int) -> bytes:
+    """Return octets in which a lost, doubled or exchanged piece is seen; the same for the same count."""
+    return random.Random(count).randbytes(count)
+
+
+def dies(beginning: bytes) -> Iterator[bytes]:
+    """Yield the beginning of a body, then fail."""
+    yield beginning
+    raise ValueError("on purpose")
+
+
+def site(environ: Any, start_response: Any) -> Iterable[bytes]:
+    """A path for each thing that a front server does; any other shows the environ."""
+    path = environ["PATH_INFO"]
+    query = environ["QUERY_STRING"]
+    if path == "/echo":
+        return apps.echo(environ, start_response)
+    if path == "/count":
+        return apps.count_body(environ, start_response)
+    if path == "/octets":
+        start_response("200 OK", apps.PLAIN)
+        return [octets(int(query))]
+    if path == "/pieces":  # no length: the end of the connection is the end of the body
+        start_response("200 OK", apps.PLAIN)
+        data = octets(int(query))
+        return (data[start : start + 50_000] for start in range(0, len(data), 50_000))
+    if path == "/cut":
+        start_response("200 OK", [*apps.PLAIN, ("Content-Length", "200000")])
+        return dies(b"x" * 100_000)
+    if path == "/cut-pieces":
+        start_response("200 OK", apps.PLAIN)
+        return dies(b"x" * 100_000)
+    if path == "/accel":
+        start_response("200 OK", [("Content-Type", "text/plain"), ("X-Accel-Redirect", "/files/" + query)])
+        return [b"the front server replaces this"]
+    if path == "/fail":
+        raise ValueError("on purpose")
+    if path == "/status":
+        start_response(f"{query} Chosen", [*apps.PLAIN, ("Content-Length", "0")])
+        return []
+    return apps.environ_json(environ, start_response)

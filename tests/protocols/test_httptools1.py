@@ -1,0 +1,109 @@
+"""llhttp through httptools; what it shares with our own parser is in test_http1.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.protocols import PROTOCOLS
+from aserve.protocols.base import Limits
+
+pytest.importorskip("httptools")
+
+HOST = b"Host: a\r\n\r\n"
+GET = b"GET / HTTP/1.1\r\n" + HOST
+
+
+def receive(raw, **limits):
+    return PROTOCOLS["http", "httptools"](Limits(**limits))().receive(raw)
+
+
+def vars_of(exchange):
+    parts = iter(exchange.vars.split("\0"))
+    return dict(zip(parts, parts))
+
+
+@pytest.mark.parametrize(
+    ("status", "raw"),
+    [
+        (400, b"G<T / HTTP/1.1\r\n" + HOST),  # RFC 9110 9.1
+        (400, b"XYZZY / HTTP/1.1\r\n" + HOST),  # llhttp has a list of methods
+        (400, b"GET /%zz HTTP/1.1\r\n" + HOST),  # RFC 3986 2.1
+        (400, b"GET /#x HTTP/1.1\r\n" + HOST),  # RFC 9112 3.2
+        (400, b"GET * HTTP/1.1\r\n" + HOST),  # RFC 9112 3.2.4
+        (400, b"GET ftp://a/ HTTP/1.1\r\n" + HOST),
+        (400, b"GET http://a@b/ HTTP/1.1\r\n" + HOST),  # RFC 9110 4.2.4
+        (400, b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n"),  # RFC 9112 3.2
+        (400, b"POST / HTTP/1.1\r\nContent-Length: 9999999999999999999\r\n" + HOST),
+        (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, chunked\r\n" + HOST),
+    ],
+)
+def test_refusals(status, raw):
+    """What llhttp refuses, and what it leaves to us, is refused."""
+    (refused,) = receive(raw)
+    assert refused.refusal.status == status and not refused.keep_alive
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "query", "host"),
+    [
+        (b"GET http://b/x?y HTTP/1.1\r\n" + HOST, "/x", "y", "b"),  # RFC 9112 3.2.2
+        (b"GET HTTP://b HTTP/1.1\r\n" + HOST, "/", "", "b"),
+        (b"GET http://b?y HTTP/1.1\r\n" + HOST, "/", "y", "b"),
+        (b"GET http://b/ HTTP/1.0\r\n\r\n", "/", "", "b"),
+        (b"OPTIONS * HTTP/1.1\r\n" + HOST, "", "", "a"),
+        (b"GET /%41?%41 HTTP/1.1\r\n" + HOST, "/A", "%41", "a"),
+    ],
+)
+def test_targets(raw, path, query, host):
+    """Targets mean what they mean to our own parser."""
+    (exchange,) = receive(raw)
+    found = vars_of(exchange)
+    assert (found["PATH_INFO"], found["QUERY_STRING"], found["HTTP_HOST"]) == (path, query, host)
+
+
+@pytest.mark.parametrize(
+    ("status", "raw", "limits"),
+    [
+        (414, b"GET /" + b"x" * 60 + b" HTTP/1.1\r\n" + HOST, {"max_line_bytes": 64}),
+        (431, GET[:-2] + b"A: " + b"x" * 300 + b"\r\n\r\n", {"max_head_bytes": 256}),
+        (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n" + HOST, {}),
+        (501, b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n" + HOST, {}),
+        (400, b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n" + HOST, {}),
+    ],
+)
+def test_more_refusals(status, raw, limits):
+    """Limits count method and version, too; codings are judged where llhttp does not."""
+    (refused,) = receive(raw, **limits)
+    assert refused.refusal.status == status
+
+
+def test_names():
+    """Names come in CGI form; those that could alias, and Proxy, are dropped."""
+    raw = GET[:-2] + b"A-B: 1\r\nA_B: 2\r\nProxy: 3\r\nContent-Type: x\r\n\r\n"
+    (exchange,) = receive(raw)
+    found = vars_of(exchange)
+    assert found["HTTP_A_B"] == "1" and "HTTP_PROXY" not in found
+    assert found["CONTENT_TYPE"] == "x" and exchange.nvars == len(found)
+
+
+def test_an_upgrade_is_not_taken():
+    """RFC 9110 7.8: who asks for another protocol gets this one, and so does what follows."""
+    raw = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    first, second = receive(raw + GET)
+    assert first.refusal is second.refusal is None
+
+
+def test_a_line_of_an_endless_head_is_refused():
+    """A head that never ends is refused before it fills the memory."""
+    protocol = PROTOCOLS["http", "httptools"](Limits(max_head_bytes=8192))()
+    exchanges = protocol.receive(GET[:-2] + b"A: ")
+    for _ in range(10):
+        exchanges += protocol.receive(b"x" * 4096)
+    assert [exchange.refusal.status for exchange in exchanges] == [431]
+
+
+def test_tiny_requests_are_bounded():
+    """Tiny requests may go over max_pipelined, by what 4 KiB hold and no more."""
+    protocol = PROTOCOLS["http", "httptools"](Limits(max_pipelined=1))()
+    first = protocol.receive(GET * 1000)
+    assert 1 <= len(first) <= 4096 // len(GET) and protocol.has_unparsed

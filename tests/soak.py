@@ -1,0 +1,286 @@
+"""Good and bad clients against one server for a while: python tests/soak.py [SECONDS] [FLAGS...]
+
+Every good request must be answered rightly while others send half heads and garbage, break
+off in the middle, read slowly or not at all.  Memory must stay flat after the warm-up, and
+no file descriptor may be left.  The server runs on the interpreter that runs this; further
+arguments are flags for it.  Loopback only; stops by itself; the last line is the result as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pathlib
+import platform
+import random
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+from conftest import IS_PYPY, RawClient, ServerProcess, Truncated, wait_until
+
+GOOD_THREADS = BAD_THREADS = 6
+# The bound on growth, from the median of the second quarter of the time to that of the last.
+# CPython: the allocator's slack.  PyPy: its nursery, and its JIT, which compiles for minutes.
+# Guess, from runs of 30 and 150 seconds.
+GROWTH_MIB = 48 if IS_PYPY else 12
+FLAGS = [
+    "--threads", "8", "--body-memory", "64k", "--head-timeout", "1", "--body-timeout", "1",
+    "--write-timeout", "2", "--keep-alive", "2",
+]  # fmt: skip
+
+HELLO = b"hello\n"
+GET = b"GET / HTTP/1.1\r\nHost: soak\r\n\r\n"
+POST = b"POST /echo HTTP/1.1\r\nHost: soak\r\n"
+
+
+class Wrong(Exception):
+    """A good request was answered wrongly."""
+
+
+def expect(what: str, value: Any, expected: Any) -> None:
+    """Raise Wrong unless the two are equal."""
+    if value != expected:
+        raise Wrong(f"{what}: {value!r:.200} instead of {expected!r:.200}")
+
+
+# Good clients: all of these must be answered rightly
+
+
+def keep_alive(client: RawClient, rng: random.Random) -> None:
+    """Send several requests, one after another."""
+    for _ in range(rng.randint(1, 30)):
+        expect("hello", client.fetch().body, HELLO)
+
+
+def pipelining(client: RawClient, rng: random.Random) -> None:
+    """Send many requests at once."""
+    count = rng.randint(2, 60)
+    client.send(GET * count)
+    for _ in range(count):
+        expect("pipelined", client.recv_response().body, HELLO)
+
+
+def upload(client: RawClient, rng: random.Random) -> None:
+    """Send a body: small or spooled, with a length or in chunks, in pieces."""
+    for _ in range(rng.randint(1, 3)):
+        body = bytes([rng.randrange(256)]) * rng.choice([1, 1000, 60_000, 70_000, 300_000])
+        step = rng.choice([len(body), 1 + len(body) // 3])
+        pieces = [body[start : start + step] for start in range(0, len(body), step)]
+        if rng.random() < 0.5:
+            client.send(POST + b"Content-Length: %d\r\n\r\n" % len(body))
+            for piece in pieces:
+                client.send(piece)
+        else:
+            client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+            for piece in pieces:
+                client.send(b"%x\r\n%b\r\n" % (len(piece), piece))
+            client.send(b"0\r\n\r\n")
+        expected = b"%d %d" % (len(body), (len(body) * body[0]) & 0xFFFFFFFF)
+        expect("upload", client.recv_response().body, expected)
+
+
+def download(client: RawClient, rng: random.Random) -> None:
+    """Fetch a stream, a file or a large body, now and then slowly."""
+    count = rng.randint(1, 100)
+    kind = rng.choice(["stream", "file", "big"])
+    if kind == "stream":
+        body = client.fetch(f"/stream?{count}").body
+        expect("stream", body, b"".join(b"%07d\n" % number * 512 for number in range(count)))
+    elif kind == "file":
+        expect("file", client.fetch(f"/file?{count * 10_000}").body, b"\0" * count * 10_000)
+    else:
+        client.request(f"/big?{count * 10_000}")
+        client.recv_head()
+        for _ in range(count):
+            expect("big", client.recv_exactly(10_000), b"x" * 10_000)
+            if rng.random() < 0.05:
+                time.sleep(0.01)  # what a slow client does; nothing is waited for
+
+
+def close(client: RawClient, rng: random.Random) -> None:
+    """Ask for the end of the connection."""
+    expect("close", client.fetch("/", "Connection: close").body, HELLO)
+    expect("end", client.recv_to_end(), b"")
+
+
+def failing_app(client: RawClient, rng: random.Random) -> None:
+    """Fetch what fails in the middle: it must not look whole."""
+    try:
+        client.fetch("/raise")
+    except Truncated:
+        return
+    raise Wrong("a response that failed looked whole")
+
+
+# Bad clients: the server may answer them or not
+
+
+def half_head(client: RawClient, rng: random.Random) -> None:
+    """Send a part of a head, then wait for the 408 or leave."""
+    client.send(GET[: rng.randint(1, len(GET) - 1)])
+    if rng.random() < 0.1:
+        client.recv_response()
+
+
+def garbage(client: RawClient, rng: random.Random) -> None:
+    """Send what is no HTTP."""
+    client.send(bytes(rng.randrange(256) for _ in range(rng.randint(1, 2000))) + b"\r\n\r\n")
+    if rng.random() < 0.5:
+        client.recv_response()
+
+
+def broken_body(client: RawClient, rng: random.Random) -> None:
+    """Break off in the middle of a body, or break its framing."""
+    if rng.random() < 0.5:
+        client.send(POST + b"Content-Length: 500000\r\n\r\n" + b"x" * rng.randint(0, 200_000))
+    else:
+        client.send(POST + b"Transfer-Encoding: chunked\r\n\r\n10000\r\n" + b"x" * 65536 + b"\r\nno size\r\n")
+
+
+def no_reader(client: RawClient, rng: random.Random) -> None:
+    """Ask for much and read little."""
+    client.request(rng.choice(["/stream?5000", "/file?20000000", "/big?2000000"]))
+    client.recv_exactly(rng.randint(1, 1000))
+    if rng.random() < 0.2:
+        time.sleep(rng.random())  # this is the client's whole purpose
+
+
+def pipeliner(client: RawClient, rng: random.Random) -> None:
+    """Ask for very much at once and leave."""
+    client.send((GET + b"GET /big?50000 HTTP/1.1\r\nHost: soak\r\n\r\n") * rng.randint(1, 300))
+
+
+def vanish(client: RawClient, rng: random.Random) -> None:
+    """Leave at once, or right behind a request."""
+    if rng.random() < 0.5:
+        client.send(GET)
+
+
+GOOD = [keep_alive, keep_alive, pipelining, upload, upload, download, download, close, failing_app]
+BAD = [half_head, garbage, broken_body, no_reader, pipeliner, vanish]
+
+
+class Soak:
+    """One run."""
+
+    def __init__(self, address: Any, seconds: float) -> None:
+        self._address = address
+        self._end = time.monotonic() + seconds
+        self._lock = threading.Lock()
+        self.good = self.bad = 0
+        self.wrong: list[str] = []
+
+    def run_good(self, seed: int) -> None:
+        """Be a good client, again and again."""
+        rng = random.Random(seed)
+        while time.monotonic() < self._end and not self.wrong:
+            behaviour = rng.choice(GOOD)
+            client = RawClient(self._address)
+            try:
+                for _ in range(1 if behaviour in (close, failing_app) else 3):
+                    behaviour(client, rng)
+            except (Wrong, Truncated, OSError, AssertionError) as exc:
+                self.wrong.append(f"{behaviour.__name__}: {type(exc).__name__}: {exc}")
+            finally:
+                client.close()
+            with self._lock:
+                self.good += 1
+
+    def run_bad(self, seed: int) -> None:
+        """Be a bad client, again and again."""
+        rng = random.Random(seed)
+        while time.monotonic() < self._end and not self.wrong:
+            with contextlib.suppress(OSError, Truncated, AssertionError):
+                client = RawClient(self._address, rng.choice([None, 4096]))
+                try:
+                    rng.choice(BAD)(client, rng)
+                finally:
+                    client.reset() if rng.random() < 0.5 else client.close()
+            with self._lock:
+                self.bad += 1
+
+
+def rss_mib(pid: int) -> float:
+    """Return the resident memory of a process."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("no VmRSS")
+
+
+def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, Any]:
+    """Run it; return the result."""
+    app = f"{pathlib.Path(__file__).with_name('apps.py')}:site"
+    server = ServerProcess([app, *FLAGS, *flags], folder, {})
+    try:
+        with contextlib.closing(RawClient(server.address)) as client:
+            client.fetch()
+            client.fetch("/", "Connection: close")
+            client.recv_to_end()
+        wait_until(lambda: not sockets(server)[1:], 10)  # the listener remains
+        before = server.open_files()
+        run = Soak(server.address, seconds)
+        threads = [threading.Thread(target=run.run_good, args=(seed,)) for seed in range(GOOD_THREADS)]
+        threads += [threading.Thread(target=run.run_bad, args=(1000 + seed,)) for seed in range(BAD_THREADS)]
+        for thread in threads:
+            thread.start()
+        samples = sample_while(threads, server.pid)
+        # The longest time limit, one tick of the timer, and the time to notice.
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: len(server.open_files()) <= len(before), 15)
+        after = server.open_files()
+        server.signal()
+        status = server.wait(15)
+    finally:
+        server.end()
+    quarter = max(len(samples) // 4, 1)
+    warm, end = statistics.median(samples[quarter : 2 * quarter]), statistics.median(samples[-quarter:])
+    faults = list(run.wrong)
+    if end - warm > GROWTH_MIB:
+        faults.append(f"memory grew from {warm:.1f} to {end:.1f} MiB, by more than {GROWTH_MIB}")
+    if len(after) > len(before):
+        faults.append(f"file descriptors left: {after} instead of {before}")
+    if status or "internal error" in server.log or "worker failed" in server.log:
+        faults.append(f"the server ended with status {status}: {server.log[-2000:]}")
+    return {
+        "server": f"{platform.python_implementation()} {platform.python_version()}",
+        "seconds": seconds,
+        "good": run.good,
+        "bad": run.bad,
+        "rss_mib": {"warm": round(warm, 1), "end": round(end, 1), "max": round(max(samples), 1), "bound": GROWTH_MIB},
+        "fds": {"before": len(before), "after": len(after)},
+        "faults": faults,
+    }
+
+
+def sockets(server: ServerProcess) -> list[str]:
+    """Return the sockets that a server has open, but for those of its event loop (a pair)."""
+    tcp = pathlib.Path("/proc/net/tcp").read_text()
+    return [name for name in server.open_files() if name.startswith("socket:") and f" {name[8:-1]} " in tcp]
+
+
+def sample_while(threads: list[threading.Thread], pid: int) -> list[float]:
+    """Return the memory of a process, ten times a second, until the threads have ended."""
+    samples = []
+    for thread in threads:
+        while thread.is_alive():
+            samples.append(rss_mib(pid))
+            thread.join(0.1)
+    return samples
+
+
+def main(arguments: list[str]) -> int:
+    """Run it from the command line."""
+    seconds = float(arguments[0]) if arguments else 30.0
+    with tempfile.TemporaryDirectory() as folder:
+        result = soak(seconds, arguments[1:], pathlib.Path(folder))
+    print(json.dumps(result))
+    return 1 if result["faults"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

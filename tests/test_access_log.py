@@ -1,0 +1,214 @@
+"""The access log: one line a request that nobody can forge, written in batches."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import time
+import types
+
+import pytest
+from fakes import FakeConnection
+
+from aserve.access_log import AccessLog
+from aserve.errors import BindError, RequestRefused
+from aserve.exchange import Exchange, refused_exchange
+
+
+def new_exchange(*fields, uri="/x?y", code=200, sent_bytes=5, client="203.0.113.7"):
+    pairs = [
+        ("REQUEST_METHOD", "GET"),
+        ("REQUEST_URI", uri),
+        ("PATH_INFO", "/x"),
+        ("QUERY_STRING", "y"),
+        ("SERVER_PROTOCOL", "HTTP/1.1"),
+        *fields,
+    ]
+    exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
+    exchange.connection = FakeConnection()
+    exchange.connection.remote_addr = client
+    if code:
+        exchange.response = types.SimpleNamespace(code=code, sent_bytes=sent_bytes)
+    return exchange
+
+
+@pytest.fixture
+def log(tmp_path):
+    """An open log; log.text() is what the file holds."""
+    opened = AccessLog(str(tmp_path / "log"))
+    opened.text = lambda: (tmp_path / "log").read_bytes().decode("latin-1")
+    yield opened
+    opened.close()
+
+
+def line_of(log, *args, **kwargs):
+    log.write(new_exchange(*args, **kwargs))
+    log.flush()
+    return log.text()
+
+
+# As Apache's documentation of mod_log_config gives the combined format
+COMBINED = re.compile(
+    r'(\S+) - - \[(\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4})\] "([^"]*)" (\d+) (\d+|-) "([^"]*)" "([^"]*)"'
+)
+
+
+def test_the_format(log):
+    """A line is in the combined format, which everybody's tools can read."""
+    fields = (("HTTP_REFERER", "http://a/"), ("HTTP_USER_AGENT", "curl/8"))
+    match = COMBINED.match(line_of(log, *fields))
+    client, _, request, code, size, referer, agent = match.groups()
+    assert (client, request) == ("203.0.113.7", "GET /x?y HTTP/1.1")
+    assert (code, size, referer, agent) == ("200", "5", "http://a/", "curl/8")
+
+
+@pytest.mark.parametrize(
+    ("kind", "part"),
+    [
+        ({"client": ""}, "- - - ["),
+        ({"sent_bytes": 0}, '" 200 - "'),
+        ({"code": 0}, '" 0 - "'),
+        ({}, '"-" "-"'),
+    ],
+)
+def test_what_is_not_there_is_a_dash(log, kind, part):
+    """No client (a unix socket), no octets, no response, no field: a dash each."""
+    assert part in line_of(log, **kind)
+
+
+@pytest.mark.parametrize(
+    ("given", "logged"),
+    [
+        ('a"b', r"a\x22b"),
+        ("a\\b", r"a\x5cb"),
+        ("a\tb", r"a\x09b"),
+        ("a\x7fb", r"a\x7fb"),
+        ("a\x85b", r"a\x85b"),
+        ("a\xe9b", r"a\xe9b"),
+        ("a\xffb", r"a\xffb"),
+        ("a b'c", "a b'c"),
+    ],
+)
+def test_nothing_can_be_forged(log, given, logged):
+    """Quotes, backslashes and controls cannot end a field, or a line; the log is plain ASCII."""
+    text = line_of(log, ("HTTP_USER_AGENT", given), ("HTTP_REFERER", given), uri=f"/{given}")
+    assert text.count("\n") == 1 and text.count('"') == 6
+    assert f'"GET /{logged} HTTP/1.1"' in text and f'"{logged}" "{logged}"' in text
+
+
+def test_the_time(log, monkeypatch):
+    """The stamp is that of the second."""
+    now = 1_800_000_000.9
+    monkeypatch.setattr(time, "time", lambda: now)
+    for _ in range(2):
+        log.write(new_exchange())
+    now += 0.2
+    log.write(new_exchange())
+    log.flush()
+    stamps = [COMBINED.match(line)[2] for line in log.text().splitlines()]
+    assert stamps[0] == stamps[1] != stamps[2]
+    expected = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(1_800_000_000))
+    assert stamps[0] == expected
+
+
+def test_a_refusal(log):
+    """A request that the app has not seen is logged with what is known of it."""
+    why = RequestRefused(413, "large")
+    request = new_exchange()
+    connection = request.connection
+    log.write_refused(connection, refused_exchange(why, request), why)
+    log.write_refused(connection, refused_exchange(why, None), why)
+    log.write_refused(connection, None, RequestRefused(408, "late"))
+    log.flush()
+    found = [COMBINED.match(line).group(3, 4, 5) for line in log.text().splitlines()]
+    assert found == [("GET /x?y HTTP/1.1", "413", "-"), ("-", "413", "-"), ("-", "408", "-")]
+
+
+def test_lines_are_written_in_batches(log):
+    """A request costs no write: lines wait for the next flush, or until there are very many."""
+    log.write(new_exchange())
+    assert log.text() == ""
+    log.flush()
+    log.flush()
+    assert log.text().count("\n") == 1
+    for _ in range(1002):
+        log.write(new_exchange())
+    assert log.text().count("\n") > 1000
+
+
+def test_close_writes_the_rest(tmp_path):
+    """Nothing is lost at the end; and the file is appended to, not replaced."""
+    for _ in range(2):
+        log = AccessLog(str(tmp_path / "log"))
+        log.write(new_exchange())
+        log.close()
+    assert (tmp_path / "log").read_text().count("\n") == 2
+    log.close()
+
+
+def test_standard_output(monkeypatch):
+    """A dash is standard output, which is not ours to close."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    log = AccessLog("-")
+    log.write(new_exchange())
+    log.close()
+    assert '"GET /x?y HTTP/1.1" 200' in stream.getvalue() and not stream.closed
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left"), BrokenPipeError(), ValueError("closed")])
+def test_a_full_disk_does_not_stop_the_service(error, monkeypatch):
+    """What cannot be written is lost; requests are served all the same."""
+
+    class Full(io.StringIO):
+        def write(self, text):
+            raise error
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    log = AccessLog("-")
+    log.write(new_exchange())
+    log.flush()
+    log.close()
+
+
+def test_a_stream_without_many_characters(monkeypatch):
+    """Standard output in ASCII loses no line to what a client has sent."""
+    octets = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(octets, encoding="ascii"))
+    log = AccessLog("-")
+    log.write(new_exchange(uri="/\xe9"))
+    log.write(new_exchange(uri="/plain"))
+    log.flush()
+    assert octets.getvalue().count(b"\n") == 2 and b"GET /plain" in octets.getvalue()
+
+
+def test_a_file_that_cannot_be_written(tmp_path):
+    """The message names the file, what is wrong, and the setting."""
+    with pytest.raises(BindError, match=r"cannot write the access log .*No such file.*--access-log"):
+        AccessLog(str(tmp_path / "no" / "log"))
+
+
+def test_a_response_that_never_started(log):
+    """A client that left before the app had said anything is logged without a code."""
+    assert '" 0 - "' in line_of(log, code=0)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "line"),
+    [
+        (
+            [("REMOTE_ADDR", "198.51.100.1"), ("REQUEST_METHOD", "GET"), ("REQUEST_URI", "/a")],
+            '198.51.100.1 - - "GET /a -"',
+        ),
+        ([("SERVER_PROTOCOL", 'x"'), ("REMOTE_ADDR", 'a"')], 'a\\x22 - - "- - x\\x22"'),
+        ([("A", "1")], '- - - "- - -"'),
+    ],
+)
+def test_from_a_front_server(log, pairs, line):
+    """The client is the one that the front server names; vars that it does not send are dashes."""
+    exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
+    exchange.is_from_front = True
+    log.write_refused(FakeConnection(), exchange, RequestRefused(413, "no"))
+    log.flush()
+    assert re.sub(r"\[.*?\] ", "", log.text()).startswith(f'{line} 413 - "-" "-"')

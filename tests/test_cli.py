@@ -1,0 +1,296 @@
+"""The command: exit statuses, one-line errors, and what reaches the server."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from aserve import cli
+from aserve.config import SETTINGS, VERSION, Config
+from aserve.demo import app as demo_app
+from aserve.errors import AserveError, BindError
+
+APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """
+    The calls that reach the server, which does not run, in a folder with hello.py.
+
+    What a run of the command changes in this process is put back.
+    """
+    calls = []
+    (tmp_path / "hello.py").write_text(APP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in [name for name in os.environ if name.startswith("ASERVE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(cli, "run_server", lambda app, config: calls.append((app, config)) or 0)
+    logger = logging.getLogger("aserve")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield calls
+    logger.handlers[:], logger.level, logger.propagate = before
+    sys.modules.pop("hello", None)
+
+
+def run_command(*argv, cwd=None, **environ):
+    """Run the installed command in a process of its own."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ASERVE_")}
+    return subprocess.run(
+        [sys.executable, "-Im", "aserve", *argv],
+        env={**env, **environ},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+# What is served
+
+
+def test_no_app_is_the_demo(served):
+    """`aserve` alone serves the demo with the defaults."""
+    assert cli.main([]) == 0
+    assert served == [(demo_app, Config())]
+
+
+@pytest.mark.parametrize(("on_path", "command"), [("/bin/aserve", "aserve"), (None, "/venv/bin/aserve")])
+def test_the_demo_says_how_to_serve_another(served, capsys, monkeypatch, on_path, command):
+    """Without an app, a line says what to type; with its path where a venv is not active."""
+    monkeypatch.setattr("shutil.which", lambda name: on_path)
+    monkeypatch.setattr(sys, "executable", "/venv/bin/python")
+    cli.main([])
+    assert f"for yours: {command} module:app\n" in capsys.readouterr().err
+
+
+def test_app_and_flags(served):
+    """Flags before and after APP reach the server as a Config."""
+    assert cli.main(["--threads", "3", "hello:app", "--bind=:1", "--bind", "unix:a"]) == 0
+    ((app, config),) = served
+    assert app.__module__ == "hello"
+    assert config == Config(threads=3, bind=[":1", "unix:a"])
+
+
+def test_exit_status_is_the_servers(served, monkeypatch):
+    """The command ends as the server says."""
+    monkeypatch.setattr(cli, "run_server", lambda app, config: 7)
+    assert cli.main([]) == 7
+
+
+def test_argv_is_the_default(served, monkeypatch):
+    """Without arguments main reads the process's own."""
+    monkeypatch.setattr(sys, "argv", ["aserve", "--threads", "5"])
+    cli.main()
+    assert served[0][1].threads == 5
+
+
+def test_environment(served, monkeypatch):
+    """ASERVE_ variables count, and flags win over them."""
+    monkeypatch.setenv("ASERVE_APP", "hello")
+    monkeypatch.setenv("ASERVE_THREADS", "4")
+    monkeypatch.setenv("ASERVE_BACKLOG", "4")
+    cli.main(["--backlog", "5"])
+    ((app, config),) = served
+    assert (app.__module__, config.threads, config.backlog) == ("hello", 4, 5)
+
+
+def test_pyproject(served, tmp_path):
+    """[tool.aserve] of the current folder's pyproject.toml counts, the app included."""
+    (tmp_path / "pyproject.toml").write_text('[tool.aserve]\napp = "hello:app"\nthreads = 6\n')
+    cli.main([])
+    ((app, config),) = served
+    assert (app.__module__, config.threads) == ("hello", 6)
+
+
+@pytest.mark.parametrize("how", ["flag", "variable"])
+def test_config_file(served, tmp_path, monkeypatch, how):
+    """A named file replaces pyproject.toml."""
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 6\n")
+    (tmp_path / "site.toml").write_text("backlog = 7\n")
+    if how == "variable":
+        monkeypatch.setenv("ASERVE_CONFIG", "site.toml")
+    cli.main(["--config", "site.toml"] if how == "flag" else [])
+    assert served[0][1] == Config(backlog=7)
+
+
+# What is said
+
+
+def test_check(served, capsys):
+    """--check says what would be served, and serves nothing."""
+    assert cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:a", "--threads", "0"]) == 0
+    assert served == []
+    text = capsys.readouterr().out
+    for part in (
+        "hello:app (a function)",
+        "port 1 of all interfaces",
+        "http://[::1]:2",
+        "unix:a",
+        "0, the app runs on the event loop's thread",
+    ):
+        assert part in text
+
+
+def test_check_names_the_type(served, capsys, tmp_path):
+    """An app that is an object is described by its class."""
+    (tmp_path / "hello.py").write_text("class Site:\n    def __call__(self, e, s): return []\napp = Site()\n")
+    cli.main(["--check", "hello"])
+    assert "hello (hello.Site)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("has_uvloop", [True, False])
+def test_version(served, capsys, monkeypatch, has_uvloop):
+    """One line: our version, the interpreter's, the loop's."""
+    monkeypatch.setattr(cli, "find_spec", lambda name: has_uvloop or None)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.99")
+    assert cli.main(["--version"]) == 0
+    text = capsys.readouterr().out
+    assert re.fullmatch(rf"aserve {re.escape(VERSION)} on (CPython|PyPy) 3\.\S+.*\n", text)
+    assert text.endswith(", uvloop 0.99\n" if has_uvloop else ", asyncio\n")
+
+
+def test_help(served, capsys):
+    """--help shows every flag, with its default."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--help"])
+    assert caught.value.code == 0
+    text = " ".join(capsys.readouterr().out.split())
+    for setting in SETTINGS:
+        assert f"{setting.flag} {setting.kind.metavar}" in text
+        assert f"(default: {setting.kind.show(setting.default)})" in text
+
+
+@pytest.mark.checkout
+def test_every_flag_that_is_named_exists():
+    """No message, comment or page of ours sends the user to a flag that is not there."""
+    flags = {"--config", "--check", "--version", "--help", *(setting.flag for setting in SETTINGS)}
+    root = pathlib.Path(__file__).parent.parent
+    for path in [*(root / "aserve").rglob("*.py"), root / "README.md", *(root / "docs").glob("*.md")]:
+        if path.name == "from-uwsgi.md":
+            continue  # a table of another program's
+        ours = "\n".join(line for line in path.read_text().splitlines() if "uWSGI" not in line)
+        named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours))
+        if path.name == "demo.py":
+            named = {name for name in named if f"aserve {name}" in path.read_text()}  # not its CSS
+        assert named <= flags, path
+
+
+# Mistakes
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["--thread", "3"], "unknown flag --thread; did you mean --threads?"),
+        (["--thread=3"], "unknown flag --thread; did you mean --threads?"),
+        (["--xyzzy"], "unknown flag --xyzzy; see aserve --help"),
+        (["--threads"], "argument --threads: expected one argument; see aserve --help"),
+        (["a", "b"], "unexpected argument 'b': one APP, then flags; see aserve --help"),
+        (["--threads", "x"], "--threads: 'x' is not a whole number; accepted: "),
+        (["--bind", "x"], "--bind: 'x' has no port; "),
+        (["--config", "none.toml"], "cannot read the settings file none.toml: No such file"),
+        (["nowhere:app"], "no module 'nowhere' in "),
+        (["hello:nothing"], "no 'nothing' in hello ("),
+    ],
+)
+def test_mistakes(served, capsys, argv, text):
+    """A mistake is one line on standard error and exit status 2."""
+    assert cli.main(argv) == 2
+    assert served == []
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"aserve: error: {text}")
+    assert said.err.count("\n") == 1
+
+
+def test_app_in_toml_is_text(served, capsys, tmp_path):
+    """The file's app is checked like everything else."""
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\napp = 3\n")
+    assert cli.main([]) == 2
+    assert "app in [tool.aserve] of pyproject.toml: 3 is not text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("fault", [BindError("port 80 is taken"), AserveError("it is so")])
+def test_errors_of_the_server(served, capsys, monkeypatch, fault):
+    """What the server cannot do is one line, too."""
+
+    def run_server(app, config):
+        raise fault
+
+    monkeypatch.setattr(cli, "run_server", run_server)
+    assert cli.main(["hello"]) == 2
+    assert capsys.readouterr().err == f"aserve: error: {fault}\n"
+
+
+def test_the_apps_traceback_comes_first(served, capsys, tmp_path):
+    """When the app raises, its traceback is shown, then our line."""
+    (tmp_path / "hello.py").write_text("1 / 0\n")
+    assert cli.main(["hello"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "hello.py" in lines[1]
+    assert lines[-1].startswith("aserve: error: importing hello raised ZeroDivisionError")
+
+
+def test_interrupted_while_importing(served, tmp_path):
+    """Ctrl-C during a slow import ends the command without a traceback."""
+    (tmp_path / "hello.py").write_text("raise KeyboardInterrupt\n")
+    assert cli.main(["hello"]) == 130
+
+
+# Logging
+
+
+def test_logging(served, capsys):
+    """Time, level and message on standard error, from --log-level on."""
+    cli.main(["--log-level", "warning", "hello"])
+    logging.getLogger("aserve.server").info("not shown")
+    logging.getLogger("aserve.server").warning("shown")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING  shown\n", capsys.readouterr().err)
+
+
+def test_logging_survives_the_apps(served, capsys, tmp_path):
+    """An app whose set-up disables all known loggers does not silence the server."""
+    logging.getLogger("aserve.connection")
+    (tmp_path / "hello.py").write_text(
+        f"{APP}\nfrom logging.config import dictConfig\n"
+        "dictConfig({'version': 1, 'disable_existing_loggers': True})\n"
+    )
+    cli.main(["hello"])
+    logging.getLogger("aserve.connection").error("shown")
+    assert capsys.readouterr().err.count("shown") == 1
+
+
+# The command itself, in a process of its own
+
+
+def test_process_check(tmp_path):
+    """The command finds an app in the current folder, though Python would not."""
+    (tmp_path / "hello.py").write_text(APP)
+    done = run_command("--check", "hello:app", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "hello:app" in done.stdout
+
+
+def test_process_mistake():
+    """A mistake ends with status 2, one line and no traceback."""
+    done = run_command(ASERVE_THREADS="x")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("aserve: error: ASERVE_THREADS: 'x' is not a whole number")
+    assert done.stderr.count("\n") == 1
+
+
+def test_process_version():
+    """The version is said by the real command."""
+    done = run_command("--version")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"aserve {VERSION} on ")

@@ -1,0 +1,71 @@
+"""An exchange starts as the plainest request there is."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.errors import RequestRefused
+from aserve.exchange import HTTP_1_0, HTTP_1_1, Exchange, refused_exchange
+
+
+def test_defaults_are_a_plain_request():
+    """Without more, an exchange is HTTP/1.1, keeps alive, has no body and no fault."""
+    exchange = Exchange("REQUEST_METHOD\0GET", 1)
+    assert (exchange.vars, exchange.nvars) == ("REQUEST_METHOD\0GET", 1)
+    assert exchange.form is HTTP_1_1
+    assert exchange.keep_alive and not exchange.is_head
+    assert exchange.body is exchange.refusal is exchange.connection is exchange.response is None
+
+
+def test_what_differs_is_set_on_one_exchange_alone():
+    """What a protocol sets on one exchange is not seen on another."""
+    exchange = Exchange("", 0)
+    exchange.form, exchange.keep_alive, exchange.is_head = HTTP_1_0, False, True
+    other = Exchange("", 0)
+    assert other.form is HTTP_1_1 and other.keep_alive and not other.is_head
+
+
+def test_a_refused_exchange_without_a_request():
+    """Of a head that could not be read, nothing is known: the reply has a body, and closes."""
+    why = RequestRefused(400, "no")
+    exchange = refused_exchange(why, None)
+    assert exchange.refusal is why and (exchange.vars, exchange.nvars) == ("", 0)
+    assert not exchange.keep_alive and not exchange.is_head
+
+
+@pytest.mark.parametrize("is_head", [False, True])
+def test_a_refused_exchange_with_a_request(is_head):
+    """What is known of the request is kept, for the log and for HEAD."""
+    request = Exchange("REQUEST_METHOD\0X", 1)
+    request.is_head = is_head
+    exchange = refused_exchange(RequestRefused(413, "no"), request)
+    assert (exchange.vars, exchange.nvars) == ("REQUEST_METHOD\0X", 1)
+    assert exchange.is_head is is_head and not exchange.keep_alive and request.keep_alive
+
+
+@pytest.mark.parametrize(
+    ("form", "may_chunk", "may_inform", "line"),
+    [
+        (HTTP_1_1, True, True, b""),
+        (HTTP_1_0, False, False, b"Connection: keep-alive\r\n"),  # RFC 9112 C.2.2
+    ],
+)
+def test_forms(form, may_chunk, may_inform, line):
+    """Towards HTTP/1.0: no chunks, no 1xx, keep-alive is said; our version is always 1.1."""
+    # RFC 9110 6.2: the version is the highest that we conform to, not that of the request.
+    assert form.status_prefix == "HTTP/1.1 "
+    assert (form.may_chunk, form.may_inform, form.keep_alive_line) == (may_chunk, may_inform, line)
+
+
+@pytest.mark.parametrize(
+    ("vars", "summary"),
+    [
+        ("REQUEST_METHOD\0GET\0REQUEST_URI\0/a?b\0PATH_INFO\0/a", "GET /a?b"),
+        ("QUERY_STRING\0\0PATH_INFO\0/a\0REQUEST_METHOD\0PUT", "PUT /a"),
+        ("REQUEST_URI\0\0PATH_INFO\0/a", "- /a"),
+        ("", "- -"),
+    ],
+)
+def test_the_summary(vars, summary):
+    """What the log calls a request, in whatever order a front server has sent its vars."""
+    assert Exchange(vars, 0).summary == summary

@@ -1,0 +1,208 @@
+"""The plan of the house: who may know whom, and each file beside its test.
+
+The table of rows is the plan itself.  When the code teaches better, change the
+table, with the reason in the commit.
+"""
+
+from __future__ import annotations
+
+import ast
+import pathlib
+import re
+from typing import NamedTuple
+
+import pytest
+
+pytestmark = pytest.mark.checkout
+
+ROOT = pathlib.Path(__file__).parent.parent
+PACKAGE = ROOT / "aserve"
+TESTS = ROOT / "tests"
+
+# A module imports only from strictly lower rows; its types may come from its own.
+ROWS = {
+    9: ["", "__main__"],
+    8: ["cli"],
+    7: ["processes", "monitoring", "compat"],
+    6: ["server"],
+    5.6: ["lane"],  # promotes to connections
+    5.4: ["connection"],
+    5.2: ["outgoing"],  # the writing half of a connection, below the whole
+    5: ["service", "listeners"],
+    4: ["executor", "static", "routes", "sendfile"],
+    3: ["wsgi", "rpc"],
+    2: ["environ", "response", "proxies", "access_log", "protocols"],
+    1.7: ["protocols.single"],
+    1.5: ["protocols.base"],  # what the wire protocols share is below them
+    1: ["exchange", "body", "tls", "loading", "demo"],
+    0: ["errors", "config", "states", "_cparsers"],
+}
+# Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
+RESERVED = {
+    "asyncio": (
+        5,
+        {
+            "executor": "hands responses back with the loop's own call_soon_threadsafe",
+            "rpc": "one of its two clients is asyncio's",
+        },
+    ),
+    "threading": (
+        7,
+        {
+            "executor": "the workers are its",
+            "body": "a live body's reader waits for octets",
+            "lane": "a worker waits there while its connection is promoted",
+            "outgoing": "a worker writes to it, too, and waits there for room",
+            "server": "asks whether it runs on the main thread, the only one with signals",
+            "rpc": "functions are registered from any thread",
+            "demo": "shows the name of its worker",
+        },
+    ),
+}
+# Imports inside functions: optional dependencies, each at one door, and one that is slow.
+DOORS = {("server", "uvloop"), ("cli", "importlib.metadata")}
+TESTS_OF_NO_ONE_FILE = {"layout"}
+
+
+class Import(NamedTuple):
+    """One import statement's target; `name` is dotted, and relative to aserve if `is_ours`."""
+
+    name: str
+    is_ours: bool
+    is_inside: bool  # a function
+    is_typing: bool  # below `if TYPE_CHECKING`
+    line: int
+
+
+def module_name(path: pathlib.Path) -> str:
+    """Return a source file's dotted name below aserve: "" for the package itself."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def row_of(name: str) -> float:
+    """Return the row of a module, or of the closest folder that has one."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        for row, names in ROWS.items():
+            if ".".join(parts[:count]) in names:
+                return row
+    raise AssertionError(f"aserve.{name} has no row in tests/test_layout.py")
+
+
+def imports_of(name: str) -> list[Import]:
+    """Return every import of a module, those of functions and of types included."""
+    path = MODULES[name]
+    parts = ["aserve", *filter(None, name.split("."))]
+    folder = parts if path.name == "__init__.py" else parts[:-1]
+    found: list[Import] = []
+
+    def visit(node: ast.AST, is_inside: bool, is_typing: bool) -> None:
+        for target in targets_of(node, folder):
+            is_ours = target.split(".")[0] == "aserve"
+            shown = target[len("aserve") :].lstrip(".") if is_ours else target
+            found.append(Import(shown, is_ours, is_inside, is_typing, node.lineno))
+        is_inside |= isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+        is_typing |= isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for child in ast.iter_child_nodes(node):
+            visit(child, is_inside, is_typing)
+
+    visit(ast.parse(path.read_text()), False, False)
+    return found
+
+
+def targets_of(node: ast.AST, folder: list[str]) -> list[str]:
+    """Return the absolute names of the modules that one statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    above = folder[: len(folder) - node.level + 1] if node.level else []
+    base = ".".join([*above, *filter(None, [node.module])])
+    # `from . import http1` imports a module, `from .config import Config` does not.
+    return [f"{base}.{alias.name}" if is_ours_below(base, alias.name) else base for alias in node.names]
+
+
+def is_ours_below(base: str, name: str) -> bool:
+    """Whether aserve's package `base` has a module of this name."""
+    below = f"{base}.{name}"[len("aserve.") :]
+    return base.split(".")[0] == "aserve" and (below in MODULES or below == "_cparsers")
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_down(name):
+    """A module knows only modules in lower rows; the wire protocols do not know one another."""
+    for found in imports_of(name):
+        if not found.is_ours or name == "protocols":  # the one list of the protocols
+            continue
+        below, own = row_of(found.name), row_of(name)
+        allowed = below <= own if found.is_typing else below < own
+        where = f"{MODULES[name]}:{found.line}"
+        assert allowed, f"{where}: row {own} imports {found.name} of row {below}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_reserved_modules(name):
+    """asyncio, threading and _cparsers are known only where the plan says."""
+    for found in imports_of(name):
+        where = f"{MODULES[name]}:{found.line} imports {found.name}"
+        if found.is_ours and found.name == "_cparsers":
+            assert name.startswith("protocols.") or name == "lane", where  # which accepts and sends in C
+        elif not found.is_ours and found.name.split(".")[0] in RESERVED:
+            lowest, exceptions = RESERVED[found.name.split(".")[0]]
+            assert row_of(name) >= lowest or name in exceptions, where
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_are_at_the_top(name):
+    """What a module needs is seen at its top."""
+    for found in imports_of(name):
+        if found.is_inside:
+            assert (name, found.name) in DOORS, f"{MODULES[name]}:{found.line}: {found.name}"
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_process_is_read_at_the_edge(name):
+    """os.environ and sys.argv are read by the command, not by a server in someone's program."""
+    if name in ("cli", "config") or name.startswith("processes"):
+        return
+    edges = {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert (node.value.id, node.attr) not in edges, node.lineno
+        if isinstance(node, ast.ImportFrom):
+            assert not edges & {(node.module, alias.name) for alias in node.names}, node.lineno
+
+
+def mirrored(source_folder: pathlib.Path, test_folder: pathlib.Path) -> tuple[set[str], set[str]]:
+    """Return the names of a folder's sources, and of its tests."""
+    sources = {path.stem for path in source_folder.glob("*.py") if path.stem[:2] != "__"}
+    return sources, {path.stem.removeprefix("test_") for path in test_folder.glob("test_*.py")}
+
+
+@pytest.mark.parametrize("folder", ["", "protocols", "compat"])
+def test_every_source_has_its_tests(folder):
+    """Each source file has a test file of its name, and each test file a source."""
+    sources, tests = mirrored(PACKAGE / folder, TESTS / folder)
+    assert sources - tests == set(), "sources without a test file"
+    assert tests - sources - TESTS_OF_NO_ONE_FILE == set(), "test files without a source"
+
+
+def test_every_exception_is_needed():
+    """An exception that nothing needs any more is taken back."""
+    needed = {(name, found.name.split(".")[0]) for name in MODULES for found in imports_of(name) if not found.is_ours}
+    for module, (_, exceptions) in RESERVED.items():
+        for name in exceptions:
+            assert name not in MODULES or (name, module) in needed, f"{name} and {module}"
+
+
+def test_no_text_names_the_other_project():
+    """On the package index, `aserve` is somebody else's: ours is aserve-wsgi."""
+    other = re.compile(r"pip3? install (-U |--upgrade )?['\"]?aserve(?!-wsgi)")
+    texts = [*ROOT.glob("*.*"), *(ROOT / "docs").rglob("*.*"), *MODULES.values()]
+    for path in texts:
+        if path.suffix in (".md", ".py", ".toml"):
+            assert not other.search(path.read_text()), path

@@ -1,0 +1,442 @@
+"""From bind specs to listening sockets: all of them or none, and one line for what is wrong."""
+
+from __future__ import annotations
+
+import errno
+import grp
+import os
+import pathlib
+import socket
+import stat
+import sys
+
+import pytest
+
+from aserve import listeners as listeners_module
+from aserve.config import Bind, parse_bind
+from aserve.errors import BindError
+from aserve.listeners import UnixRights, open_listeners
+
+
+@pytest.fixture
+def opened():
+    """Open listeners by spec; they are closed in the end."""
+    found = []
+
+    def open_(*specs):
+        new = open_listeners([parse_bind(spec) for spec in specs])
+        found.extend(new)
+        return new
+
+    yield open_
+    for listener in found:
+        listener.close()
+
+
+def connects(address):
+    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+    if not isinstance(address, str) and ":" in address[0]:
+        family = socket.AF_INET6
+    with socket.socket(family) as client:
+        return client.connect_ex(address) == 0
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as sock:
+            sock.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
+
+
+# TCP
+
+
+def test_tcp(opened):
+    """One IPv4 address is one socket, which does not block, on a port that the kernel picks."""
+    (listener,) = opened("127.0.0.1:0")
+    host, port = listener.address
+    assert host == "127.0.0.1" and port > 0 and listener.socket.gettimeout() == 0
+    assert listener.url == f"http://127.0.0.1:{port}"
+    assert listener.server_name_and_port == ("127.0.0.1", str(port))
+    assert connects(listener.address)
+    listener.close()
+    assert not connects((host, port))
+
+
+@needs_ipv6
+def test_tcp_v6(opened):
+    """An IPv6 address stands in brackets in a URL, and takes no IPv4 clients."""
+    (listener,) = opened("[::1]:0")
+    assert listener.url == f"http://[::1]:{listener.address[1]}"
+    assert listener.address[0] == listener.server_name_and_port[0] == "::1"
+    assert listener.socket.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
+    assert connects(listener.address)
+
+
+@needs_ipv6
+def test_all_interfaces(opened):
+    """No host means both families, on one port; its URLs are ones that work."""
+    found = opened(":0")
+    assert {listener.address[0] for listener in found} == {"0.0.0.0", "::"}
+    assert len({listener.address[1] for listener in found}) == 1
+    port = found[0].address[1]
+    urls = {f"http://127.0.0.1:{port}", f"http://[::1]:{port}"}
+    assert {listener.url for listener in found} == urls
+    assert {listener.server_name_and_port for listener in found} == {(socket.gethostname(), str(port))}
+
+
+def test_a_name(opened):
+    """A name listens on whatever it means here."""
+    assert all(listener.address[0] in ("127.0.0.1", "::1") for listener in opened("localhost:0"))
+
+
+def test_several(opened):
+    """Several specs open several sockets, in order."""
+    assert len(opened("127.0.0.1:0", "127.0.0.1:0")) == 2
+
+
+def test_a_port_in_use(opened):
+    """The message says what is wrong, how to find who it is, and what to do."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(BindError) as caught:
+            opened(f"127.0.0.1:{port}")
+    text = str(caught.value)
+    assert text.startswith(f"cannot listen on 127.0.0.1:{port}: another program listens there")
+    assert f"sport = :{port}" in text and "--bind" in text and "\n" not in text
+
+
+def test_the_same_address_twice(opened):
+    """A spec given twice is in its own way: BindError, not an OSError later."""
+    (first,) = opened("127.0.0.1:0")
+    port = first.address[1]
+    first.close()
+    with pytest.raises(BindError, match="another program listens there"):
+        opened(f"127.0.0.1:{port}", f"127.0.0.1:{port}")
+    assert not connects(("127.0.0.1", port))
+
+
+def test_all_or_none(opened, tmp_path):
+    """When the last one cannot be bound, the others are closed again, and their files gone."""
+    path = tmp_path / "s"
+    (first,) = opened("127.0.0.1:0")
+    port = first.address[1]
+    first.close()
+    with pytest.raises(BindError):
+        opened(f"127.0.0.1:{port}", f"unix:{path}", f"unix:{tmp_path}/no/such")
+    assert not connects(("127.0.0.1", port)) and not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("spec", "text"),
+    [
+        ("no-such-host.invalid:80", "the host 'no-such-host.invalid' was not found"),
+        ("a..b:80", "the host 'a..b' was not found"),
+        ("x" * 70 + ".example:80", "was not found"),
+        ("192.0.2.1:0", "this machine has no such address"),
+    ],
+)
+def test_hosts_that_are_not_there(spec, text, opened):
+    """A host that cannot be found, or is not this one, is one line."""
+    with pytest.raises(BindError, match=text) as caught:
+        opened(spec)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("number", "spec", "text"),
+    [
+        (errno.EACCES, "127.0.0.1:80", "ports below 1024 need root"),
+        (errno.EADDRINUSE, "127.0.0.1:80", "another program listens there"),
+        (errno.EPERM, "127.0.0.1:80", os.strerror(errno.EPERM)),
+        (errno.EACCES, "unix:/x/s", "no permission to create the socket in that folder"),
+        (errno.EADDRINUSE, "unix:/x/s", "another program listens there; stop it"),
+        (errno.ENOENT, "unix:/x/s", "the folder '/x' does not exist"),
+    ],
+)
+def test_what_bind_may_say(number, spec, text, opened, monkeypatch):
+    """Whatever the kernel says to bind() comes with a remedy, or at least in its own words."""
+
+    class Refusing(socket.socket):
+        def bind(self, address):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(listeners_module.socket, "socket", Refusing)
+    with pytest.raises(BindError, match=text):
+        opened(spec)
+
+
+def test_families_that_are_not_there(opened, monkeypatch):
+    """A family that the kernel lacks is left out; without any there is nothing to listen on."""
+
+    class Familiar(socket.socket):
+        refused = ()
+
+        def __init__(self, family=socket.AF_INET, *args, **kwargs):
+            if family in self.refused:
+                raise OSError(errno.EAFNOSUPPORT, "Address family not supported")
+            super().__init__(family, *args, **kwargs)
+
+    monkeypatch.setattr(listeners_module.socket, "socket", Familiar)
+    Familiar.refused = (socket.AF_INET6,)
+    assert [listener.address[0] for listener in opened(":0")] == ["0.0.0.0"]
+    Familiar.refused = (socket.AF_INET6, socket.AF_INET)
+    with pytest.raises(BindError, match="no such address family"):
+        opened(":0")
+
+
+def test_a_name_with_an_address_that_is_not_here(opened, monkeypatch):
+    """A name's second address may be missing on this machine; its first may not."""
+    here = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))
+    away = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 0))
+    for order, count in (([here, away], 1), ([away, here], None)):
+        monkeypatch.setattr(listeners_module.socket, "getaddrinfo", lambda *_, o=order, **__: o)
+        if count:
+            assert len(opened("both.example:0")) == count
+        else:
+            with pytest.raises(BindError, match="no such address"):
+                opened("both.example:0")
+
+
+def test_the_second_address_in_use(opened, monkeypatch):
+    """When a later address of one spec is taken, the earlier ones are closed again."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.2", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        both = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (host, port)) for host in ("127.0.0.1", "127.0.0.2")]
+        monkeypatch.setattr(listeners_module.socket, "getaddrinfo", lambda *_, **__: both)
+        with pytest.raises(BindError, match="another program"):
+            opened(f"both.example:{port}")
+        assert not connects(("127.0.0.1", port))
+
+
+# Unix sockets
+
+
+def test_unix(opened, tmp_path):
+    """A unix socket is a file; its server name is one that a URL may have."""
+    path = str(tmp_path / "s")
+    (listener,) = opened(f"unix:{path}")
+    assert listener.address == path and listener.url == f"unix:{path}"
+    assert listener.server_name_and_port == ("localhost", "80")
+    assert connects(path)
+    listener.close()
+    assert not os.path.exists(path)
+    listener.close()
+
+
+def test_a_stale_file_is_replaced(opened, tmp_path):
+    """The file of a server that was killed is in nobody's way."""
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(path)
+        dead.listen()
+    assert os.path.exists(path)
+    opened(f"unix:{path}")
+    assert connects(path)
+
+
+def test_a_live_one_is_refused(opened, tmp_path):
+    """A socket that somebody serves on is not taken from them, not even before they accept."""
+    path = str(tmp_path / "s")
+    opened(f"unix:{path}")
+    with pytest.raises(BindError, match="another program is serving on this socket"):
+        opened(f"unix:{path}")
+    assert connects(path)
+
+
+def test_a_live_one_with_a_full_backlog_is_refused(opened, tmp_path):
+    """A server too busy to accept is alive."""
+    path = str(tmp_path / "s")
+    with socket.socket(socket.AF_UNIX) as busy:
+        busy.bind(path)
+        busy.listen(0)
+        clients = []
+        while True:
+            client = socket.socket(socket.AF_UNIX)
+            client.setblocking(False)
+            clients.append(client)
+            if client.connect_ex(path):
+                break
+        with pytest.raises(BindError, match="another program is serving"):
+            opened(f"unix:{path}")
+        for client in clients:
+            client.close()
+    assert os.path.exists(path)
+
+
+@pytest.mark.parametrize("make", [pathlib.Path.touch, pathlib.Path.mkdir])
+def test_what_is_no_socket_is_not_touched(make, opened, tmp_path):
+    """A file or folder of that name is somebody's: it stays."""
+    path = tmp_path / "s"
+    make(path)
+    with pytest.raises(BindError, match="the file exists and is not a socket"):
+        opened(f"unix:{path}")
+    assert path.exists()
+
+
+def test_a_folder_that_is_not_there(opened, tmp_path):
+    """The message names the folder."""
+    with pytest.raises(BindError, match=f"the folder '{tmp_path}/no' does not exist"):
+        opened(f"unix:{tmp_path}/no/s")
+
+
+def test_a_successors_file_is_left_alone(opened, tmp_path):
+    """A server that ends late does not remove the socket of the one that took its place."""
+    path = str(tmp_path / "s")
+    (old,) = opened(f"unix:{path}")
+    os.unlink(path)
+    (new,) = opened(f"unix:{path}")
+    old.close()
+    assert connects(path)
+    new.close()
+    assert not os.path.exists(path)
+
+
+def test_a_file_that_is_gone_already(opened, tmp_path):
+    """Somebody else may have removed the file."""
+    path = str(tmp_path / "s")
+    (listener,) = opened(f"unix:{path}")
+    os.unlink(path)
+    listener.close()
+
+
+def test_a_file_that_may_not_be_removed(opened, tmp_path, monkeypatch):
+    """A server that has dropped its rights still closes."""
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "no")
+
+    path = str(tmp_path / "s")
+    (listener,) = opened(f"unix:{path}")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refuse)
+        listener.close()
+    assert listener.socket.fileno() == -1
+    assert not connects(path)
+
+
+def test_a_bind_may_be_built_by_hand(opened):
+    """A Bind with an empty host is all interfaces."""
+    found = open_listeners([Bind("tcp", "127.0.0.1", 0)])
+    assert found[0].bind == Bind("tcp", "127.0.0.1", 0)
+    found[0].close()
+
+
+def mode_of(path):
+    status = os.stat(path)
+    return stat.S_IMODE(status.st_mode)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o777])
+def test_the_mode(opened, tmp_path, umask):
+    """Everybody may connect, whatever the umask, unless told otherwise: a front server is another user."""
+    before = os.umask(umask)
+    try:
+        opened(f"unix:{tmp_path}/s")
+        (narrow,) = open_listeners([parse_bind(f"unix:{tmp_path}/n")], UnixRights(0o660))
+    finally:
+        os.umask(before)
+    assert (mode_of(tmp_path / "s"), mode_of(tmp_path / "n")) == (0o666, 0o660)
+    narrow.close()
+
+
+def test_the_rights_are_set_before_anybody_can_connect(tmp_path, monkeypatch):
+    """While the file has its first mode, nobody listens on it."""
+    path = str(tmp_path / "s")
+    chmod = os.chmod
+
+    def watch(file, mode):
+        assert not connects(path)
+        chmod(file, mode)
+
+    monkeypatch.setattr(os, "chmod", watch)
+    (listener,) = open_listeners([parse_bind(f"unix:{path}")])
+    assert connects(path)
+    listener.close()
+
+
+@pytest.mark.parametrize("owner", [str(os.getuid()), None])
+def test_the_owner(tmp_path, owner):
+    """Owner and group may be given by number or name; one's own need no rights."""
+    rights = UnixRights(0o600, owner, grp.getgrgid(os.getgid()).gr_name)
+    (listener,) = open_listeners([parse_bind(f"unix:{tmp_path}/s")], rights)
+    status = os.stat(tmp_path / "s")
+    assert (status.st_uid, status.st_gid) == (os.getuid(), os.getgid())
+    listener.close()
+
+
+@pytest.mark.parametrize(
+    ("rights", "text"),
+    [
+        (UnixRights(owner="no-such-user"), "no such user: 'no-such-user'; see --unix-owner"),
+        (UnixRights(group="no-such-group"), "no such group: 'no-such-group'"),
+    ],
+)
+def test_an_owner_that_is_not_there(rights, text, tmp_path):
+    """An unknown name is one line, and no file is left behind."""
+    with pytest.raises(BindError, match=text):
+        open_listeners([parse_bind(f"unix:{tmp_path}/s")], rights)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_owner_who_may_not_be_set(tmp_path, monkeypatch):
+    """Only root may give a file away: the message says so, and no file is left behind."""
+
+    def refuse(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "chown", refuse)
+    with pytest.raises(BindError, match="only root may give a socket to another user"):
+        open_listeners([parse_bind(f"unix:{tmp_path}/s")], UnixRights(owner="0"))
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
+def test_abstract(opened, tmp_path, monkeypatch):
+    """An abstract socket has no file: nothing to be stale, to set rights of, or to remove."""
+    monkeypatch.chdir(tmp_path)
+    name = f"aserve-test-{os.getpid()}"
+    (listener,) = opened(f"uwsgi://unix:@{name}")
+    assert listener.address == f"\0{name}" and listener.url == f"uwsgi://unix:@{name}"
+    assert listener.server_name_and_port == ("localhost", "80") and os.listdir(tmp_path) == []
+    assert connects(listener.address)
+    with pytest.raises(BindError, match="another program listens there"):
+        opened(f"unix:@{name}")
+    listener.close()
+    assert not connects(f"\0{name}")
+
+
+@pytest.mark.parametrize("spec", ["127.0.0.1:0", "unix:{}/s"])
+def test_take_queued(opened, tmp_path, spec):
+    """What the kernel has queued when a listener ends is handed out, with what was sent already."""
+    (listener,) = opened(spec.format(tmp_path))
+    clients = []
+    for number in range(3):
+        clients.append(socket.socket(socket.AF_UNIX if "unix" in spec else socket.AF_INET))
+        clients[-1].connect(listener.address)
+        clients[-1].send(b"%d" % number)
+    address = listener.address
+    queued = listener.take_queued()
+    assert [sock.recv(9) for sock in queued] == [b"0", b"1", b"2"]
+    assert not connects(address) and os.listdir(tmp_path) == []
+    for sock in clients + queued:
+        sock.close()
+
+
+def test_take_queued_where_a_listener_cannot_be_shut_down(opened, tmp_path, monkeypatch):
+    """Elsewhere than on Linux the rest is done all the same."""
+    monkeypatch.setattr(listeners_module.socket, "SHUT_RD", 99)
+    (listener,) = opened(f"unix:{tmp_path}/s")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(listener.address)
+        (queued,) = listener.take_queued()
+        queued.close()

@@ -1,0 +1,271 @@
+"""From an app spec to a WSGI callable, and one clear line for each way that fails."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from aserve.loading import LoadError, load_app
+
+APP = """
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"app"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty current folder; what a test imports from it is forgotten again."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def call(app):
+    """Return the body of the app's response to nothing in particular."""
+    return b"".join(app({}, lambda status, headers, exc_info=None: None))
+
+
+def error_of(spec):
+    """Return the LoadError of a spec; its text is one line."""
+    with pytest.raises(LoadError) as caught:
+        load_app(spec)
+    assert "\n" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    return caught.value
+
+
+# What is found
+
+
+@pytest.mark.parametrize(
+    ("source", "spec"),
+    [
+        (APP, "site_a:app"),
+        (APP, "site_a"),
+        (APP.replace("def app", "def application"), "site_a"),
+        (APP + "class holder:\n    web = staticmethod(app)\n", "site_a:holder.web"),
+        (APP + "def make():\n    return app\n", "site_a:make()"),
+        (APP + "class holder:\n    def make():\n        return app\n", "site_a:holder.make()"),
+        (APP, "./site_a.py"),
+        (APP, "site_a.py:app"),
+        (APP + "def make():\n    return app\n", "site_a.py:make()"),
+        (
+            "class app:\n"
+            "    def __init__(self, environ, start_response): pass\n"
+            "    def __iter__(self): return iter([b'app'])\n",
+            "site_a:app",
+        ),
+        (
+            "class App:\n    def __call__(self, environ, start_response): return [b'app']\napp = App()\n",
+            "site_a:app",
+        ),
+        ("def app(*args): return [b'app']\n", "site_a:app"),
+        ("import functools\napp = functools.partial(lambda a, e, s: [a], b'app')\n", "site_a:app"),
+    ],
+)
+def test_found(folder, source, spec):
+    """Every form of spec, and every sort of callable."""
+    (folder / "site_a.py").write_text(source)
+    assert call(load_app(spec)) == b"app"
+
+
+def test_callable_without_a_signature(folder):
+    """What is written in C may not say how it is called; the first request will tell."""
+    (folder / "site_a.py").write_text("app = type\n")
+    assert load_app("site_a:app") is type
+
+
+def test_module_form_puts_the_current_folder_first(folder):
+    """The app's neighbours are importable, and before installed modules."""
+    (folder / "neighbour.py").write_text("NAME = b'app'\n")
+    (folder / "site_a.py").write_text(f"import neighbour\n{APP}")
+    load_app("site_a")
+    load_app("site_a")
+    assert sys.path[0] == str(folder)
+    assert sys.path.count(str(folder)) == 1
+
+
+def test_file_form_puts_its_folder_first(folder, monkeypatch):
+    """A file's neighbours are importable, wherever the command runs."""
+    (folder / "deep").mkdir()
+    (folder / "deep/neighbour.py").write_text("")
+    (folder / "deep/site_a.py").write_text(f"import neighbour\n{APP}")
+    assert call(load_app("deep/site_a.py")) == b"app"
+    assert sys.path[0] == str(folder / "deep")
+    assert sys.modules["site_a"].__file__ == str(folder / "deep/site_a.py")
+
+
+def test_file_in_a_package_keeps_its_full_name(folder):
+    """mysite/wsgi.py may import mysite.settings, and relatively."""
+    (folder / "mysite").mkdir()
+    (folder / "mysite/__init__.py").write_text("")
+    (folder / "mysite/settings.py").write_text("")
+    (folder / "mysite/wsgi.py").write_text(f"import mysite.settings\nfrom . import settings\n{APP}")
+    assert call(load_app("mysite/wsgi.py")) == b"app"
+    assert sys.path[0] == str(folder)
+
+
+def test_file_named_like_a_known_module(folder):
+    """An app in json.py is loaded, and json stays what it was."""
+    import json
+
+    (folder / "json.py").write_text(APP)
+    assert call(load_app("json.py")) == b"app"
+    assert sys.modules["json"] is json
+
+
+def test_file_whose_name_is_no_identifier(folder):
+    """A file needs no importable name."""
+    (folder / "my-app.py").write_text(APP)
+    assert call(load_app("my-app.py:app")) == b"app"
+
+
+# What is not found
+
+
+@pytest.mark.parametrize(
+    ("spec", "parts"),
+    [
+        ("", ["'' is not an app", "module:name"]),
+        (":app", ["':app' is not an app"]),
+        ("site_a:", ["'site_a:' is not an app"]),
+        ("nowhere:app", ["no module 'nowhere' in {folder}", "run aserve in the folder"]),
+        ("sit_a:app", ["no module 'sit_a'", "did you mean site_a?"]),
+        ("nowhere.deep:app", ["no module 'nowhere.deep'", "(there is no 'nowhere')"]),
+        ("site_a.app", ["no module 'site_a.app'", "did you mean site_a:app?"]),
+        ("site a:app", ["'site a' is not a module name"]),
+        (".site_a:app", ["'.site_a' is not a module name"]),
+        ("nowhere.py", ["no file {folder}/nowhere.py", "check the path"]),
+        ("./site_a", ["no file {folder}/site_a", "{folder}/site_a.py exists: add .py"]),
+        ("./notes.txt", ["notes.txt is not a Python file"]),
+        ("site_a:ap", ["no 'ap' in site_a ({folder}/site_a.py)", "near: app"]),
+        ("site_a:xyzzy", ["no 'xyzzy'", "callables there: app, make, needs_one"]),
+        ("site_a:number.xyzzy", ["no 'xyzzy' in an int", "it defines no callable"]),
+        ("site_a:app(1)", ["'app(1)'", "neither a name nor a call without arguments"]),
+        ("site_a:app..b", ["'app..b'", "neither a name nor a call"]),
+        ("site_a:number", ["site_a:number is an int, which cannot be called"]),
+        ("site_a:sys", ["site_a:sys is the module sys"]),
+        ("site_a:number()", ["site_a:number is an int, not a factory", "leave out the ()"]),
+        ("site_a:make", ["cannot be called with (environ, start_response)", "site_a:make()"]),
+        ("site_a:make()", ["site_a:make() is an int, which cannot be called"]),
+        ("site_a:needs_one", ["cannot be called with (environ, start_response)"]),
+    ],
+)
+def test_not_found(folder, spec, parts):
+    """One line: what was looked for, where, and what to do."""
+    (folder / "site_a.py").write_text(
+        f"{APP}\nimport sys\nfrom collections import OrderedDict\n"
+        "number = 3\ndef make(): return 3\ndef needs_one(one): pass\n"
+    )
+    (folder / "notes.txt").write_text("")
+    text = str(error_of(spec))
+    for part in parts:
+        assert part.format(folder=folder) in text
+
+
+@pytest.mark.parametrize(
+    ("source", "parts"),
+    [
+        ("", ["neither app nor application in site_a", "it defines no callable"]),
+        ("def web(e, s): pass\n", ["write site_a:NAME with one of: web"]),
+        ("def create_app(): pass\n", ["but a factory: write site_a:create_app()"]),
+        ("\n".join(f"def f{i}(): pass" for i in range(9)), ["f0, f1", "f7, ..."]),
+    ],
+)
+def test_no_default(folder, source, parts):
+    """A module alone that has neither usual name says what it has."""
+    (folder / "site_a.py").write_text(source)
+    text = str(error_of("site_a"))
+    for part in parts:
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "async def app(scope, receive, send): pass\n",
+        "class App:\n    async def __call__(self, scope, receive, send): pass\napp = App()\n",
+        "def app(scope, receive, send): pass\n",
+    ],
+)
+def test_asgi(folder, source):
+    """An ASGI app is recognised, and the way out named."""
+    (folder / "site_a.py").write_text(source)
+    text = str(error_of("site_a:app"))
+    assert "is an ASGI app" in text
+    assert "a2wsgi" in text
+
+
+# The app's own errors
+
+
+def test_import_raises(folder):
+    """The app's traceback is kept, with the app's frames only."""
+    (folder / "inner.py").write_text("def fail():\n    raise ValueError('bad\\nvalue')\n")
+    (folder / "site_a.py").write_text("import inner\ninner.fail()\n")
+    fault = error_of("site_a:app")
+    assert str(fault) == "importing site_a raised ValueError: bad"
+    frames = [line for line in fault.app_traceback.splitlines() if line.startswith("  File ")]
+    assert [frame.split('"')[1] for frame in frames] == [
+        str(folder / "site_a.py"),
+        str(folder / "inner.py"),
+    ]
+
+
+def test_chained_errors_are_cut_too(folder):
+    """Causes are shown, without the import system's frames."""
+    (folder / "site_a.py").write_text(
+        "import importlib\n"
+        "try:\n    importlib.import_module('xyzzy')\n"
+        "except ImportError as fault:\n    raise RuntimeError('no xyzzy') from fault\n"
+    )
+    fault = error_of("site_a:app")
+    assert "direct cause" in fault.app_traceback
+    assert "importlib/__init__.py" not in fault.app_traceback
+    assert "<frozen importlib" not in fault.app_traceback
+
+
+def test_missing_import_of_the_app(folder):
+    """A module that the app wants and has not is the app's error, not a wrong spec."""
+    (folder / "site_a.py").write_text("import xyzzy\n")
+    fault = error_of("site_a:app")
+    assert str(fault) == "importing site_a raised ModuleNotFoundError: No module named 'xyzzy'"
+    assert "site_a.py" in fault.app_traceback
+
+
+def test_syntax_error(folder):
+    """A syntax error shows the line."""
+    (folder / "site_a.py").write_text("def app(:\n")
+    fault = error_of("site_a:app")
+    assert "SyntaxError" in str(fault)
+    assert "def app(:" in fault.app_traceback
+
+
+def test_exit_while_importing(folder):
+    """A script that exits when imported does not take the command with it silently."""
+    (folder / "site_a.py").write_text("import sys\nsys.exit()\n")
+    assert str(error_of("site_a:app")) == "importing site_a raised SystemExit"
+
+
+def test_file_raises(folder):
+    """A file form's error names the file, and leaves no half-made module behind."""
+    (folder / "site_a.py").write_text("1 / 0\n")
+    fault = error_of("./site_a.py")
+    assert str(fault).startswith(f"importing {folder}/site_a.py raised ZeroDivisionError")
+    assert "site_a.py" in fault.app_traceback
+    assert "site_a" not in sys.modules
+
+
+def test_factory_raises(folder):
+    """A factory's error is the app's."""
+    (folder / "site_a.py").write_text("def make():\n    raise KeyError('DATABASE')\n")
+    fault = error_of("site_a:make()")
+    assert str(fault) == "calling site_a:make() raised KeyError: 'DATABASE'"
+    assert "in make" in fault.app_traceback
+    assert "loading.py" not in fault.app_traceback

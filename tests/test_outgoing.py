@@ -1,0 +1,700 @@
+"""From the app's reply to the client: in order, at the client's pace, and cut short visibly."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import struct
+import threading
+
+import pytest
+from fakes import Bench
+
+from aserve import outgoing as outgoing_module
+from aserve.errors import ClientDisconnected
+from aserve.executor import InlineExecutor
+from aserve.sendfile import HAS_SENDFILE
+from aserve.wsgi import FileWrapper
+
+GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+GET_1_0 = b"GET / HTTP/1.0\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
+
+
+@pytest.fixture
+def new():
+    """Make a bench with a client: new(app, **settings) -> bench, connection, transport."""
+    benches = []
+
+    def make(app, **settings):
+        bench = Bench(app, **settings)
+        benches.append(bench)
+        return (bench, *bench.connect())
+
+    yield make
+    for bench in benches:
+        bench.dispose()
+
+
+def returning(value, headers=()):
+    def app(environ, start_response):
+        start_response("200 OK", list(headers))
+        return value
+
+    return app
+
+
+def body_of(octets):
+    return octets.partition(b"\r\n\r\n")[2]
+
+
+def is_reset(transport):
+    """Whether the transport was aborted, its socket told to reset."""
+    linger = transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
+    return "abort" in transport.calls and struct.unpack("ii", linger) == (1, 0)
+
+
+class Chunks:
+    """An iterable that remembers how far it got, and how often it was closed."""
+
+    def __init__(self, *chunks, error=None, close_error=None):
+        self.chunks, self.error, self.close_error = list(chunks), error, close_error
+        self.made, self.closed = 0, 0
+        self.is_made = threading.Semaphore(0)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if not self.chunks:
+            if self.error is not None:
+                raise self.error
+            raise StopIteration
+        self.made += 1
+        self.is_made.release()
+        return self.chunks.pop(0)
+
+    def close(self):
+        self.closed += 1
+        if self.close_error is not None:
+            raise self.close_error
+
+
+# The last one out writes for itself
+
+
+def test_the_last_one_out_writes_for_itself(new):
+    """With nothing else on its way, a worker's response is out before the loop knows of it."""
+    bench, connection, transport = new(returning([b"hello"]))
+    connection.data_received(GET)
+    bench.executor.run_job()
+    assert body_of(transport.received()) == b"hello"
+    bench.executor.run()
+    assert transport.received() == b""
+    connection.data_received(GET)
+    bench.executor.run_job()
+    assert body_of(transport.received()) == b"hello"
+
+
+def test_a_stream_writes_for_itself_too(new):
+    """So are the pieces of a stream."""
+    bench, connection, transport = new(returning(iter([b"a", b"b"])))
+    connection.data_received(GET)
+    bench.executor.run_job()
+    assert body_of(transport.received()) == b"1\r\na\r\n1\r\nb\r\n0\r\n\r\n"
+    bench.executor.run()
+    assert not transport.is_closing()
+
+
+def test_the_loop_writes_when_it_is_awake_anyway(new):
+    """With other jobs waiting, the loop writes for all of them at once."""
+    bench, connection, transport = new(returning([b"hello"]))
+    _, other = bench.connect()
+    connection.data_received(GET)
+    other.protocol.data_received(GET)
+    bench.executor.run_job()
+    assert transport.received() == b""
+    bench.executor.run()
+    assert body_of(transport.received()) == body_of(other.received()) == b"hello"
+
+
+@pytest.mark.parametrize("raw", [POST, GET_1_0, GET + GET])
+def test_the_loop_writes_when_it_must_see_the_end(new, raw):
+    """A body to free, a connection to close, a request that waits: the end is the loop's."""
+    bench, connection, transport = new(returning([b"hello"]))
+    connection.data_received(raw)
+    bench.executor.run_job()
+    assert transport.received() == b""
+    bench.executor.run()
+    assert body_of(transport.received()).startswith(b"hello")
+
+
+@pytest.mark.parametrize("is_list", [True, False])
+def test_nothing_overtakes_what_the_transport_holds(new, is_list):
+    """As long as the transport holds octets of an earlier response, all others go behind them."""
+    bench, connection, transport = new(lambda environ, start: app(environ, start))
+    bodies = [[b"first"], [b"second"] if is_list else iter([b"second"])]
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return bodies.pop(0)
+
+    transport.is_stuck = True
+    connection.data_received(POST)
+    bench.executor.run()
+    connection.data_received(GET)
+    bench.executor.run()
+    assert transport.received() == b""
+    transport.unstick()
+    octets = transport.received()
+    assert 0 < octets.index(b"first") < octets.index(b"second")
+
+
+def test_early_hints_are_not_overtaken(new):
+    """A response right behind early hints does not pass them on their way through the loop."""
+
+    def app(environ, start_response):
+        environ["wsgi.early_hints"]([("Link", "x")])
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    bench, connection, transport = new(app)
+    connection.data_received(POST)  # by way of the loop
+    bench.executor.run_job()
+    bench.executor.flush()
+    octets = transport.received()
+    assert octets.startswith(b"HTTP/1.1 103 ") and octets.count(b"HTTP/1.1 200 OK") == 1
+
+
+def test_a_post_in_the_loops_hands_is_not_overtaken(new):
+    """A piece that the loop has taken from the queue and not yet written is still in front."""
+
+    def app(environ, start_response):
+        environ["wsgi.early_hints"]([("Link", "x" * 70000)])  # too large for a worker to write
+        in_hand.append(bench.executor.posts.pop(0))  # the loop has begun to bring it home
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    in_hand = []
+    bench, connection, transport = new(app)
+    connection.data_received(GET)
+    bench.executor.run_job()
+    function, first, second = in_hand.pop()
+    function(first, second)
+    bench.executor.run()
+    octets = transport.received()
+    assert octets.startswith(b"HTTP/1.1 103 ") and body_of(body_of(octets)) == b"hello"
+
+
+def small_socket_buffer(transport):
+    transport.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+
+
+@pytest.mark.parametrize(
+    ("app", "length"),
+    [
+        (lambda: returning([b"x" * 60_000]), 60_000),
+        (lambda: returning(iter([b"x" * 60_000, b"y"]), [("Content-Length", "60001")]), 60_001),
+    ],
+)
+def test_what_the_socket_does_not_take(new, app, length):
+    """The rest of a response that the socket does not take at once goes through the transport."""
+    bench, connection, transport = new(app())
+    small_socket_buffer(transport)
+    connection.data_received(GET)
+    bench.executor.run()
+    assert transport.held
+    assert len(body_of(transport.received())) == length
+    connection.data_received(GET)
+    assert len(bench.executor.jobs) == 1
+
+
+@pytest.mark.parametrize("number", [errno.EAGAIN, errno.ECONNRESET])
+def test_a_socket_that_takes_nothing(new, number, monkeypatch):
+    """What the socket refuses is left to the transport, which knows what to do."""
+
+    def refuse(fd, octets):
+        raise OSError(number, os.strerror(number))
+
+    bench, connection, transport = new(returning([b"hello"]))
+    connection.data_received(GET)
+    with monkeypatch.context() as patch:
+        patch.setattr(outgoing_module.os, "write", refuse)
+        bench.executor.run_job()
+    assert bench.executor.coming == [] and transport.received() == b""
+    bench.executor.run()
+    assert body_of(transport.received()) == b"hello"
+
+
+def test_the_access_log_of_a_direct_write(new):
+    """A response that the loop has not seen is logged all the same."""
+    bench, connection, _ = new(returning([b"hello"]))
+    bench.service.access_log = bench.log
+    connection.data_received(GET)
+    bench.executor.run()
+    assert bench.log.codes == [200]
+
+
+# Back-pressure
+
+
+def test_a_large_body_waits_in_pieces(new):
+    """Of a large body, the transport holds a piece at a time; the next request is answered after it."""
+    body = os.urandom(3_000_000)
+    bench, connection, transport = new(returning([body]))
+    transport.is_stuck = True
+    connection.data_received(GET)
+    bench.executor.run()
+    assert len(transport.held) < 2 * outgoing_module.PIECE_BYTES
+    connection.data_received(GET)
+    assert bench.executor.jobs == []
+    transport.unstick()
+    octets = transport.received()
+    assert body_of(octets) == body
+    bench.executor.run()
+    assert body_of(transport.received()) == body
+
+
+def test_a_client_that_leaves_a_large_body(new):
+    """The rest of a large body is let go of when the client has gone."""
+    bench, connection, transport = new(returning([bytes(3_000_000)]))
+    bench.service.access_log = bench.log
+    transport.is_stuck = True
+    connection.data_received(GET)
+    bench.executor.run()
+    transport.lose()
+    bench.executor.run()
+    assert bench.log.codes == [200] and bench.service.connections == set()
+
+
+@pytest.mark.parametrize("reply", [[bytes(100_000)], [b"small"], "pieces", "file"])
+def test_a_client_that_has_left_already(new, reply, tmp_path):
+    """Whatever the app replies to a client that has gone, it is dropped, closed and logged."""
+    file = open(tmp_path / "x", "w+b")
+    file.write(b"abc")
+    file.seek(0)
+    closing = Chunks(b"a", b"b")
+    value = closing if reply == "pieces" else FileWrapper(file) if reply == "file" else reply
+    bench, connection, transport = new(returning(value))
+    bench.service.access_log = bench.log
+    connection.data_received(POST)
+    transport.lose()
+    bench.executor.run()
+    assert len(bench.log.codes) == 1
+    assert closing.closed == (reply == "pieces") and file.closed == (reply == "file")
+    file.close()
+
+
+def start_blocked(bench, connection, chunks, raw=POST):
+    """Start a worker on a request whose client does not read; return it when it must be waiting."""
+    connection.data_received(raw)
+    worker = threading.Thread(target=bench.executor.run_job, daemon=True)
+    worker.start()
+    for _ in range(2):
+        assert chunks.is_made.acquire(timeout=10)
+    while len(bench.executor.posts) < 2:
+        pass
+    return worker
+
+
+def test_an_app_waits_for_its_client(new):
+    """Over --write-buffer, the app's thread waits until the client has read."""
+    chunks = Chunks(*[b"x" * 1000] * 10)
+    bench, connection, transport = new(returning(chunks), write_buffer_bytes=2048)
+    transport.high, transport.is_stuck = 500, True
+    worker = start_blocked(bench, connection, chunks)
+    bench.executor.flush()  # the transport is full now
+    assert worker.is_alive() and chunks.made == 2
+    transport.unstick()
+    while worker.is_alive():
+        bench.executor.flush()
+    bench.executor.run()
+    octets = transport.received()
+    assert body_of(octets).count(b"x") == 10_000 and octets.endswith(b"0\r\n\r\n")
+    assert chunks.closed == 1 and not transport.is_closing()
+
+
+def test_an_app_that_waits_goes_on_when_the_loop_has_caught_up(new):
+    """What a worker waits for may be the loop alone: a client that reads holds up nothing."""
+    chunks = Chunks(*[b"x" * 1000] * 10)
+    bench, connection, transport = new(returning(chunks), write_buffer_bytes=2048)
+    worker = start_blocked(bench, connection, chunks)
+    while worker.is_alive():
+        bench.executor.flush()
+    bench.executor.run()
+    assert body_of(transport.received()).count(b"x") == 10_000
+
+
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_waiting_app_is_told_that_its_client_has_left(new, is_flushed):
+    """A worker that waits for a client that goes away is woken, and its iterable closed."""
+    chunks = Chunks(*[b"x" * 1000] * 10)
+    bench, connection, transport = new(returning(chunks), write_buffer_bytes=2048)
+    transport.high, transport.is_stuck = 500, True
+    worker = start_blocked(bench, connection, chunks)
+    if is_flushed:
+        bench.executor.flush()
+    transport.lose()
+    worker.join(10)
+    assert not worker.is_alive() and chunks.closed == 1 and chunks.made == 2
+    bench.executor.run()
+
+
+def test_write_waits_for_the_client_too(new):
+    """write() is back-pressure as the iterable is; who leaves is an exception of the app's."""
+    faults = []
+    written = Chunks()
+
+    def app(environ, start_response):
+        write = start_response("200 OK", [])
+        try:
+            for _ in range(10):
+                written.is_made.release()
+                write(b"x" * 1000)
+        except ClientDisconnected as exc:
+            faults.append(exc)
+            raise
+        return []
+
+    bench, connection, transport = new(app, write_buffer_bytes=2048)
+    transport.high, transport.is_stuck = 500, True
+    worker = start_blocked(bench, connection, written)
+    transport.lose()
+    worker.join(10)
+    assert not worker.is_alive() and len(faults) == 1
+
+
+def test_a_slow_client_gets_one_response_at_a_time(new):
+    """A client that sends on without reading has no more responses made for it."""
+    bench, connection, transport = new(returning([b"x" * 100_000]))
+    transport.is_stuck = True
+    connection.data_received(GET * 3)
+    bench.executor.run()
+    assert bench.executor.jobs == [] and len(transport.held) < 200_000
+    transport.unstick()
+    octets = transport.received()
+    while bench.executor.jobs:
+        bench.executor.run()
+        octets += transport.received()
+    assert octets.count(b"HTTP/1.1 200 OK") == 3
+
+
+# Cut short
+
+
+@pytest.mark.parametrize("raw", [GET, POST])
+@pytest.mark.parametrize(
+    ("chunks", "headers"),
+    [
+        ((b"ab",), [("Content-Length", "5")]),
+        ((b"ab", "text"), []),
+    ],
+)
+def test_a_response_that_cannot_be_finished_is_reset(new, raw, chunks, headers):
+    """RFC 9112 8: a response cut short must be seen to be: the connection is reset."""
+    closing = Chunks(*chunks)
+    bench, connection, transport = new(returning(closing, headers))
+    bench.service.access_log = bench.log
+    connection.data_received(raw)
+    bench.executor.run()
+    assert is_reset(transport) and closing.closed == 1 and bench.log.codes == [200]
+    assert body_of(transport.received())
+    transport.lose()
+
+
+def test_a_reset_of_a_socket_that_is_gone(new, monkeypatch):
+    """Where the client was quicker, there is nothing left to reset."""
+    bench, connection, transport = new(returning([b"ab"], [("Content-Length", "5")]))
+    connection.data_received(GET)
+    transport.extra["socket"] = type("Gone", (), {"setsockopt": gone})()
+    bench.executor.run()
+    assert transport.calls == ["abort"]
+
+
+def gone(self, *_):
+    raise OSError(errno.EBADF, "Bad file descriptor")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_close_that_fails_when_the_client_has_left(new, count, caplog):
+    """An iterable that fails in close(), too, ends its exchange."""
+    closing = Chunks(*[b"x"] * 3, close_error=KeyError("late"))
+    bench, connection, transport = new(returning(closing))
+    bench.service.access_log = bench.log
+    connection.data_received(POST)
+    transport.lose()
+    bench.executor.run()
+    assert closing.closed == 1 and bench.log.codes == [200]
+    assert "KeyError in close()" in caplog.text and "report this" not in caplog.text
+
+
+def test_our_own_bug_costs_one_request(new, monkeypatch, caplog):
+    """An exception of ours in a worker is logged as such, and resets this connection alone."""
+    bench, connection, transport = new(returning([b"x"]))
+    connection.data_received(GET)
+    monkeypatch.setattr(type(bench.service.gateway), "respond", lambda self, exchange: 1 / 0)
+    bench.executor.run()
+    assert is_reset(transport) and "please report this as a bug in aserve" in caplog.text
+
+
+# write() after the end
+
+
+def test_a_late_write(new):
+    """An app that keeps write() and calls it after its response meets ClientDisconnected."""
+    writes = []
+
+    def app(environ, start_response):
+        writes.append(start_response("200 OK", []))
+        return [b"hello"]
+
+    bench, connection, transport = new(app)
+    for raw in (GET, POST):
+        connection.data_received(raw)
+        bench.executor.run()
+        transport.received()
+        with pytest.raises(ClientDisconnected):
+            writes.pop()(b"late")
+        assert transport.received() == b"" and bench.executor.posts == []
+
+
+# Files
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(os.urandom(2_000_000))
+    with open(path, "rb") as opened:
+        yield opened
+
+
+def content_of(file):
+    with open(file.name, "rb") as again:
+        return again.read()
+
+
+needs_sendfile = pytest.mark.skipif(not HAS_SENDFILE, reason="this system has no sendfile")
+
+
+def read_file(bench, transport, length):
+    octets = transport.received()
+    while len(body_of(octets)) < length:
+        bench.loop.turn()
+        octets += transport.received()
+    bench.loop.turn()
+    return body_of(octets)
+
+
+@needs_sendfile
+@pytest.mark.parametrize("raw", [GET, POST, GET_1_0])
+def test_a_file(new, file, raw):
+    """A file goes out behind its head, whole; it is closed in a worker, and the connection goes on."""
+    bench, connection, transport = new(returning(FileWrapper(file)))
+    connection.data_received(raw)
+    bench.executor.run()
+    assert read_file(bench, transport, 2_000_000) == content_of(file)
+    assert not file.closed
+    bench.executor.run()
+    assert file.closed and bench.loop.writers == {}
+    assert ("write_eof" in transport.calls) is (raw == GET_1_0)
+    assert transport.high == transport.default_high
+
+
+@needs_sendfile
+def test_a_file_waits_for_what_the_transport_holds(new, file):
+    """What is sent past the transport comes behind all that it holds."""
+    bench, connection, transport = new(returning(FileWrapper(file)))
+    transport.is_stuck = True
+    connection.data_received(GET)
+    bench.executor.run()
+    bench.loop.turn()
+    assert transport.received() == b"" and bench.loop.writers == {}
+    transport.unstick()
+    assert read_file(bench, transport, 2_000_000) == content_of(file)
+    bench.executor.run()
+    assert file.closed
+
+
+@needs_sendfile
+def test_requests_behind_a_file(new, file):
+    """What comes while a file is sent waits for its end."""
+    replies = [FileWrapper(file), [b"hello"]]
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return replies.pop(0)
+
+    bench, connection, transport = new(app)
+    connection.data_received(GET)
+    bench.executor.run()
+    connection.data_received(GET)
+    assert read_file(bench, transport, 2_000_000).startswith(content_of(file))
+    bench.executor.run()
+    assert body_of(transport.received()) == b"hello"
+
+
+@needs_sendfile
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_a_client_that_leaves_a_file(new, file, is_stuck):
+    """A file whose client leaves is closed, whether it was being sent or waited for its turn."""
+    bench, connection, transport = new(returning(FileWrapper(file)))
+    bench.service.access_log = bench.log
+    transport.is_stuck = is_stuck
+    connection.data_received(GET)
+    bench.executor.run()
+    transport.lose()
+    bench.executor.run()
+    assert file.closed and bench.loop.writers == {} and bench.log.codes == [200]
+
+
+@needs_sendfile
+def test_a_file_that_shrinks(new, file):
+    """A file that ends before its promised length cuts the connection."""
+    bench, connection, transport = new(returning(FileWrapper(file)))
+    connection.data_received(GET)
+    bench.executor.run()
+    os.truncate(file.name, 1000)
+    for _ in range(3):
+        transport.received()
+        bench.loop.turn()
+    assert is_reset(transport)
+    bench.executor.run()
+    assert file.closed
+
+
+@needs_sendfile
+def test_a_slow_client_of_a_file(new, file):
+    """Progress of a file counts against --write-timeout; standing still ends it."""
+    bench, connection, transport = new(returning(FileWrapper(file)), write_seconds=5)
+    connection.data_received(GET)
+    bench.executor.run()
+    for _ in range(5):
+        connection.on_second()
+    transport.received()
+    bench.loop.turn()
+    for _ in range(5):
+        connection.on_second()
+    assert not transport.is_closing()
+    for _ in range(2):
+        connection.on_second()
+    assert is_reset(transport)
+    transport.lose()
+    bench.executor.run()
+    assert file.closed
+
+
+@needs_sendfile
+def test_no_descriptor_left_for_a_file(new, file, monkeypatch):
+    """When the process is out of descriptors, this connection is cut and its file closed."""
+
+    def refuse(fd):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    bench, connection, transport = new(returning(FileWrapper(file)))
+    connection.data_received(GET)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "dup", refuse)
+        bench.executor.run()
+    assert is_reset(transport)
+    assert file.closed
+
+
+@needs_sendfile
+def test_a_file_whose_close_fails(new, file, caplog):
+    """An iterable that fails in close() spoils nothing: its response is out."""
+
+    wrapper = FileWrapper(file)
+    bench, connection, _ = new(returning(wrapper))
+    connection.data_received(GET)
+    bench.executor.run_job()
+    file.close()
+    wrapper.filelike = type("Bad", (), {"close": lambda self: 1 / 0})()
+    bench.executor.run()
+    assert "raised in close()" in caplog.text
+
+
+# --threads 0
+
+
+def test_inline_pieces(new):
+    """Without threads, a stream is stepped by the loop."""
+    chunks = Chunks(b"a", b"b")
+    _, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
+    connection.data_received(GET + GET)
+    octets = transport.received()
+    assert body_of(octets).startswith(b"1\r\na\r\n1\r\nb\r\n0\r\n\r\nHTTP/1.1 200")
+    assert chunks.closed == 2
+
+
+def test_inline_pieces_take_turns(new):
+    """A long stream lets the loop have its turn, and other connections theirs."""
+    chunks = Chunks(*[b"x"] * 200)
+    bench, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
+    connection.data_received(GET)
+    assert 0 < chunks.made < 100
+    turns = 0
+    while bench.loop.soon:
+        bench.loop.turn()
+        turns += 1
+    assert turns >= 2 and transport.received().count(b"\r\nx\r\n") == 200 and chunks.closed == 1
+
+
+def test_inline_pieces_wait_for_the_client(new):
+    """A client that does not read stops the iterable; it goes on when there is room."""
+    chunks = Chunks(*[b"x" * 1000] * 10)
+    _, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
+    transport.high, transport.is_stuck = 2500, True
+    connection.data_received(GET)
+    assert chunks.made == 3
+    transport.unstick()
+    assert body_of(transport.received()).count(b"x") == 10_000 and chunks.closed == 1
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_inline_pieces_of_a_client_that_leaves(new, is_stuck):
+    """The iterable is closed when the client has gone, whatever it waited for."""
+    chunks = Chunks(*[b"x" * 1000] * 200)
+    bench, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
+    bench.service.access_log = bench.log
+    transport.high, transport.is_stuck = 2500, is_stuck
+    connection.data_received(GET)
+    assert chunks.closed == 0
+    transport.lose()
+    bench.loop.turn()
+    assert chunks.closed == 1 and bench.log.codes == [200]
+
+
+def test_an_inline_response_that_cannot_be_finished(new):
+    """Without threads, too, a response cut short resets the connection."""
+    chunks = Chunks(b"ab")
+    _, connection, transport = new(returning(chunks, [("Content-Length", "5")]), executor=InlineExecutor(), threads=0)
+    connection.data_received(GET)
+    assert is_reset(transport) and chunks.closed == 1
+
+
+def test_an_inline_stream_that_fails_later(new):
+    """A chunk that fails in a later turn resets the connection as well."""
+    chunks = Chunks(*[b"x"] * 100, error=ValueError("no"))
+    bench, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
+    connection.data_received(GET)
+    while bench.loop.soon:
+        bench.loop.turn()
+    assert is_reset(transport) and chunks.closed == 1
+
+
+def test_inline_write(new):
+    """write() without threads cannot wait; what it writes goes to the transport."""
+
+    def app(environ, start_response):
+        write = start_response("200 OK", [])
+        for _ in range(10):
+            write(b"x" * 1000)
+        return [b"y"]
+
+    _, connection, transport = new(app, executor=InlineExecutor(), threads=0, write_buffer_bytes=1024)
+    transport.is_stuck = True
+    connection.data_received(GET)
+    transport.unstick()
+    assert body_of(transport.received()).count(b"x") == 10_000

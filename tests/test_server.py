@@ -1,0 +1,615 @@
+"""Serving on an event loop: what is bound is let go, what runs is finished."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import http.client
+import logging
+import os
+import signal
+import socket
+import threading
+
+import anyio
+import pytest
+
+import aserve
+from aserve import server as server_module
+from aserve.config import Config
+from aserve.errors import BindError
+from aserve.server import Server
+
+LOOPBACK = "127.0.0.1:0"
+
+
+def hello(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"hello"]
+
+
+async def get(address, path="/", keep_alive=False):
+    """Return the response's octets; with keep_alive, also the streams, still open."""
+    if isinstance(address, str):
+        reader, writer = await asyncio.open_unix_connection(address)
+    else:
+        reader, writer = await asyncio.open_connection(*address)
+    close = b"" if keep_alive else b"Connection: close\r\n"
+    writer.write(b"GET %b HTTP/1.1\r\nHost: a\r\n%b\r\n" % (path.encode(), close))
+    if keep_alive:
+        octets = await reader.readuntil(b"\r\n\r\n")
+        length = int(octets.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+        return octets + await reader.readexactly(length), reader, writer
+    octets = await reader.read()
+    writer.close()
+    return octets
+
+
+def is_open(address):
+    with socket.socket() as client:
+        return client.connect_ex(address) == 0
+
+
+def free_port():
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+# Settings
+
+
+def test_settings_or_a_config():
+    """A Server takes settings, or a Config made of them, not both."""
+    assert Server(hello, threads=3).config.threads == 3
+    config = Config(threads=4)
+    assert Server(hello, config).config is config
+    with pytest.raises(TypeError, match="not both"):
+        Server(hello, config, threads=3)
+
+
+def test_a_server_that_has_not_started():
+    """Before start there is nothing to tell."""
+    server = Server(hello, bind=LOOPBACK)
+    assert server.addresses == server.urls == []
+
+
+# A server's life
+
+
+@pytest.mark.parametrize("threads", [0, 2])
+def test_serve_and_drain(threads):
+    """Within the block it serves, and knows where; after it, nothing is bound any more."""
+
+    async def main():
+        async with Server(hello, bind=[LOOPBACK, LOOPBACK], threads=threads) as server:
+            addresses = list(server.addresses)
+            assert len(set(addresses)) == 2
+            assert server.urls == [f"http://{host}:{port}" for host, port in addresses]
+            for address in addresses:
+                assert (await get(address)).endswith(b"\r\n\r\nhello")
+        for address in addresses:
+            assert not is_open(address)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+def test_a_unix_socket(tmp_path):
+    """A unix socket's file comes and goes with the server; its client has no address."""
+    path, seen = str(tmp_path / "s"), {}
+
+    def app(environ, start_response):
+        seen.update(environ)
+        return hello(environ, start_response)
+
+    async def main():
+        async with Server(app, bind=f"unix:{path}") as server:
+            assert server.addresses == [path] and server.urls == [f"unix:{path}"]
+            assert (await get(path)).endswith(b"hello")
+        assert not os.path.exists(path)
+
+    asyncio.run(main())
+    assert seen["REMOTE_ADDR"] == "" and seen["SERVER_NAME"] == "localhost"
+
+
+def test_what_the_listener_says():
+    """Each listener has a base environ of its own."""
+    seen = []
+
+    def app(environ, start_response):
+        names = ("SERVER_NAME", "SERVER_PORT", "SERVER_SOFTWARE", "wsgi.multithread")
+        seen.append([environ[name] for name in names])
+        return hello(environ, start_response)
+
+    async def main():
+        async with Server(app, bind=LOOPBACK, threads=1, server_name="") as server:
+            octets = await get(server.addresses[0])
+            assert b"\r\nServer:" not in octets
+            assert seen == [["127.0.0.1", str(server.addresses[0][1]), "aserve", False]]
+
+    asyncio.run(main())
+
+
+def test_drain_finishes_what_runs():
+    """A request that is with the app when the drain begins gets its whole response."""
+    started, go_on = threading.Event(), threading.Event()
+
+    def app(environ, start_response):
+        started.set()
+        go_on.wait(10)
+        return hello(environ, start_response)
+
+    async def main():
+        server = Server(app, bind=LOOPBACK)
+        await server.start()
+        request = asyncio.ensure_future(get(server.addresses[0]))
+        await asyncio.get_running_loop().run_in_executor(None, started.wait, 10)
+        drained = asyncio.ensure_future(server.drain())
+        await asyncio.sleep(0)
+        assert not drained.done()
+        go_on.set()
+        assert (await request).endswith(b"hello")
+        assert await drained is True
+
+    asyncio.run(main())
+
+
+def test_drain_closes_idle_connections():
+    """A connection that waits for its next request does not hold up the end."""
+
+    async def main():
+        server = Server(hello, bind=LOOPBACK)
+        await server.start()
+        octets, reader, writer = await get(server.addresses[0], keep_alive=True)
+        assert octets.endswith(b"hello")
+        assert await server.drain() is True
+        assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(main())
+
+
+def test_drain_has_an_end(caplog):
+    """After drain_seconds, what hangs is cut off, named, and left behind."""
+    started, go_on = threading.Event(), threading.Event()
+
+    def app(environ, start_response):
+        started.set()
+        go_on.wait(10)
+        return hello(environ, start_response)
+
+    async def main():
+        server = Server(app, bind=LOOPBACK, drain_seconds=0.01)
+        await server.start()
+        request = asyncio.ensure_future(get(server.addresses[0]))
+        await asyncio.get_running_loop().run_in_executor(None, started.wait, 10)
+        assert await server.drain() is False
+        try:
+            assert await request == b""
+        except ConnectionError:
+            pass
+
+    asyncio.run(main())
+    assert "1 connections unfinished" in caplog.text
+    assert "left behind, still inside the app: aserve-worker-1" in caplog.text
+    go_on.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("aserve-worker-"):
+            thread.join(10)
+    assert "report this" not in caplog.text
+
+
+def test_drain_twice_and_start_again():
+    """A server that has drained may start again; draining twice does nothing more."""
+
+    async def main():
+        server = Server(hello, bind=LOOPBACK, threads=1)
+        for _ in range(2):
+            await server.start()
+            (address,) = server.addresses
+            assert (await get(address)).endswith(b"hello")
+            assert await server.drain() is True
+            assert await server.drain() is True
+            assert not is_open(address)
+
+    asyncio.run(main())
+
+
+PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("bind", ["uwsgi://127.0.0.1:0", "uwsgi://unix:{}/s"])
+def test_what_the_kernel_has_queued_is_served(loop, bind, tmp_path):
+    """A front server whose connection nobody has accepted yet has sent its request: it is answered."""
+
+    async def main():
+        server = Server(hello, bind=bind.format(tmp_path), threads=1)
+        await server.start()
+        (address,) = server.addresses
+        clients = []
+        for _ in range(5):
+            clients.append(socket.socket(socket.AF_UNIX if "unix" in bind else socket.AF_INET))
+            clients[-1].connect(address)
+            clients[-1].send(PACKET)
+        assert await server.drain() is True  # not one turn of the loop since they have connected
+        for client in clients:
+            client.settimeout(5)
+            assert client.recv(4096).endswith(b"hello")
+            client.close()
+
+    if loop == "uvloop":
+        pytest.importorskip("uvloop")
+    new = server_module._new_loop(loop)
+    new.run_until_complete(main())
+    new.close()
+
+
+def test_a_queue_that_cannot_be_kept(monkeypatch):
+    """Without descriptors, or with clients gone again, a drain goes on."""
+
+    async def main():
+        server = Server(hello, bind=LOOPBACK)
+        await server.start()
+        with monkeypatch.context() as patch:
+            patch.setattr(socket.socket, "dup", refuse)
+            assert await server.drain() is True
+        await server.start()
+        (address,) = server.addresses
+        with socket.create_connection(address):
+            monkeypatch.setattr(server._loop, "connect_accepted_socket", fail)
+            assert await server.drain() is True
+
+    def refuse(self):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def fail(*_):
+        raise OSError(errno.ECONNRESET, "Connection reset by peer")
+
+    asyncio.run(main())
+
+
+def test_after_the_end_it_listens_nowhere():
+    """A drained server has no addresses."""
+
+    async def main():
+        server = Server(hello, bind=LOOPBACK)
+        await server.start()
+        await server.drain()
+        return server
+
+    server = asyncio.run(main())
+    assert server.addresses == server.urls == []
+
+
+def test_several_servers_share_a_loop():
+    """Servers know nothing of one another."""
+
+    async def main():
+        async with Server(hello, bind=LOOPBACK, threads=1) as one:
+            async with Server(hello, bind=LOOPBACK, threads=0) as two:
+                assert (await get(two.addresses[0])).endswith(b"hello")
+            assert (await get(one.addresses[0])).endswith(b"hello")
+
+    asyncio.run(main())
+
+
+# BindError leaves nothing bound
+
+
+@pytest.mark.parametrize("what", ["port", "log", "file"])
+def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
+    """Whatever cannot be opened, what was opened before it is closed again."""
+    port, path = free_port(), tmp_path / "s"
+    bind, settings = [f"127.0.0.1:{port}", f"unix:{path}"], {}
+    if what == "port":
+        bind.append(bind[0])
+    elif what == "file":
+        bind.append(f"unix:{tmp_path}/no/s")
+    else:
+        settings["access_log"] = str(tmp_path / "no" / "log")
+
+    async def main():
+        server = Server(hello, bind=bind, **settings)
+        with pytest.raises(BindError):
+            await server.start()
+        assert server.addresses == []
+        assert not is_open(("127.0.0.1", port)) and not path.exists()
+        async with Server(hello, bind=bind[:2]):
+            assert is_open(("127.0.0.1", port))
+
+    asyncio.run(main())
+
+
+# The timer
+
+
+def test_every_second(tmp_path, monkeypatch):
+    """Once a second: connections are looked at, the Date moves, the access log is written."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        timers = []
+        monkeypatch.setattr(loop, "call_later", lambda seconds, *call: timers.append((seconds, *call)) or timer)
+        timer = loop.call_soon(lambda: None)
+        server = Server(hello, bind=LOOPBACK, threads=0, access_log=str(tmp_path / "log"))
+        await server.start()
+        (seconds, tick), *_ = timers
+        assert seconds == 1.0
+        _, reader, writer = await get(server.addresses[0], keep_alive=True)
+        assert (tmp_path / "log").read_text() == ""
+        tick()
+        assert '"GET / HTTP/1.1" 200 5' in (tmp_path / "log").read_text()
+        assert timers.count((1.0, tick)) == 2
+        for _ in range(77):
+            tick()
+        assert await reader.read() == b""  # idle for longer than keep_alive_seconds
+        writer.close()
+        monkeypatch.undo()
+        await server.drain()
+
+    asyncio.run(main())
+
+
+def test_a_fault_does_not_stop_the_timer(monkeypatch):
+    """Time-outs of all connections must not end with a fault in one second's look."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        timers = []
+        timer = loop.call_soon(lambda: None)
+        monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
+        server = Server(hello, bind=LOOPBACK, threads=0)
+        await server.start()
+        monkeypatch.setattr(server_module.StandingFields, "refresh", lambda self: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            timers[0][1]()
+        assert timers[0] == timers[1]
+        monkeypatch.undo()
+        await server.drain()
+
+    asyncio.run(main())
+
+
+def test_a_second_without_an_access_log(monkeypatch):
+    """Most servers have no access log to write."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        timers = []
+        timer = loop.call_soon(lambda: None)
+        monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
+        async with Server(hello, bind=LOOPBACK, threads=0):
+            timers[0][1]()
+            assert timers[0] == timers[1]
+            monkeypatch.undo()
+
+    asyncio.run(main())
+
+
+def test_drain_after_a_failing_start(tmp_path):
+    """A server that could not start has nothing to finish."""
+
+    async def main():
+        server = Server(hello, bind=f"unix:{tmp_path}/no/s")
+        with pytest.raises(BindError):
+            await server.start()
+        assert await server.drain() is True
+
+    asyncio.run(main())
+
+
+# serve()
+
+
+def test_serve_in_a_task_group():
+    """anyio: the server is handed over once it accepts; cancelling drains."""
+
+    async def main():
+        async with anyio.create_task_group() as group:
+            server = await group.start(aserve.serve, hello, LOOPBACK)
+            (address,) = server.addresses
+            assert (await get(address)).endswith(b"hello")
+            group.cancel_scope.cancel()
+        assert not is_open(address)
+
+    anyio.run(main)
+
+
+def test_serve_as_a_task(tmp_path):
+    """A plain asyncio task serves until it is cancelled, and finishes what runs."""
+    path = str(tmp_path / "s")
+    started, go_on = threading.Event(), threading.Event()
+
+    def app(environ, start_response):
+        started.set()
+        go_on.wait(10)
+        return hello(environ, start_response)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        task = asyncio.ensure_future(aserve.serve(app, bind=f"unix:{path}"))
+        while not os.path.exists(path):
+            await asyncio.sleep(0)
+        request = asyncio.ensure_future(get(path))
+        await loop.run_in_executor(None, started.wait, 10)
+        task.cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        assert (await request).endswith(b"hello")
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def test_serve_where_the_settings_say(monkeypatch):
+    """Without a place to bind, it is that of the settings."""
+    given = []
+
+    def stop(app, **settings):
+        given.append(settings)
+        raise BindError("no")
+
+    monkeypatch.setattr(server_module, "Server", stop)
+    with pytest.raises(BindError):
+        asyncio.run(aserve.serve(hello, threads=1))
+    assert given == [{"threads": 1}]
+
+
+def test_serve_that_cannot_bind():
+    """serve() raises what Server raises."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(BindError):
+            asyncio.run(aserve.serve(hello, f"127.0.0.1:{other.getsockname()[1]}", threads=0))
+
+
+# run()
+
+
+class OnServing(logging.Handler):
+    """Does something on the loop's own thread as soon as run() serves."""
+
+    def __init__(self, act):
+        super().__init__()
+        self.act = act
+
+    def emit(self, record):
+        if record.getMessage().startswith("serving on "):
+            self.act(record.getMessage())
+
+
+@pytest.fixture
+def on_serving(caplog):
+    caplog.set_level(logging.INFO, "aserve")
+    handlers = []
+
+    def add(act):
+        handlers.append(OnServing(act))
+        server_module.logger.addHandler(handlers[-1])
+
+    yield add
+    for handler in handlers:
+        server_module.logger.removeHandler(handler)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("kind", ["bind", "config", "setting"])
+def test_run_until_a_signal(number, kind, on_serving, caplog):
+    """run() serves until SIGTERM or SIGINT, drains, and returns 0; handlers are as before."""
+    before = signal.getsignal(number)
+    on_serving(lambda _: os.kill(os.getpid(), number))
+    if kind == "bind":
+        status = aserve.run(hello, LOOPBACK, threads=1)
+    elif kind == "config":
+        status = aserve.run(hello, Config(bind=LOOPBACK, loop="asyncio"))
+    else:
+        status = aserve.run(hello, bind=LOOPBACK)
+    assert status == 0 and signal.getsignal(number) == before
+    assert f"{signal.Signals(number).name}: draining" in caplog.text and "stopped" in caplog.text
+
+
+def test_run_serves(on_serving):
+    """What run() says it serves on can be fetched, by a client in another thread."""
+    bodies = []
+
+    def fetch(message):
+        host, port = message.rpartition("http://")[2].split(":")
+        thread = threading.Thread(target=talk, args=(host, int(port)))
+        thread.start()
+
+    def talk(host, port):
+        client = http.client.HTTPConnection(host, port, timeout=10)
+        client.request("GET", "/")
+        bodies.append(client.getresponse().read())
+        client.close()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    on_serving(fetch)
+    assert aserve.run(hello, LOOPBACK) == 0
+    assert bodies == [b"hello"]
+
+
+def test_a_second_signal_at_once_is_the_same_one(on_serving, monkeypatch):
+    """Ctrl-C comes to the process and its group: two signals together are one."""
+    ended = []
+    monkeypatch.setattr(server_module.os, "_exit", ended.append)
+
+    def twice(_):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    on_serving(twice)
+    assert aserve.run(hello, LOOPBACK) == 0 and ended == []
+
+
+def test_a_second_signal_later_ends_at_once(on_serving, monkeypatch, caplog):
+    """Who asks again after a while does not want to wait."""
+    ended = []
+    monkeypatch.setattr(server_module.os, "_exit", ended.append)
+    monkeypatch.setattr(server_module, "SAME_SIGNAL_SECONDS", -1.0)
+
+    def twice(_):
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    on_serving(twice)
+    aserve.run(hello, LOOPBACK)
+    assert ended in ([128 + signal.SIGINT], [128 + signal.SIGTERM])  # whichever came second
+    assert "again: leaving at once" in caplog.text
+
+
+def test_run_that_cannot_bind():
+    """run() raises what Server raises, and leaves no event loop behind."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(BindError):
+            aserve.run(hello, f"127.0.0.1:{other.getsockname()[1]}")
+
+
+def test_run_with_an_unclean_end(on_serving, caplog):
+    """What could not be finished is an exit status of 1."""
+    gate = threading.Event()
+
+    def app(environ, start_response):
+        os.kill(os.getpid(), signal.SIGTERM)
+        gate.wait(10)
+        return hello(environ, start_response)
+
+    def connect(message):
+        host, port = message.rpartition("http://")[2].split(":")
+        client = socket.create_connection((host, int(port)))
+        client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        clients.append(client)
+
+    clients = []
+    on_serving(connect)
+    assert aserve.run(app, LOOPBACK, drain_seconds=0) == 1
+    gate.set()
+    clients[0].close()
+
+
+# The event loop
+
+
+def test_the_kind_of_loop(monkeypatch):
+    """auto takes uvloop where it is; asyncio is always there; uvloop must be."""
+    uvloop = pytest.importorskip("uvloop")
+    for kind, is_uvloop in (("auto", True), ("uvloop", True), ("asyncio", False)):
+        loop = server_module._new_loop(kind)
+        assert isinstance(loop, uvloop.Loop) is is_uvloop
+        loop.close()
+
+
+def test_without_uvloop(monkeypatch):
+    """Where uvloop is missing, auto does without."""
+    monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
+    loop = server_module._new_loop("auto")
+    assert isinstance(loop, asyncio.SelectorEventLoop)
+    loop.close()
+    with pytest.raises(ImportError):
+        server_module._new_loop("uvloop")

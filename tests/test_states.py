@@ -1,0 +1,63 @@
+"""The table of a connection's states: what is listed leads somewhere, what is not is a bug."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.states import TRANSITIONS, Event, State
+
+# Pairs that can never come about, each with its reason; any other pair must be in the table.
+IMPOSSIBLE = {
+    (State.IDLE, Event.ATTEND): "there is no worker",
+    (State.IDLE, Event.DONE): "there is no response",
+    (State.RECEIVING, Event.ATTEND): "there is no worker",
+    (State.RECEIVING, Event.DONE): "there is no response",
+    (State.RUNNING, Event.BEGIN): "what comes meanwhile waits for the end of the exchange",
+    (State.RUNNING, Event.REQUEST): "one exchange at a time",
+    (State.ATTENDED, Event.BEGIN): "what comes meanwhile waits for the end of the exchange",
+    (State.ATTENDED, Event.REQUEST): "one exchange at a time",
+    **{
+        (State.LINGERING, event): "what comes is dropped; there is no exchange"
+        for event in (Event.BEGIN, Event.REQUEST, Event.ATTEND, Event.DONE, Event.LINGER)
+    },
+    **{
+        (State.CLOSING, event): "nothing is read any more; there is no exchange"
+        for event in (Event.BEGIN, Event.REQUEST, Event.ATTEND, Event.DONE, Event.LINGER)
+    },
+    **{(State.CLOSED, event): "the transport is gone" for event in Event},
+}
+
+
+def test_every_pair_is_listed_or_impossible():
+    """Each state and event either has its transition, or a reason why they never meet."""
+    pairs = {(state, event) for state in State for event in Event}
+    assert set(TRANSITIONS) | set(IMPOSSIBLE) == pairs
+    assert set(TRANSITIONS) & set(IMPOSSIBLE) == set()
+
+
+def test_an_unlisted_pair_raises():
+    """A pair not listed is a bug in aserve, and raises."""
+    with pytest.raises(KeyError):
+        TRANSITIONS[State.IDLE, Event.DONE]
+
+
+@pytest.mark.parametrize("state", [state for state in State if state != State.CLOSED])
+def test_every_connection_ends(state):
+    """From anywhere, losing the transport is the end, and closing leads to closing."""
+    assert TRANSITIONS[state, Event.LOST] == State.CLOSED
+    assert TRANSITIONS[state, Event.CLOSE] == State.CLOSING
+
+
+def test_every_state_is_reached():
+    """From IDLE, every state can be reached."""
+    reached, new = set(), {State.IDLE}
+    while new:
+        reached |= new
+        new = {to for (state, _), to in TRANSITIONS.items() if state in reached} - reached
+    assert reached == set(State)
+
+
+def test_the_order_of_the_states():
+    """Comparisons rest on it: no request is expected from RUNNING on, none is served after ATTENDED."""
+    order = ["IDLE", "RECEIVING", "RUNNING", "ATTENDED", "LINGERING", "CLOSING", "CLOSED"]
+    assert [state.name for state in sorted(State)] == order
