@@ -45,8 +45,11 @@ suites:
 	done; \
 	printf "\nSummary\n$$summary"; exit $$failed
 
+# A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends.
+LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1200)
+
 suite: $(VENV)/.ready-test
-	$(RUN) -m pytest $(ARGS)
+	$(LIMIT) $(RUN) -X faulthandler -m pytest $(ARGS)
 
 lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compiler's warnings
 	$(RUN) -m ruff check .

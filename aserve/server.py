@@ -128,11 +128,11 @@ class Server:
 
         Returns whether everything was finished.
         """
+        for service in self._services:
+            service.is_draining = True  # first: a ping from now on is told
         await self._pause_accepting()
         held = self._hold_queues()
         self._close_listeners()
-        for service in self._services:
-            service.is_draining = True
         for connection in list(self._connections):
             connection.drain()
         await self._accept_queued(held)

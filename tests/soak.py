@@ -224,8 +224,10 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
         wait_until(lambda: not sockets(server)[1:], 10)  # the listener remains
         before = server.open_files()
         run = Soak(server.address, seconds)
-        threads = [threading.Thread(target=run.run_good, args=(seed,)) for seed in range(GOOD_THREADS)]
-        threads += [threading.Thread(target=run.run_bad, args=(1000 + seed,)) for seed in range(BAD_THREADS)]
+        threads = [threading.Thread(target=run.run_good, args=(seed,), daemon=True) for seed in range(GOOD_THREADS)]
+        threads += [
+            threading.Thread(target=run.run_bad, args=(1000 + seed,), daemon=True) for seed in range(BAD_THREADS)
+        ]
         for thread in threads:
             thread.start()
         samples = sample_while(threads, server.pid)

@@ -172,7 +172,7 @@ def test_many_at_once(start_server, tmp_path, lane, wait_until):
     many()
     server.wait_until_idle()
     before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else None
-    threads = [threading.Thread(target=many) for _ in range(10)]
+    threads = [threading.Thread(target=many, daemon=True) for _ in range(10)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -109,7 +109,7 @@ def test_registering_from_many_threads(functions):
                 rpc.register(f"f{number}", hello)
                 taken.append(number)
 
-    threads = [threading.Thread(target=register) for _ in range(8)]
+    threads = [threading.Thread(target=register, daemon=True) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -316,7 +316,7 @@ class Answering:
         self.listener.bind(path or ("127.0.0.1", 0))
         self.listener.listen(1)
         self.address = f"unix:{path}" if path else "127.0.0.1:%d" % self.listener.getsockname()[1]
-        self.thread = threading.Thread(target=self.run)
+        self.thread = threading.Thread(target=self.run, daemon=True)
         self.thread.start()
 
     def run(self):

@@ -518,7 +518,7 @@ def test_run_serves(on_serving):
 
     def fetch(message):
         host, port = message.rpartition("http://")[2].split(":")
-        thread = threading.Thread(target=talk, args=(host, int(port)))
+        thread = threading.Thread(target=talk, args=(host, int(port)), daemon=True)
         thread.start()
 
     def talk(host, port):

@@ -186,7 +186,7 @@ def test_drain_under_load(start_server, raw_client):
             client.close()
             counts.append(count)
 
-        threads = [threading.Thread(target=load) for _ in range(8)]
+        threads = [threading.Thread(target=load, daemon=True) for _ in range(8)]
         for thread in threads:
             thread.start()
         server.wait_until_known(8)

@@ -297,7 +297,7 @@ def test_files_side_by_side(start_server, raw_client, path):
     def fetch(client):
         bodies.extend(client.fetch().body == CONTENT for _ in range(4))
 
-    threads = [threading.Thread(target=fetch, args=(client,)) for client in clients]
+    threads = [threading.Thread(target=fetch, args=(client,), daemon=True) for client in clients]
     for thread in threads:
         thread.start()
     for thread in threads:
