@@ -348,8 +348,8 @@ class Config:
     )
     lane: str = _row(
         "auto", "Serving", "--lane", _choice("auto", "off"),
-        "take uwsgi and SCGI connections by the batch where the platform can; off: one by one",
-        "Half the CPU time a request, and no difference else; off is for comparing.",
+        "let the workers read and answer plain requests by themselves, by the batch, where the platform can",
+        "Less CPU time a request (benchmarks/README.md), and no difference else; off is for comparing.",
     )
     route: Sequence[str] = _row(
         (), "Serving", "--route", ROUTES,

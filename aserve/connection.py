@@ -27,12 +27,12 @@ from .states import TRANSITIONS, Event, State
 logger = logging.getLogger("aserve")
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
-IDLE, RECEIVING, RUNNING, ATTENDED = State.IDLE, State.RECEIVING, State.RUNNING, State.ATTENDED
+NEW, IDLE, RECEIVING, RUNNING, ATTENDED = State.NEW, State.IDLE, State.RECEIVING, State.RUNNING, State.ATTENDED
 
 # RFC 9112 9.6: after the last response, read on for a while, or a reset could destroy it on its way.
 LINGER_SECONDS = 2.0
 LINGER_BYTES = 1 << 20  # Guess: more than a kernel's receive buffer, less than an upload
-# While draining, how long a front server may take to send the request for which it has connected. Guess.
+# While draining, how long a client may take to send the request for which it has connected. Guess.
 ARRIVING_SECONDS = 2.0
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -67,8 +67,6 @@ class Connection(OutgoingHalf):
         else:
             self.remote_addr = self.remote_port = ""  # a unix socket
         self._service.connections.add(self)
-        if self._service.is_draining and not self._protocol.is_single:
-            self._close()  # accepted just before the listeners closed
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
@@ -121,8 +119,9 @@ class Connection(OutgoingHalf):
         if self._sender is not None and self._sender.take_progress():
             self._quiet_seconds = 0.0
         quiet = self._quiet_seconds
-        if state == IDLE:
-            if quiet > (ARRIVING_SECONDS if self._service.is_draining else config.keep_alive_seconds):
+        if state <= IDLE:
+            limit = config.head_seconds if state == NEW else config.keep_alive_seconds
+            if quiet > (ARRIVING_SECONDS if self._service.is_draining else limit):
                 self._close()
         elif state == RECEIVING:
             if quiet > (config.body_seconds if self._protocol.is_mid_body else config.head_seconds):
@@ -152,7 +151,7 @@ class Connection(OutgoingHalf):
         self._is_closing_soon = True
         if self._attend() and self._exchange is not None:
             self._exchange.keep_alive = False
-        elif self._state == IDLE and not self._protocol.is_single:
+        elif self._state == IDLE:
             self._close()
 
     def abort(self) -> None:
@@ -199,7 +198,7 @@ class Connection(OutgoingHalf):
 
     def _expect_more(self) -> None:
         """A request has begun but is not complete, and nothing else is under way."""
-        if self._state == IDLE or self._protocol.is_mid_body:
+        if self._state <= IDLE or self._protocol.is_mid_body:
             self._quiet_seconds = 0.0  # a head must be complete in time; a body must only move
         self._state = TRANSITIONS[self._state, Event.BEGIN]
         if self._protocol.is_continue_due:

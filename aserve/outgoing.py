@@ -54,7 +54,7 @@ class OutgoingHalf(asyncio.Protocol):
     def __init__(self, service: Service) -> None:
         self._service = service
         self._executor = service.executor
-        self._state = IDLE
+        self._state = State.NEW
         self._exchange: Exchange | None = None  # the one with the app
         self._fd = -1
         self._quiet_seconds = 0.0  # since the last progress

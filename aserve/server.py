@@ -69,7 +69,8 @@ class Server:
         self.config = config if config is not None else Config(**settings)
         self._app = app
         self._listeners: list[Listener] = []
-        self._acceptors: list[asyncio.AbstractServer | Lane] = []
+        self._acceptors: list[asyncio.AbstractServer] = []
+        self._lane: Lane | None = None
         self._connections: set[Connection] = set()
         self._services: list[Service] = []
         self._standing = StandingFields(self.config.server_name)
@@ -114,9 +115,8 @@ class Server:
                 self._access_log = AccessLog(config.access_log)
             if config.threads:
                 self._executor = Executor(loop, config.threads)
-            for listener in self._listeners:
-                self._services.append(self._new_service(listener))
-                self._acceptors.append(await self._accept_on(listener, self._services[-1]))
+            self._services = [self._new_service(listener) for listener in self._listeners]
+            await self._accept()
         except BaseException:
             self._close_listeners()
             raise
@@ -130,6 +130,8 @@ class Server:
         """
         for service in self._services:
             service.is_draining = True  # first: a ping from now on is told
+        if self._lane is not None:
+            self._lane.stop_accepting()
         await self._pause_accepting()
         held = self._hold_queues()
         self._close_listeners()
@@ -138,21 +140,33 @@ class Server:
         await self._accept_queued(held)
         deadline = self._loop.time() + self.config.drain_seconds
         # Looked at instead of signalled: the end of a server is not worth a step in every connection's.
-        while (self._connections or not self._executor.is_idle) and self._loop.time() < deadline:
+        while self._is_busy() and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
-        unfinished = list(self._connections)
+        unfinished = self.connection_count
         if unfinished:
-            logger.warning("%d connections unfinished after --drain-timeout; aborting them", len(unfinished))
-        for connection in unfinished:
+            logger.warning("%d connections unfinished after --drain-timeout; aborting them", unfinished)
+        for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)
         return await self._stop(deadline) and not unfinished
 
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+        return len(self._connections) + (self._lane.count if self._lane is not None else 0)
+
+    def _is_busy(self) -> bool:
+        """Whether there is anything to wait for at the end."""
+        if self._lane is not None:
+            self._lane.drain()
+        return self.connection_count > 0 or not self._executor.is_idle
+
     async def _pause_accepting(self) -> None:
         """Let what asyncio has accepted become connections: a Server closed before that loses them."""
-        for listener, acceptor in zip(self._listeners, self._acceptors):
+        for acceptor in self._acceptors:
             if isinstance(acceptor, asyncio.Server):  # not uvloop's, which has no such gap
-                self._loop.remove_reader(listener.socket.fileno())
+                for sock in acceptor.sockets:
+                    self._loop.remove_reader(sock.fileno())
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
 
@@ -165,6 +179,12 @@ class Server:
         await asyncio.sleep(0)
         if hung:
             logger.warning("left behind, still inside the app: %s", ", ".join(hung))
+        if self._lane is not None:
+            while self._executor.is_led:  # nobody may wait on what is closed: it would never end
+                self._lane.wake()
+                await asyncio.sleep(0.001)
+            self._lane.close()
+            self._lane = None
         if self._timer is not None:
             self._timer.cancel()
         if self._access_log is not None:
@@ -190,6 +210,7 @@ class Server:
             config,
             name=listener.url,
             loop=self._loop,
+            limits=limits,
             new_protocol=PROTOCOLS[protocol, parser](limits),
             executor=self._executor,
             gateway=self._new_gateway(protocol),
@@ -211,17 +232,19 @@ class Server:
             return RoutingGateway(self._app, self._standing, HAS_SENDFILE, routes)
         return Gateway(self._app, self._standing, HAS_SENDFILE)
 
-    async def _accept_on(self, listener: Listener, service: Service) -> asyncio.AbstractServer | Lane:
-        if is_lane_available(listener, service):
-            lane = Lane(service, listener)
-            lane.start()
-            return lane
-        new_connection = functools.partial(Connection, service)
-        if listener.bind.kind == "unix":
-            return await self._loop.create_unix_server(
-                new_connection, sock=listener.socket, backlog=self.config.backlog
+    async def _accept(self) -> None:
+        pairs = list(zip(self._listeners, self._services))
+        in_lane = [pair for pair in pairs if is_lane_available(*pair)]
+        if in_lane:
+            self._lane = Lane(self._executor, in_lane)
+            self._lane.start()
+        for listener, service in pairs:
+            if (listener, service) in in_lane:
+                continue
+            start = self._loop.create_unix_server if listener.bind.kind == "unix" else self._loop.create_server  # type: Any
+            self._acceptors.append(
+                await start(functools.partial(Connection, service), sock=listener.socket, backlog=self.config.backlog)
             )
-        return await self._loop.create_server(new_connection, sock=listener.socket, backlog=self.config.backlog)
 
     def _hold_queues(self) -> list[tuple[Listener, Service]]:
         """Keep the connections that the kernel has queued, when the event loop closes its sockets."""
@@ -259,6 +282,8 @@ class Server:
         self._standing.refresh()
         for connection in list(self._connections):
             connection.on_second()
+        if self._lane is not None:
+            self._lane.on_second()
         if self._access_log is not None:
             self._access_log.flush()
 

@@ -13,7 +13,7 @@ from .access_log import AccessLog
 from .config import Config
 from .environ import Environ
 from .executor import Executor, InlineExecutor
-from .protocols.base import WireProtocol
+from .protocols.base import Limits, WireProtocol
 from .response import StandingFields
 from .wsgi import Gateway
 
@@ -30,6 +30,7 @@ class Service:
         *,
         name: str,
         loop: asyncio.AbstractEventLoop,
+        limits: Limits,
         new_protocol: Callable[[], WireProtocol],
         executor: Executor | InlineExecutor,
         gateway: Gateway,
@@ -41,6 +42,7 @@ class Service:
         self.config = config
         self.name = name  # of the listener, for the log
         self.loop = loop
+        self.limits = limits
         self.new_protocol = new_protocol
         self.executor = executor
         self.gateway = gateway

@@ -248,6 +248,7 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
     bound = SHORT_GROWTH_MIB if seconds < SHORT_SECONDS else GROWTH_MIB
     if end - warm > bound:
         faults.append(f"memory grew from {warm:.1f} to {end:.1f} MiB, by more than {bound}")
+    after = [name for name in after if name != "/dev/null"]  # libuv's own, opened with its first connection
     if len(after) > len(before):
         faults.append(f"file descriptors left: {after} instead of {before}")
     if status or "internal error" in server.log or "worker failed" in server.log:

@@ -673,11 +673,19 @@ def test_eof_within_a_live_body(new):
 
 
 def test_drain_idle(new):
-    """An idle connection closes at once."""
-    _, connection, transport = new()
-    connection.drain()
+    """An idle connection closes at once; one that has not asked yet may do so for a while."""
+    bench, connection, transport = new()
+    drain(bench, connection)
+    assert transport.calls == []
+    for _ in range(3):
+        connection.on_second()
     assert transport.calls == ["close"]
     connection.drain()
+    bench, connection, transport = new()
+    connection.data_received(GET)
+    bench.executor.run()
+    drain(bench, connection)
+    assert transport.calls == ["close"]
 
 
 def drain(bench, connection):
@@ -731,11 +739,13 @@ def test_drain_lingering(new):
 
 
 def test_a_connection_accepted_while_draining(new):
-    """Who was accepted too late is closed without an answer."""
+    """Who was in the queue when the drain began is answered, and told that it was the last."""
     bench, _, _ = new()
     bench.service.is_draining = True
-    _, transport = bench.connect()
-    assert transport.calls == ["close"]
+    connection, transport = bench.connect()
+    connection.data_received(GET)
+    bench.executor.run()
+    assert b"Connection: close" in transport.received()
 
 
 PACKET = b"\x00\x16\x00\x00\x0e\x00REQUEST_METHOD\x04\x00POST"

@@ -25,7 +25,8 @@ ROWS = {
     8: ["cli"],
     7: ["processes", "monitoring", "compat"],
     6: ["server"],
-    5.6: ["lane"],  # promotes to connections
+    5.7: ["lane"],
+    5.6: ["ride"],  # leads from the lane to a connection
     5.4: ["connection"],
     5.2: ["outgoing"],  # the writing half of a connection, below the whole
     5: ["service", "listeners"],
@@ -51,7 +52,7 @@ RESERVED = {
         {
             "executor": "the workers are its",
             "body": "a live body's reader waits for octets",
-            "lane": "a worker waits there while its connection is promoted",
+            "ride": "a worker waits there while its connection leaves the lane",
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
             "rpc": "functions are registered from any thread",
@@ -150,7 +151,7 @@ def test_reserved_modules(name):
     for found in imports_of(name):
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
-            assert name.startswith("protocols.") or name == "lane", where  # which accepts and sends in C
+            assert name.startswith("protocols.") or name in ("lane", "ride"), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
             assert row_of(name) >= lowest or name in exceptions, where

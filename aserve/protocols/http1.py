@@ -196,10 +196,7 @@ class HTTP1:
 
     def _begin(self, exchange: Exchange, flags: int, length: int, exchanges: list[Exchange]) -> None:
         """A head with a body, or with something to remember for the response."""
-        if not flags & VERSION_1_1:
-            exchange.form = HTTP_1_0
-        exchange.keep_alive = bool(flags & KEEP_ALIVE)
-        exchange.is_head = bool(flags & HEAD)
+        set_flags(exchange, flags)
         if not flags & (LENGTH | CHUNKED):
             exchanges.append(exchange)
             return
@@ -247,6 +244,14 @@ class HTTP1:
         self._exchange = self._body = self._chunked = None
         self.is_continue_due = False
         self._phase = HTTP1._receive_nothing
+
+
+def set_flags(exchange: Exchange, flags: int) -> None:
+    """Remember for the response what the head's flags say."""
+    if not flags & VERSION_1_1:
+        exchange.form = HTTP_1_0
+    exchange.keep_alive = bool(flags & KEEP_ALIVE)
+    exchange.is_head = bool(flags & HEAD)
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:

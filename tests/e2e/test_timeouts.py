@@ -55,7 +55,7 @@ def test_moving_body(start_server, raw_client):
 
 def test_idle_connections(start_server, raw_client):
     """An idle connection is closed without a word, whether or not it was ever used."""
-    server = start_server(apps.hello, keep_alive_seconds=0.5)
+    server = start_server(apps.hello, keep_alive_seconds=0.5, head_seconds=0.5)
     used, unused = raw_client(server), raw_client(server)
     used.fetch()
     assert (used.recv_to_end(), unused.recv_to_end()) == (b"", b"")
