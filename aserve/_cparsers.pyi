@@ -75,6 +75,12 @@ class _Lib:
     LANE_HTTP: int
     LANE_UWSGI: int
     LANE_SCGI: int
+    LANE_LEFT: int
+    LANE_WHOLE: int
+    LANE_BEGUN: int
+    LANE_PART: int
+    LANE_DONE: int
+    LANE_GONE: int
     LANE_FREE: int
     LANE_IDLE: int
     LANE_BUSY: int
@@ -101,6 +107,7 @@ class _Lib:
     def lane_wake(self, set: _CData, /) -> None: ...
     def lane_reply(self, set: _CData, fd: int, octets: bytes, len: int, keep: int, /) -> int: ...
     def lane_release(self, set: _CData, fd: int, /) -> int: ...
+    def lane_hold(self, set: _CData, fd: int, /) -> int: ...
     def lane_left(self, set: _CData, /) -> None: ...
     def lane_sweep(self, set: _CData, used_seconds: int, new_seconds: int, /) -> int: ...
 

@@ -32,6 +32,14 @@ class BufferedBody:
         self._spooled = False
         self._file: BinaryIO = io.BytesIO()
 
+    @classmethod
+    def of(cls, data: bytes) -> BufferedBody:
+        """Return a complete body, for which the octets are not copied."""
+        body = cls(len(data), is_chunked=False)
+        body.length = len(data)
+        body._file = io.BytesIO(data)
+        return body
+
     def feed(self, data: bytes) -> None:
         """Append octets of the body."""
         self.length += len(data)

@@ -15,12 +15,14 @@ Not here: the response (ride.py); anything a connection may need beyond one
 from __future__ import annotations
 
 import logging
+import mmap
 import os
 import struct
 from typing import Any, Callable
 
 from ._cparsers import ffi, lib
 from .body import BufferedBody
+from .errors import RequestRefused
 from .exchange import Exchange
 from .executor import Executor, InlineExecutor
 from .listeners import Listener
@@ -47,6 +49,8 @@ _poll = lib.lane_poll
 _ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
 _unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
 PLAIN = http1.PLAIN
+WHOLE: int = lib.LANE_WHOLE
+BEGUN: int = lib.LANE_BEGUN
 
 
 def is_available(listener: Listener, service: Service) -> bool:
@@ -78,6 +82,7 @@ class Lane:
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
         self._departures = Departures(self.set, self._loop, executor)
+        self._incomplete: dict[int, Ride] = {}  # by descriptor: those whose request's body is still to come
         self._is_draining = False
         self._is_closed = False
 
@@ -110,6 +115,11 @@ class Lane:
         self.set.now += 1
         config = self.services[0].config
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
+        for ride in list(self._incomplete.values()):
+            ride.quiet_seconds += 1
+            if ride.quiet_seconds > config.body_seconds and lib.lane_hold(self.set, ride.fd):
+                self._incomplete.pop(ride.fd, None)
+                ride.leave_refused(RequestRefused(408, "the request did not come in time"))
 
     def stop_accepting(self) -> None:
         """Accept no more; after this the listening sockets may be closed."""
@@ -164,38 +174,71 @@ class Lane:
         text = self._vars[: self.set.vars_len].decode("latin-1")
         rides, submit, is_draining = self._rides, self.executor.submit_here, self._is_draining
         for (
-            length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, is_whole, is_first,
+            length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
         ) in _unpack_arrivals(self._arrivals[: count * _ARRIVAL_BYTES]):  # fmt: skip
+            if kind != WHOLE and kind != BEGUN:
+                self._take_rest(kind, fd, index, self._input[start : start + size])
+                continue
             vars = text[vars_start : vars_start + vars_size]
-            if flags == PLAIN and is_whole:
+            if flags == PLAIN:
                 exchange: Exchange | None = Exchange(vars, nvars)
-            elif is_whole:
-                exchange = self._makers[index](vars, nvars, flags, modifier1, self._input, start, consumed)
             else:
-                exchange = None
+                exchange = self._makers[index](vars, nvars, flags, modifier1, self._input, start, consumed)
             if exchange is None:
-                self._leave(fd, index, is_whole, self._input[start : start + size])
+                if lib.lane_release(self.set, fd):
+                    self._departures.leave(fd, self.services[index], self._input[start : start + size])
                 continue
             if is_first:
-                ride = rides[fd] = Ride(self._departures, self.services[index], fd, text[peer_start : peer_start + peer_size])
+                peer = text[peer_start : peer_start + peer_size]
+                ride = rides[fd] = Ride(self._departures, self.services[index], fd, peer)
             else:
                 ride = rides[fd]
-            if length:
-                body = exchange.body = BufferedBody(self.services[index].config.body_memory_bytes, is_chunked=False)
-                body.feed(self._input[start + consumed : start + consumed + length])
             if is_draining:
                 exchange.keep_alive = False
             exchange.connection = ride
             ride.exchange = exchange
+            if kind == BEGUN:
+                self._begin_body(ride, exchange, self._input[start + consumed : start + size])
+                continue
+            if length:
+                exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
             submit(ride.run, exchange)
         if self.set.full_listener >= 0:
             self.executor.post(self._pause, self.set.full_listener, None)
 
-    def _leave(self, fd: int, index: int, is_whole: int, octets: bytes) -> None:
-        """Go on as a Connection with what was read."""
-        if not is_whole or lib.lane_release(self.set, fd):
+    def _take_rest(self, kind: int, fd: int, index: int, octets: bytes) -> None:
+        """What is neither a request nor the beginning of one."""
+        if kind == lib.LANE_LEFT:
             self._departures.leave(fd, self.services[index], octets)
+            return
+        ride = self._rides[fd]
+        exchange = ride.exchange
+        assert exchange is not None
+        if kind == lib.LANE_GONE:
+            self._incomplete.pop(fd, None)
+            ride.exchange = None
+            if exchange.body is not None:
+                exchange.body.close()
+        elif self._feed(ride, exchange, octets) and kind == lib.LANE_DONE:
+            del self._incomplete[fd]
+            self.executor.submit_here(ride.run, exchange)
+
+    def _begin_body(self, ride: Ride, exchange: Exchange, octets: bytes) -> None:
+        exchange.body = BufferedBody(self.services[0].config.body_memory_bytes, is_chunked=False)
+        self._incomplete[ride.fd] = ride
+        self._feed(ride, exchange, octets)
+
+    def _feed(self, ride: Ride, exchange: Exchange, octets: bytes) -> bool:
+        ride.quiet_seconds = 0
+        try:
+            exchange.body.feed(octets)  # type: ignore[union-attr]
+        except OSError as exc:  # a full disk: the body cannot be kept
+            self._incomplete.pop(ride.fd, None)
+            lib.lane_hold(self.set, ride.fd)
+            ride.leave_failed(exchange, exc)
+            return False
+        return True
 
     def _pause(self, index: int, _: Any) -> None:
         # Level-triggered readiness would spin: leave the queue to the kernel for a while.
@@ -263,7 +306,7 @@ class _Memory:
         self._vars = new("char[]", vars_bytes)
         self._arrivals = new("lane_arrival[]", BATCH_COUNT)
         self._listeners = ffi.new("lane_listener[]", len(listeners))
-        self._conns = ffi.new("lane_conn[]", MAX_DESCRIPTORS)
+        self._conns = ffi.from_buffer("lane_conn[]", mmap.mmap(-1, MAX_DESCRIPTORS * ffi.sizeof("lane_conn")))
         self.views = (
             ffi.buffer(self._input, input_bytes),
             ffi.buffer(self._vars, vars_bytes),

@@ -18,7 +18,7 @@ from typing import Any, Callable, cast
 from ._cparsers import lib
 from .connection import ARRIVING_SECONDS as ARRIVING_SECONDS
 from .connection import Connection
-from .errors import ClientDisconnected
+from .errors import ClientDisconnected, RequestRefused
 from .exchange import Exchange
 from .executor import Executor, InlineExecutor
 from .protocols.single import SingleRequest
@@ -38,7 +38,7 @@ class Ride:
     """One connection in the lane."""
 
     __slots__ = (
-        "_access_log", "_departures", "_early", "_respond", "_service", "_set", "_successor", "base_environ", "exchange", "fd", "remote_addr", "remote_port",
+        "_access_log", "_departures", "_early", "_respond", "_service", "_set", "_successor", "base_environ", "exchange", "fd", "quiet_seconds", "remote_addr", "remote_port",
     )  # fmt: skip
 
     def __init__(self, departures: Departures, service: Service, fd: int, peer: str) -> None:
@@ -50,7 +50,8 @@ class Ride:
         self.base_environ = service.base_environ
         self.fd = fd
         self.remote_addr, _, self.remote_port = peer.partition("\0")
-        self.exchange: Exchange | None = None  # that is with the app
+        self.exchange: Exchange | None = None  # that is with the app, or whose body is still to come
+        self.quiet_seconds = 0  # since the last part of that body
         self._successor: Connection | None = None  # once the connection has left the lane
         self._early: list[bytes] = []  # with --threads 0: sent before the app has returned
 
@@ -84,6 +85,16 @@ class Ride:
         else:
             self._succeed(exchange).send(exchange, octets)
 
+    def leave_refused(self, why: RequestRefused) -> None:
+        """A body does not come: leave, and say so."""
+        exchange = self.exchange
+        assert exchange is not None
+        self._depart(exchange, lambda connection: connection.refuse(exchange, why), b"")
+
+    def leave_failed(self, exchange: Exchange, exc: OSError) -> None:
+        """A body cannot be kept: leave, and say so."""
+        self._depart(exchange, lambda connection: connection.fail(exchange, exc), b"")
+
     def _leave(self, exchange: Exchange, reply: Reply, is_begun: bool = False) -> None:
         """Hand a reply of any form to a Connection."""
         if is_begun:
@@ -109,8 +120,8 @@ class Ride:
             return
         connection.deliver(exchange, reply)
 
-    def _depart(self, exchange: Exchange, on_made: Callable[[Connection], None], reply: Reply) -> None:
-        def on_ready(connection: Connection | None) -> None:
+    def _depart(self, exchange: Exchange, on_made: Callable[[Departed], None], reply: Reply) -> None:
+        def on_ready(connection: Departed | None) -> None:
             if connection is None:
                 _discard(reply)
             else:
@@ -129,9 +140,9 @@ class Ride:
             raise ClientDisconnected("the server has closed the connection")
         is_ready = threading.Lock()
         is_ready.acquire()
-        made: list[Connection | None] = []
+        made: list[Departed | None] = []
 
-        def on_ready(connection: Connection | None) -> None:
+        def on_ready(connection: Departed | None) -> None:
             made.append(connection)
             is_ready.release()
 
@@ -160,7 +171,7 @@ class Departures:
         service: Service,
         octets: bytes = b"",
         exchange: Exchange | None = None,
-        on_ready: Callable[[Connection | None], None] | None = None,
+        on_ready: Callable[[Departed | None], None] | None = None,
     ) -> None:
         """
         Make a Connection of a released descriptor: with octets read, or with an exchange that is with the app.
@@ -172,16 +183,16 @@ class Departures:
 
     # --- called on the event loop ---
 
-    def _begin(self, who: tuple[int, Departed], on_ready: Callable[[Connection | None], None] | None) -> None:
+    def _begin(self, who: tuple[int, Departed], on_ready: Callable[[Departed | None], None] | None) -> None:
         task = self._loop.create_task(self._make_transport(*who, on_ready))
         self._tasks[task] = None  # a loop holds its tasks only weakly
         task.add_done_callback(self._tasks.pop)
 
     async def _make_transport(
-        self, fd: int, connection: Departed, on_ready: Callable[[Connection | None], None] | None
+        self, fd: int, connection: Departed, on_ready: Callable[[Departed | None], None] | None
     ) -> None:
         sock = socket.socket(fileno=fd)
-        made: Connection | None = connection
+        made: Departed | None = connection
         try:
             await self._loop.connect_accepted_socket(lambda: connection, sock)
         except OSError as exc:
@@ -217,6 +228,22 @@ class Departed(Connection):
         elif self._initial:
             self.data_received(self._initial)
             self._initial = b""
+
+    def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
+        """Answer for the client's fault the exchange with which this has begun."""
+        self._end_request(exchange)
+        self._refuse(exchange, why)
+
+    def fail(self, exchange: Exchange, exc: OSError) -> None:
+        """The body of that exchange cannot be kept."""
+        self._end_request(exchange)
+        self._fail(exc)
+
+    def _end_request(self, exchange: Exchange) -> None:
+        self._exchange = None
+        exchange.keep_alive = False
+        if exchange.body is not None:
+            exchange.body.close()
 
 
 def _discard(reply: Reply) -> None:

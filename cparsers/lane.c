@@ -150,20 +150,22 @@ static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
     }
 }
 
-/* 1 when all that was read is one request, and its response can follow. */
-static int is_whole(const lane *set, const lane_arrival *arrival,
-                    uint32_t protocol)
+/* LANE_WHOLE, _BEGUN, or _LEFT for what the general path must see. */
+static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
+                        uint32_t protocol)
 {
     uint64_t len;
 
     if (arrival->consumed <= 0 || arrival->content_length > set->max_body_len)
-        return 0;
-    len = (uint32_t)arrival->consumed + arrival->content_length;
-    if (protocol != LANE_HTTP) /* what follows is not looked at */
-        return len <= arrival->input_len;
+        return LANE_LEFT;
     if (arrival->flags & (HTTP1_CHUNKED | HTTP1_EXPECT_CONTINUE))
-        return 0;
-    return len == arrival->input_len;
+        return LANE_LEFT;
+    len = (uint32_t)arrival->consumed + arrival->content_length;
+    if (len > arrival->input_len)
+        return LANE_BEGUN;
+    if (protocol == LANE_HTTP && len < arrival->input_len)
+        return LANE_LEFT; /* pipelined; otherwise what follows is dropped */
+    return LANE_WHOLE;
 }
 
 /* Write the peer's address and port behind the vars. */
@@ -196,15 +198,15 @@ static void add_peer(lane *set, lane_arrival *arrival)
     set->vars[set->vars_len++] = '\0';
 }
 
-/* Read once from a connection that this thread has made BUSY.  Returns 1 with
- * an arrival; 0 when there was nothing yet, or the client is gone. */
-static int take(lane *set, int fd, uint32_t *input_len, lane_arrival *arrival)
+/* Read once from a connection that this thread has made BUSY.  Returns the
+ * number of octets; 0 when there was nothing, and it is IDLE again; -1 when
+ * the client is gone, and it is closed. */
+static ssize_t read_once(lane *set, int fd, char *to, size_t cap)
 {
     lane_conn *conn = &set->conns[fd];
-    const lane_listener *listener = &set->listeners[conn->listener];
     ssize_t got;
 
-    while ((got = recv(fd, set->input + *input_len, set->read_cap, 0)) <= 0) {
+    while ((got = recv(fd, to, cap, 0)) <= 0) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN) {
@@ -216,28 +218,96 @@ static int take(lane *set, int fd, uint32_t *input_len, lane_arrival *arrival)
             }
         }
         drop(set, fd);
-        return 0;
+        return -1;
     }
-    memset(arrival, 0, sizeof *arrival);
-    arrival->fd = fd;
-    arrival->listener = conn->listener;
-    arrival->input_off = *input_len;
-    arrival->input_len = (uint32_t)got;
-    *input_len += (uint32_t)got;
+    return got;
+}
+
+/* A part of a body is with the caller: wait for the next.  After a full read
+ * there may be more, for which no edge will come. */
+static void wait_for_more(lane *set, lane_arrival *arrival, int is_full)
+{
+    lane_conn *conn = &set->conns[arrival->fd];
+
+    if (!is_full && wait_on(set, arrival->fd))
+        return;
+    if (!conn->listed && !wait_on(set, arrival->fd) && !conn->listed) {
+        drop(set, arrival->fd);
+        arrival->kind = LANE_GONE;
+        return;
+    }
+    set_state(conn, LANE_IDLE);
+    list_again(set, arrival->fd);
+}
+
+static void take_head(lane *set, lane_arrival *arrival, int is_full)
+{
+    lane_conn *conn = &set->conns[arrival->fd];
+    const lane_listener *listener = &set->listeners[conn->listener];
+
     parse_arrival(set, arrival, listener->protocol);
-    /* A full read may have left octets behind, for which no edge will come. */
-    if (got == (ssize_t)set->read_cap ||
-        !is_whole(set, arrival, listener->protocol)) {
-        lane_release(set, fd);
-        return 1;
+    arrival->kind = kind_of(set, arrival, listener->protocol);
+    /* A full read may have left the next request behind. */
+    if (arrival->kind == LANE_WHOLE && is_full)
+        arrival->kind = LANE_LEFT;
+    if (arrival->kind == LANE_LEFT) {
+        lane_release(set, arrival->fd);
+        return;
     }
-    arrival->is_whole = 1;
     arrival->is_first = !conn->used;
     if (arrival->is_first && listener->is_tcp)
         add_peer(set, arrival);
     conn->used = 1;
     conn->last = listener->protocol != LANE_HTTP ||
                  !(arrival->flags & HTTP1_KEEP_ALIVE);
+    if (arrival->kind == LANE_BEGUN) {
+        conn->body_left = arrival->content_length -
+                          (arrival->input_len - (uint32_t)arrival->consumed);
+        wait_for_more(set, arrival, is_full);
+    }
+}
+
+static void take_part(lane *set, lane_arrival *arrival, int is_full)
+{
+    lane_conn *conn = &set->conns[arrival->fd];
+
+    conn->body_left -= arrival->input_len;
+    if (conn->body_left > 0) {
+        arrival->kind = LANE_PART;
+        wait_for_more(set, arrival, is_full);
+    } else {
+        arrival->kind = LANE_DONE;
+        change(conn, LANE_BUSY, LANE_MORE); /* not read beyond the body */
+    }
+}
+
+/* Returns 1 with an arrival from a connection that this thread has made BUSY,
+ * or 0. */
+static int take(lane *set, int fd, uint32_t *input_len, lane_arrival *arrival)
+{
+    lane_conn *conn = &set->conns[fd];
+    int is_body = conn->body_left > 0;
+    size_t cap = is_body && conn->body_left < set->read_cap
+                     ? (size_t)conn->body_left
+                     : set->read_cap;
+    ssize_t got = read_once(set, fd, set->input + *input_len, cap);
+
+    if (got == 0 || (got < 0 && !is_body))
+        return 0;
+    memset(arrival, 0, sizeof *arrival);
+    arrival->fd = fd;
+    arrival->listener = conn->listener;
+    arrival->input_off = *input_len;
+    if (got < 0) {
+        arrival->kind = LANE_GONE;
+        return 1;
+    }
+    arrival->input_len = (uint32_t)got;
+    *input_len += (uint32_t)got;
+    if (is_body)
+        take_part(set, arrival, (size_t)got == cap);
+    else
+        take_head(set, arrival, (size_t)got == cap);
     return 1;
 }
 
@@ -286,6 +356,7 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
         conn->listener = (uint8_t)i;
         conn->listed = 0;
         conn->used = 0;
+        conn->body_left = 0;
         conn->since = now(set);
         if ((uint32_t)fd >= set->top)
             __atomic_store_n(&set->top, (uint32_t)fd + 1, __ATOMIC_RELAXED);
@@ -340,8 +411,10 @@ int lane_poll(lane *set, int timeout_ms)
             if (take(set, key, &input_len, &set->arrivals[n])) {
                 n++;
                 /* The end has come already, and no edge will tell it. */
-                if (events[i].events & (EPOLLRDHUP | EPOLLHUP))
-                    change(conn, LANE_BUSY, LANE_MORE);
+                if (events[i].events & (EPOLLRDHUP | EPOLLHUP) &&
+                    !change(conn, LANE_BUSY, LANE_MORE) &&
+                    state_of(conn) == LANE_IDLE)
+                    list_again(set, key);
             }
         } else if (!change(conn, LANE_BUSY, LANE_MORE) &&
                    state_of(conn) == LANE_IDLE) {
@@ -418,6 +491,11 @@ int lane_release(lane *set, int fd)
     return 1;
 }
 
+int lane_hold(lane *set, int fd)
+{
+    return change(&set->conns[fd], LANE_IDLE, LANE_BUSY);
+}
+
 void lane_left(lane *set)
 {
     __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
@@ -432,7 +510,7 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
         lane_conn *conn = &set->conns[fd];
         int seconds;
 
-        if (state_of(conn) != LANE_IDLE)
+        if (state_of(conn) != LANE_IDLE || conn->body_left > 0)
             continue;
         seconds = conn->used ? used_seconds : new_seconds;
         if (seconds >= 0 && now(set) - conn->since <= (uint32_t)seconds)
@@ -560,6 +638,13 @@ int lane_reply(lane *set, int fd, const char *octets, uint32_t len, int keep)
 }
 
 int lane_release(lane *set, int fd)
+{
+    (void)set;
+    (void)fd;
+    return 0;
+}
+
+int lane_hold(lane *set, int fd)
 {
     (void)set;
     (void)fd;

@@ -26,18 +26,29 @@ enum {
     LANE_MORE = 3  /* the same, and meanwhile octets or the end have come */
 };
 
+/* What an arrival is. */
+enum {
+    LANE_LEFT = 0, /* anything but the following: the connection is released */
+    LANE_WHOLE = 1, /* a request and nothing else; the connection is BUSY */
+    LANE_BEGUN = 2, /* a head, and a part of its body, perhaps empty */
+    LANE_PART = 3,  /* a further part */
+    LANE_DONE = 4,  /* the last part; the connection is BUSY */
+    LANE_GONE = 5   /* the client is gone within the body; it is closed */
+};
+
 /* One connection; the table of them is indexed by file descriptor. */
 typedef struct {
-    uint8_t state;    /* LANE_*; atomic */
-    uint8_t listener; /* which one has accepted it */
-    uint8_t listed;   /* 1: in the epoll set */
-    uint8_t used;     /* 1: has carried a request */
-    uint8_t last;     /* 1: the client expects the connection to close */
+    uint64_t body_left; /* octets of the body still to come, after BEGUN */
+    uint8_t state;      /* LANE_*; atomic */
+    uint8_t listener;   /* which one has accepted it */
+    uint8_t listed;     /* 1: in the epoll set */
+    uint8_t used;       /* 1: has carried a request */
+    uint8_t last;       /* 1: the client expects the connection to close */
     uint8_t reserved[3];
     uint32_t since; /* lane->now when it became IDLE */
 } lane_conn;
 
-/* One request, or what else came on a connection. */
+/* One request, a part of it, or what else came on a connection. */
 typedef struct {
     uint64_t content_length; /* octets of the body, by the head */
     int32_t fd;
@@ -50,8 +61,7 @@ typedef struct {
     uint32_t flags;     /* http1_head's; 0 otherwise */
     uint32_t modifier1; /* uwsgi_packet's; 0 otherwise */
     uint32_t listener;
-    uint32_t is_whole; /* 1: a whole request and nothing else; the connection
-                          is BUSY.  0: it is released */
+    uint32_t kind;     /* LANE_LEFT ... */
     uint32_t is_first; /* 1: the first on this connection */
     uint32_t peer_off; /* with is_first: address NUL port of a TCP peer, at */
     uint32_t peer_len; /* lane->vars + peer_off; 0: a unix socket */
@@ -137,12 +147,16 @@ int lane_reply(lane *set, int fd, const char *octets, uint32_t len, int keep);
  * Returns 0 when there is none: the lane was closed. */
 int lane_release(lane *set, int fd);
 
+/* Make an IDLE connection BUSY, so that no other thread touches it.  Returns
+ * 0 when it is not IDLE. */
+int lane_hold(lane *set, int fd);
+
 /* A connection that has left the lane is counted in nconns until this. */
 void lane_left(lane *set);
 
 /* Close connections that have been IDLE for longer than so many seconds: those
- * that have carried a request, and those that have not.  -1: at once.
- * Returns how many. */
+ * that have carried a request, and those that have not.  -1: at once.  Bodies
+ * that do not move are the caller's to count.  Returns how many. */
 int lane_sweep(lane *set, int used_seconds, int new_seconds);
 
 /* cdef:end */
