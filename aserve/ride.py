@@ -28,7 +28,7 @@ from .wsgi import Reply
 
 logger = logging.getLogger("aserve")
 
-# A response up to this size is worth one copy: it mostly fits a socket's buffer (208 KiB on Linux).
+# A response up to this size mostly fits a socket's buffer (208 KiB on Linux).
 RIDE_BYTES = 1 << 17
 
 _reply = lib.lane_reply
@@ -61,20 +61,27 @@ class Ride:
         """Let the app answer; send its response, or leave the lane with it."""
         try:
             reply: Any = self._respond(exchange)
-            if type(reply) is tuple and len(reply[1]) <= RIDE_BYTES:
-                reply = b"".join(reply)
-            if type(reply) is not bytes or self._successor is not None or self._early:
+            if type(reply) is bytes:
+                head, body = reply, b""
+            elif type(reply) is tuple and len(reply[1]) <= RIDE_BYTES:
+                head, body = reply
+            else:
+                self._leave(exchange, reply)
+                return
+            if self._successor is not None or self._early:
                 self._leave(exchange, reply)
                 return
             self.exchange = None
-            sent = _reply(self._set, self.fd, reply, len(reply), exchange.keep_alive)
-            if sent != len(reply):
-                self._leave(exchange, reply[max(sent, 0) :], is_begun=sent > 0)
+            size, body_size = len(head), len(body)
+            sent = _reply(self._set, self.fd, head, size, body, body_size, exchange.keep_alive)
+            if sent != size + body_size:
+                self._leave(exchange, (head + body)[max(sent, 0) :], is_begun=sent > 0)
                 return
             if self._access_log is not None:
                 self._access_log.write(exchange)
             if exchange.body is not None:
                 exchange.body.close()
+            exchange.response = None  # a cycle, which would wait for the garbage collector
         except BaseException:  # a bug in aserve: this request is lost, nothing else
             logger.exception("internal error; please report this as a bug in aserve")
 

@@ -445,18 +445,25 @@ void lane_wake(lane *set)
 
 /* Replying */
 
-int lane_reply(lane *set, int fd, const char *octets, uint32_t len, int keep)
+int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
+               const char *body, uint32_t body_len, int keep)
 {
     lane_conn *conn = &set->conns[fd];
     uint8_t state = state_of(conn);
-    ssize_t took = 0;
+    uint32_t len = head_len + body_len;
+    struct iovec parts[2] = {{(void *)(uintptr_t)head, head_len},
+                             {(void *)(uintptr_t)body, body_len}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t took;
 
     if (state != LANE_BUSY && state != LANE_MORE)
         return (int)len; /* the lane was closed */
     if (!keep && !conn->last)
         return -1;
-    if (len > 0)
-        took = send(fd, octets, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (body_len == 0)
+        took = send(fd, head, head_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    else
+        took = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (took < 0 && errno != EAGAIN && errno != EINTR) {
         drop(set, fd);
         return (int)len;
@@ -627,12 +634,15 @@ void lane_wake(lane *set)
     (void)set;
 }
 
-int lane_reply(lane *set, int fd, const char *octets, uint32_t len, int keep)
+int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
+               const char *body, uint32_t body_len, int keep)
 {
     (void)set;
     (void)fd;
-    (void)octets;
-    (void)len;
+    (void)head;
+    (void)head_len;
+    (void)body;
+    (void)body_len;
     (void)keep;
     return -1;
 }

@@ -135,13 +135,14 @@ int lane_poll(lane *set, int timeout_ms);
 /* Make a waiting lane_poll return. */
 void lane_wake(lane *set);
 
-/* Send a whole response on a BUSY connection.  If all of it is sent, the
+/* Send a whole response, `head` and then `body`, on a BUSY connection.  If all of it is sent, the
  * connection waits for the next request (keep = 1) or is closed; the client
  * being gone counts as sent.  Returns the octets that were taken: when they
  * are fewer, or -1, the caller must go on (lane_release).  -1: nothing was
  * sent, since the client does not know that the connection is to close, and
  * may have sent more. */
-int lane_reply(lane *set, int fd, const char *octets, uint32_t len, int keep);
+int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
+               const char *body, uint32_t body_len, int keep);
 
 /* A BUSY connection leaves the lane; its descriptor is the caller's.
  * Returns 0 when there is none: the lane was closed. */

@@ -33,6 +33,9 @@ def app(environ, start_response):
         return [BLOCK * 48]
     if path == "/rather-large":
         return [BLOCK + b"x"]
+    if path == "/write-large":
+        write(b"written ")
+        return [BLOCK + b"x"]
     if path == "/file":
         return environ["wsgi.file_wrapper"](open(__file__, "rb"))
     return [environ["REMOTE_ADDR"].encode(), b" ", environ["wsgi.input"].read()]
@@ -61,6 +64,7 @@ def content_of_this_file():
         ("/write", b"written twice and returned"),
         ("/large", BLOCK * 48),
         ("/rather-large", BLOCK + b"x"),
+        ("/write-large", b"written " + BLOCK + b"x"),
         ("/file", content_of_this_file()),
         ("/closes", b"closed"),
     ],
