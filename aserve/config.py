@@ -450,6 +450,11 @@ class Config:
         "how long running requests may take to finish after SIGTERM",
         "gunicorn's graceful_timeout, and within the 90 s that systemd waits.",
     )
+    drain_delay_seconds: float = _row(
+        0.0, "Time limits", "--drain-delay", _duration(0.0),
+        "how long to go on accepting after SIGTERM, while pings already say that it drains",
+        "Without a load balancer that asks, there is nobody to wait for. With one: a little more than it takes to notice.",
+    )
     access_log: str | None = _row(
         None, "Logs", "--access-log", LOG_PATH,
         "write a line for each request to a file, or to standard output with -",

@@ -124,12 +124,14 @@ class Server:
 
     async def drain(self) -> bool:
         """
-        Stop accepting, finish what runs, close; at most `drain_seconds`.
+        Stop accepting, finish what runs, close; at most `drain_seconds` after `drain_delay_seconds`.
 
         Returns whether everything was finished.
         """
         for service in self._services:
             service.is_draining = True  # first: a ping from now on is told
+        if self.config.drain_delay_seconds and self._listeners:
+            await asyncio.sleep(self.config.drain_delay_seconds)
         if self._lane is not None:
             self._lane.stop_accepting()
         await self._pause_accepting()

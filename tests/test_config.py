@@ -295,6 +295,7 @@ def test_defaults():
         "body_seconds": 60.0,
         "write_seconds": 60.0,
         "drain_seconds": 30.0,
+        "drain_delay_seconds": 0.0,
         "access_log": None,
         "log_level": "info",
     }

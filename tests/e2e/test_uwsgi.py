@@ -118,6 +118,17 @@ def test_a_ping_of_an_overloaded_server(start, raw_client, wait_until):
     assert {client.recv_response().status for client in clients} == {200}
 
 
+def test_a_ping_within_the_drain_delay(start, raw_client):
+    """With --drain-delay a new connection learns of the drain, too, and who has not heard of it yet is served."""
+    server = start(apps.hello, bind=["uwsgi://127.0.0.1:0", "127.0.0.1:0"], drain_delay_seconds=1.5)
+    server.begin_drain()
+    assert ask(raw_client, server, PING) == b"\x64\x08\0\1draining"
+    assert raw_client(server.server.addresses[1]).fetch().body == b"hello\n"
+    assert server.address
+    server.stop()
+    assert server.is_clean
+
+
 def test_a_ping_while_draining(start, raw_client):
     """A connection that was there before the drain learns of it, and a request on it is served."""
     gate = apps.Gate()
