@@ -30,6 +30,7 @@ HEAD: int = lib.HTTP1_HEAD
 LENGTH: int = lib.HTTP1_LENGTH
 CHUNKED: int = lib.HTTP1_CHUNKED
 EXPECT_CONTINUE: int = lib.HTTP1_EXPECT_CONTINUE
+FORWARDED: int = lib.HTTP1_FORWARDED
 # Neither a body nor a surprise: most requests there are.
 PLAIN = KEEP_ALIVE | VERSION_1_1
 
@@ -200,10 +201,12 @@ class HTTP1:
             exchange.form = HTTP_1_0
         exchange.keep_alive = bool(flags & KEEP_ALIVE)
         exchange.is_head = bool(flags & HEAD)
+        limits = self._scratch.limits
+        if flags & FORWARDED:
+            limits.set_aside(exchange)
         if not flags & (LENGTH | CHUNKED):
             exchanges.append(exchange)
             return
-        limits = self._scratch.limits
         self._exchange = exchange
         if length > limits.max_body_bytes:
             self._refuse(body_too_large(limits), exchanges)
