@@ -71,6 +71,7 @@ class _Lib:
     HTTP1_LENGTH: int
     HTTP1_CHUNKED: int
     HTTP1_EXPECT_CONTINUE: int
+    HTTP1_FORWARDED: int
     UWSGI_WSGI: int
     UWSGI_WSGI_MOUNT: int
     UWSGI_PING: int

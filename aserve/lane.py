@@ -30,6 +30,7 @@ from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
 from .ride import ARRIVING_SECONDS, Departures, Ride
 from .service import Service
+from .trust import needs_identity
 
 logger = logging.getLogger("aserve")
 
@@ -55,13 +56,14 @@ BEGUN: int = lib.LANE_BEGUN
 
 def is_available(listener: Listener, service: Service) -> bool:
     """Whether this listener's connections can take the lane."""
-    config = service.config
+    config, peers = service.config, service.peers
     return bool(
         lib.lane_available()
         and config.lane == "auto"
         and listener.bind.protocol in CODES
         and (listener.bind.protocol != "http" or config.http_parser == "c")
         and config.body == "buffer"  # a live body is not complete
+        and (peers is None or not needs_identity(listener.bind, peers))
     )
 
 
@@ -81,7 +83,7 @@ class Lane:
         self._memory = _Memory(config, self._listeners)
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
-        self._departures = Departures(self.set, self._loop, executor)
+        self._departures = Departures(self._memory, self._loop, executor)
         self._incomplete: dict[int, Ride] = {}  # by descriptor: those whose request's body is still to come
         self._is_draining = False
         self._is_closed = False
@@ -252,9 +254,13 @@ class Lane:
 
 
 def _new_http_maker(service: Service) -> Callable[..., Exchange | None]:
+    set_aside = service.limits.set_aside
+
     def make(vars: str, nvars: int, flags: int, *_: Any) -> Exchange:
         exchange = Exchange(vars, nvars)
         http1.set_flags(exchange, flags)
+        if flags & http1.FORWARDED:
+            set_aside(exchange)
         return exchange
 
     return make

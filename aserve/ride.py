@@ -164,8 +164,9 @@ class Ride:
 class Departures:
     """Connections on their way out of the lane."""
 
-    def __init__(self, set: Any, loop: asyncio.AbstractEventLoop, executor: Executor | InlineExecutor) -> None:
-        self.set = set  # the C structure of the lane
+    def __init__(self, memory: Any, loop: asyncio.AbstractEventLoop, executor: Executor | InlineExecutor) -> None:
+        self.set = memory.set  # the C structure of the lane
+        self._memory = memory  # kept as long as an app that hangs may come back with a reply
         self.executor = executor
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
@@ -229,7 +230,8 @@ class Departed(Connection):
         if exchange is not None:
             if isinstance(self._protocol, SingleRequest):
                 self._protocol.end()
-            exchange.connection = self
+            if isinstance(exchange.connection, Ride):  # not a view of what a trusted proxy tells
+                exchange.connection = self
             self._exchange = exchange
             self._state = State.ATTENDED
         elif self._initial:

@@ -9,7 +9,6 @@ Not here: one connection (connection.py), settings (config.py), argv (cli.py).
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
 import signal
@@ -26,15 +25,19 @@ from .config import Config, parse_bind
 from .connection import Connection
 from .environ import build_base_environ
 from .executor import Executor, InlineExecutor
+from .forwarded import SettingAside, set_aside
 from .lane import Lane
 from .lane import is_available as is_lane_available
 from .listeners import Address, Listener, UnixRights, open_listeners
+from .peers import Peers
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
+from .proxied import connections_of
 from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
 from .service import Service
+from .trust import BelievingLog, TrustingGateway, peers_of, trust_of
 from .wsgi import FileWrapper, Gateway, WSGIApp
 
 logger = logging.getLogger("aserve")
@@ -75,6 +78,7 @@ class Server:
         self._services: list[Service] = []
         self._standing = StandingFields(self.config.server_name)
         self._access_log: AccessLog | None = None
+        self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._executor: Executor | InlineExecutor = InlineExecutor()
 
@@ -107,6 +111,7 @@ class Server:
         """
         loop = self._loop = asyncio.get_running_loop()
         config = self.config
+        self._peers = peers_of(config)
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
         self._listeners = open_listeners([parse_bind(bind) for bind in config.bind], rights)
         self._services = []  # those of an earlier start are over
@@ -195,6 +200,7 @@ class Server:
 
     def _new_service(self, listener: Listener) -> Service:
         config = self.config
+        trust = trust_of(config, listener.bind, self._peers)
         limits = Limits(
             max_line_bytes=config.max_request_line_bytes,
             max_head_bytes=config.max_head_bytes,
@@ -204,10 +210,12 @@ class Server:
             max_pipelined=config.max_pipelined,
             is_live=config.body == "stream",
             has_status_line=config.scgi_status == "line",
+            set_aside=SettingAside(listener.url) if trust is None else set_aside,
         )
         name, port = listener.server_name_and_port
         protocol = listener.bind.protocol
         parser = config.http_parser if protocol == "http" else "c"
+        gateway, access_log = self._new_gateway(protocol), self._access_log
         return Service(
             config,
             name=listener.url,
@@ -215,7 +223,7 @@ class Server:
             limits=limits,
             new_protocol=PROTOCOLS[protocol, parser](limits),
             executor=self._executor,
-            gateway=self._new_gateway(protocol),
+            gateway=TrustingGateway(gateway, self._standing, trust, listener.url) if trust else gateway,
             standing=self._standing,
             base_environ=build_base_environ(
                 name,
@@ -225,7 +233,8 @@ class Server:
                 file_wrapper=FileWrapper,
             ),
             connections=self._connections,
-            access_log=self._access_log,
+            access_log=BelievingLog(access_log, trust) if trust and access_log else access_log,
+            peers=self._peers,
         )
 
     def _new_gateway(self, protocol: str) -> Gateway:
@@ -245,7 +254,7 @@ class Server:
                 continue
             start = self._loop.create_unix_server if listener.bind.kind == "unix" else self._loop.create_server  # type: Any
             self._acceptors.append(
-                await start(functools.partial(Connection, service), sock=listener.socket, backlog=self.config.backlog)
+                await start(connections_of(service, listener.bind), sock=listener.socket, backlog=self.config.backlog)
             )
 
     def _hold_queues(self) -> list[tuple[Listener, Service]]:
@@ -264,7 +273,7 @@ class Server:
             for sock in listener.take_queued():
                 sock.setblocking(False)
                 try:
-                    await self._loop.connect_accepted_socket(functools.partial(Connection, service), sock)
+                    await self._loop.connect_accepted_socket(connections_of(service, listener.bind), sock)
                 except OSError:
                     sock.close()  # gone again
 

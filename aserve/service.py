@@ -13,8 +13,10 @@ from .access_log import AccessLog
 from .config import Config
 from .environ import Environ
 from .executor import Executor, InlineExecutor
+from .peers import Peers
 from .protocols.base import Limits, WireProtocol
 from .response import StandingFields
+from .trust import BelievingLog
 from .wsgi import Gateway
 
 # Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.
@@ -37,7 +39,8 @@ class Service:
         standing: StandingFields,
         base_environ: Environ,
         connections: set[Any],
-        access_log: AccessLog | None,
+        access_log: AccessLog | BelievingLog | None,
+        peers: Peers | None = None,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
@@ -50,6 +53,7 @@ class Service:
         self.base_environ = base_environ
         self.connections = connections
         self.access_log = access_log
+        self.peers = peers  # who is a proxy; None: nobody
         self.is_draining = False
 
     def warning(self) -> str:

@@ -147,7 +147,12 @@ class RunningServer:
 
     def wait_until_receiving(self) -> None:
         """Wait until octets of a request have come."""
-        wait_until(lambda: any(item._state == State.RECEIVING for item in list(self.server._connections)))
+
+        def is_receiving() -> bool:
+            lane, connections = self.server._lane, list(self.server._connections)
+            return any(item._state == State.RECEIVING for item in connections) or bool(lane and lane._incomplete)
+
+        wait_until(is_receiving)
 
     def stop_when(self, condition: Callable[[], Any]) -> None:
         """Wait for a condition, then stop."""

@@ -26,17 +26,20 @@ ROWS = {
     7: ["processes", "monitoring", "compat"],
     6: ["server"],
     5.7: ["lane"],
-    5.6: ["ride"],  # leads from the lane to a connection
+    5.6: ["ride", "proxied"],  # lead to a connection; are one
     5.4: ["connection"],
     5.2: ["outgoing"],  # the writing half of a connection, below the whole
     5: ["service", "listeners"],
     4: ["executor", "static", "routes", "sendfile"],
+    3.5: ["trust"],  # stands before the gateway of wsgi
     3: ["wsgi", "rpc"],
-    2: ["environ", "response", "proxies", "access_log", "protocols"],
+    2: ["environ", "response", "access_log", "protocols"],
     1.7: ["protocols.single"],
     1.5: ["protocols.base"],  # what the wire protocols share is below them
-    1: ["exchange", "body", "tls", "loading", "demo"],
-    0: ["errors", "config", "states", "_cparsers"],
+    1.3: ["forwarded"],  # rewrites exchanges
+    1: ["proxy_protocol", "exchange", "body", "tls", "loading", "demo"],
+    0.5: ["config"],  # which checks what peers reads
+    0: ["errors", "states", "peers", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
 RESERVED = {

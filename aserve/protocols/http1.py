@@ -30,6 +30,7 @@ HEAD: int = lib.HTTP1_HEAD
 LENGTH: int = lib.HTTP1_LENGTH
 CHUNKED: int = lib.HTTP1_CHUNKED
 EXPECT_CONTINUE: int = lib.HTTP1_EXPECT_CONTINUE
+FORWARDED: int = lib.HTTP1_FORWARDED
 # Neither a body nor a surprise: most requests there are.
 PLAIN = KEEP_ALIVE | VERSION_1_1
 
@@ -197,10 +198,12 @@ class HTTP1:
     def _begin(self, exchange: Exchange, flags: int, length: int, exchanges: list[Exchange]) -> None:
         """A head with a body, or with something to remember for the response."""
         set_flags(exchange, flags)
+        limits = self._scratch.limits
+        if flags & FORWARDED:
+            limits.set_aside(exchange)
         if not flags & (LENGTH | CHUNKED):
             exchanges.append(exchange)
             return
-        limits = self._scratch.limits
         self._exchange = exchange
         if length > limits.max_body_bytes:
             self._refuse(body_too_large(limits), exchanges)

@@ -154,10 +154,10 @@ class HTTPTools1:
         length, is_chunked = self._check_framing(is_1_1)
         expects = self._check_expectation() and is_1_1
         pairs = self._build_pairs(method, is_1_1)
-        exchange = self._exchange = Exchange(
-            b"\0".join([part for pair in pairs for part in pair]).decode("latin-1"),
-            len(pairs),
-        )
+        vars = b"\0".join([part for pair in pairs for part in pair])
+        exchange = self._exchange = Exchange(vars.decode("latin-1"), len(pairs))
+        if b"FORWARDED" in vars or b"HTTP_X_REAL_IP" in vars:  # in a name, or by chance in a value
+            self._limits.set_aside(exchange)
         if not is_1_1:
             exchange.form = HTTP_1_0
         exchange.keep_alive = self._parser.should_keep_alive()
