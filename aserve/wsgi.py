@@ -22,6 +22,7 @@ import io
 import logging
 import os
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Callable, NamedTuple, Union
 
@@ -54,22 +55,35 @@ class FileWrapper:
         if close is not None:
             close()
 
-    def extent(self) -> tuple[int, int] | None:
-        """Return offset and octets left of a regular file; None for anything else."""
-        # What reads differently from its descriptor (gzip, a codec, a subclass) must be read: only a
-        # file of the system itself will do, or a wrapper that says so (a named temporary file,
-        # Django's File).
-        file = getattr(self.filelike, "file", self.filelike)
-        if type(file) not in SYSTEM_FILES or type(getattr(file, "raw", file)) is not io.FileIO:
+    def extent(self) -> tuple[BinaryIO, int, int] | None:
+        """Return a regular file, the offset and the octets left in it; None for anything else."""
+        file = _system_file(self.filelike)
+        if file is None:
             return None
         try:
-            status = os.fstat(self.filelike.fileno())
-            offset = self.filelike.tell()
-        except (AttributeError, OSError, ValueError):
-            return None  # no file, a pipe, a closed file: read() serves them, or says what is wrong
+            status = os.fstat(file.fileno())
+            offset = file.tell()
+        except (OSError, ValueError):
+            return None  # a pipe, a closed file: read() serves them, or says what is wrong
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
             return None  # files of the kernel, below /proc, have no size and a content
-        return offset, max(status.st_size - offset, 0)
+        return file, offset, max(status.st_size - offset, 0)
+
+
+def _system_file(filelike: Any) -> BinaryIO | None:
+    """
+    Return the system's file whose octets read() gives; None if it may give others.
+
+    What reads differently from its descriptor (gzip, a codec, a subclass, whatever holds a file but
+    decrypts it) must be read. A holder will do if its read() is the file's own, as with Django's File.
+    """
+    if type(filelike) is tempfile._TemporaryFileWrapper:
+        filelike = filelike.file  # whose methods it wraps, to stay open as long as they
+    read = getattr(filelike, "read", None)
+    file: Any = getattr(read, "__self__", None)
+    if type(file) not in SYSTEM_FILES or read != file.read:
+        return None
+    return file if type(getattr(file, "raw", file)) is io.FileIO else None
 
 
 class FileResponse(NamedTuple):
@@ -179,8 +193,8 @@ def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | N
     extent = wrapper.extent()
     if extent is None:
         return None
-    offset, size = extent
+    file, offset, size = extent
     head, count = response.build_file_head(size)
     if count < 0:
         return None  # shorter than declared: the general way sends what there is and aborts
-    return FileResponse(head, wrapper.filelike, offset, count, wrapper.close)
+    return FileResponse(head, file, offset, count, wrapper.close)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import logging
@@ -559,11 +560,37 @@ def test_real_files_in_wrappers_are_sent_as_files(tmp_path, mode):
         file = open(path, "r+b")
     else:
         real = open(path, "rb")
-        file = type("File", (), {"fileno": real.fileno, "tell": real.tell, "close": real.close})()
+        file = type("File", (), {"read": property(lambda self: self.file.read), "close": real.close})()
         file.file = real
     reply = respond(serving(FileWrapper(file)))
     assert type(reply) is FileResponse and (reply.offset, reply.size) == (0, 3)
     reply.close()
+
+
+@pytest.mark.parametrize("how", ["own read", "own read that says it is another", "read replaced", "another's read"])
+def test_what_reads_otherwise_than_its_file_is_read(tmp_path, how):
+    """An object that holds a real file, but gives other octets than that holds, is not sent as the file."""
+    path = tmp_path / "x"
+    path.write_bytes(b"abc")
+    real = open(path, "rb")
+
+    def read(size=-1):
+        return real.read(size).upper()
+
+    if how == "own read":
+        file = type("File", (), {"read": lambda self, size: read(size), "fileno": lambda self: real.fileno()})()
+    elif how == "read replaced":
+        file = open(path, "rb")
+        file.read = read
+    elif how == "another's read":
+        file = type("File", (), {"read": io.BytesIO(b"ABC").read, "fileno": real.fileno, "tell": real.tell})()
+    else:
+        file = type("File", (), {"read": staticmethod(functools.wraps(real.read)(read)), "tell": real.tell})()
+    if how != "read replaced":
+        file.file = real
+    octets = b"".join(respond(serving(FileWrapper(file))))
+    assert body_of(octets) == b"3\r\nABC\r\n0\r\n\r\n"
+    real.close()
 
 
 def test_a_closed_file(tmp_path, caplog):
