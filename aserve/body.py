@@ -143,12 +143,15 @@ class LiveBody:
     def readline(self, size: int | None = -1) -> bytes:
         """Return up to and with the next LF, at most `size` octets. Raises like `read`."""
         limit = None if size is None or size < 0 else size
+        searched = 0  # octets without an LF: a line that comes in many pieces costs no more than its length
 
         def line_end(buffer: bytearray) -> int | None:
-            end = buffer.find(b"\n", 0, limit) + 1
+            nonlocal searched
+            end = buffer.find(b"\n", searched, limit) + 1
             if end:
                 return end
-            return limit if limit is not None and len(buffer) >= limit else None
+            searched = len(buffer)
+            return limit if limit is not None and searched >= limit else None
 
         return self._take(line_end, limit)
 

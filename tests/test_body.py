@@ -358,6 +358,42 @@ def test_a_read_larger_than_the_mark_does_not_deadlock(high_bytes, size):
     feeder.join()
 
 
+class Searched(bytearray):
+    """Counts the octets among which it looked for a line's end."""
+
+    count = 0
+
+    def find(self, what, start=0, end=None):
+        self.count += max(len(self) - start, 0)
+        return super().find(what, start, end)
+
+
+class FedByWaiting:
+    """In place of the condition: who waits for more feeds it."""
+
+    def __init__(self, feed):
+        self.wait = feed
+        self.notify = lambda: None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        return None
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 20])
+def test_a_long_line_is_searched_once(size):
+    """However often a reader is woken within one line, each octet is looked at once."""
+    body = LiveBody(1 << 16, False)
+    body._buffer = Searched()
+    pieces = [b"x" * 1000] * 200 + [b"\nrest"]
+    body._ready = FedByWaiting(lambda: body.feed(pieces.pop(0)))
+    assert body.readline(size) == b"x" * 200_000 + b"\n"
+    assert body._buffer.count == 200_005
+    assert body.readline(2) == b"re" and body.read(2) == b"st"
+
+
 def test_a_full_body_without_on_low_waits_for_more():
     """A reader that wants more than the mark also waits when nobody pauses the client."""
     body = LiveBody(1, False)
