@@ -39,7 +39,7 @@ class HTTPTools1:
     """One connection's requests: a WireProtocol."""
 
     __slots__ = (
-        "_body", "_exchange", "_exchanges", "_fields", "_head_bytes", "_limits", "_parser", "_target", "is_continue_due", "unparsed",
+        "_body", "_exchange", "_exchanges", "_fields", "_head_bytes", "_limits", "_parser", "_slack_bytes", "_target", "is_continue_due", "unparsed",
     )  # fmt: skip
 
     is_single = False
@@ -49,7 +49,8 @@ class HTTPTools1:
         self._parser: Any = httptools.HttpRequestParser(self)  # None: refused or at the end
         self.unparsed = b""  # octets not yet fed
         self._exchanges: list[Exchange] = []  # completed by the call under way
-        self._head_bytes = -1  # octets of the head under way, at least; -1: none is
+        self._head_bytes = -1  # octets of the head under way; -1: none is
+        self._slack_bytes = 0  # of those, at most so many belong to the request before it
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._exchange: Exchange | None = None  # whose body is being received
@@ -100,6 +101,8 @@ class HTTPTools1:
 
     def _feed(self, data: bytes) -> None:
         self.is_continue_due = False  # octets of the body, or of its framing
+        if self._head_bytes < 0:
+            self._slack_bytes = 0  # a head that begins does so with this slice, unless a message ends in it
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
@@ -112,9 +115,8 @@ class HTTPTools1:
             self._refuse(_explain(exc))
         else:
             if self._head_bytes >= 0:
-                # The slice may hold the end of another request: exact again in on_headers_complete.
                 self._head_bytes += len(data)
-                if self._head_bytes > self._limits.max_head_bytes + _FEED_BYTES:
+                if self._head_bytes - self._slack_bytes >= self._limits.max_head_bytes:
                     self._refuse(refusal(lib.ASERVE_HEAD_TOO_LARGE))
 
     # Called by httptools
@@ -187,6 +189,7 @@ class HTTPTools1:
             self._exchanges.append(self._exchange)
         self._exchange = self._body = None
         self.is_continue_due = False
+        self._slack_bytes = _FEED_BYTES  # llhttp does not say where in the slice the next head begins
 
     # What llhttp leaves to us
 

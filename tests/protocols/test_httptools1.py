@@ -102,6 +102,28 @@ def test_a_line_of_an_endless_head_is_refused():
     assert [exchange.refusal.status for exchange in exchanges] == [431]
 
 
+@pytest.mark.parametrize("before", [b"", b"POST / HTTP/1.1\r\nContent-Length: 3\r\n" + HOST + b"abc"])
+@pytest.mark.parametrize("step", [1, 100, 8192])
+def test_an_unfinished_head_is_refused_at_the_limit(before, step):
+    """The octet that makes a head too large to be finished within the limit is the last one taken."""
+    protocol = PROTOCOLS["http", "httptools"](Limits(max_head_bytes=8192))()
+    exchanges = protocol.receive(before)
+    head = GET[:-2] + b"A: "
+    head += b"x" * (8191 - len(head))
+    for start in range(0, len(head), step):
+        exchanges += protocol.receive(head[start : start + step])
+    assert [exchange.refusal for exchange in exchanges] == [None] * bool(before)
+    (refused,) = protocol.receive(b"x")
+    assert refused.refusal.status == 431
+
+
+def test_a_pipelined_head_is_refused_soon():
+    """Where a head begins behind another request is not known: it may be larger by what is fed at once."""
+    protocol = PROTOCOLS["http", "httptools"](Limits(max_head_bytes=8192))()
+    exchanges = protocol.receive(GET + GET[:-2] + b"A: " + b"x" * (8192 + 4096))
+    assert [exchange.refusal and exchange.refusal.status for exchange in exchanges] == [None, 431]
+
+
 def test_tiny_requests_are_bounded():
     """Tiny requests may go over max_pipelined, by what 4 KiB hold and no more."""
     protocol = PROTOCOLS["http", "httptools"](Limits(max_pipelined=1))()
