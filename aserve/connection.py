@@ -141,7 +141,9 @@ class Connection(OutgoingHalf):
             self._protocol.live_body is not None and self._transport.is_reading() and not self._protocol.is_continue_due
         ):
             if quiet > config.body_seconds:
-                self._protocol.live_body.feed_error("the request body did not come in time (--body-timeout)")
+                self._protocol.live_body.refuse(
+                    RequestRefused(408, "the request body did not come in time (--body-timeout)")
+                )
         else:
             self._quiet_seconds = 0.0  # with the app: not the client's time
 

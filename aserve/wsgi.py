@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Callable, NamedTuple, Union
 
 from .environ import build_environ
-from .errors import AppError, ClientDisconnected, ResponseTruncated
+from .errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
 from .exchange import Exchange
 from .response import Response, StandingFields, error_response
 
@@ -160,19 +160,25 @@ class Gateway:
                 logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)
 
     def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
-        """Log what the app did; yield a 500 if the head is not out, else abort the connection."""
+        """Log what the app did; yield a 500, or why its request's body was refused; if the head is out, abort."""
+        refusal = exchange.body.refusal if exchange.body is not None else None
         if isinstance(exc, ClientDisconnected):
-            logger.info("the client left while %s served it: %s", self._name, exc)
-            raise exc
-        what = exchange.summary
-        if isinstance(exc, (AppError, ResponseTruncated)):
-            logger.error("%s broke PEP 3333 at %s: %s", self._name, what, exc, exc_info=exc)
+            if refusal is None or response.head_is_out:
+                logger.info("the client left while %s served it: %s", self._name, exc)
+                raise exc
+            logger.info("a request body was refused while %s read it: %s", self._name, refusal)
+        elif isinstance(exc, (AppError, ResponseTruncated)):
+            logger.error("%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc_info=exc)
         else:
-            logger.error("%s raised %s at %s", self._name, type(exc).__name__, what, exc_info=exc)
+            logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
         if response.head_is_out:
             raise ResponseTruncated(str(exc)) from exc
-        response.code = 500
-        yield error_response(500, "the application failed; its log says why", exchange, self._standing)
+        if refusal is None:
+            refusal = RequestRefused(500, "the application failed; its log says why")
+        else:
+            exchange.keep_alive = False  # where the next request would begin is not known
+        response.code = refusal.status
+        yield error_response(refusal.status, str(refusal), exchange, self._standing)
 
 
 def _name_of(app: object) -> str:

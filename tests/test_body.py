@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from aserve.body import BufferedBody, LiveBody
-from aserve.errors import ClientDisconnected
+from aserve.errors import ClientDisconnected, RequestRefused
 
 TEXT = b"one\ntwo\n\nfour"
 
@@ -221,6 +221,19 @@ def test_what_has_come_can_be_read_before_an_error():
         with pytest.raises(ClientDisconnected, match="gone"):
             read()
     assert body.read(1) == b"c" and body.read(0) == b""
+
+
+def test_a_refused_body():
+    """The same when we refuse the rest; what the client is to be told is kept, unless the body was complete."""
+    why = RequestRefused(413, "too large")
+    body = live(b"ab", is_complete=False)
+    body.refuse(why)
+    assert body.read(2) == b"ab" and body.refusal is why
+    with pytest.raises(ClientDisconnected, match="too large"):
+        body.read()
+    body = live(b"ab")
+    body.refuse(why)
+    assert body.read() == b"ab" and body.refusal is None
 
 
 def test_an_error_after_the_end_is_none():

@@ -13,8 +13,9 @@ import tempfile
 import pytest
 from fakes import FakeConnection
 
+from aserve.body import LiveBody
 from aserve.environ import build_base_environ
-from aserve.errors import ClientDisconnected, ResponseTruncated
+from aserve.errors import ClientDisconnected, RequestRefused, ResponseTruncated
 from aserve.exchange import Exchange
 from aserve.response import LARGE_BODY_BYTES, StandingFields
 from aserve.wsgi import FileResponse, FileWrapper, Gateway
@@ -342,6 +343,32 @@ def test_the_client_leaves_while_the_app_reads(where, caplog):
         next(respond(app))
     (record,) = caplog.records
     assert record.levelno == logging.INFO and record.exc_info is None
+
+
+@pytest.mark.parametrize("error", [ClientDisconnected("refused"), ValueError("on purpose")])
+@pytest.mark.parametrize("is_out", [False, True])
+def test_a_refused_live_body(error, is_out, caplog):
+    """An app that ends at a body that we refused leaves the answer to us, while the head is not out."""
+    caplog.set_level(logging.INFO)
+    exchange = new_exchange()
+    exchange.body = LiveBody(10, True)
+    exchange.body.refuse(RequestRefused(413, "too large"))
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        yield b"begun" if is_out else b""
+        raise error
+
+    pieces = respond(app, exchange)
+    if is_out:
+        next(pieces)
+        with pytest.raises((ClientDisconnected, ResponseTruncated)):
+            next(pieces)
+    else:
+        octets = b"".join(pieces)
+        assert octets.startswith(b"HTTP/1.1 413 ") and b"\r\nConnection: close\r\n" in octets
+        assert exchange.response.code == 413 and not exchange.keep_alive
+    assert [record.levelname for record in caplog.records] == ["ERROR" if type(error) is ValueError else "INFO"]
 
 
 def returning(value):

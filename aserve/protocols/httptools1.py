@@ -286,7 +286,7 @@ class HTTPTools1:
         exchange = self._exchange
         if self.live_body is not None and exchange is not None:
             exchange.keep_alive = False
-            self.live_body.feed_error(str(why))
+            self.live_body.refuse(why)
         else:
             self._exchanges.append(refused_exchange(why, exchange))
         self._stop()

@@ -113,7 +113,7 @@ def test_lingering_is_not_for_ever(start_server, raw_client):
 
 
 def test_live_body_that_stalls(start_server, raw_client):
-    """With --body stream, an app that waits for a stalled body meets ClientDisconnected."""
+    """With --body stream, an app that waits for a stalled body meets ClientDisconnected, and its client a 408."""
     errors = []
 
     def app(environ, start_response):
@@ -126,5 +126,7 @@ def test_live_body_that_stalls(start_server, raw_client):
     server = start_server(app, body="stream", body_seconds=0.5)
     client = raw_client(server)
     client.request("/", "Content-Length: 5", method="POST")
-    server.stop_when(lambda: errors)
+    reply = client.recv_response()
+    assert (reply.status, reply.get("Connection")) == (408, "close")
+    assert client.recv_to_end() == b""
     assert "--body-timeout" in errors[0]
