@@ -32,6 +32,9 @@ _FEED_BYTES = 4096
 _HOST = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
+_CODING = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9112 7, without parameters
+_REST_OF_CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+_REST_OF_LENGTH = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
 _DROPPED_NAMES = (b"PROXY",)  # httpoxy, as in cparsers/vars.c
 
 
@@ -39,7 +42,7 @@ class HTTPTools1:
     """One connection's requests: a WireProtocol."""
 
     __slots__ = (
-        "_body", "_exchange", "_exchanges", "_fields", "_head_bytes", "_limits", "_parser", "_slack_bytes", "_target", "is_continue_due", "unparsed",
+        "_body", "_exchange", "_exchanges", "_fields", "_head_bytes", "_is_chunked", "_length", "_limits", "_parser", "_slack_bytes", "_target", "is_continue_due", "unparsed",
     )  # fmt: skip
 
     is_single = False
@@ -55,6 +58,7 @@ class HTTPTools1:
         self._fields: list[tuple[bytes, bytes]] = []
         self._exchange: Exchange | None = None  # whose body is being received
         self._body: BufferedBody | LiveBody | None = None
+        self._length, self._is_chunked = 0, False  # its framing
         self.is_continue_due = False
 
     def receive(self, data: bytes) -> list[Exchange]:
@@ -108,7 +112,11 @@ class HTTPTools1:
         except httptools.HttpParserUpgrade as exc:
             # We switch protocols for nobody (RFC 9110 7.8): what follows is the next request.
             self._parser = httptools.HttpRequestParser(self)
-            self._feed(data[exc.args[0] :])
+            if self._exchange is not None:
+                # Or the body, before which llhttp stops, too: another parser is told to expect it.
+                self._parser.feed_data(_REST_OF_CHUNKED if self._is_chunked else _REST_OF_LENGTH % self._length)
+            if exc.args[0] < len(data):
+                self._feed(data[exc.args[0] :])
         except httptools.HttpParserCallbackError as exc:
             self._refuse(exc.__context__ if isinstance(exc.__context__, RequestRefused) else _explain(exc))
         except httptools.HttpParserError as exc:
@@ -123,12 +131,16 @@ class HTTPTools1:
 
     def on_message_begin(self) -> None:
         """A request line begins."""
+        if self._exchange is not None:
+            return  # the body of an Upgrade follows
         self._head_bytes = 0
         self._target = b""
         self._fields = []
 
     def on_url(self, piece: bytes) -> None:
         """A piece of the request target."""
+        if self._exchange is not None:
+            return
         self._target += piece
         if len(self._target) > self._limits.max_line_bytes:
             raise refusal(lib.ASERVE_TARGET_TOO_LONG)
@@ -143,6 +155,8 @@ class HTTPTools1:
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
+        if self._exchange is not None:
+            return
         method: bytes = self._parser.get_method()
         line_bytes = len(method) + len(self._target) + len("  HTTP/1.1")
         if line_bytes > self._limits.max_line_bytes:
@@ -153,7 +167,7 @@ class HTTPTools1:
             raise refusal(lib.ASERVE_HEAD_TOO_LARGE)
         self._head_bytes = -1
         is_1_1 = self._check_version(method)
-        length, is_chunked = self._check_framing(is_1_1)
+        self._length, self._is_chunked = length, is_chunked = self._check_framing(is_1_1)
         expects = self._check_expectation() and is_1_1
         pairs = self._build_pairs(method, is_1_1)
         exchange = self._exchange = Exchange(
@@ -183,6 +197,8 @@ class HTTPTools1:
     def on_message_complete(self) -> None:
         """The request is complete."""
         assert self._exchange is not None
+        if self._body is not None and self._parser.should_upgrade():
+            return  # llhttp skips the body of an Upgrade; it is still to come
         if isinstance(self._body, LiveBody):
             self._body.feed_end()
         else:
@@ -217,7 +233,11 @@ class HTTPTools1:
             if not is_1_1:
                 raise refusal(lib.ASERVE_ENCODING_IN_1_0)
             names = [name.strip(b" \t").lower() for name in b",".join(codings).split(b",")]
-            if names[-1] != b"chunked" or names.count(b"chunked") > 1:
+            if (
+                names[-1] != b"chunked"
+                or names.count(b"chunked") > 1
+                or not all(_CODING.fullmatch(name) for name in names)
+            ):
                 raise refusal(lib.ASERVE_BAD_TRANSFER_ENCODING)
             if len(names) > 1:
                 raise refusal(lib.ASERVE_UNKNOWN_CODING)
