@@ -71,11 +71,15 @@ class Witness:
             seen, self._seen = self._seen, []
         return seen
 
+    def note(self, seen: Seen) -> None:
+        """Note a request."""
+        with self._lock:
+            self._seen.append(seen)
+
     def __call__(self, environ: Any, start_response: Any) -> Any:
         target, tag = environ["REQUEST_URI"], environ.get("HTTP_X_FRONT_ID", "")
         body = None if target == "/unread" else environ["wsgi.input"].read().decode("latin-1")
-        with self._lock:
-            self._seen.append(Seen(environ["REQUEST_METHOD"], target, body, environ.get("HTTP_HOST", ""), tag))
+        self.note(Seen(environ["REQUEST_METHOD"], target, body, environ.get("HTTP_HOST", ""), tag))
         return ANSWERS.get(target, _tell)(environ, start_response)
 
 

@@ -1,4 +1,4 @@
-"""Real web servers in front of aserve, with the configurations of docs/: nginx, Apache, lighttpd.
+"""Real web servers in front of aserve, with the configurations of docs/: nginx, Apache, lighttpd, HAProxy.
 
 `Page("nginx")` reads docs/nginx.md; a heading's fenced blocks are configurations that a
 reader copies, and that the tests run as they stand, but for ports and paths. A web server
@@ -71,7 +71,21 @@ server.upload-dirs = ( "{folder}" )
 {user}
 {block}
 """
-APACHE_MODULES = ["mpm_event", "authz_core", "authz_host", "env", "proxy", "proxy_uwsgi", "proxy_scgi"]
+HAPROXY = """\
+global
+    nbthread 1
+    {user}
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 20s
+    timeout server 20s
+{block}
+"""
+APACHE_MODULES = [
+    "mpm_event", "authz_core", "authz_host", "env", "headers", "unique_id", "proxy", "proxy_http", "proxy_uwsgi",
+    "proxy_scgi",
+]  # fmt: skip
 APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]
 
 
@@ -231,6 +245,14 @@ class Fronts:
         return self._start(
             [command, "-D", "-f"], "lighttpd", LIGHTTPD, free_port(), block=block, user=user if IS_ROOT else ""
         )
+
+    def haproxy(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
+        """Start HAProxy with sections of which one binds port 80."""
+        command = program("haproxy")
+        port = free_port()
+        block = replaced(block, {"bind :80": f"bind 127.0.0.1:{port}", **(changes or {})})
+        user = "uid {}\n    gid {}".format(*_nobody()) if IS_ROOT else ""
+        return self._start([command, "-db", "-f"], "haproxy", HAPROXY, port, block=block, user=user)
 
     def stop(self) -> None:
         """Stop all, remove the folder."""

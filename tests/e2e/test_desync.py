@@ -1,14 +1,29 @@
 """Request smuggling: after each pair of the corpus a connection is in sync, or closed.
 
-tests/desync.py says what the files are.
+tests/desync.py says what the files are.  They are sent to us, and to nginx, HAProxy and Apache
+with us behind: all on one kept connection where the front server allows it, so that whatever one
+request leaves on it would be the next one's.
 """
 
 from __future__ import annotations
 
+import http.server
+import re
+import socket
+import sys
+import threading
+
 import desync
 import pytest
+from conftest import RawClient, Truncated
+from front import fronts
 
+__all__ = ["fronts"]  # a fixture
 PAIRS = desync.load()
+IS_PYPY = sys.implementation.name == "pypy"
+# What a client may get from a front server after one of the pairs is not our business; it is read
+# for so long after the last octet, so that the front server has done what it will.
+QUIET_SECONDS = 0.03
 
 
 def receive_answers(client, expected):
@@ -51,3 +66,139 @@ def test_directly(start_server, raw_client, way, pair, body):
     assert [[method, target, text] for method, target, text, _, _ in seen] == expected_seen
     if "hosts" in expected:
         assert [request.host for request in seen][: len(expected["hosts"])] == expected["hosts"]
+
+
+# Behind a front server
+
+# Each passes on as much as it can be brought to, so that we see it; each names every request.
+NGINX = """\
+upstream app { server {address}; keepalive 1; }
+server {
+    listen 80;
+    ignore_invalid_headers off;
+    underscores_in_headers on;
+    location / {
+        proxy_pass http://app;
+        proxy_http_version 1.1;
+        proxy_request_buffering off;
+        proxy_set_header Connection "";
+        proxy_set_header Host $http_host;
+        proxy_set_header X-Front-Id $request_id;
+    }
+}
+"""
+HAPROXY = """\
+frontend front
+    bind :80
+    option accept-invalid-http-request
+    http-request set-header X-Front-Id %[uuid]
+    default_backend app
+backend app
+    http-reuse always
+    server app {address} maxconn 1
+"""
+APACHE = """\
+HttpProtocolOptions Unsafe
+<VirtualHost *:80>
+    RequestHeader set X-Front-Id "%{UNIQUE_ID}e"
+    ProxyPreserveHost On
+    ProxyPass "/" "http://{address}/" enablereuse=on max=1
+</VirtualHost>
+"""
+FRONTS = {
+    "nginx": (NGINX, re.compile(r"[0-9a-f]{32}")),
+    "haproxy": (HAPROXY, re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")),
+    "apache": (APACHE, re.compile(r"[0-9A-Za-z@_-]{24,27}")),
+}
+
+
+def send_pair(port, pair):
+    """Send a pair and read what comes; the front server may do with it what it likes."""
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.settimeout(QUIET_SECONDS)
+        try:
+            client.sendall(pair.raw)
+            if pair.expected.get("end") == "eof":
+                client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+        except OSError:
+            pass  # quiet, or reset
+
+
+def wrong_behind(port, tag, witness, pairs):
+    """Send the pairs, with a good request after each; return what went wrong, and what the requests were called."""
+    wrong, tags = [], {}
+    for number, pair in enumerate(pairs):
+        send_pair(port, pair)
+        client = RawClient(("127.0.0.1", port))
+        target = f"/probe{number}"
+        try:
+            reply = client.fetch(target, "Connection: close")
+            found = reply.status, reply.get("X-Target"), reply.get("X-Tag")
+        except Truncated as exc:
+            found = str(exc)
+        client.close()
+        seen = witness.take()
+        own = [request.tag for request in seen if request.target == target]
+        if found != (200, target, *own):
+            wrong.append(f"{pair.name}: the next request was answered {found}")
+        for request in seen:
+            # A front server that has lost a connection may send a request once more, under its name.
+            again = tags.setdefault(request.tag, request)
+            if not tag.fullmatch(request.tag) or again[:2] != request[:2]:
+                wrong.append(f"{pair.name}: the front server did not send {request}")
+    return wrong, tags
+
+
+@pytest.mark.checkout
+@pytest.mark.one_way
+@pytest.mark.parametrize("http_parser", ["c"] if IS_PYPY else ["c", "httptools"])
+@pytest.mark.parametrize("front", FRONTS)
+def test_behind(start_server, fronts, front, http_parser):
+    """Behind a front server the app sees no request that the front server has not sent."""
+    block, tag = FRONTS[front]
+    witness = desync.Witness()
+    server = start_server(witness, is_checked=False, http_parser=http_parser, keep_alive_seconds=60, **desync.SETTINGS)
+    port = getattr(fronts, front)(block.replace("{address}", "%s:%d" % server.address)).port
+    wrong, tags = wrong_behind(port, tag, witness, PAIRS)
+    assert wrong == []
+    assert len(tags) > len(PAIRS)  # the probes, and what the front server passed on
+
+
+class Careless(http.server.BaseHTTPRequestHandler):
+    """A server that leaves a body unread on a connection that it keeps."""
+
+    protocol_version = "HTTP/1.1"
+    timeout = 5
+
+    def do_GET(self):
+        tag = self.headers.get("X-Front-Id", "")
+        self.server.witness.note(desync.Seen(self.command, self.path, None, "", tag))
+        self.send_response(200)
+        for name, value in (("Content-Length", "0"), ("X-Target", self.path), ("X-Tag", tag)):
+            self.send_header(name, value)
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.mark.checkout
+@pytest.mark.skipif(IS_PYPY, reason="this tests the test")
+@pytest.mark.parametrize("front", FRONTS)
+def test_a_careless_server_is_found_out(fronts, front):
+    """Were a request smuggled through one of these, the test above would see it."""
+    block, tag = FRONTS[front]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
+        server.witness = desync.Witness()
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        port = getattr(fronts, front)(block.replace("{address}", "%s:%d" % server.server_address)).port
+        pairs = [pair for pair in PAIRS if pair.name == "body-is-a-request"]
+        wrong, _ = wrong_behind(port, tag, server.witness, pairs * 5)
+        fronts.stop()
+        server.shutdown()
+    assert any("did not send" in line and "smuggled" in line for line in wrong)
