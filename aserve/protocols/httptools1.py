@@ -29,7 +29,9 @@ except ImportError:  # PyPy; config.py refuses the setting
 _FEED_BYTES = 4096
 
 # RFC 9112 3.2, RFC 3986 3.2.2: uri-host [ ":" port ], without userinfo, path or list.
-_HOST = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_HOST = re.compile(
+    rb"(?:(?:(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})+|\[(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]+\])(?::[0-9]*)?)?"
+)
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
 _CODING = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9112 7, without parameters
@@ -168,7 +170,7 @@ class HTTPTools1:
         self._head_bytes = -1
         is_1_1 = self._check_version(method)
         self._length, self._is_chunked = length, is_chunked = self._check_framing(is_1_1)
-        expects = self._check_expectation() and is_1_1
+        expects = is_1_1 and self._check_expectation()  # RFC 9110 10.1.1: ignore it in HTTP/1.0
         pairs = self._build_pairs(method, is_1_1)
         exchange = self._exchange = Exchange(
             b"\0".join([part for pair in pairs for part in pair]).decode("latin-1"),
@@ -176,7 +178,7 @@ class HTTPTools1:
         )
         if not is_1_1:
             exchange.form = HTTP_1_0
-        exchange.keep_alive = self._parser.should_keep_alive()
+        exchange.keep_alive = self._parser.should_keep_alive() and (is_1_1 or not self._is_told_to_close())
         exchange.is_head = method == b"HEAD"
         if length > self._limits.max_body_bytes:
             raise body_too_large(self._limits)
@@ -227,7 +229,7 @@ class HTTPTools1:
             raise refusal(lib.ASERVE_LENGTH_AND_ENCODING)
         if len(lengths) > 1:
             raise refusal(lib.ASERVE_REPEATED_CONTENT_LENGTH)
-        if lengths and not re.fullmatch(rb"[0-9]{1,18}", lengths[0]):
+        if lengths and not (re.fullmatch(rb"[0-9]+", lengths[0]) and int(lengths[0]) < 1 << 63):
             raise refusal(lib.ASERVE_BAD_CONTENT_LENGTH)
         if codings:
             if not is_1_1:
@@ -242,6 +244,11 @@ class HTTPTools1:
             if len(names) > 1:
                 raise refusal(lib.ASERVE_UNKNOWN_CODING)
         return (int(lengths[0]) if lengths else 0), bool(codings)
+
+    def _is_told_to_close(self) -> bool:
+        # RFC 9112 9.3: close wins; in HTTP/1.0 llhttp lets a keep-alive beside it win.
+        options = b",".join(self._values(b"CONNECTION")).lower().split(b",")
+        return b"close" in [option.strip(b" \t") for option in options]
 
     def _check_expectation(self) -> bool:
         expectations = self._values(b"EXPECT")
