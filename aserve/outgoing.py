@@ -331,5 +331,5 @@ def _call(close: Callable[[], None]) -> None:
     """Run the close() of an app's iterable."""
     try:
         close()
-    except Exception:
+    except BaseException:  # SystemExit and the like cost neither the worker nor the loop
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")

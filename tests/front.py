@@ -88,6 +88,48 @@ APACHE_MODULES = [
 ]  # fmt: skip
 APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]
 
+# HTTP in front of HTTP, for any number of requests on one connection. Each passes on as much as it can be brought to,
+# so that we see it, and gives every request a name in X-Front-Id, of the form that stands beside its configuration.
+HTTP_NGINX = """\
+upstream app { server {address}; keepalive 1; }
+server {
+    listen 80;
+    ignore_invalid_headers off;
+    underscores_in_headers on;
+    location / {
+        proxy_pass http://app;
+        proxy_http_version 1.1;
+        proxy_request_buffering off;
+        proxy_set_header Connection "";
+        proxy_set_header Host $http_host;
+        proxy_set_header X-Front-Id $request_id;
+    }
+}
+"""
+HTTP_HAPROXY = """\
+frontend front
+    bind :80
+    option accept-invalid-http-request
+    http-request set-header X-Front-Id %[uuid]
+    default_backend app
+backend app
+    http-reuse always
+    server app {address} maxconn 1
+"""
+HTTP_APACHE = """\
+HttpProtocolOptions Unsafe
+<VirtualHost *:80>
+    RequestHeader set X-Front-Id "%{UNIQUE_ID}e"
+    ProxyPreserveHost On
+    ProxyPass "/" "http://{address}/" enablereuse=on max=1
+</VirtualHost>
+"""
+HTTP_FRONTS = {
+    "nginx": (HTTP_NGINX, re.compile(r"[0-9a-f]{32}")),
+    "haproxy": (HTTP_HAPROXY, re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")),
+    "apache": (HTTP_APACHE, re.compile(r"[0-9A-Za-z@_-]{24,27}")),
+}
+
 
 def program(*names: str) -> str:
     """Return the path of the first of these programs that is installed; else skip the test."""

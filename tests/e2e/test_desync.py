@@ -8,7 +8,6 @@ request leaves on it would be the next one's.
 from __future__ import annotations
 
 import http.server
-import re
 import socket
 import sys
 import threading
@@ -16,7 +15,7 @@ import threading
 import desync
 import pytest
 from conftest import RawClient, Truncated
-from front import fronts
+from front import HTTP_FRONTS, fronts
 
 __all__ = ["fronts"]  # a fixture
 PAIRS = desync.load()
@@ -70,47 +69,6 @@ def test_directly(start_server, raw_client, way, pair, body):
 
 # Behind a front server
 
-# Each passes on as much as it can be brought to, so that we see it; each names every request.
-NGINX = """\
-upstream app { server {address}; keepalive 1; }
-server {
-    listen 80;
-    ignore_invalid_headers off;
-    underscores_in_headers on;
-    location / {
-        proxy_pass http://app;
-        proxy_http_version 1.1;
-        proxy_request_buffering off;
-        proxy_set_header Connection "";
-        proxy_set_header Host $http_host;
-        proxy_set_header X-Front-Id $request_id;
-    }
-}
-"""
-HAPROXY = """\
-frontend front
-    bind :80
-    option accept-invalid-http-request
-    http-request set-header X-Front-Id %[uuid]
-    default_backend app
-backend app
-    http-reuse always
-    server app {address} maxconn 1
-"""
-APACHE = """\
-HttpProtocolOptions Unsafe
-<VirtualHost *:80>
-    RequestHeader set X-Front-Id "%{UNIQUE_ID}e"
-    ProxyPreserveHost On
-    ProxyPass "/" "http://{address}/" enablereuse=on max=1
-</VirtualHost>
-"""
-FRONTS = {
-    "nginx": (NGINX, re.compile(r"[0-9a-f]{32}")),
-    "haproxy": (HAPROXY, re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")),
-    "apache": (APACHE, re.compile(r"[0-9A-Za-z@_-]{24,27}")),
-}
-
 
 def send_pair(port, pair):
     """Send a pair and read what comes; the front server may do with it what it likes."""
@@ -154,10 +112,10 @@ def wrong_behind(port, tag, witness, pairs):
 @pytest.mark.checkout
 @pytest.mark.one_way
 @pytest.mark.parametrize("http_parser", ["c"] if IS_PYPY else ["c", "httptools"])
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", HTTP_FRONTS)
 def test_behind(start_server, fronts, front, http_parser):
     """Behind a front server the app sees no request that the front server has not sent."""
-    block, tag = FRONTS[front]
+    block, tag = HTTP_FRONTS[front]
     witness = desync.Witness()
     server = start_server(witness, is_checked=False, http_parser=http_parser, keep_alive_seconds=60, **desync.SETTINGS)
     port = getattr(fronts, front)(block.replace("{address}", "%s:%d" % server.address)).port
@@ -188,10 +146,10 @@ class Careless(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.checkout
 @pytest.mark.skipif(IS_PYPY, reason="this tests the test")
-@pytest.mark.parametrize("front", FRONTS)
+@pytest.mark.parametrize("front", HTTP_FRONTS)
 def test_a_careless_server_is_found_out(fronts, front):
     """Were a request smuggled through one of these, the test above would see it."""
-    block, tag = FRONTS[front]
+    block, tag = HTTP_FRONTS[front]
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Careless) as server:
         server.witness = desync.Witness()
         server.daemon_threads = True
