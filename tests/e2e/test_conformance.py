@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import pathlib
+import re
 import wsgiref.validate
 
 import apps
@@ -11,6 +14,7 @@ from rules import rule
 
 pytestmark = pytest.mark.also_inline
 
+ROOT = pathlib.Path(__file__).parents[2]
 POST = "POST / HTTP/1.1\r\nHost: test\r\n"
 
 
@@ -606,6 +610,41 @@ def test_client_dies_mid_body(start_server, raw_client, framing, is_reset):
     # The server has read it all when the next client has its answer.
     raw_client(server).fetch(method="POST", body=b"x")
     assert app.count == 1
+
+
+# The page
+
+
+def _page():
+    spec = importlib.util.spec_from_file_location("make_conformance", ROOT / "docs/make_conformance.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.checkout
+def test_the_page_is_up_to_date():
+    """docs/conformance.md is what `make docs` would write."""
+    assert (ROOT / "docs/conformance.md").read_text() == _page().build_page(), "run `make docs`"
+
+
+@pytest.mark.checkout
+def test_every_rule_is_one():
+    """Each file of the corpus of request pairs has a clause and, where it deviates, a reason, as a rule has."""
+    for row in _page().collect_pairs():
+        rule(*row[:5])
+
+
+@pytest.mark.checkout
+def test_deviations_are_on_the_page():
+    """Where the source says that it is stricter than a clause of an RFC, the page says so, too."""
+    page = _page()
+    told = {row.clause for row in [*page.collect_rules(), *page.collect_pairs()] if row.kind == "stricter"}
+    found = set()
+    for path in [*(ROOT / "cparsers").glob("*.c"), *(ROOT / "aserve").rglob("*.py")]:
+        found |= set(re.findall(r"Stricter than\s+(?:[*#]\s+)?((?:RFC|PEP) \d+ [\d.]*\d)", path.read_text()))
+    assert len(found) > 8
+    assert found - told == set()
 
 
 # wsgiref.validate round every path

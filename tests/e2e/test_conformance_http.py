@@ -200,7 +200,7 @@ def test_two_framings(start_server, raw_client, version, has_length, connection)
 
 
 @rule("RFC 9110 5.5", "a value's octets above 0x7f are opaque", "each is one character of latin-1, as PEP 3333 asks")
-@pytest.mark.parametrize("octets", [b"\xff\xfe", b"\xc3\x28", b"caf\xe9", "é€😀".encode(), bytes(range(0x80, 0x100))])
+@pytest.mark.parametrize("octets", [b"\xff\xfe", b"\xc3\x28", b"\xe9t\xe9", "é€😀".encode(), bytes(range(0x80, 0x100))])
 def test_octets_in_values(start_server, raw_client, octets):
     """Octets that are no UTF-8 reach the app as they are, under any name."""
     client = raw_client(start_server(apps.environ_json))

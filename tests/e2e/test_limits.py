@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.also_inline
 
 
+@rule("RFC 9110 15.5.15", "414 for a target that is too long", "at --max-request-line")
+@rule("RFC 6585 5", "431 for fields that are too large", "at --max-head and --max-fields")
+@rule(
+    "RFC 9110 15.5.14",
+    "413 for a body that is too large",
+    "at --max-body, by its length before it comes, in chunks as soon as it is",
+)
+@rule("RFC 9112 6.1", "501 for a transfer coding that is not understood", "501, then closed")
+@rule("RFC 9110 9.3.6", "CONNECT is for proxies", "501, then closed")
+@rule("RFC 9110 15.6.6", "505 for another major version", "505, then closed")
 @pytest.mark.parametrize(
     ("octets", "settings", "status"),
     [
@@ -51,6 +62,7 @@ def test_just_within_the_limits(start_server, raw_client):
     assert client.recv_response().body == b"1234567890"
 
 
+@rule("RFC 9112 9.5", "a client that sends on may miss our answer", "its whole upload is read, so that it does not")
 @pytest.mark.parametrize("size", [100_000, 900_000])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_client_reads_the_error_while_sending(start_server, raw_client, framing, size):

@@ -7,6 +7,7 @@ import socket
 
 import apps
 import pytest
+from rules import rule
 
 MIB = 1 << 20
 BLOCK = bytes(range(256)) * 256  # 64 KiB
@@ -256,6 +257,11 @@ def test_live_body_too_large(start_server, raw_client):
     assert client.recv_response().status == 413
 
 
+@rule(
+    "RFC 9110 15.5.14",
+    "413 for a body that is too large",
+    "with --body stream, too, unless the app has answered already",
+)
 @pytest.mark.parametrize(
     ("chunks", "status"), [(b"b\r\n12345678901\r\n0\r\n\r\n", 413), (b"5\r\n12345\r\n0x5\r\n", 400)]
 )

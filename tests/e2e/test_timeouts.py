@@ -6,10 +6,16 @@ import time
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.one_way
 
 
+@rule(
+    "RFC 9110 15.5.9",
+    "408 for a request that is not complete in time",
+    "408 at --head-timeout and --body-timeout, then closed",
+)
 @pytest.mark.parametrize(
     "octets", [b"GET / HTTP/1.1\r\nHost:", b"GET", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n1"]
 )
