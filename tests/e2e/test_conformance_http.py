@@ -97,6 +97,31 @@ def test_http_0_9(start_server, raw_client):
     assert client.recv_to_end() == b""
 
 
+BAD_HOSTS = [
+    "",
+    "Host: a\r\nHost: b\r\n",
+    "Host: a\r\nHost: a\r\n",
+    "Host: a\r\nhOST: b\r\n",
+    "Host: a, b\r\n",
+    "Host: a,b\r\n",
+    "Host: u@a\r\n",
+    "Host: u:p@a\r\n",
+    "Host: a/\r\n",
+    "Host: a/b\r\n",
+    "Host: http://a\r\n",
+    "Host: a b\r\n",
+    "Host: a:b\r\n",
+    "Host: a:1:2\r\n",
+    "Host: [::1\r\n",
+    "Host: [a]\r\n",
+    "Host: :80\r\n",
+    "Host: a?b\r\n",
+    "Host: a\\b\r\n",
+    "Host: \xe9\r\n",
+    "Host : a\r\n",
+]
+
+
 @rule("RFC 9112 3.2", "an HTTP/1.1 request without Host is answered 400", "400, then closed")
 @rule("RFC 9112 3.2", "a request with more than one Host is answered 400", "400, then closed, even if they are equal")
 @rule("RFC 9112 3.2", "an invalid Host is answered 400", "400 for paths, URIs, white space, bad ports and brackets")
@@ -108,42 +133,17 @@ def test_http_0_9(start_server, raw_client):
     "stricter",
     "it joins the values of a repeated Host, of which a reader could take either",
 )
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "",
-        "Host: a\r\nHost: b\r\n",
-        "Host: a\r\nHost: a\r\n",
-        "Host: a\r\nhOST: b\r\n",
-        "Host: a, b\r\n",
-        "Host: a,b\r\n",
-        "Host: u@a\r\n",
-        "Host: u:p@a\r\n",
-        "Host: a/\r\n",
-        "Host: a/b\r\n",
-        "Host: http://a\r\n",
-        "Host: a b\r\n",
-        "Host: a:b\r\n",
-        "Host: a:1:2\r\n",
-        "Host: [::1\r\n",
-        "Host: [a]\r\n",
-        "Host: :80\r\n",
-        "Host: a?b\r\n",
-        "Host: a\\b\r\n",
-        "Host: \xe9\r\n",
-        "Host : a\r\n",
-    ],
-)
-def test_bad_hosts(start_server, raw_client, lines):
+def test_bad_hosts(start_server, raw_client):
     """No Host, several, or one that is no host: 400, whatever the form of the target."""
     app = apps.Recorder(apps.hello)
     server = start_server(app)
-    for target in ("/", "http://c/"):
-        client = raw_client(server)
-        client.send(f"GET {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1") + SMUGGLED)
-        reply = client.recv_response()
-        assert (reply.status, reply.get("Connection")) == (400, "close")
-        assert client.recv_to_end() == b""
+    for lines in BAD_HOSTS:
+        for target in ("/", "http://c/"):
+            client = raw_client(server)
+            client.send(f"GET {target} HTTP/1.1\r\n{lines}\r\n".encode("latin-1") + SMUGGLED)
+            reply = client.recv_response()
+            assert (reply.status, reply.get("Connection")) == (400, "close"), lines
+            assert client.recv_to_end() == b""
     assert app.count == 0
 
 
