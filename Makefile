@@ -94,8 +94,9 @@ bench-ready:
 	$(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy
 	@PYTHON=$(BENCH_PYTHON) PYPY=$(PYPY) benchmarks/setup_peers.sh
 
-docs: $(VENV)/.ready  ## write docs/settings.md again from the table in aserve/config.py
+docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/config.py, docs/conformance.md from the tests
 	$(RUN) docs/make_settings.py > docs/settings.md
+	$(RUN) docs/make_conformance.py > docs/conformance.md
 
 clean:  ## remove everything that make has made
 	rm -rf .venv .venv-* build dist *.egg-info .coverage* htmlcov

@@ -43,6 +43,7 @@ class RpcCall(NamedTuple):
     modifier2: int  # chooses the form of the reply
     items: list[bytes]  # function name, then arguments
     accept: str  # with modifier2 2: the media type that the caller wants
+    is_head: bool = False  # with modifier2 2: the caller wants the head alone
 
 
 class Exchange:

@@ -87,6 +87,8 @@ class Ride:
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
         """Send a piece of the response before the app has returned; see OutgoingHalf.send."""
+        if exchange is not self.exchange:
+            raise ClientDisconnected("the response has ended")
         if self._departures.executor.is_inline:
             self._early.append(octets)  # nobody could make a transport meanwhile
         else:

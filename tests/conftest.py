@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
+    config.addinivalue_line("markers", "rule(clause): what a clause asks and what we do; see rules.py")
 
 
 # Ways of serving

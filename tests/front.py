@@ -79,6 +79,7 @@ server.upload-dirs = ( "{folder}" )
 """
 HAPROXY = """\
 global
+    nbthread 1
     {user}
     log stdout format raw daemon
 defaults
@@ -95,6 +96,7 @@ APACHE_MODULES = [
     "authz_host",
     "env",
     "headers",
+    "unique_id",
     "proxy",
     "proxy_http",
     "proxy_uwsgi",
@@ -102,6 +104,50 @@ APACHE_MODULES = [
 ]
 NGINX_STREAM_MODULES = ["/usr/lib/nginx/modules/ngx_stream_module.so", "/usr/lib64/nginx/modules/ngx_stream_module.so"]
 APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]
+
+# HTTP in front of HTTP, for any number of requests on one connection. Each passes on as much as it can be brought to,
+# so that we see it, and gives every request a name in X-Front-Id, of the form that stands beside its configuration.
+HTTP_NGINX = """\
+upstream app { server {address}; keepalive 1; }
+server {
+    listen 80;
+    ignore_invalid_headers off;
+    underscores_in_headers on;
+    location / {
+        proxy_pass http://app;
+        proxy_http_version 1.1;
+        proxy_request_buffering off;
+        proxy_set_header Connection "";
+        proxy_set_header Host $http_host;
+        proxy_set_header X-Front-Id $request_id;
+    }
+}
+"""
+HTTP_HAPROXY = """\
+frontend front
+    mode http
+    bind :80
+    option accept-invalid-http-request
+    http-request set-header X-Front-Id %[uuid]
+    default_backend app
+backend app
+    mode http
+    http-reuse always
+    server app {address} maxconn 1
+"""
+HTTP_APACHE = """\
+HttpProtocolOptions Unsafe
+<VirtualHost *:80>
+    RequestHeader set X-Front-Id "%{UNIQUE_ID}e"
+    ProxyPreserveHost On
+    ProxyPass "/" "http://{address}/" enablereuse=on max=1
+</VirtualHost>
+"""
+HTTP_FRONTS = {
+    "nginx": (HTTP_NGINX, re.compile(r"[0-9a-f]{32}")),
+    "haproxy": (HTTP_HAPROXY, re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")),
+    "apache": (HTTP_APACHE, re.compile(r"[0-9A-Za-z@_-]{24,27}")),
+}
 
 
 def program(*names: str) -> str:

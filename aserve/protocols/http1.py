@@ -234,7 +234,7 @@ class HTTP1:
             # The app already serves this request: it meets the error where it reads.
             assert self._exchange is not None
             self._exchange.keep_alive = False
-            self._body.feed_error(str(why))
+            self._body.refuse(why)
         else:
             exchanges.append(refused_exchange(why, self._exchange))
         self._stop()

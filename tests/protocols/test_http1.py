@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 
+import desync
 import pytest
 
 from aserve.errors import ClientDisconnected
@@ -222,6 +223,19 @@ def test_pipelining_limits_mean_nothing_either(new, name, count):
     whole = [facts(exchange) for exchange in feed(new(**SMALL), raw)]
     some = feed(new(**SMALL, max_pipelined=count), raw)
     assert [facts(exchange) for exchange in some] == whole
+
+
+@pytest.mark.parametrize("pair", desync.load(), ids=lambda pair: pair.name)
+def test_splits_of_smuggled_requests_mean_nothing(new, pair):
+    """However the octets of tests/corpus/desync are cut, what is a request in them does not change."""
+    limits = {"max_body_bytes": 10_000, "max_head_bytes": 16_384}
+    raw = pair.raw
+    whole = [facts(exchange) for exchange in feed(new(**limits), raw)]
+    step = 1 if len(raw) < 1000 else 997
+    for cut in range(1, len(raw), step):
+        assert [facts(exchange) for exchange in feed(new(**limits), raw[:cut], raw[cut:])] == whole, cut
+    octets = [raw[at : at + 1] for at in range(len(raw))]
+    assert [facts(exchange) for exchange in feed(new(**limits), *octets)] == whole
 
 
 def test_splits_of_live_bodies_mean_nothing(new):
