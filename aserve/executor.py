@@ -158,7 +158,10 @@ class Executor:
                 os.read(self._source.stall_fd, 8)
             except BlockingIOError:
                 return  # it is done after all
-        if self._watch_timer is None:
+        timer = self._watch_timer
+        if timer is None or timer.when() > self._loop.time() + WATCH_SECONDS:  # the next is far, behind a `_look`
+            if timer is not None:
+                timer.cancel()
             self._watch()
 
     def _watch(self) -> None:
@@ -168,7 +171,7 @@ class Executor:
         if waiting is None:
             self._watched = None
             return
-        now = self._loop.time()
+        now, seconds = self._loop.time(), WATCH_SECONDS
         if waiting != self._watched:
             self._watched = waiting
             self._still_since = now
@@ -180,14 +183,16 @@ class Executor:
                 if self._source is None:
                     return  # all are awake: the next finished job moves the queue
                 self._look()
-        self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
+                seconds = BUSY_WATCH_SECONDS  # nothing but pings can be answered sooner
+        self._watch_timer = self._loop.call_later(seconds, self._watch)
 
     def _what_waits(self) -> Any:
-        """The head of the queue; or the chair, as it was left at this turn; or None."""
+        """The head of the queue; or, as no leader waits for requests, those that come; or None."""
         try:
             return self._jobs[0]
         except IndexError:
-            return self._turn if self._chair else None
+            # Also while a leader takes a batch: its timer may be over before it begins to run that.
+            return None if self.is_led or self._source is None else self._turn
 
     def _look(self) -> None:
         """While every worker is busy, see who has come: pings are answered, and the queue is known."""
@@ -197,8 +202,11 @@ class Executor:
             return
         try:
             source.take(source.wait(0))
-        finally:
-            self._chair.append(source)  # stop() is called on this thread, too
+        except Exception:  # a bug in aserve: as in `_lead`
+            logger.exception("internal error; please report this as a bug in aserve")
+        self._chair.append(source)  # stop() is called on this thread, too
+        if self._idle:
+            self._wake_one()  # one may have lain down since the chair was taken
 
     def _burns_cpu(self) -> bool:
         """Whether the process has used most of a CPU lately."""
@@ -290,7 +298,12 @@ class Executor:
             return False
         try:
             self.is_led = True
-            count = source.wait(-1)
+            count = 0
+            while not (count or self._jobs or self._is_stopping):
+                count = source.wait(-1)
+            if not count:
+                source.wake()  # whoever takes a job of the loop's leaves the chair: start the timer for that
+                count = source.wait(0)
             self.is_led = False
             self._turn += 1
             source.take(count)
@@ -329,8 +342,9 @@ class Executor:
         except IndexError:
             if self._start_thread():
                 return True
-            if self.is_led and self._source is not None:
-                self._source.wake()  # the leader: nobody else is left
+            source = self._source
+            if self.is_led and source is not None:
+                source.wake()  # the leader: nobody else is left
                 return True
             return False
         self.coming.append(None)
