@@ -391,7 +391,7 @@ def test_an_owner_that_is_not_there(rights, text, tmp_path):
 def test_an_owner_who_may_not_be_set(tmp_path, monkeypatch):
     """Only root may give a file away: the message says so, and no file is left behind."""
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "chown", refuse)
