@@ -7,9 +7,11 @@
  * it is kept; one that carries a single request never does.  Listeners are
  * level-triggered: what a full batch leaves in their queue is told again.
  *
- * A state changes by compare-and-swap.  IDLE belongs to lane_poll and
- * lane_sweep, whoever is first; BUSY and MORE belong to the caller, but that
- * lane_poll makes MORE of BUSY. */
+ * A state changes by compare-and-swap.  IDLE belongs to lane_poll, lane_sweep
+ * and lane_close, whoever is first; BUSY and MORE belong to the caller, but
+ * that lane_poll makes MORE of BUSY.  Only the owner closes a descriptor, and
+ * only while it owns the connection it does anything with it: the number may
+ * be another connection's at once. */
 #define _GNU_SOURCE /* accept4, epoll, eventfd */
 #include "lane.h"
 
@@ -58,10 +60,21 @@ static void set_state(lane_conn *conn, uint8_t state)
     __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);
 }
 
+/* From BUSY or MORE, which are this thread's, to another state. */
+static void give_up(lane_conn *conn, uint8_t to)
+{
+    uint8_t state;
+
+    do {
+        while ((state = state_of(conn)) == LANE_ENDING)
+            sched_yield();
+    } while (!change(conn, state, to));
+}
+
 /* Close a connection that this thread has made BUSY, or found so. */
 static void drop(lane *set, int fd)
 {
-    set_state(&set->conns[fd], LANE_FREE);
+    give_up(&set->conns[fd], LANE_FREE);
     close(fd);
     lane_left(set);
 }
@@ -71,13 +84,25 @@ static uint32_t now(lane *set)
     return __atomic_load_n(&set->now, __ATOMIC_RELAXED);
 }
 
+/* Read by lane_sweep while others own the connection. */
+static void set_since(lane *set, lane_conn *conn)
+{
+    __atomic_store_n(&conn->since, now(set), __ATOMIC_RELAXED);
+}
+
+static void set_used(lane_conn *conn, uint8_t used)
+{
+    __atomic_store_n(&conn->used, used, __ATOMIC_RELAXED);
+}
+
 /* The epoll set */
 
 static int control(lane *set, int op, int fd, uint32_t events, int key)
 {
     struct epoll_event event = {.events = events, .data = {.fd = key}};
 
-    return epoll_ctl(set->epoll_fd, op, fd, &event);
+    return epoll_ctl(__atomic_load_n(&set->epoll_fd, __ATOMIC_RELAXED), op, fd,
+                     &event);
 }
 
 /* An edge is told again if there is anything to read. */
@@ -87,7 +112,7 @@ static void list_again(lane *set, int fd)
 }
 
 /* From BUSY to IDLE.  Returns 0 when that cannot be: MORE has come (listed
- * is 1), or the kernel has no memory (listed is 0). */
+ * is 1), or the kernel has no memory, or the lane is closed (listed is 0). */
 static int wait_on(lane *set, int fd)
 {
     lane_conn *conn = &set->conns[fd];
@@ -99,6 +124,15 @@ static int wait_on(lane *set, int fd)
         conn->listed = 1;
     }
     return change(conn, LANE_BUSY, LANE_IDLE);
+}
+
+/* The same for one that was IDLE before, so that it is in the set. */
+static void give_back(lane *set, int fd)
+{
+    if (!wait_on(set, fd)) {
+        set_state(&set->conns[fd], LANE_IDLE);
+        list_again(set, fd);
+    }
 }
 
 /* Reading */
@@ -129,7 +163,9 @@ static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
                                .max_vars = set->max_vars};
         arrival->consumed =
             uwsgi_parse_packet(input, arrival->input_len, &packet);
-        arrival->content_length = packet.content_length;
+        /* Nobody reads the body of a call (Protocol.rst: RPC). */
+        if (packet.modifier1 != UWSGI_RPC)
+            arrival->content_length = packet.content_length;
         arrival->vars_len = packet.vars_len;
         arrival->nvars = packet.nvars;
         arrival->modifier1 = packet.modifier1;
@@ -203,20 +239,13 @@ static void add_peer(lane *set, lane_arrival *arrival)
  * the client is gone, and it is closed. */
 static ssize_t read_once(lane *set, int fd, char *to, size_t cap)
 {
-    lane_conn *conn = &set->conns[fd];
     ssize_t got;
 
     while ((got = recv(fd, to, cap, 0)) <= 0) {
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0 && errno == EAGAIN) {
-            if (wait_on(set, fd))
-                return 0;
-            if (conn->listed) { /* something has come meanwhile */
-                set_state(conn, LANE_BUSY);
-                continue;
-            }
-        }
+        if (got < 0 && errno == EAGAIN && wait_on(set, fd))
+            return 0;
         drop(set, fd);
         return -1;
     }
@@ -224,20 +253,15 @@ static ssize_t read_once(lane *set, int fd, char *to, size_t cap)
 }
 
 /* A part of a body is with the caller: wait for the next.  After a full read
- * there may be more, for which no edge will come. */
-static void wait_for_more(lane *set, lane_arrival *arrival, int is_full)
+ * there may be more, for which no edge will come.  Returns 0 when the kernel
+ * has no memory. */
+static int wait_for_more(lane *set, int fd, int is_full)
 {
-    lane_conn *conn = &set->conns[arrival->fd];
-
-    if (!is_full && wait_on(set, arrival->fd))
-        return;
-    if (!conn->listed && !wait_on(set, arrival->fd) && !conn->listed) {
-        drop(set, arrival->fd);
-        arrival->kind = LANE_GONE;
-        return;
-    }
-    set_state(conn, LANE_IDLE);
-    list_again(set, arrival->fd);
+    if (!wait_on(set, fd))
+        return 0;
+    if (is_full)
+        list_again(set, fd);
+    return 1;
 }
 
 static void take_head(lane *set, lane_arrival *arrival, int is_full)
@@ -254,16 +278,19 @@ static void take_head(lane *set, lane_arrival *arrival, int is_full)
         lane_release(set, arrival->fd);
         return;
     }
-    arrival->is_first = !conn->used;
+    arrival->is_first = !conn->used; /* only this thread sets it */
     if (arrival->is_first && listener->is_tcp)
         add_peer(set, arrival);
-    conn->used = 1;
+    set_used(conn, 1);
     conn->last = listener->protocol != LANE_HTTP ||
                  !(arrival->flags & HTTP1_KEEP_ALIVE);
     if (arrival->kind == LANE_BEGUN) {
         conn->body_left = arrival->content_length -
                           (arrival->input_len - (uint32_t)arrival->consumed);
-        wait_for_more(set, arrival, is_full);
+        if (!wait_for_more(set, arrival->fd, is_full)) {
+            arrival->kind = LANE_LEFT;
+            lane_release(set, arrival->fd);
+        }
     }
 }
 
@@ -274,7 +301,7 @@ static void take_part(lane *set, lane_arrival *arrival, int is_full)
     conn->body_left -= arrival->input_len;
     if (conn->body_left > 0) {
         arrival->kind = LANE_PART;
-        wait_for_more(set, arrival, is_full);
+        wait_for_more(set, arrival->fd, is_full); /* it is in the set */
     } else {
         arrival->kind = LANE_DONE;
         change(conn, LANE_BUSY, LANE_MORE); /* not read beyond the body */
@@ -325,17 +352,26 @@ static void unlist(lane *set, uint32_t i)
     control(set, EPOLL_CTL_DEL, set->listeners[i].fd, 0, 0);
 }
 
-/* Accept until there is nobody, or no room; read from each at once. */
+/* Whether descriptors or memory have run out: others must end first. */
+static int is_full(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS ||
+           error == ENOMEM;
+}
+
+/* Accept until there is nobody, or no room; read from each at once.  No more
+ * than a batch, though nobody has sent anything yet: others wait, too. */
 static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                             uint32_t *input_len)
 {
-    while (has_room(set, n, *input_len)) {
+    for (uint32_t count = 0;
+         count < set->arrivals_cap && has_room(set, n, *input_len); count++) {
         int fd = accept4(set->listeners[i].fd, NULL, NULL,
                          SOCK_NONBLOCK | SOCK_CLOEXEC);
         lane_conn *conn;
 
         if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE) {
+            if (is_full(errno)) {
                 set->full_listener = (int32_t)i;
                 unlist(set, i);
             }
@@ -353,11 +389,11 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
             continue;
         }
         conn = &set->conns[fd];
-        conn->listener = (uint8_t)i;
+        conn->listener = (uint16_t)i;
         conn->listed = 0;
-        conn->used = 0;
+        set_used(conn, 0);
         conn->body_left = 0;
-        conn->since = now(set);
+        set_since(set, conn);
         if ((uint32_t)fd >= set->top)
             __atomic_store_n(&set->top, (uint32_t)fd + 1, __ATOMIC_RELAXED);
         set_state(conn, LANE_BUSY);
@@ -379,12 +415,56 @@ static void set_stall(lane *set, uint32_t microseconds)
     timerfd_settime(set->stall_fd, 0, &when, NULL);
 }
 
+/* Accept on the listeners that are ready. */
+static uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
+                             uint32_t n, uint32_t *input_len)
+{
+    if (nready == 0)
+        return n;
+    /* Either this thread sees is_off, or lane_unlisten sees this. */
+    __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
+    /* When one is full, so is the next: it tells again, and is told then. */
+    for (uint32_t i = 0; i < nready && set->full_listener < 0; i++)
+        if (!__atomic_load_n(&set->listeners[ready[i]].is_off,
+                             __ATOMIC_SEQ_CST))
+            n = accept_from(set, ready[i], n, input_len);
+    __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
+    return n;
+}
+
+/* Read from a connection on which something has come.  The event may be of an
+ * earlier connection with this number: then nothing has come. */
+static uint32_t take_ready(lane *set, const struct epoll_event *event,
+                           uint32_t n, uint32_t *input_len)
+{
+    int fd = event->data.fd;
+    lane_conn *conn = &set->conns[fd];
+
+    if (!has_room(set, n, *input_len)) {
+        list_again(set, fd);
+    } else if (change(conn, LANE_IDLE, LANE_BUSY)) {
+        if (take(set, fd, input_len, &set->arrivals[n])) {
+            n++;
+            /* The end has come already, and no edge will tell it. */
+            if (event->events & (EPOLLRDHUP | EPOLLHUP) &&
+                !change(conn, LANE_BUSY, LANE_MORE) &&
+                state_of(conn) == LANE_IDLE)
+                list_again(set, fd);
+        }
+    } else if (!change(conn, LANE_BUSY, LANE_MORE) &&
+               state_of(conn) == LANE_IDLE) {
+        list_again(set, fd); /* its response went out just now */
+    }
+    return n;
+}
+
 int lane_poll(lane *set, int timeout_ms)
 {
     struct epoll_event events[MAX_EVENTS];
     uint32_t n = 0, input_len = 0, ready[MAX_EVENTS], nready = 0;
+    uint32_t is_accept_due = set->is_accept_due;
     uint64_t ignored;
-    int nevents, is_woken = 0;
+    int nevents, nconns = 0, is_woken = 0;
 
     set->vars_len = 0;
     set->full_listener = -1;
@@ -393,43 +473,24 @@ int lane_poll(lane *set, int timeout_ms)
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
     for (int i = 0; i < nevents; i++) {
         int key = events[i].data.fd;
-        lane_conn *conn;
 
-        if (key & LISTENER) {
+        if (key & LISTENER)
             ready[nready++] = (uint32_t)(key & ~LISTENER);
-            continue;
-        }
-        if (key & WAKE) {
-            /* It may have been read by an earlier call. */
-            is_woken |= read(set->wake_fd, &ignored, sizeof ignored) > 0;
-            continue;
-        }
-        conn = &set->conns[key];
-        if (!has_room(set, n, input_len)) {
-            list_again(set, key);
-        } else if (change(conn, LANE_IDLE, LANE_BUSY)) {
-            if (take(set, key, &input_len, &set->arrivals[n])) {
-                n++;
-                /* The end has come already, and no edge will tell it. */
-                if (events[i].events & (EPOLLRDHUP | EPOLLHUP) &&
-                    !change(conn, LANE_BUSY, LANE_MORE) &&
-                    state_of(conn) == LANE_IDLE)
-                    list_again(set, key);
-            }
-        } else if (!change(conn, LANE_BUSY, LANE_MORE) &&
-                   state_of(conn) == LANE_IDLE) {
-            list_again(set, key); /* its response went out just now */
-        }
+        else if (key & WAKE) /* it may have been read by an earlier call */
+            is_woken = read(set->wake_fd, &ignored, sizeof ignored) > 0;
+        else
+            events[nconns++] = events[i];
     }
-    if (nready > 0) {
-        /* Either this thread sees is_off, or lane_unlisten sees this. */
-        __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
-        for (uint32_t i = 0; i < nready; i++)
-            if (!__atomic_load_n(&set->listeners[ready[i]].is_off,
-                                 __ATOMIC_SEQ_CST))
-                n = accept_from(set, ready[i], n, &input_len);
-        __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
-    }
+    /* Connections first: they have waited longer.  But busy ones must not keep
+     * out new ones for ever. */
+    if (is_accept_due)
+        n = accept_ready(set, ready, nready, n, &input_len);
+    for (int i = 0; i < nconns; i++)
+        n = take_ready(set, &events[i], n, &input_len);
+    if (!is_accept_due)
+        n = accept_ready(set, ready, nready, n, &input_len);
+    if (nready > 0)
+        set->is_accept_due = !is_accept_due && !has_room(set, n, input_len);
     if ((n > 0 || is_woken) && set->stall_us > 0)
         set_stall(set, set->stall_us);
     return (int)n;
@@ -445,6 +506,14 @@ void lane_wake(lane *set)
 
 /* Replying */
 
+/* Whether octets have come that nobody has read yet. */
+static int has_octets(int fd)
+{
+    char octet;
+
+    return recv(fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep)
 {
@@ -456,9 +525,10 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     ssize_t took;
 
-    if (state != LANE_BUSY && state != LANE_MORE)
-        return (int)len; /* the lane was closed */
-    if (!keep && !conn->last)
+    if (state == LANE_FREE || state == LANE_IDLE)
+        return (int)len; /* no reply is due */
+    /* RFC 9112 9.6: a close with octets unread would reset the connection. */
+    if (!keep && (!conn->last || (state == LANE_MORE && has_octets(fd))))
         return -1;
     if (body_len == 0)
         took = send(fd, head, head_len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -474,38 +544,62 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
         drop(set, fd);
         return (int)len;
     }
-    conn->since = now(set);
-    if (wait_on(set, fd))
-        return (int)len;
-    if (conn->listed) {
-        set_state(conn, LANE_IDLE);
+    set_since(set, conn);
+    if (!wait_on(set, fd)) {
+        if (!conn->listed) {
+            drop(set, fd);
+            return (int)len;
+        }
+        give_up(conn, LANE_IDLE);
         list_again(set, fd);
-    } else {
-        drop(set, fd);
     }
+    /* Either this thread sees is_closed, or lane_close sees IDLE. */
+    if (__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST) &&
+        change(conn, LANE_IDLE, LANE_BUSY))
+        drop(set, fd);
     return (int)len;
 }
 
 int lane_release(lane *set, int fd)
 {
-    uint8_t state = state_of(&set->conns[fd]);
+    lane_conn *conn = &set->conns[fd];
+    uint8_t state = state_of(conn);
 
-    if (state != LANE_BUSY && state != LANE_MORE)
+    if (state == LANE_FREE || state == LANE_IDLE)
         return 0;
-    if (set->conns[fd].listed)
+    if (__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST)) {
+        drop(set, fd);
+        return 0;
+    }
+    if (conn->listed)
         control(set, EPOLL_CTL_DEL, fd, 0, fd);
-    set_state(&set->conns[fd], LANE_FREE);
+    give_up(conn, LANE_FREE);
     return 1;
 }
 
 int lane_hold(lane *set, int fd)
 {
-    return change(&set->conns[fd], LANE_IDLE, LANE_BUSY);
+    if (!change(&set->conns[fd], LANE_IDLE, LANE_BUSY))
+        return 0;
+    if (set->conns[fd].body_left > 0)
+        return 1;
+    give_back(set, fd);
+    return 0;
 }
 
 void lane_left(lane *set)
 {
     __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
+}
+
+static int is_overdue(lane *set, lane_conn *conn, int used_seconds,
+                      int new_seconds)
+{
+    uint32_t since = __atomic_load_n(&conn->since, __ATOMIC_RELAXED);
+    int seconds = __atomic_load_n(&conn->used, __ATOMIC_RELAXED) ? used_seconds
+                                                                 : new_seconds;
+
+    return seconds < 0 || now(set) - since > (uint32_t)seconds;
 }
 
 int lane_sweep(lane *set, int used_seconds, int new_seconds)
@@ -515,16 +609,19 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
 
     for (uint32_t fd = 0; fd < top; fd++) {
         lane_conn *conn = &set->conns[fd];
-        int seconds;
 
-        if (state_of(conn) != LANE_IDLE || conn->body_left > 0)
+        if (state_of(conn) != LANE_IDLE ||
+            !is_overdue(set, conn, used_seconds, new_seconds) ||
+            !change(conn, LANE_IDLE, LANE_BUSY))
             continue;
-        seconds = conn->used ? used_seconds : new_seconds;
-        if (seconds >= 0 && now(set) - conn->since <= (uint32_t)seconds)
-            continue;
-        if (change(conn, LANE_IDLE, LANE_BUSY)) {
+        /* Once more: it may have carried a request since the line above. */
+        if (conn->body_left == 0 &&
+            is_overdue(set, conn, used_seconds, new_seconds) &&
+            !has_octets((int)fd)) {
             drop(set, (int)fd);
             count++;
+        } else {
+            give_back(set, (int)fd);
         }
     }
     return count;
@@ -576,20 +673,40 @@ int lane_open(lane *set)
     return 0;
 }
 
+/* Close a connection, or show its client the end: then its owner closes. */
+static void end(lane *set, int fd)
+{
+    lane_conn *conn = &set->conns[fd];
+
+    while (state_of(conn) != LANE_FREE) {
+        if (change(conn, LANE_IDLE, LANE_BUSY)) {
+            drop(set, fd);
+        } else if (change(conn, LANE_BUSY, LANE_ENDING) ||
+                   change(conn, LANE_MORE, LANE_ENDING)) {
+            shutdown(fd, SHUT_RDWR);
+            set_state(conn, LANE_MORE);
+            return;
+        }
+    }
+}
+
 void lane_close(lane *set)
 {
-    for (uint32_t fd = 0; fd < set->top; fd++) {
-        lane_conn *conn = &set->conns[fd];
-        if (state_of(conn) != LANE_FREE)
-            drop(set, (int)fd);
-    }
+    int epoll_fd;
+
+    __atomic_store_n(&set->is_closed, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t fd = 0; fd < __atomic_load_n(&set->top, __ATOMIC_RELAXED);
+         fd++)
+        end(set, (int)fd);
     if (set->stall_fd >= 0)
         close(set->stall_fd);
     if (set->wake_fd >= 0)
         close(set->wake_fd);
-    if (set->epoll_fd >= 0)
-        close(set->epoll_fd);
-    set->stall_fd = set->wake_fd = set->epoll_fd = -1;
+    set->stall_fd = set->wake_fd = -1;
+    /* A worker that was left behind may look at it. */
+    epoll_fd = __atomic_exchange_n(&set->epoll_fd, -1, __ATOMIC_RELAXED);
+    if (epoll_fd >= 0)
+        close(epoll_fd);
 }
 
 #else

@@ -6,8 +6,9 @@
  * that takes more than a read and a write, is passed on to the caller.
  * Linux (epoll, timerfd) only; elsewhere lane_available() is 0.
  * No allocation, no globals.  lane_poll: one thread at a time; lane_reply and
- * lane_release: any thread, for a connection that is BUSY there; the others:
- * any thread. */
+ * lane_release: any thread, for a connection that is BUSY there; lane_sweep,
+ * lane_hold, lane_unlisten and lane_close: one thread, which may be another;
+ * the others: any thread. */
 #ifndef ASERVE_LANE_H
 #define ASERVE_LANE_H
 #include "aserve.h"
@@ -20,10 +21,11 @@ enum { LANE_HTTP = 0, LANE_UWSGI = 1, LANE_SCGI = 2 };
 
 /* Where a connection of the lane stands. */
 enum {
-    LANE_FREE = 0, /* no connection, or not the lane's */
-    LANE_IDLE = 1, /* waits for a request */
-    LANE_BUSY = 2, /* a request is with the caller */
-    LANE_MORE = 3  /* the same, and meanwhile octets or the end have come */
+    LANE_FREE = 0,  /* no connection, or not the lane's */
+    LANE_IDLE = 1,  /* waits for a request */
+    LANE_BUSY = 2,  /* a request is with the caller */
+    LANE_MORE = 3,  /* the same, and meanwhile octets or the end have come */
+    LANE_ENDING = 4 /* the same, and lane_close is at it: for a moment */
 };
 
 /* What an arrival is. */
@@ -40,12 +42,12 @@ enum {
 typedef struct {
     uint64_t body_left; /* octets of the body still to come, after BEGUN */
     uint8_t state;      /* LANE_*; atomic */
-    uint8_t listener;   /* which one has accepted it */
     uint8_t listed;     /* 1: in the epoll set */
-    uint8_t used;       /* 1: has carried a request */
+    uint16_t listener;  /* which one has accepted it */
+    uint8_t used;       /* 1: has carried a request; atomic */
     uint8_t last;       /* 1: the client expects the connection to close */
-    uint8_t reserved[3];
-    uint32_t since; /* lane->now when it became IDLE */
+    uint8_t reserved[2];
+    uint32_t since; /* lane->now when it became IDLE; atomic */
 } lane_conn;
 
 /* One request, a part of it, or what else came on a connection. */
@@ -96,20 +98,22 @@ typedef struct {
     /* set by the caller, at any time */
     uint32_t now; /* seconds since the start; atomic */
     /* set by lane_open */
-    int32_t epoll_fd;
+    int32_t epoll_fd; /* atomic */
     int32_t wake_fd;
     int32_t stall_fd; /* readable when a batch has taken longer than stall_us;
                          the next lane_poll resets it */
     /* set by lane_poll */
     uint32_t vars_len;     /* octets written to vars */
     int32_t full_listener; /* on which nobody is accepted any more, since
-                              descriptors have run out (EMFILE); -1: none */
+                              descriptors or memory have run out; -1: none */
     /* kept by the lane */
     uint32_t
         nconns;   /* connections that have not been closed or left; atomic */
     uint32_t top; /* the highest descriptor so far, + 1; atomic */
-    uint32_t is_accepting; /* atomic */
+    uint32_t is_accepting;  /* atomic */
+    uint32_t is_accept_due; /* the last batch was full before its listeners */
     uint32_t is_stall_set;
+    uint32_t is_closed; /* atomic */
 } lane;
 
 /* 1 where this platform has what a lane needs. */
@@ -119,8 +123,9 @@ int lane_available(void);
  * after which only lane_close may follow. */
 int lane_open(lane *set);
 
-/* Close the lane's own descriptors, and every connection that is not with the
- * caller. */
+/* Close the lane's own descriptors, and every connection.  One that is BUSY is
+ * shut down, so that its client sees the end, and keeps its descriptor until
+ * lane_reply or lane_release.  No lane_poll may run, nor follow. */
 void lane_close(lane *set);
 
 /* Accept on listener `i` (again), or no more.  After lane_unlisten no thread
@@ -135,29 +140,30 @@ int lane_poll(lane *set, int timeout_ms);
 /* Make a waiting lane_poll return. */
 void lane_wake(lane *set);
 
-/* Send a whole response, `head` and then `body`, on a BUSY connection.  If all of it is sent, the
- * connection waits for the next request (keep = 1) or is closed; the client
- * being gone counts as sent.  Returns the octets that were taken: when they
- * are fewer, or -1, the caller must go on (lane_release).  -1: nothing was
- * sent, since the client does not know that the connection is to close, and
- * may have sent more. */
+/* Send a whole response, `head` and then `body`, on a BUSY connection.  If all
+ * of it is sent, the connection waits for the next request (keep = 1) or is
+ * closed; the client being gone counts as sent.  Returns the octets that were
+ * taken: when they are fewer, or -1, the caller must go on (lane_release).
+ * -1: nothing was sent, since the client does not know that the connection is
+ * to close, and may have sent more; or it has sent more all the same. */
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep);
 
 /* A BUSY connection leaves the lane; its descriptor is the caller's.
- * Returns 0 when there is none: the lane was closed. */
+ * Returns 0 when there is none, or no more: the lane was closed. */
 int lane_release(lane *set, int fd);
 
-/* Make an IDLE connection BUSY, so that no other thread touches it.  Returns
- * 0 when it is not IDLE. */
+/* Make a connection that waits for more of a body BUSY, so that no other
+ * thread touches it.  Returns 0 when it does not wait for that. */
 int lane_hold(lane *set, int fd);
 
 /* A connection that has left the lane is counted in nconns until this. */
 void lane_left(lane *set);
 
 /* Close connections that have been IDLE for longer than so many seconds: those
- * that have carried a request, and those that have not.  -1: at once.  Bodies
- * that do not move are the caller's to count.  Returns how many. */
+ * that have carried a request, and those that have not.  -1: at once.  One
+ * whose next request has come already stays.  Bodies that do not move are the
+ * caller's to count.  Returns how many. */
 int lane_sweep(lane *set, int used_seconds, int new_seconds);
 
 /* cdef:end */
