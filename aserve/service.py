@@ -15,6 +15,7 @@ from .environ import Environ
 from .executor import Executor, InlineExecutor
 from .protocols.base import WireProtocol
 from .response import StandingFields
+from .tls import Wrap
 from .wsgi import Gateway
 
 # Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.
@@ -37,6 +38,7 @@ class Service:
         base_environ: Environ,
         connections: set[Any],
         access_log: AccessLog | None,
+        wrap: Wrap | None = None,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
@@ -48,6 +50,7 @@ class Service:
         self.base_environ = base_environ
         self.connections = connections
         self.access_log = access_log
+        self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.is_draining = False
 
     def warning(self) -> str:

@@ -25,7 +25,7 @@ ROWS = {
     8: ["cli"],
     7: ["processes", "monitoring", "compat"],
     6: ["server"],
-    5.6: ["lane"],  # promotes to connections
+    5.6: ["lane", "tls_transport"],  # promotes to connections; makes them
     5.4: ["connection"],
     5.2: ["outgoing"],  # the writing half of a connection, below the whole
     5: ["service", "listeners"],
@@ -34,7 +34,7 @@ ROWS = {
     2: ["environ", "response", "proxies", "access_log", "protocols"],
     1.7: ["protocols.single"],
     1.5: ["protocols.base"],  # what the wire protocols share is below them
-    1: ["exchange", "body", "tls", "loading", "demo"],
+    1: ["exchange", "body", "tls", "client_hello", "loading", "demo"],
     0: ["errors", "config", "states", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
