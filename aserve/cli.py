@@ -27,6 +27,7 @@ from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .loading import LoadError, load_app
 from .routes import compile_routes, lacks_action
+from .server import load_certificates
 from .server import run as run_server
 
 logger = logging.getLogger("aserve")
@@ -65,11 +66,13 @@ def _run(argv: Sequence[str]) -> int:
     spec = args.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
     config = Config.from_sources(args, os.environ, toml, toml_name)
     compile_routes(config.route)  # a mistake in one is told before the app is imported
+    certificates = load_certificates(config)  # so is one in these; the server loads its own
     install_uwsgi()
     app = load_app(_checked_spec(spec, toml_name)) if spec else demo_app
     # After the app, whose own logging set-up may disable the loggers it finds.
     _set_up_logging(config.log_level)
     if is_check:
+        certificates.log_warnings()
         sys.stdout.write(_describe(config, app, spec))
         return 0
     if not spec:
@@ -135,7 +138,7 @@ def _build_parser() -> _Parser:
             setting.flag,
             dest=setting.name,
             metavar=setting.kind.metavar,
-            action="append" if setting.name in ("bind", "route") else "store",
+            action="append" if setting.name in ("bind", "route", "sni") else "store",
             help=f"{setting.help} (default: {default})".replace("%", "%%"),
         )
     return parser
@@ -198,6 +201,8 @@ def _describe(config: Config, app: object, spec: object) -> str:
 def _describe_bind(bind: str) -> str:
     if bind.startswith("unix:"):
         return bind
+    if bind.startswith("https://"):
+        return bind.partition("?")[0]
     return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"
 
 

@@ -35,6 +35,8 @@ from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
 from .service import Service
+from .tls import Certificates
+from .tls_transport import TLSTransport
 from .wsgi import FileWrapper, Gateway, WSGIApp
 
 logger = logging.getLogger("aserve")
@@ -61,6 +63,7 @@ class Server:
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
+        ConfigError: a certificate, or what belongs to it, cannot be used.
     """
 
     def __init__(self, app: WSGIApp, config: Config | None = None, **settings: Any) -> None:
@@ -74,6 +77,7 @@ class Server:
         self._services: list[Service] = []
         self._standing = StandingFields(self.config.server_name)
         self._access_log: AccessLog | None = None
+        self._certificates = Certificates(())
         self._timer: asyncio.TimerHandle | None = None
         self._executor: Executor | InlineExecutor = InlineExecutor()
 
@@ -102,11 +106,13 @@ class Server:
         Bind and accept.
 
         Raises:
-            BindError: see Server.
+            BindError, ConfigError: see Server.
         """
         loop = self._loop = asyncio.get_running_loop()
         config = self.config
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
+        self._certificates = load_certificates(config)
+        self._certificates.log_warnings()
         self._listeners = open_listeners([parse_bind(bind) for bind in config.bind], rights)
         self._services = []  # those of an earlier start are over
         try:
@@ -148,6 +154,14 @@ class Server:
         await asyncio.sleep(0)
         return await self._stop(deadline) and not unfinished
 
+    def reload_certificates(self) -> bool:
+        """
+        Load the certificates of https binds anew, for connections from now on.
+
+        Returns False, with a line in the log, when anything cannot be used: then all stays as it is.
+        """
+        return self._certificates.reload()
+
     async def _pause_accepting(self) -> None:
         """Let what asyncio has accepted become connections: a Server closed before that loses them."""
         for listener, acceptor in zip(self._listeners, self._acceptors):
@@ -184,7 +198,8 @@ class Server:
             has_status_line=config.scgi_status == "line",
         )
         name, port = listener.server_name_and_port
-        protocol = listener.bind.protocol
+        bind = listener.bind
+        protocol = "http" if bind.protocol == "https" else bind.protocol
         parser = config.http_parser if protocol == "http" else "c"
         return Service(
             config,
@@ -198,11 +213,13 @@ class Server:
                 name,
                 port,
                 server_software=config.server_name or "aserve",
+                scheme="https" if bind.protocol == "https" else "http",
                 multithread=config.threads > 1,
                 file_wrapper=FileWrapper,
             ),
             connections=self._connections,
             access_log=self._access_log,
+            wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         )
 
     def _new_gateway(self, protocol: str) -> Gateway:
@@ -216,7 +233,7 @@ class Server:
             lane = Lane(service, listener)
             lane.start()
             return lane
-        new_connection = functools.partial(Connection, service)
+        new_connection = _connection_factory(service)
         if listener.bind.kind == "unix":
             return await self._loop.create_unix_server(
                 new_connection, sock=listener.socket, backlog=self.config.backlog
@@ -239,7 +256,7 @@ class Server:
             for sock in listener.take_queued():
                 sock.setblocking(False)
                 try:
-                    await self._loop.connect_accepted_socket(functools.partial(Connection, service), sock)
+                    await self._loop.connect_accepted_socket(_connection_factory(service), sock)
                 except OSError:
                     sock.close()  # gone again
 
@@ -259,8 +276,24 @@ class Server:
         self._standing.refresh()
         for connection in list(self._connections):
             connection.on_second()
+        self._certificates.on_second()
         if self._access_log is not None:
             self._access_log.flush()
+
+
+def _connection_factory(service: Service) -> Callable[[], asyncio.Protocol]:
+    return functools.partial(Connection if service.wrap is None else TLSTransport, service)
+
+
+def load_certificates(config: Config) -> Certificates:
+    """
+    Load what the https binds of these settings name.
+
+    Raises:
+        ConfigError: something cannot be used.
+    """
+    binds = [parse_bind(bind) for bind in config.bind]
+    return Certificates(config.tls_settings(bind) for bind in binds if bind.protocol == "https")
 
 
 async def serve(
@@ -321,6 +354,9 @@ async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.Abstr
         for number in (signal.SIGTERM, signal.SIGINT):
             earlier[number] = signal.getsignal(number)
             loop.add_signal_handler(number, _on_signal, number, signalled, loop.time)
+        if any(bind.startswith("https://") for bind in config.bind):
+            earlier[signal.SIGHUP] = signal.getsignal(signal.SIGHUP)
+            loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
     try:
         logger.info("serving on %s", ", ".join(server.urls))
         name, _ = await signalled

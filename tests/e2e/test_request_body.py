@@ -251,10 +251,11 @@ def test_live_malformed_chunks(start_server, raw_client):
 
 def test_live_body_too_large(start_server, raw_client):
     """A live chunked body over --max-body raises where the app reads."""
-    client = raw_client(start_server(apps.count_body, body="stream", max_body_bytes=10))
+    server = start_server(apps.count_body, body="stream", max_body_bytes=10)
+    client = raw_client(server)
     client.request("/", "Content-Length: 11", method="POST")
     assert client.recv_response().status == 413
-    client = raw_client(client.sock.getpeername())
+    client = raw_client(server)
     client.send(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n")
     try:
         assert client.recv_response().status in (413, 500)
