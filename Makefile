@@ -13,11 +13,12 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help serve test test-all suites suite lint wheel soak fuzz bench docs clean
+.PHONY: help serve test test-all suites suite lint wheel soak fuzz bench bench-sidecar bench-rpc bench-results bench-ready \
+	docs clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*  ## /\1	/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*  ## /\1	/p' Makefile | expand -t 16
 
 serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 (ARGS="module:app --threads 8")
 	@$(VENV)/bin/aserve $(ARGS)
@@ -70,15 +71,32 @@ fuzz:  ## the C parsers under libFuzzer, each for SECONDS=30
 	@.ci/need tools
 	$(MAKE) -C tests/fuzz fuzz SECONDS=$(SECONDS)
 
-bench:  ## aserve beside other servers (ARGS="--app echo", ARGS=--targets); see benchmarks/README.md
+bench: bench-ready  ## aserve beside other servers (ARGS="--app echo", ARGS=--targets); see benchmarks/README.md
+	@.venv-bench/bin/python benchmarks/bench_serve.py $(ARGS)
+
+bench-sidecar: bench-ready  ## behind nginx, beside uWSGI
+	@.venv-bench/bin/python benchmarks/bench_sidecar.py $(ARGS)
+
+bench-rpc: bench-ready  ## RPC calls, beside uWSGI
+	@.venv-bench/bin/python benchmarks/bench_rpc.py $(ARGS)
+
+bench-results: bench-ready  ## all of them on CPython and PyPy, into benchmarks/results; under an hour
+	@failed=0; for interpreter in cpython $$(command -v $(PYPY) >/dev/null && echo pypy); do \
+	for bench in "serve --targets" sidecar rpc; do \
+	set -- $$bench; name=$$1; shift; \
+	.venv-bench/bin/python benchmarks/bench_$$name.py "$$@" --interpreter $$interpreter --save $(ARGS) || failed=1; \
+	done; done; exit $$failed
+
+# The environments of aserve and of the servers beside it; PEERS names another place for the latter.
+bench-ready:
 	@$(MAKE) --no-print-directory .venv-bench/.ready-test PYTHON=$(BENCH_PYTHON) VENV=.venv-bench
 	@pypy=$$(command -v $(PYPY)) || exit 0; \
 	$(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy
 	@PYTHON=$(BENCH_PYTHON) PYPY=$(PYPY) benchmarks/setup_peers.sh
-	@.venv-bench/bin/python benchmarks/bench_serve.py $(ARGS)
 
-docs: $(VENV)/.ready  ## write docs/settings.md again from the table in aserve/config.py
+docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/config.py, docs/conformance.md from the tests
 	$(RUN) docs/make_settings.py > docs/settings.md
+	$(RUN) docs/make_conformance.py > docs/conformance.md
 
 clean:  ## remove everything that make has made
 	rm -rf .venv .venv-* build dist *.egg-info .coverage* htmlcov

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from typing import BinaryIO, Callable, Union
 
-from .errors import ClientDisconnected
+from .errors import ClientDisconnected, RequestRefused
 
 
 class BufferedBody:
@@ -24,6 +24,7 @@ class BufferedBody:
 
     __slots__ = ("_file", "_memory_bytes", "_spooled", "is_chunked", "length")
     is_live = False
+    refusal: RequestRefused | None = None  # it is refused before the app is called
 
     def __init__(self, memory_bytes: int, is_chunked: bool) -> None:
         self.length = 0  # octets collected
@@ -31,6 +32,14 @@ class BufferedBody:
         self._memory_bytes = memory_bytes
         self._spooled = False
         self._file: BinaryIO = io.BytesIO()
+
+    @classmethod
+    def of(cls, data: bytes) -> BufferedBody:
+        """Return a complete body, for which the octets are not copied."""
+        body = cls(len(data), is_chunked=False)
+        body.length = len(data)
+        body._file = io.BytesIO(data)
+        return body
 
     def feed(self, data: bytes) -> None:
         """Append octets of the body."""
@@ -67,6 +76,7 @@ class LiveBody:
 
     __slots__ = (
         "_buffer", "_complete", "_error", "_high_bytes", "_is_reading", "_ready", "is_chunked", "length", "on_low", "on_wanted",
+        "refusal",
     )  # fmt: skip
     is_live = True
 
@@ -79,6 +89,7 @@ class LiveBody:
         self._buffer = bytearray()
         self._complete = False
         self._error: str | None = None
+        self.refusal: RequestRefused | None = None  # set: what the client is to be told, unless the app tells it
         self._is_reading = True
         self._ready = threading.Condition()
 
@@ -103,6 +114,13 @@ class LiveBody:
         with self._ready:
             if not self._complete:
                 self._error = text
+            self._ready.notify()
+
+    def refuse(self, why: RequestRefused) -> None:
+        """The same, by our own decision: the client is still there to be told why."""
+        with self._ready:
+            if not self._complete:
+                self._error, self.refusal = str(why), why
             self._ready.notify()
 
     @property
@@ -143,12 +161,15 @@ class LiveBody:
     def readline(self, size: int | None = -1) -> bytes:
         """Return up to and with the next LF, at most `size` octets. Raises like `read`."""
         limit = None if size is None or size < 0 else size
+        searched = 0  # octets without an LF: a line that comes in many pieces costs no more than its length
 
         def line_end(buffer: bytearray) -> int | None:
-            end = buffer.find(b"\n", 0, limit) + 1
+            nonlocal searched
+            end = buffer.find(b"\n", searched, limit) + 1
             if end:
                 return end
-            return limit if limit is not None and len(buffer) >= limit else None
+            searched = len(buffer)
+            return limit if limit is not None and searched >= limit else None
 
         return self._take(line_end, limit)
 

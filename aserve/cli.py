@@ -34,6 +34,7 @@ logger = logging.getLogger("aserve")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
+LISTS = ("bind", "route", "sni", "trusted_proxies", "forwarded_fields")  # flags that may be repeated
 LOOP_THREAD = "0, the app runs on the event loop's thread"
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
@@ -138,7 +139,7 @@ def _build_parser() -> _Parser:
             setting.flag,
             dest=setting.name,
             metavar=setting.kind.metavar,
-            action="append" if setting.name in ("bind", "route", "sni") else "store",
+            action="append" if setting.name in LISTS else "store",
             help=f"{setting.help} (default: {default})".replace("%", "%%"),
         )
     return parser
@@ -199,10 +200,10 @@ def _describe(config: Config, app: object, spec: object) -> str:
 
 
 def _describe_bind(bind: str) -> str:
-    if bind.startswith("unix:"):
-        return bind
     if bind.startswith("https://"):
         return bind.partition("?")[0]
+    if bind.startswith("unix:") or "://" in bind:
+        return bind
     return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"
 
 

@@ -21,6 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 from urllib.parse import quote, unquote
 
+from .peers import parse_peer
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -46,6 +48,7 @@ class Bind(NamedTuple):
     port: int = 0  # 0: the kernel picks one
     path: str = ""  # of a unix socket; "@name" is in Linux's abstract namespace
     protocol: str = "http"  # or "https", "uwsgi", "scgi"
+    is_proxied: bool = False  # each connection begins with a header of the PROXY protocol
     options: tuple[tuple[str, str], ...] = ()  # of "https": settings of the TLS group, this bind's own
 
     @property
@@ -67,6 +70,7 @@ class Bind(NamedTuple):
 
     def __str__(self) -> str:
         scheme = "" if self.protocol == "http" else f"{self.protocol}://"
+        scheme = PROXIED + "http://" if self.is_proxied else scheme
         if self.kind == "unix":
             return f"{scheme}unix:{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -75,6 +79,7 @@ class Bind(NamedTuple):
 
 BIND_PROTOCOLS = ("http", "https", "uwsgi", "scgi")
 OPTION_SAFE = "/:=*@+;"  # beside letters and digits, what an option's value says as it is
+PROXIED = "proxy+"  # before http: behind a balancer that speaks the PROXY protocol
 # sockaddr_un.sun_path holds 108 octets on Linux and 104 on macOS, the final NUL counted.
 MAX_UNIX_PATH_BYTES = 107 if sys.platform == "linux" else 103
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
@@ -94,14 +99,20 @@ def parse_bind(text: str) -> Bind:
     protocol, separator, place = text.rpartition("://")
     if not separator:
         return _parse_place(text)
+    is_proxied = protocol.startswith(PROXIED)
+    if is_proxied and protocol != PROXIED + "http":
+        raise ValueError(
+            f"{text!r}: the PROXY protocol goes with plain HTTP only; '{PROXIED}http://{place}' would have both"
+        )
+    protocol = protocol[len(PROXIED) :] if is_proxied else protocol
     if protocol not in BIND_PROTOCOLS:
-        raise ValueError(f"{text!r}: the protocol {protocol!r} is none of {', '.join(BIND_PROTOCOLS)}")
+        raise ValueError(f"{text!r}: the protocol {protocol!r} is none of {', '.join(BIND_PROTOCOLS)}, {PROXIED}http")
     options: tuple[tuple[str, str], ...] = ()
     if protocol == "https":
         place, _, query = place.partition("?")
         options = tuple(_parse_option(option, text) for option in query.split("&") if option)
     place = place.rstrip("/") if place.count("/") == 1 else place
-    return _parse_place(place)._replace(protocol=protocol, options=options)
+    return _parse_place(place)._replace(protocol=protocol, is_proxied=is_proxied, options=options)
 
 
 def _parse_option(option: str, text: str) -> tuple[str, str]:
@@ -273,6 +284,44 @@ def _parse_routes(value: object) -> tuple[str, ...]:
     return tuple(text.strip() for text in texts if text.strip())
 
 
+def _parse_list(value: object) -> list[str]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{value!r} is neither text nor a list of texts")
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def _parse_peers(value: object) -> tuple[str, ...]:
+    return tuple(str(parse_peer(text)) for text in _parse_list(value))
+
+
+# The fields by which proxies tell of their client, and which aserve itself obeys; others only pass.
+CLIENT_FIELDS = (
+    "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded",
+    "x-real-ip",
+)  # fmt: skip
+FORWARDED_FIELD = re.compile(r"x-forwarded(-[a-z0-9]+)+")
+TYPING_ERROR = 0.93  # difflib's ratio for one letter of "x-forwarded-proto"
+
+
+def _parse_client_fields(value: object) -> tuple[str, ...]:
+    fields = tuple(text.lower() for text in _parse_list(value))
+    for field in fields:
+        if field in CLIENT_FIELDS:
+            continue
+        near = difflib.get_close_matches(field, CLIENT_FIELDS, 1, TYPING_ERROR)
+        if near:
+            raise ValueError(f"{field!r} is nearly {near[0]}")
+        if not FORWARDED_FIELD.fullmatch(field):
+            raise ValueError(f"{field!r} is none of these")
+    for field in ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-real-ip"):
+        if field in fields and "forwarded" in fields:
+            raise ValueError(
+                f"'forwarded' and {field!r} would both tell of the client; name those that your proxies set"
+            )
+    return fields
+
+
 def _parse_server_name(value: object) -> str:
     # RFC 9110 10.2.4 and 5.5; nothing in it may end the field line.
     if not isinstance(value, str) or not re.match(r"[ -~]{0,200}\Z", value):
@@ -346,9 +395,21 @@ def _parse_log_path(value: object) -> str | None:
 
 BINDS = Kind(
     "ADDRESS",
-    "host:port, [v6]:port, :port, unix:/path, unix:@name, and http://, https://, uwsgi:// or scgi:// before it",
+    "host:port, [v6]:port, :port, unix:/path, unix:@name; before it https://, uwsgi://, scgi:// or proxy+http://",
     _parse_binds,
     ", ".join,
+)
+PEERS = Kind(
+    "PEER",
+    "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for whoever connects",
+    _parse_peers,
+    lambda peers: ", ".join(peers) or "none",
+)
+FIELDS = Kind(
+    "FIELD",
+    f"{', '.join(CLIENT_FIELDS)}, and other names that begin with x-forwarded-",
+    _parse_client_fields,
+    lambda fields: ", ".join(fields) or "none",
 )
 ROUTES = Kind(
     "ROUTE",
@@ -456,8 +517,8 @@ class Config:
     )
     lane: str = _row(
         "auto", "Serving", "--lane", _choice("auto", "off"),
-        "take uwsgi and SCGI connections by the batch where the platform can; off: one by one",
-        "Half the CPU time a request, and no difference else; off is for comparing.",
+        "let the workers read and answer plain requests by themselves, by the batch, where the platform can",
+        "Less CPU time a request (benchmarks/README.md), and no difference else; off is for comparing.",
     )
     route: Sequence[str] = _row(
         (), "Serving", "--route", ROUTES,
@@ -532,6 +593,22 @@ class Config:
         "cipher suites of TLS 1.2, in order of preference; those of 1.3 are always all on",
         "RFC 9325 4.2: only forward secrecy and AEAD, which every client of the last ten years has.",
     )
+    trusted_proxies: Sequence[str] = _row(
+        (), "Proxies", "--trusted-proxies", PEERS,
+        "who may tell of the clients behind it, by a field or the PROXY protocol; repeatable; see docs/proxies.md",
+        "Nothing that a client sends is believed: without this, such fields do not even reach the app.",
+    )
+    trusted_hops: int = _row(
+        0, "Proxies", "--trusted-hops", _count(0, 100),
+        "proxies that a request passes before it is here; 0: as many as their addresses in --trusted-proxies tell",
+        "Addresses are exact. The number is for proxies whose addresses nobody knows beforehand.",
+    )
+    forwarded_fields: Sequence[str] = _row(
+        ("x-forwarded-for", "x-forwarded-proto"), "Proxies", "--forwarded-fields", FIELDS,
+        "the fields that your proxies set, and clients cannot; repeatable, or separated by commas",
+        "What gunicorn's and uvicorn's users have their proxies set. A field that a proxy passes on "
+        "as it got it is the client's word: name only what it overwrites or appends to.",
+    )
     max_body_bytes: int = _row(
         GIB, "Limits", "--max-body", _size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
@@ -594,6 +671,11 @@ class Config:
         "how long running requests may take to finish after SIGTERM",
         "gunicorn's graceful_timeout, and within the 90 s that systemd waits.",
     )
+    drain_delay_seconds: float = _row(
+        0.0, "Time limits", "--drain-delay", _duration(0.0),
+        "how long to go on accepting after SIGTERM, while pings already say that it drains",
+        "Without a load balancer that asks, there is nobody to wait for. With one: a little more than it takes to notice.",
+    )
     access_log: str | None = _row(
         None, "Logs", "--access-log", LOG_PATH,
         "write a line for each request to a file, or to standard output with -",
@@ -623,6 +705,17 @@ class Config:
                 f"max-request-line ({show_bytes(self.max_request_line_bytes)}) is larger than "
                 f"max-head ({show_bytes(self.max_head_bytes)}), of which it is a part"
             )
+        if not self.trusted_proxies:
+            proxied = [bind for bind in self.bind if bind.startswith(PROXIED)]
+            if proxied:
+                raise ConfigError(
+                    f"bind {proxied[0]!r}: nobody could connect there; name the balancers in trusted-proxies"
+                )
+            if self.trusted_hops:
+                raise ConfigError(
+                    f"trusted-hops ({self.trusted_hops}) counts proxies, but trusted-proxies names none; "
+                    "name who connects to this server, or '*' for whoever does"
+                )
         is_tls_bound = [self.tls_settings(bind) for bind in map(parse_bind, self.bind) if bind.protocol == "https"]
         if self.certificate is not None and not is_tls_bound:
             raise ConfigError("certificate is given, but no bind is for TLS; write https:// before its address")

@@ -27,12 +27,15 @@ from .states import TRANSITIONS, Event, State
 logger = logging.getLogger("aserve")
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
-IDLE, RECEIVING, RUNNING, ATTENDED = State.IDLE, State.RECEIVING, State.RUNNING, State.ATTENDED
+NEW, IDLE, RECEIVING, RUNNING, ATTENDED = State.NEW, State.IDLE, State.RECEIVING, State.RUNNING, State.ATTENDED
 
 # RFC 9112 9.6: after the last response, read on for a while, or a reset could destroy it on its way.
-LINGER_SECONDS = 2.0
-LINGER_BYTES = 1 << 20  # Guess: more than a kernel's receive buffer, less than an upload
-# While draining, how long a front server may take to send the request for which it has connected. Guess.
+# A client that goes on sending all of its body before it reads is read longer, or nginx would say 502
+# instead of our 413; nginx itself reads on for 30 s (lingering_time). The octets are a guess.
+LINGER_SECONDS = 2.0  # without an octet
+LINGER_WHOLE_SECONDS = 30.0
+LINGER_BYTES = 1 << 26
+# While draining, how long a client may take to send the request for which it has connected. Guess.
 ARRIVING_SECONDS = 2.0
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -42,7 +45,7 @@ class Connection(OutgoingHalf):
     """One client's transport."""
 
     __slots__ = (
-        "_held_last_second", "_is_at_eof", "_is_closing_soon", "_lingered_bytes", "_protocol", "_waiting", "base_environ", "remote_port",
+        "_held_last_second", "_is_at_eof", "_is_closing_soon", "_lingered_bytes", "_lingered_seconds", "_protocol", "_waiting", "base_environ", "remote_port",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
@@ -53,6 +56,7 @@ class Connection(OutgoingHalf):
         self._is_at_eof = False  # the client will send no more
         self._is_closing_soon = service.is_draining  # at the end of what it has sent, or of the server
         self._lingered_bytes = 0
+        self._lingered_seconds = 0.0
         self._held_last_second = 0  # octets in the transport, when the client was last seen not to read
 
     # asyncio.Protocol
@@ -67,8 +71,6 @@ class Connection(OutgoingHalf):
         else:
             self.remote_addr = self.remote_port = ""  # a unix socket
         self._service.connections.add(self)
-        if self._service.is_draining and not self._protocol.is_single:
-            self._close()  # accepted just before the listeners closed
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
@@ -121,14 +123,17 @@ class Connection(OutgoingHalf):
         if self._sender is not None and self._sender.take_progress():
             self._quiet_seconds = 0.0
         quiet = self._quiet_seconds
-        if state == IDLE:
-            if quiet > (ARRIVING_SECONDS if self._service.is_draining else config.keep_alive_seconds):
+        if state <= IDLE:
+            limit = config.head_seconds if state == NEW else config.keep_alive_seconds
+            if quiet > (ARRIVING_SECONDS if self._service.is_draining else limit):
                 self._close()
         elif state == RECEIVING:
             if quiet > (config.body_seconds if self._protocol.is_mid_body else config.head_seconds):
                 self._refuse(None, RequestRefused(408, "the request did not come in time"))
         elif state == State.LINGERING:
-            if quiet > LINGER_SECONDS:
+            self._lingered_seconds += 1.0
+            at_most = LINGER_SECONDS if self._service.is_draining else LINGER_WHOLE_SECONDS
+            if quiet > LINGER_SECONDS or self._lingered_seconds > at_most:
                 self._close()
         elif self._is_write_paused or self._sender is not None or state == State.CLOSING:
             held_bytes = self._transport.get_write_buffer_size()
@@ -141,7 +146,9 @@ class Connection(OutgoingHalf):
             self._protocol.live_body is not None and self._transport.is_reading() and not self._protocol.is_continue_due
         ):
             if quiet > config.body_seconds:
-                self._protocol.live_body.feed_error("the request body did not come in time (--body-timeout)")
+                self._protocol.live_body.refuse(
+                    RequestRefused(408, "the request body did not come in time (--body-timeout)")
+                )
         else:
             self._quiet_seconds = 0.0  # with the app: not the client's time
 
@@ -152,7 +159,7 @@ class Connection(OutgoingHalf):
         self._is_closing_soon = True
         if self._attend() and self._exchange is not None:
             self._exchange.keep_alive = False
-        elif self._state == IDLE and not self._protocol.is_single:
+        elif self._state == IDLE:
             self._close()
 
     def abort(self) -> None:
@@ -199,7 +206,7 @@ class Connection(OutgoingHalf):
 
     def _expect_more(self) -> None:
         """A request has begun but is not complete, and nothing else is under way."""
-        if self._state == IDLE or self._protocol.is_mid_body:
+        if self._state <= IDLE or self._protocol.is_mid_body:
             self._quiet_seconds = 0.0  # a head must be complete in time; a body must only move
         self._state = TRANSITIONS[self._state, Event.BEGIN]
         if self._protocol.is_continue_due:
@@ -227,9 +234,10 @@ class Connection(OutgoingHalf):
 
     def _drop(self, data: bytes) -> None:
         """Read and forget, so that our last response is not lost to a reset."""
+        if self._state == State.LINGERING:
+            self._quiet_seconds = 0.0
         self._lingered_bytes += len(data)
-        # A front server may send all of its request before it reads, and take our close for a failure:
-        # nginx would say 502 instead of our 413. Its time is limited as well.
+        # A front server's body, of uwsgi or SCGI, is limited by its time alone.
         if self._lingered_bytes > LINGER_BYTES and not self._protocol.is_single:
             self._close()
 

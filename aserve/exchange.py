@@ -43,6 +43,7 @@ class RpcCall(NamedTuple):
     modifier2: int  # chooses the form of the reply
     items: list[bytes]  # function name, then arguments
     accept: str  # with modifier2 2: the media type that the caller wants
+    is_head: bool = False  # with modifier2 2: the caller wants the head alone
 
 
 class Exchange:
@@ -64,6 +65,8 @@ class Exchange:
     is_silent = False  # the refusal goes to the log only: who asked does not read HTTP
     ping: Callable[[str], bytes] | None = None  # set: the reply, made from a warning; healthy: ""
     rpc: RpcCall | None = None  # set: a function is called, not the app
+    # What proxies tell of their client, by CGI names, and no longer in `vars` (forwarded.py).
+    forwarded: dict[str, str] | None = None
     connection: Any = None  # set when it is the exchange's turn (a Connection; row 5)
     response: Any = None  # set when the app is called (a Response; row 2)
 
@@ -83,6 +86,7 @@ def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:
     """Return what answers a client's fault; `request` is what is known of the request, if anything."""
     exchange = Exchange(request.vars, request.nvars) if request is not None else Exchange("", 0)
     exchange.is_head = request is not None and request.is_head
+    exchange.forwarded = request.forwarded if request is not None else None
     exchange.keep_alive = False  # where the next request would begin is not known
     exchange.is_for_loop = True
     exchange.refusal = why

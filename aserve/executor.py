@@ -17,6 +17,13 @@ The order of events, and why (figures: benchmarks/README.md):
 - Another worker only when the queue stands still behind an app that blocks
   (`_watch`). A queue that moves needs no help, and under a GIL one more
   thread for CPU-bound work only adds switches.
+
+Requests of the lane need no hand-off at all: one worker, the leader, waits for
+them itself (`_lead`), and runs them one after another, while the loop sleeps.
+Nobody waits for more meanwhile: the chair stands free. Should the batch take
+longer than WATCH_SECONDS, a timer in the kernel wakes the loop (`_on_stall`),
+and by the same rule as above another worker comes and takes the chair. Once an
+app was seen to block, a leader wakes its successor before it begins.
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ import os
 import sys
 import threading
 import time
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 logger = logging.getLogger("aserve")
 
@@ -42,6 +49,23 @@ BUSY_WATCH_SECONDS = 0.020
 BUSY_SHARE = 0.8
 
 _has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+class Source(Protocol):
+    """Where a leader finds requests by itself: the lane."""
+
+    @property
+    def stall_fd(self) -> int:
+        """A descriptor: readable when what the last `wait` brought has not led to another within WATCH_SECONDS."""
+
+    def wait(self, milliseconds: int) -> int:
+        """Wait for requests, at most so long (-1: for ever); return how many."""
+
+    def take(self, count: int) -> None:
+        """Submit those."""
+
+    def wake(self) -> None:
+        """Make `wait` return; from any thread."""
 
 
 class Executor:
@@ -66,8 +90,12 @@ class Executor:
         # The app was seen to block: workers wake one another without waiting for `_watch`.
         self._app_blocks = False
         self._watch_timer: asyncio.TimerHandle | None = None
-        self._watched_job: Any = None  # the head of the queue at the last look
-        self._still_since = 0.0  # loop time at which it became the head
+        self._watched: Any = None  # what waited at the last look
+        self._still_since = 0.0  # loop time since when it has
+        self._source: Source | None = None
+        self._chair: list[Source] = []  # the leader's: who takes the source out of it may wait for requests
+        self._turn = 0  # how often somebody has
+        self.is_led = False  # a leader waits, and has nothing to do
         self._cpu_seconds = self._cpu_time = 0.0
         self._is_busy = False
 
@@ -80,6 +108,13 @@ class Executor:
             self._kick_due = True
             self._loop.call_soon(self._kick)
 
+    def follow(self, source: Source) -> None:
+        """Let a worker wait for requests at this source."""
+        self._source = source
+        self._chair.append(source)
+        self._loop.add_reader(source.stall_fd, self._on_stall)
+        self._start_thread()
+
     @property
     def waiting_count(self) -> int:
         """Jobs that no worker has begun."""
@@ -88,7 +123,11 @@ class Executor:
     @property
     def is_idle(self) -> bool:
         """Whether no job waits, runs or comes back."""
-        return self.is_quiet and len(self._idle) == sum(thread.is_alive() for thread in self._threads)
+        return self.is_quiet and self._idle_count == sum(thread.is_alive() for thread in self._threads)
+
+    @property
+    def _idle_count(self) -> int:
+        return len(self._idle) + self.is_led
 
     def _kick(self) -> None:
         """Every read of this iteration is done, and the loop is about to sleep without the GIL."""
@@ -102,7 +141,7 @@ class Executor:
             return
         # Counted now: a worker woken below may have taken the first, and block, before we look again.
         has_several = len(self._jobs) > 1
-        if len(self._idle) == len(self._threads):
+        if self._idle_count == len(self._threads):
             self._app_blocks = not _has_gil
             self._wake_one()
         elif not self._burns_cpu():
@@ -112,24 +151,62 @@ class Executor:
         if self._watch_timer is None and (has_several or self._is_busy):
             self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
 
+    def _on_stall(self) -> None:
+        """The leader's batch is not done yet."""
+        if self._source is not None:
+            try:
+                os.read(self._source.stall_fd, 8)
+            except BlockingIOError:
+                return  # it is done after all
+        timer = self._watch_timer
+        if timer is None or timer.when() > self._loop.time() + WATCH_SECONDS:  # the next is far, behind a `_look`
+            if timer is not None:
+                timer.cancel()
+            self._watch()
+
     def _watch(self) -> None:
-        """Wake another worker if the queue has not moved since the last look."""
+        """Wake another worker if what waits is still the same as at the last look."""
         self._watch_timer = None
-        try:
-            head = self._jobs[0]
-        except IndexError:
-            self._watched_job = None
+        waiting = self._what_waits()
+        if waiting is None:
+            self._watched = None
             return
-        now = self._loop.time()
-        if head is not self._watched_job:
-            self._watched_job = head
+        now, seconds = self._loop.time(), WATCH_SECONDS
+        if waiting != self._watched:
+            self._watched = waiting
             self._still_since = now
+            self._burns_cpu()  # what it has burnt by the next look
         elif not self._burns_cpu() or now - self._still_since >= BUSY_WATCH_SECONDS:
             self._app_blocks = not self._is_busy
             self._still_since = now
             if not self._wake_one():
-                return  # all are awake: the next finished job moves the queue
-        self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
+                if self._source is None:
+                    return  # all are awake: the next finished job moves the queue
+                self._look()
+                seconds = BUSY_WATCH_SECONDS  # nothing but pings can be answered sooner
+        self._watch_timer = self._loop.call_later(seconds, self._watch)
+
+    def _what_waits(self) -> Any:
+        """The head of the queue; or, as no leader waits for requests, those that come; or None."""
+        try:
+            return self._jobs[0]
+        except IndexError:
+            # Also while a leader takes a batch: its timer may be over before it begins to run that.
+            return None if self.is_led or self._source is None else self._turn
+
+    def _look(self) -> None:
+        """While every worker is busy, see who has come: pings are answered, and the queue is known."""
+        try:
+            source = self._chair.pop()
+        except IndexError:
+            return
+        try:
+            source.take(source.wait(0))
+        except Exception:  # a bug in aserve: as in `_lead`
+            logger.exception("internal error; please report this as a bug in aserve")
+        self._chair.append(source)  # stop() is called on this thread, too
+        if self._idle:
+            self._wake_one()  # one may have lain down since the chair was taken
 
     def _burns_cpu(self) -> bool:
         """Whether the process has used most of a CPU lately."""
@@ -157,6 +234,11 @@ class Executor:
         self._is_stopping = True
         if self._watch_timer is not None:
             self._watch_timer.cancel()
+        if self._source is not None:
+            self._loop.remove_reader(self._source.stall_fd)
+            self._source.wake()
+            self._source = None
+            self._chair.clear()
         while self._idle:
             self._wake_one()
 
@@ -173,6 +255,10 @@ class Executor:
     def is_quiet(self) -> bool:
         """Whether nothing else is on its way in either direction."""
         return not self._jobs and not self._done
+
+    def submit_here(self, function: Callable[[Any], None], argument: Any) -> None:
+        """Run function(argument) after what the calling worker runs; from Source.take."""
+        self._jobs.append((function, argument))
 
     def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
         """Run function(first, second) on the event loop, in the order of the posts."""
@@ -195,7 +281,8 @@ class Executor:
             except IndexError:
                 if self._is_stopping:
                     return
-                self._sleep(lock)
+                if not self._lead():
+                    self._sleep(lock)
                 continue
             try:
                 function(argument)
@@ -203,9 +290,38 @@ class Executor:
                 logger.exception("a worker failed; please report this as a bug in aserve")
             del function, argument  # an idle worker keeps no exchange alive
 
+    def _lead(self) -> bool:
+        """Wait for requests, unless somebody else does."""
+        try:
+            source = self._chair.pop()
+        except IndexError:
+            return False
+        try:
+            self.is_led = True
+            count = 0
+            while not (count or self._jobs or self._is_stopping):
+                count = source.wait(-1)
+            if not count:
+                source.wake()  # whoever takes a job of the loop's leaves the chair: start the timer for that
+                count = source.wait(0)
+            self.is_led = False
+            self._turn += 1
+            source.take(count)
+        except Exception:  # a bug in aserve: these requests are lost, those to come are not
+            logger.exception("internal error; please report this as a bug in aserve")
+        finally:
+            self.is_led = False
+            if not self._is_stopping:
+                self._chair.append(source)
+        if len(self._idle) == len(self._threads) - 1:
+            self._app_blocks = not _has_gil  # nobody is inside the app: learn anew
+        if self._app_blocks and self._jobs:
+            self._wake_one()
+        return True
+
     def _sleep(self, lock: threading.Lock) -> None:
         self._idle.append(lock)
-        if self._jobs or self._is_stopping:
+        if self._jobs or self._chair or self._is_stopping:
             # Something came between the look at the queue and the line above.
             try:
                 self._idle.remove(lock)
@@ -214,7 +330,7 @@ class Executor:
                 pass  # somebody is releasing the lock already
         lock.acquire()
         self.coming.pop()
-        if self._app_blocks and len(self._jobs) > 1:
+        if self._app_blocks and (len(self._jobs) > 1 or (self._jobs and self._chair)):
             self._wake_one()
 
     # --- called from both sides ---
@@ -224,7 +340,13 @@ class Executor:
         try:
             lock = self._idle.pop()
         except IndexError:
-            return self._start_thread()
+            if self._start_thread():
+                return True
+            source = self._source
+            if self.is_led and source is not None:
+                source.wake()  # the leader: nobody else is left
+                return True
+            return False
         self.coming.append(None)
         lock.release()
         return True
@@ -254,6 +376,7 @@ class InlineExecutor:
     is_quiet = False  # nobody writes past the loop
     waiting_count = 0  # jobs run at once
     is_idle = True
+    is_led = False
 
     def __init__(self) -> None:
         self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
@@ -272,6 +395,8 @@ class InlineExecutor:
                 function(argument)
         finally:
             self._is_running = False
+
+    submit_here = submit
 
     def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
         """Run function(first, second) now."""

@@ -1,334 +1,337 @@
-"""The fast lane: uwsgi and SCGI connections, which carry one request each, by the batch.
+"""The lane: most requests, read and answered by the worker that runs them.
 
-Owns:     accepting, reading and parsing many connections in one C call;
-          sending and closing many in one.
-Thread:   the event loop, but for Ride, which a worker runs.
-Not here: anything a connection may need beyond one read and one write. What
-          is not complete, or does not fit, is promoted to a Connection with
-          all that was read or is to be written; so this lane changes nothing
-          but the price (benchmarks/README.md).
+Owns:     the connections of plain HTTP, uwsgi and SCGI listeners, as long as
+          each read gives one whole request: waiting for them, accepting,
+          reading and parsing a batch in one C call; closing what idles.
+Thread:   two, under banners. One thread at a time, the executor's leader,
+          waits and takes; the event loop starts, sweeps and drains.
+Not here: the response (ride.py); anything a connection may need beyond one
+          read and one write of a request. What is not complete, or does not
+          fit, leaves for a Connection with all that was read or is to be
+          written; so the lane changes nothing but the price
+          (benchmarks/README.md).
 """
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import logging
+import mmap
 import os
-import socket
 import struct
-import threading
-from typing import Any, cast
+from typing import Any, Callable
 
 from ._cparsers import ffi, lib
 from .body import BufferedBody
-from .connection import Connection
-from .errors import ClientDisconnected
+from .errors import RequestRefused
 from .exchange import Exchange
+from .executor import Executor, InlineExecutor
 from .listeners import Listener
-from .protocols import uwsgi
+from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
+from .ride import ARRIVING_SECONDS, Departures, Ride
 from .service import Service
-from .states import State
-from .wsgi import Reply
+from .trust import needs_identity
 
 logger = logging.getLogger("aserve")
 
-PROTOCOLS = {"uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
+CODES = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
 
-# Connections accepted by one call. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
+# Requests given by one call. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
 BATCH_COUNT = 64
-# Octets read from one connection by its first read: vars and a body of a usual form, or the
-# 71,453 octets of mission.md's echo. A larger one is promoted.
+# Octets read from one connection by one read: a head and a body of a usual form, or the
+# 71,453 octets of mission.md's echo. A larger request leaves the lane.
 READ_BYTES = 1 << 17
-# A response up to this size is worth one copy: it mostly fits a socket's buffer (208 KiB on Linux).
-RIDE_BYTES = 1 << 17
+# Descriptors that the table has room for; connections with higher ones are not taken into the lane.
+MAX_DESCRIPTORS = 1 << 16
 # How long not to accept when descriptors have run out: others must end first.
 PAUSE_SECONDS = 0.2
+
+_poll = lib.lane_poll
+_ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
+_unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
+PLAIN = http1.PLAIN
+WHOLE: int = lib.LANE_WHOLE
+BEGUN: int = lib.LANE_BEGUN
 
 
 def is_available(listener: Listener, service: Service) -> bool:
     """Whether this listener's connections can take the lane."""
+    config, peers = service.config, service.peers
     return bool(
         lib.lane_available()
-        and service.config.lane == "auto"
-        and listener.bind.protocol in PROTOCOLS
-        # Inline, nobody could wait while a connection is promoted; live bodies are not complete.
-        and not service.executor.is_inline
-        and service.config.body == "buffer"
+        and config.lane == "auto"
+        and listener.bind.protocol in CODES
+        and (listener.bind.protocol != "http" or config.http_parser == "c")
+        and config.body == "buffer"  # a live body is not complete
+        and (peers is None or not needs_identity(listener.bind, peers))
     )
 
 
 class Lane:
-    """One listener's fast lane."""
+    """The lane of one server."""
 
-    def __init__(self, service: Service, listener: Listener) -> None:
-        self.service = service
-        self._loop = service.loop
-        self._listener = listener
-        self._max_body_bytes = service.config.max_body_bytes
-        self._batch = _Batch(service, listener)
-        self._unpack_arrivals = struct.Struct("@QiiIIIIII").iter_unpack
-        self._arrivals_view = ffi.buffer(self._batch.struct.arrivals, BATCH_COUNT * ffi.sizeof("lane_arrival"))
-        self._departing: list[tuple[int, bytes]] = []  # descriptors and whole responses
-        self._promotions: set[asyncio.Task[None]] = set()
-        self._sent = ffi.new("int32_t[]", 1)
-        self._template = cast(SingleRequest, service.new_protocol())
-
-    def start(self) -> None:
-        """Accept from now on."""
-        self._loop.add_reader(self._listener.socket.fileno(), self._on_arrivals)
-
-    def close(self) -> None:
-        """Take what has already connected, then accept no more."""
-        while self._on_arrivals():
-            pass
-        self._loop.remove_reader(self._listener.socket.fileno())
-
-    # Arriving
-
-    def _on_arrivals(self) -> bool:
-        """Accept a batch; return whether there may be more."""
-        batch = self._batch
-        count = lib.lane_accept(batch.struct)
-        if batch.struct.accept_errno in (errno.EMFILE, errno.ENFILE):
-            self._pause()
-        text = batch.vars[: batch.struct.vars_len].decode("latin-1")
-        for arrival in self._unpack_arrivals(self._arrivals_view[: count * ffi.sizeof("lane_arrival")]):
-            length, fd, consumed, start, size, vars_start, vars_size, nvars, modifier1 = arrival
-            is_whole = consumed > 0 and consumed + length <= size and length <= self._max_body_bytes
-            if is_whole and nvars and modifier1 in (uwsgi.WSGI, uwsgi.WSGI_MOUNT):
-                exchange = self._template.new_exchange(text[vars_start : vars_start + vars_size], nvars)
-                exchange.is_mounted = modifier1 == uwsgi.WSGI_MOUNT
-                exchange.is_head = is_head_request(exchange.vars)
-                if length:
-                    exchange.body = BufferedBody(self.service.config.body_memory_bytes, is_chunked=False)
-                    exchange.body.feed(batch.input[start + consumed : start + consumed + length])
-                exchange.connection = ride = Ride(self, fd)
-                self.service.executor.submit(ride.run, exchange)
-            elif consumed > 0 and modifier1 == uwsgi.RPC:
-                self._on_call(
-                    fd, batch.input[start : start + consumed], text[vars_start : vars_start + vars_size], nvars
-                )
-            else:
-                self._spawn(fd, Promoted(self.service, batch.input[start : start + size]))
-        return count == BATCH_COUNT
-
-    def _on_call(self, fd: int, packet: bytes, vars: str, nvars: int) -> None:
-        """An RPC packet: like a request, once function and arguments are known."""
-        exchange = self._template.new_exchange(vars, nvars)
-        [exchange] = cast(uwsgi.Uwsgi, self._template).receive_call(exchange, packet)
-        if exchange.rpc is None:  # refused: a Connection says why, and closes
-            self._spawn(fd, Promoted(self.service, packet))
-            return
-        exchange.connection = ride = Ride(self, fd)
-        self.service.executor.submit(ride.run, exchange)
-
-    def _pause(self) -> None:
-        # Level-triggered readiness would spin: leave the queue to the kernel for a while.
-        logger.error("%s: out of file descriptors; not accepting for a moment (raise ulimit -n)", self.service.name)
-        fd = self._listener.socket.fileno()
-        self._loop.remove_reader(fd)
-        self._loop.call_later(PAUSE_SECONDS, self._resume, fd)
-
-    def _resume(self, fd: int) -> None:
-        if self._listener.socket.fileno() == fd and not self.service.is_draining:
-            self._loop.add_reader(fd, self._on_arrivals)
-
-    # Departing
-
-    def depart(self, fd: int, octets: bytes) -> None:
-        """Send a whole response and close, together with the others of this turn."""
-        self._departing.append((fd, octets))
-        if len(self._departing) == 1:
-            self._loop.call_soon(self._send_departing)
-
-    def _send_departing(self) -> None:
-        departing, self._departing = self._departing, []
-        count = len(departing)
-        if ffi.sizeof(self._sent) < 4 * count:
-            self._sent = ffi.new("int32_t[]", 2 * count)
-        fds = struct.pack(f"={count}i", *[fd for fd, _ in departing])
-        sizes = struct.pack(f"={count}I", *[len(octets) for _, octets in departing])
-        octets = b"".join([octets for _, octets in departing])
-        if lib.lane_send(fds, sizes, count, octets, self._sent):
-            for (fd, octets), sent in zip(departing, self._sent[0:count]):
-                if sent >= 0:
-                    self._spawn(fd, Promoted(self.service, rest=octets[sent:]))
-
-    # Promoting
-
-    def promote(self, ride: Ride, exchange: Exchange) -> None:
-        """Make a Connection of this ride, whose worker waits for it."""
-        self._spawn(ride.fd, Promoted(self.service, ride=ride, exchange=exchange))
-
-    def _spawn(self, fd: int, connection: Promoted) -> None:
-        task = self._loop.create_task(self._make_transport(fd, connection))
-        self._promotions.add(task)  # a loop holds its tasks only weakly
-        task.add_done_callback(self._promotions.discard)
-
-    async def _make_transport(self, fd: int, connection: Promoted) -> None:
-        sock = socket.socket(fileno=fd)
-        try:
-            await self._loop.connect_accepted_socket(lambda: connection, sock)
-        except OSError as exc:
-            logger.info("%s: a connection was lost on its way: %s", self.service.name, exc)
-            sock.close()
-            connection.fail()
-
-
-class Ride:
-    """One connection in the lane: the exchange's `connection` until it must be promoted."""
-
-    __slots__ = ("_lane", "_promoted", "_ready", "base_environ", "fd")
-
-    remote_addr = remote_port = ""  # the front server's vars tell the client's
-
-    def __init__(self, lane: Lane, fd: int) -> None:
-        self._lane = lane
-        self.fd = fd
-        self.base_environ = lane.service.base_environ
-        self._promoted: Connection | None = None
-        self._ready: threading.Lock | None = None
-
-    # --- called from a worker ---
-
-    def run(self, exchange: Exchange) -> None:
-        """Let the app answer; depart, or go on as a Connection."""
-        lane = self._lane
-        try:
-            reply: Any = lane.service.gateway.respond(exchange)
-            if type(reply) is tuple and len(reply[1]) <= RIDE_BYTES:
-                reply = b"".join(reply)
-            if type(reply) is bytes and self._promoted is None:
-                self._depart(exchange, reply)
-            else:
-                self._deliver(exchange, reply)
-        except BaseException:  # a bug in aserve: this request is lost, nothing else
-            logger.exception("internal error; please report this as a bug in aserve")
-
-    def send(self, exchange: Exchange, octets: bytes) -> None:
-        """Send a piece of the response before the app has returned; see OutgoingHalf.send."""
-        self._promote(exchange).send(exchange, octets)
-
-    def _depart(self, exchange: Exchange, octets: bytes) -> None:
-        lane = self._lane
-        executor = lane.service.executor
-        if lane.service.access_log is not None:
-            lane.service.access_log.write(exchange)
-        if not executor.is_quiet:
-            executor.post(lane.depart, self.fd, octets)
-            return
-        # The last one out writes for itself; nobody else knows this descriptor.
-        executor.coming.append(None)
-        try:
-            sent = os.write(self.fd, octets) if octets else 0
-        except BlockingIOError:
-            sent = 0
-        except OSError:
-            sent = len(octets)  # the front server is gone
-        finally:
-            executor.coming.pop()
-        if sent == len(octets):
-            os.close(self.fd)
-        else:
-            executor.post(lane.depart, self.fd, octets[sent:])
-
-    def _deliver(self, exchange: Exchange, reply: Reply) -> None:
-        try:
-            connection = self._promote(exchange)
-        except ClientDisconnected:
-            close = getattr(reply, "close", None)
-            if close is not None:
-                close()
-            return
-        connection.deliver(exchange, reply)
-
-    def _promote(self, exchange: Exchange) -> Connection:
-        """Wait until the loop has made a Connection of this, if it has not yet."""
-        if self._promoted is not None:
-            return self._promoted
-        self._ready = threading.Lock()
-        self._ready.acquire()
-        self._lane.service.executor.post(self._lane.promote, self, exchange)
-        self._ready.acquire()
-        promoted = cast("Connection | None", self._promoted)  # set by `ready` meanwhile
-        if promoted is None:
-            raise ClientDisconnected("the front server closed the connection")
-        return promoted
+    def __init__(self, executor: Executor | InlineExecutor, pairs: list[tuple[Listener, Service]]) -> None:
+        config = pairs[0][1].config
+        self.executor = executor
+        self.services = [service for _, service in pairs]
+        self._loop = self.services[0].loop
+        self._listeners = [listener for listener, _ in pairs]
+        self._makers = [_MAKERS[listener.bind.protocol](service) for listener, service in pairs]
+        self._rides: dict[
+            int, Ride
+        ] = {}  # by descriptor; one may outlive its connection, until the next has its number
+        self._memory = _Memory(config, self._listeners)
+        self._input, self._vars, self._arrivals = self._memory.views
+        self.set = self._memory.set
+        self._departures = Departures(self._memory, self._loop, executor)
+        self._incomplete: dict[int, Ride] = {}  # by descriptor: those whose request's body is still to come
+        self._is_draining = False
+        self._is_closed = False
 
     # --- called on the event loop ---
 
-    def ready(self, connection: Connection | None) -> None:
-        """The promotion is done, or has failed."""
-        self._promoted = connection
-        assert self._ready is not None
-        self._ready.release()
+    def start(self) -> None:
+        """
+        Accept from now on.
+
+        Raises:
+            OSError: no descriptor is left.
+        """
+        for listener, service in zip(self._listeners, self.services):
+            listener.socket.listen(service.config.backlog)
+        error = lib.lane_open(self.set)
+        if error:
+            self.close()
+            raise OSError(error, os.strerror(error))
+        if isinstance(self.executor, InlineExecutor):
+            self._loop.add_reader(self.set.epoll_fd, self._on_ready)
+        else:
+            self.executor.follow(self)
+
+    def _on_ready(self) -> None:
+        """With --threads 0: something has come."""
+        self.take(self.wait(0))
+
+    def on_second(self) -> None:
+        """Called once a second: close what has been idle for too long."""
+        self.set.now += 1
+        config = self.services[0].config
+        lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
+        for ride in list(self._incomplete.values()):
+            ride.quiet_seconds += 1
+            if ride.quiet_seconds > config.body_seconds and lib.lane_hold(self.set, ride.fd):
+                self._incomplete.pop(ride.fd, None)
+                ride.leave_refused(RequestRefused(408, "the request did not come in time"))
+
+    def stop_accepting(self) -> None:
+        """Accept no more; after this the listening sockets may be closed."""
+        for index in range(len(self._listeners)):
+            lib.lane_unlisten(self.set, index)
+
+    def drain(self) -> None:
+        """Close what idles, and every other connection after its response; called until `is_empty`."""
+        if not self._is_draining:
+            self._is_draining = True
+            for ride in list(self._rides.values()):
+                exchange = ride.exchange
+                if exchange is not None:
+                    exchange.keep_alive = False
+        lib.lane_sweep(self.set, -1, int(ARRIVING_SECONDS))
+
+    @property
+    def count(self) -> int:
+        """Connections that are in the lane, or on their way out of it."""
+        return int(self.set.nconns)
+
+    def close(self) -> None:
+        """Close every connection, also those that an app still works for."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self.executor.is_inline and self.set.epoll_fd >= 0:
+            self._loop.remove_reader(self.set.epoll_fd)
+        lib.lane_close(self.set)
+
+    def _resume(self, index: int) -> None:
+        if not self._is_draining and not self._is_closed:
+            lib.lane_listen(self.set, index)
+
+    # --- called by the executor's leader (with --threads 0: on the event loop) ---
+
+    @property
+    def stall_fd(self) -> int:
+        """See Source."""
+        return int(self.set.stall_fd)
+
+    def wake(self) -> None:
+        """See Source."""
+        lib.lane_wake(self.set)
+
+    def wait(self, milliseconds: int) -> int:
+        """See Source."""
+        return int(_poll(self.set, milliseconds))
+
+    def take(self, count: int) -> None:
+        """Submit what the last `wait` has brought."""
+        text = self._vars[: self.set.vars_len].decode("latin-1")
+        rides, submit, is_draining = self._rides, self.executor.submit_here, self._is_draining
+        for (
+            length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
+            peer_start, peer_size,
+        ) in _unpack_arrivals(self._arrivals[: count * _ARRIVAL_BYTES]):  # fmt: skip
+            if kind != WHOLE and kind != BEGUN:
+                self._take_rest(kind, fd, index, self._input[start : start + size])
+                continue
+            vars = text[vars_start : vars_start + vars_size]
+            if flags == PLAIN:
+                exchange: Exchange | None = Exchange(vars, nvars)
+            else:
+                exchange = self._makers[index](vars, nvars, flags, modifier1, self._input, start, consumed)
+            if exchange is None:
+                if lib.lane_release(self.set, fd):
+                    self._departures.leave(fd, self.services[index], self._input[start : start + size])
+                continue
+            if is_first:
+                peer = text[peer_start : peer_start + peer_size]
+                ride = rides[fd] = Ride(self._departures, self.services[index], fd, peer)
+            else:
+                ride = rides[fd]
+            if is_draining:
+                exchange.keep_alive = False
+            exchange.connection = ride
+            ride.exchange = exchange
+            if kind == BEGUN:
+                self._begin_body(ride, exchange, self._input[start + consumed : start + size])
+                continue
+            if length:
+                exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
+            submit(ride.run, exchange)
+        if self.set.full_listener >= 0:
+            self.executor.post(self._pause, self.set.full_listener, None)
+
+    def _take_rest(self, kind: int, fd: int, index: int, octets: bytes) -> None:
+        """What is neither a request nor the beginning of one."""
+        if kind == lib.LANE_LEFT:
+            self._departures.leave(fd, self.services[index], octets)
+            return
+        ride = self._rides[fd]
+        exchange = ride.exchange
+        assert exchange is not None
+        if kind == lib.LANE_GONE:
+            self._incomplete.pop(fd, None)
+            ride.exchange = None
+            if exchange.body is not None:
+                exchange.body.close()
+        elif self._feed(ride, exchange, octets) and kind == lib.LANE_DONE:
+            del self._incomplete[fd]
+            self.executor.submit_here(ride.run, exchange)
+
+    def _begin_body(self, ride: Ride, exchange: Exchange, octets: bytes) -> None:
+        exchange.body = BufferedBody(self.services[0].config.body_memory_bytes, is_chunked=False)
+        self._incomplete[ride.fd] = ride
+        self._feed(ride, exchange, octets)
+
+    def _feed(self, ride: Ride, exchange: Exchange, octets: bytes) -> bool:
+        ride.quiet_seconds = 0
+        try:
+            exchange.body.feed(octets)  # type: ignore[union-attr]
+        except OSError as exc:  # a full disk: the body cannot be kept
+            self._incomplete.pop(ride.fd, None)
+            lib.lane_hold(self.set, ride.fd)
+            ride.leave_failed(exchange, exc)
+            return False
+        return True
+
+    def _pause(self, index: int, _: Any) -> None:
+        # Level-triggered readiness would spin: leave the queue to the kernel for a while.
+        logger.error(
+            "%s: out of file descriptors; not accepting for a moment (raise ulimit -n)", self.services[index].name
+        )
+        self._loop.call_later(PAUSE_SECONDS, self._resume, index)
 
 
-class Promoted(Connection):
-    """A Connection that begins in the middle: with octets read, with an exchange, or with a rest to send."""
-
-    __slots__ = ("_adopted", "_initial", "_rest", "_ride")
-
-    def __init__(
-        self,
-        service: Service,
-        initial: bytes = b"",
-        rest: bytes = b"",
-        ride: Ride | None = None,
-        exchange: Exchange | None = None,
-    ) -> None:
-        super().__init__(service)
-        self._initial = initial
-        self._rest = rest
-        self._ride = ride
-        self._adopted = exchange
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Go on where the lane has left off, before anything else is read."""
-        super().connection_made(transport)
-        if self._ride is not None:
-            assert self._adopted is not None
-            cast(SingleRequest, self._protocol).end()
-            self._adopted.connection = self
-            self._exchange = self._adopted
-            self._state = State.ATTENDED
-            self._ride.ready(self)
-        elif self._rest:
-            cast(SingleRequest, self._protocol).end()
-            self._transport.write(self._rest)
-            self._close()
-        elif self._initial:
-            self.data_received(self._initial)
-        self._initial = self._rest = b""
-
-    def fail(self) -> None:
-        """The transport could not be made."""
-        if self._ride is not None:
-            self._ride.ready(None)
+# From an arrival that is no plain HTTP request to its exchange; None: the general path must see it
 
 
-class _Batch:
-    """The C structure of `lane_accept` and the memory it points to."""
+def _new_http_maker(service: Service) -> Callable[..., Exchange | None]:
+    set_aside = service.limits.set_aside
 
-    def __init__(self, service: Service, listener: Listener) -> None:
-        config = service.config
-        input_bytes, vars_bytes = 16 * READ_BYTES, 4 * config.max_head_bytes + BATCH_COUNT * 4096
-        self._input = ffi.new("char[]", input_bytes)
-        self._vars = ffi.new("char[]", vars_bytes)
-        self._arrivals = ffi.new("lane_arrival[]", BATCH_COUNT)
-        self.input = ffi.buffer(self._input, input_bytes)
-        self.vars = ffi.buffer(self._vars, vars_bytes)
-        self.struct = ffi.new("lane_batch *")
-        self.struct.listener = listener.socket.fileno()
-        self.struct.protocol = PROTOCOLS[listener.bind.protocol]
-        self.struct.input = self._input
-        self.struct.input_cap = input_bytes
-        self.struct.read_cap = READ_BYTES
-        self.struct.vars = self._vars
-        self.struct.vars_cap = vars_bytes
-        self.struct.max_head_len = config.max_head_bytes
-        self.struct.max_vars = config.max_fields + FRONT_VARS
-        self.struct.arrivals = self._arrivals
-        self.struct.arrivals_cap = BATCH_COUNT
+    def make(vars: str, nvars: int, flags: int, *_: Any) -> Exchange:
+        exchange = Exchange(vars, nvars)
+        http1.set_flags(exchange, flags)
+        if flags & http1.FORWARDED:
+            set_aside(exchange)
+        return exchange
+
+    return make
+
+
+def _new_single_maker(service: Service) -> Callable[..., Exchange | None]:
+    template = PROTOCOLS["scgi", "c"](service.limits)()
+    assert isinstance(template, SingleRequest)
+
+    def make(vars: str, nvars: int, *_: Any) -> Exchange:
+        exchange = template.new_exchange(vars, nvars)
+        exchange.is_head = is_head_request(vars)
+        return exchange
+
+    return make
+
+
+def _new_uwsgi_maker(service: Service) -> Callable[..., Exchange | None]:
+    # Of its own: the connections' shares its scratch memory with the event loop's thread.
+    template = PROTOCOLS["uwsgi", "c"](service.limits)()
+    assert isinstance(template, uwsgi.Uwsgi)
+
+    def make(vars: str, nvars: int, _: int, modifier1: int, input: Any, start: int, consumed: int) -> Exchange | None:
+        exchange = template.new_exchange(vars, nvars)
+        if modifier1 in (uwsgi.WSGI, uwsgi.WSGI_MOUNT) and nvars:
+            exchange.is_mounted = modifier1 == uwsgi.WSGI_MOUNT
+            exchange.is_head = is_head_request(vars)
+            return exchange
+        if modifier1 == uwsgi.RPC:
+            [exchange] = template.receive_call(exchange, input[start : start + consumed])
+            return exchange if exchange.rpc is not None else None
+        return None
+
+    return make
+
+
+_MAKERS = {"http": _new_http_maker, "uwsgi": _new_uwsgi_maker, "scgi": _new_single_maker}
+
+
+class _Memory:
+    """The C structure of the lane, and the memory that it points to."""
+
+    def __init__(self, config: Any, listeners: list[Listener]) -> None:
+        input_bytes = 8 * READ_BYTES
+        vars_bytes = 2 * config.max_head_bytes + 1024 + BATCH_COUNT * 4096
+        # Not cleared, so that the kernel gives only what is used.
+        new = ffi.new_allocator(should_clear_after_alloc=False)
+        self._input = new("char[]", input_bytes)
+        self._vars = new("char[]", vars_bytes)
+        self._arrivals = new("lane_arrival[]", BATCH_COUNT)
+        self._listeners = ffi.new("lane_listener[]", len(listeners))
+        self._conns = ffi.from_buffer("lane_conn[]", mmap.mmap(-1, MAX_DESCRIPTORS * ffi.sizeof("lane_conn")))
+        self.views = (
+            ffi.buffer(self._input, input_bytes),
+            ffi.buffer(self._vars, vars_bytes),
+            ffi.buffer(self._arrivals, BATCH_COUNT * _ARRIVAL_BYTES),
+        )
+        for struct_, listener in zip(self._listeners, listeners):
+            struct_.fd = listener.socket.fileno()
+            struct_.protocol = CODES[listener.bind.protocol]
+            struct_.is_tcp = listener.bind.kind == "tcp"
+        set = self.set = ffi.new("lane *")
+        set.listeners, set.nlisteners = self._listeners, len(listeners)
+        set.conns, set.conns_cap = self._conns, MAX_DESCRIPTORS
+        set.input, set.input_cap, set.read_cap = self._input, input_bytes, READ_BYTES
+        set.vars, set.vars_cap = self._vars, vars_bytes
+        set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT
+        set.max_line_len = config.max_request_line_bytes
+        set.max_head_len = config.max_head_bytes
+        set.max_fields = config.max_fields
+        set.max_vars = config.max_fields + FRONT_VARS
+        set.max_body_len = config.max_body_bytes
+        set.stall_us = 0 if config.threads == 0 else 1000
+        set.epoll_fd = set.wake_fd = set.stall_fd = -1

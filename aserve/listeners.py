@@ -14,7 +14,7 @@ import socket
 import stat
 from typing import NamedTuple, Union
 
-from .config import Bind
+from .config import PROXIED, Bind
 from .errors import BindError
 
 Socket = socket.socket  # a Listener's field has the module's name
@@ -38,12 +38,12 @@ class Listener(NamedTuple):
 
     @property
     def url(self) -> str:
-        """What a person may type into a browser; unix:PATH for a unix socket."""
+        """What a person may type into a browser, where it speaks HTTP from the first octet; unix:PATH for a unix socket."""
         if self.bind.kind == "unix":
             return str(self.bind)
         host, port = self.socket.getsockname()[:2]
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-        return f"{self.bind.protocol}://{host}:{port}"
+        return f"{PROXIED if self.bind.is_proxied else ''}{self.bind.protocol}://{host}:{port}"
 
     @property
     def server_name_and_port(self) -> tuple[str, str]:

@@ -54,7 +54,7 @@ class OutgoingHalf(asyncio.Protocol):
     def __init__(self, service: Service) -> None:
         self._service = service
         self._executor = service.executor
-        self._state = IDLE
+        self._state = State.NEW
         self._exchange: Exchange | None = None  # the one with the app
         self._fd = -1
         self._quiet_seconds = 0.0  # since the last progress
@@ -108,8 +108,8 @@ class OutgoingHalf(asyncio.Protocol):
 
     def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
         """A piece of the response is here; more will follow."""
-        if self._state > ATTENDED or self._transport.is_closing():
-            return
+        if self._state > ATTENDED or exchange is not self._exchange or self._transport.is_closing():
+            return  # the last: a second thread of the app wrote while the end was on its way here
         self._transport.write(octets)
         self._held_bytes += len(octets)  # after a direct write, less was counted: _make_room allows for it
         if not self._is_write_paused:
@@ -305,6 +305,8 @@ class OutgoingHalf(asyncio.Protocol):
         with self._lock:
             if self._state != RUNNING or len(octets) > DIRECT_BYTES or self._transport.get_write_buffer_size():
                 return False
+            if not is_last and exchange is not self._exchange:
+                return False  # it has ended since `send` looked
             self._executor.coming.append(None)
             try:
                 sent = os.write(self._fd, octets) if octets else 0
@@ -329,5 +331,5 @@ def _call(close: Callable[[], None]) -> None:
     """Run the close() of an app's iterable."""
     try:
         close()
-    except Exception:
+    except BaseException:  # SystemExit and the like cost neither the worker nor the loop
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")

@@ -173,7 +173,16 @@ class Response:
     # Sending
 
     def write(self, data: bytes) -> None:
-        """The write() of PEP 3333: the octets are on their way when it returns."""
+        """
+        The write() of PEP 3333: the octets are on their way when it returns.
+
+        Raises:
+            AppError: `data` is not bytes, or the response has ended.
+            ClientDisconnected: the client is gone.
+        """
+        if self.is_full and self._length < 0 and not self._has_no_body:
+            # Another thread of the app: behind our last octet these would be taken for the next response.
+            raise AppError("write() was called after the end of the response")
         octets = self.encode(data)
         if octets:
             self._send(octets)
@@ -203,7 +212,7 @@ class Response:
             body = body[:length]
         exchange = self._exchange
         connection = exchange.form.keep_alive_line if exchange.keep_alive else exchange.form.close_line
-        self.head_is_out = True
+        self.head_is_out = self.is_full = True
         self.sent_bytes = length = len(body)
         if length < LARGE_BODY_BYTES:
             return b"".join((head, connection, self._tail, body))
@@ -257,6 +266,7 @@ class Response:
             return b""
         if self.sent_bytes < self._length:
             raise ResponseTruncated(f"the body ended after {self.sent_bytes} of {self._length} octets")
+        self.is_full = True
         return b"0\r\n\r\n" if self._is_chunked else b""
 
     def build_file_head(self, size: int) -> tuple[bytes, int]:

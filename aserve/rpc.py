@@ -168,7 +168,8 @@ def call_local(name: bytes, *arguments: bytes) -> bytes:
 def respond(call: RpcCall) -> bytes | None:
     """Call the function that a packet names; return the whole reply, None: close without an octet."""
     if call.modifier2 == HTTP:
-        return _respond_http(call)
+        reply = _respond_http(call)
+        return reply[: reply.index(b"\r\n\r\n") + 4] if call.is_head else reply  # RFC 9110 9.3.2
     try:
         result = call_local(*call.items) if call.items else b""
     except RpcError:

@@ -9,7 +9,6 @@ Not here: one connection (connection.py), settings (config.py), argv (cli.py).
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import os
 import signal
@@ -22,21 +21,25 @@ import anyio
 import anyio.abc
 
 from .access_log import AccessLog
-from .config import Config, parse_bind
+from .config import Bind, Config, parse_bind
 from .connection import Connection
 from .environ import build_base_environ
 from .executor import Executor, InlineExecutor
+from .forwarded import SettingAside, set_aside
 from .lane import Lane
 from .lane import is_available as is_lane_available
 from .listeners import Address, Listener, UnixRights, open_listeners
+from .peers import Peers
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
+from .proxied import connections_of
 from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
 from .service import Service
 from .tls import Certificates
-from .tls_transport import TLSTransport
+from .tls_transport import tls_connections_of
+from .trust import BelievingLog, TrustingGateway, peers_of, trust_of
 from .wsgi import FileWrapper, Gateway, WSGIApp
 
 logger = logging.getLogger("aserve")
@@ -72,12 +75,14 @@ class Server:
         self.config = config if config is not None else Config(**settings)
         self._app = app
         self._listeners: list[Listener] = []
-        self._acceptors: list[asyncio.AbstractServer | Lane] = []
+        self._acceptors: list[asyncio.AbstractServer] = []
+        self._lane: Lane | None = None
         self._connections: set[Connection] = set()
         self._services: list[Service] = []
         self._standing = StandingFields(self.config.server_name)
         self._access_log: AccessLog | None = None
         self._certificates = Certificates(())
+        self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._executor: Executor | InlineExecutor = InlineExecutor()
 
@@ -110,6 +115,7 @@ class Server:
         """
         loop = self._loop = asyncio.get_running_loop()
         config = self.config
+        self._peers = peers_of(config)
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
         self._certificates = load_certificates(config)
         self._certificates.log_warnings()
@@ -120,9 +126,8 @@ class Server:
                 self._access_log = AccessLog(config.access_log)
             if config.threads:
                 self._executor = Executor(loop, config.threads)
-            for listener in self._listeners:
-                self._services.append(self._new_service(listener))
-                self._acceptors.append(await self._accept_on(listener, self._services[-1]))
+            self._services = [self._new_service(listener) for listener in self._listeners]
+            await self._accept()
         except BaseException:
             self._close_listeners()
             raise
@@ -130,12 +135,16 @@ class Server:
 
     async def drain(self) -> bool:
         """
-        Stop accepting, finish what runs, close; at most `drain_seconds`.
+        Stop accepting, finish what runs, close; at most `drain_seconds` after `drain_delay_seconds`.
 
         Returns whether everything was finished.
         """
         for service in self._services:
             service.is_draining = True  # first: a ping from now on is told
+        if self.config.drain_delay_seconds and self._listeners:
+            await asyncio.sleep(self.config.drain_delay_seconds)
+        if self._lane is not None:
+            self._lane.stop_accepting()
         await self._pause_accepting()
         held = self._hold_queues()
         self._close_listeners()
@@ -144,12 +153,12 @@ class Server:
         await self._accept_queued(held)
         deadline = self._loop.time() + self.config.drain_seconds
         # Looked at instead of signalled: the end of a server is not worth a step in every connection's.
-        while (self._connections or not self._executor.is_idle) and self._loop.time() < deadline:
+        while self._is_busy() and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
-        unfinished = list(self._connections)
+        unfinished = self.connection_count
         if unfinished:
-            logger.warning("%d connections unfinished after --drain-timeout; aborting them", len(unfinished))
-        for connection in unfinished:
+            logger.warning("%d connections unfinished after --drain-timeout; aborting them", unfinished)
+        for connection in list(self._connections):
             connection.abort()
         await asyncio.sleep(0)
         return await self._stop(deadline) and not unfinished
@@ -162,11 +171,23 @@ class Server:
         """
         return self._certificates.reload()
 
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open."""
+        return len(self._connections) + (self._lane.count if self._lane is not None else 0)
+
+    def _is_busy(self) -> bool:
+        """Whether there is anything to wait for at the end."""
+        if self._lane is not None:
+            self._lane.drain()
+        return self.connection_count > 0 or not self._executor.is_idle
+
     async def _pause_accepting(self) -> None:
         """Let what asyncio has accepted become connections: a Server closed before that loses them."""
-        for listener, acceptor in zip(self._listeners, self._acceptors):
+        for acceptor in self._acceptors:
             if isinstance(acceptor, asyncio.Server):  # not uvloop's, which has no such gap
-                self._loop.remove_reader(listener.socket.fileno())
+                for sock in acceptor.sockets:
+                    self._loop.remove_reader(sock.fileno())
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
 
@@ -179,6 +200,12 @@ class Server:
         await asyncio.sleep(0)
         if hung:
             logger.warning("left behind, still inside the app: %s", ", ".join(hung))
+        if self._lane is not None:
+            while self._executor.is_led:  # nobody may wait on what is closed: it would never end
+                self._lane.wake()
+                await asyncio.sleep(0.001)
+            self._lane.close()
+            self._lane = None
         if self._timer is not None:
             self._timer.cancel()
         if self._access_log is not None:
@@ -187,6 +214,7 @@ class Server:
 
     def _new_service(self, listener: Listener) -> Service:
         config = self.config
+        trust = trust_of(config, listener.bind, self._peers)
         limits = Limits(
             max_line_bytes=config.max_request_line_bytes,
             max_head_bytes=config.max_head_bytes,
@@ -196,18 +224,21 @@ class Server:
             max_pipelined=config.max_pipelined,
             is_live=config.body == "stream",
             has_status_line=config.scgi_status == "line",
+            set_aside=SettingAside(listener.url) if trust is None else set_aside,
         )
         name, port = listener.server_name_and_port
         bind = listener.bind
         protocol = "http" if bind.protocol == "https" else bind.protocol
         parser = config.http_parser if protocol == "http" else "c"
+        gateway, access_log = self._new_gateway(protocol), self._access_log
         return Service(
             config,
             name=listener.url,
             loop=self._loop,
+            limits=limits,
             new_protocol=PROTOCOLS[protocol, parser](limits),
             executor=self._executor,
-            gateway=self._new_gateway(protocol),
+            gateway=TrustingGateway(gateway, self._standing, trust, listener.url) if trust else gateway,
             standing=self._standing,
             base_environ=build_base_environ(
                 name,
@@ -218,7 +249,8 @@ class Server:
                 file_wrapper=FileWrapper,
             ),
             connections=self._connections,
-            access_log=self._access_log,
+            access_log=BelievingLog(access_log, trust) if trust and access_log else access_log,
+            peers=self._peers,
             wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         )
 
@@ -228,17 +260,19 @@ class Server:
             return RoutingGateway(self._app, self._standing, HAS_SENDFILE, routes)
         return Gateway(self._app, self._standing, HAS_SENDFILE)
 
-    async def _accept_on(self, listener: Listener, service: Service) -> asyncio.AbstractServer | Lane:
-        if is_lane_available(listener, service):
-            lane = Lane(service, listener)
-            lane.start()
-            return lane
-        new_connection = _connection_factory(service)
-        if listener.bind.kind == "unix":
-            return await self._loop.create_unix_server(
-                new_connection, sock=listener.socket, backlog=self.config.backlog
+    async def _accept(self) -> None:
+        pairs = list(zip(self._listeners, self._services))
+        in_lane = [pair for pair in pairs if is_lane_available(*pair)]
+        if in_lane:
+            self._lane = Lane(self._executor, in_lane)
+            self._lane.start()
+        for listener, service in pairs:
+            if (listener, service) in in_lane:
+                continue
+            start = self._loop.create_unix_server if listener.bind.kind == "unix" else self._loop.create_server  # type: Any
+            self._acceptors.append(
+                await start(_connections_of(service, listener.bind), sock=listener.socket, backlog=self.config.backlog)
             )
-        return await self._loop.create_server(new_connection, sock=listener.socket, backlog=self.config.backlog)
 
     def _hold_queues(self) -> list[tuple[Listener, Service]]:
         """Keep the connections that the kernel has queued, when the event loop closes its sockets."""
@@ -256,7 +290,7 @@ class Server:
             for sock in listener.take_queued():
                 sock.setblocking(False)
                 try:
-                    await self._loop.connect_accepted_socket(_connection_factory(service), sock)
+                    await self._loop.connect_accepted_socket(_connections_of(service, listener.bind), sock)
                 except OSError:
                     sock.close()  # gone again
 
@@ -277,12 +311,14 @@ class Server:
         for connection in list(self._connections):
             connection.on_second()
         self._certificates.on_second()
+        if self._lane is not None:
+            self._lane.on_second()
         if self._access_log is not None:
             self._access_log.flush()
 
 
-def _connection_factory(service: Service) -> Callable[[], asyncio.Protocol]:
-    return functools.partial(Connection if service.wrap is None else TLSTransport, service)
+def _connections_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
+    return connections_of(service, bind) if service.wrap is None else tls_connections_of(service, bind)
 
 
 def load_certificates(config: Config) -> Certificates:

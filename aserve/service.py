@@ -13,9 +13,11 @@ from .access_log import AccessLog
 from .config import Config
 from .environ import Environ
 from .executor import Executor, InlineExecutor
-from .protocols.base import WireProtocol
+from .peers import Peers
+from .protocols.base import Limits, WireProtocol
 from .response import StandingFields
 from .tls import Wrap
+from .trust import BelievingLog
 from .wsgi import Gateway
 
 # Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.
@@ -31,18 +33,21 @@ class Service:
         *,
         name: str,
         loop: asyncio.AbstractEventLoop,
+        limits: Limits,
         new_protocol: Callable[[], WireProtocol],
         executor: Executor | InlineExecutor,
         gateway: Gateway,
         standing: StandingFields,
         base_environ: Environ,
         connections: set[Any],
-        access_log: AccessLog | None,
+        access_log: AccessLog | BelievingLog | None,
+        peers: Peers | None = None,
         wrap: Wrap | None = None,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
         self.loop = loop
+        self.limits = limits
         self.new_protocol = new_protocol
         self.executor = executor
         self.gateway = gateway
@@ -50,6 +55,7 @@ class Service:
         self.base_environ = base_environ
         self.connections = connections
         self.access_log = access_log
+        self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.is_draining = False
 

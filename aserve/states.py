@@ -14,13 +14,14 @@ import enum
 class State(enum.IntEnum):
     """Where a connection stands; those from RUNNING on do not expect a new request."""
 
-    IDLE = 0  # waiting for a request
-    RECEIVING = 1  # a request has begun
-    RUNNING = 2  # an exchange is with the app; its worker may finish it alone
-    ATTENDED = 3  # the same, but the loop must see the end: more came in, or the connection is to close
-    LINGERING = 4  # the last response is out; what the client still sends is read and dropped
-    CLOSING = 5  # the transport sends what it holds, then closes
-    CLOSED = 6
+    NEW = 0  # waiting for its first request
+    IDLE = 1  # waiting for another
+    RECEIVING = 2  # a request has begun
+    RUNNING = 3  # an exchange is with the app; its worker may finish it alone
+    ATTENDED = 4  # the same, but the loop must see the end: more came in, or the connection is to close
+    LINGERING = 5  # the last response is out; what the client still sends is read and dropped
+    CLOSING = 6  # the transport sends what it holds, then closes
+    CLOSED = 7
 
 
 class Event(enum.IntEnum):
@@ -37,6 +38,11 @@ class Event(enum.IntEnum):
 
 _S, _E = State, Event
 TRANSITIONS: dict[tuple[State, Event], State] = {
+    (_S.NEW, _E.BEGIN): _S.RECEIVING,
+    (_S.NEW, _E.REQUEST): _S.RUNNING,
+    (_S.NEW, _E.LINGER): _S.LINGERING,
+    (_S.NEW, _E.CLOSE): _S.CLOSING,
+    (_S.NEW, _E.LOST): _S.CLOSED,
     (_S.IDLE, _E.BEGIN): _S.RECEIVING,
     (_S.IDLE, _E.REQUEST): _S.RUNNING,
     (_S.IDLE, _E.LINGER): _S.LINGERING,

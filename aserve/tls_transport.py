@@ -27,12 +27,15 @@ import ssl
 from typing import Any, Callable, cast
 
 from . import client_hello, tls
-from .connection import LINGER_BYTES, LINGER_SECONDS, Connection
+from .config import Bind
+from .connection import ARRIVING_SECONDS, LINGER_SECONDS, Connection
 from .exchange import Exchange
 from .outgoing import PIECE_BYTES
+from .proxied import IdentifiedConnection
 from .response import error_response
 from .service import Service
 from .states import State
+from .trust import needs_identity
 from .wsgi import FileResponse
 
 logger = logging.getLogger("aserve")
@@ -60,11 +63,19 @@ class Phase(enum.IntEnum):
 OPEN = Phase.OPEN
 
 
+def tls_connections_of(service: Service, bind: Bind) -> Callable[[], TLSTransport]:
+    """Return what makes the connections of an https listener; see proxied.connections_of."""
+    new_connection: Callable[[], TLSConnection] = functools.partial(TLSConnection, service)
+    if service.peers is not None and needs_identity(bind, service.peers):
+        new_connection = functools.partial(IdentifiedTLSConnection, service, service.peers)
+    return functools.partial(TLSTransport, service, new_connection)
+
+
 class TLSTransport(asyncio.Protocol, asyncio.Transport):
     """A protocol for the event loop; a transport for a connection, which is made when the handshake is done."""
 
     __slots__ = (
-        "_connection", "_dropped_bytes", "_incoming", "_is_at_eof", "_outgoing", "_phase", "_quiet_seconds", "_raw",
+        "_connection", "_incoming", "_is_at_eof", "_new_connection", "_outgoing", "_phase", "_quiet_seconds", "_raw",
         "_read", "_received", "_reply_bytes", "_service", "_session", "_write", "remote_addr",
     )  # fmt: skip
 
@@ -72,8 +83,9 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
     _write: Callable[[Any], int]
     _state = State.RECEIVING  # what the handshake counts as among the server's connections
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, new_connection: Callable[[], TLSConnection]) -> None:
         self._service = service
+        self._new_connection = new_connection
         self._raw: asyncio.Transport = cast(asyncio.Transport, None)  # the socket's; set by connection_made
         self._phase = Phase.HELLO
         self._received = b""  # of the client's first words
@@ -82,7 +94,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._connection: TLSConnection | None = None
         self._is_at_eof = False  # the client will send no more
         self._quiet_seconds = 0.0
-        self._dropped_bytes = self._reply_bytes = 0
+        self._reply_bytes = 0
         self.remote_addr = ""
 
     # --- asyncio.Protocol: called by the event loop ---
@@ -93,8 +105,6 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         peer = transport.get_extra_info("peername")
         self.remote_addr = peer[0] if isinstance(peer, tuple) else ""
         self._service.connections.add(self)
-        if self._service.is_draining:
-            self.abort()  # accepted just before the listeners closed
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
@@ -108,10 +118,8 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         elif phase is Phase.HANDSHAKE:
             self._incoming.write(data)
             self._shake_hands()
-        else:
-            self._dropped_bytes += len(data)
-            if self._dropped_bytes > LINGER_BYTES:
-                self.close()
+        elif self._connection is not None:
+            self._connection.drop(data)
 
     def eof_received(self) -> bool:
         """The client will send no more; what it has asked for is still answered."""
@@ -149,14 +157,17 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if self._phase is Phase.REFUSED:
             if self._quiet_seconds > LINGER_SECONDS:
                 self.close()
+        elif self._service.is_draining:
+            if self._quiet_seconds > ARRIVING_SECONDS:
+                self.abort()
         elif self._quiet_seconds > self._service.config.head_seconds:
             if self._phase is Phase.HANDSHAKE or self._received:
                 self._log("the TLS handshake did not end in time (--head-timeout)")
             self.abort()
 
     def drain(self) -> None:
-        """Close: no request is lost."""
-        self.abort()
+        """Let the client send the request for which it has connected, if it is quick."""
+        self._quiet_seconds = 0.0
 
     # Handshake
 
@@ -194,7 +205,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._refuse(self._outgoing.read(), f"TLS handshake failed: {tls.reason_of(exc)}")
             return
         self._flush()
-        connection = TLSConnection(self._service)
+        connection = self._new_connection()
         try:
             connection.describe_client(session)
         except ValueError as exc:
@@ -372,6 +383,11 @@ class TLSConnection(Connection):
         super().connection_made(transport)
         self._fd = -1  # whatever would write to the socket itself must fail
 
+    def drop(self, data: bytes) -> None:
+        """What came after our closure alert, still in records; `_linger` is why it is read at all."""
+        if self._state >= State.LINGERING:
+            self._drop(data)
+
     def _write_directly(self, exchange: Exchange, octets: bytes, is_last: bool) -> bool:
         return False  # the session is the event loop's
 
@@ -399,3 +415,9 @@ class TLSConnection(Connection):
                 return
             self._transport.write(octets)
             self._service.loop.call_soon(self._feed_file, exchange, reply, sent + len(octets))
+
+
+class IdentifiedTLSConnection(TLSConnection, IdentifiedConnection):
+    """The same on a unix socket on which some peers are believed, and some are not."""
+
+    __slots__ = ()

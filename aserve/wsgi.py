@@ -22,11 +22,12 @@ import io
 import logging
 import os
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Callable, NamedTuple, Union
 
 from .environ import build_environ
-from .errors import AppError, ClientDisconnected, ResponseTruncated
+from .errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
 from .exchange import Exchange
 from .response import Response, StandingFields, error_response
 
@@ -54,22 +55,35 @@ class FileWrapper:
         if close is not None:
             close()
 
-    def extent(self) -> tuple[int, int] | None:
-        """Return offset and octets left of a regular file; None for anything else."""
-        # What reads differently from its descriptor (gzip, a codec, a subclass) must be read: only a
-        # file of the system itself will do, or a wrapper that says so (a named temporary file,
-        # Django's File).
-        file = getattr(self.filelike, "file", self.filelike)
-        if type(file) not in SYSTEM_FILES or type(getattr(file, "raw", file)) is not io.FileIO:
+    def extent(self) -> tuple[BinaryIO, int, int] | None:
+        """Return a regular file, the offset and the octets left in it; None for anything else."""
+        file = _system_file(self.filelike)
+        if file is None:
             return None
         try:
-            status = os.fstat(self.filelike.fileno())
-            offset = self.filelike.tell()
-        except (AttributeError, OSError, ValueError):
-            return None  # no file, a pipe, a closed file: read() serves them, or says what is wrong
+            status = os.fstat(file.fileno())
+            offset = file.tell()
+        except (OSError, ValueError):
+            return None  # a pipe, a closed file: read() serves them, or says what is wrong
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
             return None  # files of the kernel, below /proc, have no size and a content
-        return offset, max(status.st_size - offset, 0)
+        return file, offset, max(status.st_size - offset, 0)
+
+
+def _system_file(filelike: Any) -> BinaryIO | None:
+    """
+    Return the system's file whose octets read() gives; None if it may give others.
+
+    What reads differently from its descriptor (gzip, a codec, a subclass, whatever holds a file but
+    decrypts it) must be read. A holder will do if its read() is the file's own, as with Django's File.
+    """
+    if type(filelike) is tempfile._TemporaryFileWrapper:
+        filelike = filelike.file  # whose methods it wraps, to stay open as long as they
+    read = getattr(filelike, "read", None)
+    file: Any = getattr(read, "__self__", None)
+    if type(file) not in SYSTEM_FILES or read != file.read:
+        return None
+    return file if type(getattr(file, "raw", file)) is io.FileIO else None
 
 
 class FileResponse(NamedTuple):
@@ -146,19 +160,25 @@ class Gateway:
                 logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)
 
     def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
-        """Log what the app did; yield a 500 if the head is not out, else abort the connection."""
+        """Log what the app did; yield a 500, or why its request's body was refused; if the head is out, abort."""
+        refusal = exchange.body.refusal if exchange.body is not None else None
         if isinstance(exc, ClientDisconnected):
-            logger.info("the client left while %s served it: %s", self._name, exc)
-            raise exc
-        what = exchange.summary
-        if isinstance(exc, (AppError, ResponseTruncated)):
-            logger.error("%s broke PEP 3333 at %s: %s", self._name, what, exc, exc_info=exc)
+            if refusal is None or response.head_is_out:
+                logger.info("the client left while %s served it: %s", self._name, exc)
+                raise exc
+            logger.info("a request body was refused while %s read it: %s", self._name, refusal)
+        elif isinstance(exc, (AppError, ResponseTruncated)):
+            logger.error("%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc_info=exc)
         else:
-            logger.error("%s raised %s at %s", self._name, type(exc).__name__, what, exc_info=exc)
+            logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
         if response.head_is_out:
             raise ResponseTruncated(str(exc)) from exc
-        response.code = 500
-        yield error_response(500, "the application failed; its log says why", exchange, self._standing)
+        if refusal is None:
+            refusal = RequestRefused(500, "the application failed; its log says why")
+        else:
+            exchange.keep_alive = False  # where the next request would begin is not known
+        response.code = refusal.status
+        yield error_response(refusal.status, str(refusal), exchange, self._standing)
 
 
 def _name_of(app: object) -> str:
@@ -179,8 +199,8 @@ def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | N
     extent = wrapper.extent()
     if extent is None:
         return None
-    offset, size = extent
+    file, offset, size = extent
     head, count = response.build_file_head(size)
     if count < 0:
         return None  # shorter than declared: the general way sends what there is and aborts
-    return FileResponse(head, wrapper.filelike, offset, count, wrapper.close)
+    return FileResponse(head, file, offset, count, wrapper.close)

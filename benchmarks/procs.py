@@ -1,33 +1,29 @@
-"""Processes: started on one CPU, read through /proc, loaded by a client on another, stopped for sure.
+"""Processes: started on one CPU, read through /proc, stopped for sure.
 
-Owns:     every child process of a benchmark; what /proc tells of a process tree; the two clients.
+Owns:     every server of a benchmark as a process; what /proc tells of a process tree; free ports.
 Figures:  CPU seconds are user plus system time of the whole tree, threads and reaped children
           included. Linux only.
-Not here: which servers there are (servers.py), what is done with the figures (rounds.py).
+Not here: which servers there are (servers.py), who loads them (clients.py), what is done with the
+          figures (rounds.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import http.client
-import math
 import os
 import re
 import shutil
 import signal
 import socket
-import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import IO, Any
-
-Row = dict[str, Any]  # the figures of one server at one number of connections in one round
+from typing import IO
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 STOP_SECONDS = 5.0  # Guess: servers that drain have nothing left to drain
-CLIENT_GRACE_SECONDS = 30.0  # Guess: beyond its own time, for a machine that is busy
+SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"  # where web servers are
 
 
 class BenchmarkError(Exception):
@@ -184,6 +180,17 @@ def is_listening(port: int) -> bool:
     return True
 
 
+def is_listening_at(path: str) -> bool:
+    """Return whether a connection to the unix socket is accepted."""
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(0.5)
+            probe.connect(path)
+    except OSError:
+        return False
+    return True
+
+
 def wait_until(is_true: Callable[[], bool], seconds: float) -> bool:
     """Ask again and again for so long; return the last answer."""
     end = time.monotonic() + seconds
@@ -194,88 +201,7 @@ def wait_until(is_true: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
-# Clients
-
-
-def wrk(port: int, connections: int, seconds: float, cpu: int, words: Sequence[str] = ()) -> Row:
-    """
-    Load the server with wrk, one thread, for so long; return its figures.
-
-    Raises:
-        BenchmarkError: wrk did not run to its end.
-    """
-    process = subprocess.Popen(
-        ["taskset", "-c", str(cpu), "wrk", "-t1", f"-c{connections}", f"-d{math.ceil(seconds)}s", "--latency", *words]
-        + [f"http://127.0.0.1:{port}/"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        if seconds != int(seconds):
-            # wrk takes whole seconds only; interrupted, it reports what it has.
-            time.sleep(seconds)
-            process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=seconds + CLIENT_GRACE_SECONDS)[0]
-    except subprocess.TimeoutExpired:
-        raise BenchmarkError(f"wrk did not end within {seconds + CLIENT_GRACE_SECONDS:.0f} s")
-    finally:
-        process.kill()
-        process.wait()
-    return parse_wrk(output)
-
-
-UNITS_MS = {"us": 0.001, "ms": 1.0, "s": 1000.0, "m": 60_000.0}
-
-
-def parse_wrk(output: str) -> Row:
-    """
-    Return the figures in wrk's report: n, rps, p50_ms, p99_ms, errors.
-
-    Raises:
-        BenchmarkError: it is not one.
-    """
-    match = re.search(r"(\d+) requests in ", output)
-    rps = re.search(r"Requests/sec:\s+([\d.]+)", output)
-    if not match or not rps:
-        raise BenchmarkError("wrk: " + " ".join(output.split())[-300:])
-    row: Row = {"n": int(match[1]), "rps": float(rps[1]), "errors": {}}
-    for percent in (50, 99):
-        found = re.search(rf"^\s+{percent}%\s+([\d.]+)(us|ms|s|m)$", output, re.MULTILINE)
-        row[f"p{percent}_ms"] = float(found[1]) * UNITS_MS[found[2]] if found else None
-    socket_errors = re.search(r"Socket errors: (.*)", output)
-    counts = re.findall(r"(\w+) (\d+)", socket_errors[1]) if socket_errors else []
-    counts += [("status", count) for count in re.findall(r"Non-2xx or 3xx responses: (\d+)", output)]
-    row["errors"] = {kind: int(count) for kind, count in counts if int(count)}
-    return row
-
-
-def whole_requests(port: int, seconds: float) -> Row:
-    """
-    Send requests one after the other for so long, the last one to its end; same figures as wrk.
-
-    For slow apps: wrk leaves off in the middle of a request, whose CPU time then counts for none.
-    """
-    times_ms = []
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=CLIENT_GRACE_SECONDS)
-    started = now = time.perf_counter()
-    bad = 0
-    while now - started < seconds:
-        connection.request("GET", "/")
-        response = connection.getresponse()
-        response.read()
-        bad += response.status != 200
-        before, now = now, time.perf_counter()
-        times_ms.append((now - before) * 1000)
-    connection.close()
-    return {
-        "n": len(times_ms),
-        "rps": len(times_ms) / (now - started),
-        "p50_ms": statistics.median(times_ms),
-        "p99_ms": sorted(times_ms)[int(len(times_ms) * 0.99)],
-        "errors": {"status": bad} if bad else {},
-    }
+# Tools
 
 
 def need_tools(*names: str) -> None:
@@ -286,5 +212,5 @@ def need_tools(*names: str) -> None:
         BenchmarkError: one is not; the text names it.
     """
     for name in names:
-        if not shutil.which(name):
+        if not shutil.which(name, path=SEARCH_PATH):
             raise BenchmarkError(f"there is no {name} here; benchmarks/setup_peers.sh installs or names what is needed")

@@ -15,11 +15,11 @@ import re
 import subprocess
 from typing import Any
 
-import rounds
+import nginx
 import servers
-from rounds import Result
+from figures import COLUMNS, Result, base_of
 
-FORMAT = 1  # of the file; a change of meaning raises it
+FORMAT = 2  # of the file; a change of meaning raises it
 RESULTS = servers.HERE / "results"
 
 
@@ -38,29 +38,22 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def short_name(machine: dict[str, Any]) -> str:
-    """Return a few words for a file name, such as 2-core-amd-epyc."""
-    text = re.sub(r"\((r|tm)\)|@.*|\b(cpu|processor|\d+-core)\b", " ", machine["cpu"].lower())
-    words = re.findall(r"[a-z0-9]+", text)[:3]
-    return "-".join([f"{machine['cores']}-core", *words])
+def default_path(bench: str, interpreter: str) -> pathlib.Path:
+    """Return where the results of a command on an interpreter belong: the newest in the place of the last."""
+    return RESULTS / f"{bench}-{interpreter}.json"
 
 
-def default_path(machine_name: str | None) -> pathlib.Path:
-    """Return where the results of today on this machine belong."""
-    name = machine_name or short_name(describe_machine())
-    return RESULTS / f"{datetime.date.today().isoformat()}-{name}.json"
-
-
-def save(path: pathlib.Path, results: list[Result], base: str | None, judged: list[dict[str, Any]]) -> None:
-    """Write everything, as a whole or not at all."""
+def save(path: pathlib.Path, bench: str, results: dict[str, tuple[Result, str]], judged: list[dict[str, Any]]) -> None:
+    """Write everything, as a whole or not at all; results: of each set, by its name, and its base."""
     document = {
         "format": FORMAT,
+        "bench": bench,
         "date": datetime.date.today().isoformat(),
         "machine": describe_machine(),
         "commit": _commit(),
-        "wrk": _wrk_version(),
+        "tools": {"wrk": _wrk_version(), "nginx": nginx.version()},
         "targets": judged,
-        "sets": [_describe(result, base) for result in results],
+        "sets": {name: describe(result, base) for name, (result, base) in results.items()},
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
@@ -68,26 +61,35 @@ def save(path: pathlib.Path, results: list[Result], base: str | None, judged: li
     new.replace(path)
 
 
-def _describe(result: Result, base: str | None) -> dict[str, Any]:
+def describe(result: Result, base: str) -> dict[str, Any]:
+    """Return a set's settings and figures."""
     plan = result.plan
-    names = [server.name for server in plan.servers] + [rounds.BARE] * plan.with_bare
-    measured = [name for name in names if name not in result.left_out]
+    kinds = {server.name: plan.pair.is_pypy_for(server) for server in plan.servers}
     return {
         "title": plan.title,
         "app": plan.app,
+        "way": plan.way,
         "has_browser_fields": plan.has_browser_fields,
-        "is_close": plan.is_close,
         "seconds": plan.seconds,
-        "warm_up_seconds": plan.warm_up_seconds,
         "rounds": plan.rounds,
         "aserve_python": plan.pair.aserve_facts,
         "peer_python": plan.pair.peer_facts,
-        "commands": {server.name: server.command for server in plan.servers},
+        "servers": {
+            server.name: {
+                "command": server.command,
+                "note": server.note,
+                "version": plan.pair.version(server),
+                "warm_up_seconds": [plan.warm_up(kinds[server.name], is_first) for is_first in (True, False)],
+            }
+            for server in plan.servers
+        },
         "left_out": result.left_out,
-        "warnings": rounds.warnings(result),
+        "warnings": result.warnings(),
         "base": base,
         "medians": {
-            name: {str(count): _medians(result, name, base, count) for count in plan.connections} for name in measured
+            name: {str(count): _medians(result, name, base_of(name, base), count) for count in plan.connections}
+            for name in plan.names
+            if name not in result.left_out
         },
         "each_round": [
             {name: {str(count): row for count, row in rows.items()} for name, rows in each.items()}
@@ -96,9 +98,9 @@ def _describe(result: Result, base: str | None) -> dict[str, Any]:
     }
 
 
-def _medians(result: Result, name: str, base: str | None, connections: int) -> dict[str, Any]:
-    medians: dict[str, Any] = {column: result.median(name, connections, column) for column in rounds.COLUMNS}
-    medians["ratio"] = result.ratio(name, base, connections) if base else None
+def _medians(result: Result, name: str, base: str, connections: int) -> dict[str, Any]:
+    medians: dict[str, Any] = {column: result.median(name, connections, column) for column in COLUMNS}
+    medians["ratio"] = result.ratio(name, base, connections)
     medians["errors"] = result.errors(name, connections)
     return medians
 
@@ -117,7 +119,10 @@ def _commit() -> str:
 
 def _wrk_version() -> str:
     # Without arguments it says its version and its usage, and fails.
-    text = subprocess.run(["wrk", "-v"], capture_output=True, text=True, timeout=30, check=False).stdout
+    try:
+        text = subprocess.run(["wrk", "-v"], capture_output=True, text=True, timeout=30, check=False).stdout
+    except OSError:
+        return ""
     match = re.match(r"wrk (\S+)", text)
     return match[1] if match else ""
 

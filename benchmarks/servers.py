@@ -1,7 +1,7 @@
 """The servers that are compared: how each is started, and what it is made of.
 
-Owns:     the table of commands, the two Python environments of a comparison (aserve's and that of
-          its peers), what a browser sends.
+Owns:     the tables of commands, the two Python environments of a comparison (aserve's and that of
+          its peers), what a browser sends, what an RPC call is.
 Rules:    aserve runs with its default settings unless the name says so; peers run as their own
           documentation starts them, threaded ones with 8 threads; each in one process that serves.
 Not here: starting them (procs.py).
@@ -9,11 +9,12 @@ Not here: starting them (procs.py).
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from procs import BenchmarkError
@@ -23,10 +24,13 @@ ROOT = HERE.parent
 # A real browser's request is one of the corpus; wrk sends a Host of its own.
 BROWSER = ROOT / "tests" / "corpus" / "http1" / "accept" / "client-firefox.raw"
 WRK_SENDS = {"host", "connection"}
+# A call of rpc_app.py's function.
+RPC_WORDS = ["myfunc", "one", "two", "three", "four", "five", "six", "seven"]
+RPC_RESULT = b"seven|six|five|four|three|two|one"
 
 
 class Server(NamedTuple):
-    """One row of the table; commands have {aserve}, {peer}, {bin}, {port}, {app}, {log} filled in."""
+    """One row of a table; commands have {aserve}, {peer}, {bin}, {port}, {sock}, {app}, {log} filled in."""
 
     name: str
     command: str
@@ -34,20 +38,31 @@ class Server(NamedTuple):
     log_flags: str = ""  # how it writes an access log; empty: it has none
     runs_on_pypy: bool = False
     is_default: bool = True
+    protocol: str = "http"  # "uwsgi", "scgi": on a unix socket behind nginx
+    note: str = ""  # how it is set up, for those who read the results
+
+    @property
+    def is_ours(self) -> bool:
+        return self.package == OURS
 
 
+OURS = "aserve-wsgi"
 ASERVE = "{aserve} -m aserve --bind 127.0.0.1:{port} apps:{app}"
 ASERVE_LOG = "--access-log {log}"
-UWSGI = "{bin}/uwsgi --module apps:{app} --disable-logging --listen 100"
+# Without --master: one process, as aserve has. Without a log, as aserve has none by default.
+UWSGI = "{bin}/uwsgi --disable-logging --listen 100"
+ONE_THREAD = "one process without master, one thread, the GIL released while it waits"
+THREADS_8 = "one process without master, 8 threads"
 GUNICORN = "{peer} -m gunicorn --bind 127.0.0.1:{port} --log-level error apps:{app}"
 GUNICORN_LOG = "--access-logfile {log}"
 
-SERVERS = [
+HTTP_SERVERS = [
     Server("floor", "{floor} {port}", runs_on_pypy=True),
-    Server("aserve", ASERVE, "aserve-wsgi", ASERVE_LOG, runs_on_pypy=True),
-    Server("aserve-threads-0", ASERVE + " --threads 0", "aserve-wsgi", ASERVE_LOG, runs_on_pypy=True),
-    Server("aserve-httptools", ASERVE + " --http-parser httptools", "aserve-wsgi", ASERVE_LOG),
-    Server("aserve-asyncio", ASERVE + " --loop asyncio", "aserve-wsgi", ASERVE_LOG),
+    Server("aserve", ASERVE, OURS, ASERVE_LOG, runs_on_pypy=True),
+    Server("aserve-threads-0", ASERVE + " --threads 0", OURS, ASERVE_LOG, runs_on_pypy=True),
+    Server("aserve-lane-off", ASERVE + " --lane off", OURS, ASERVE_LOG, runs_on_pypy=True, is_default=False),
+    Server("aserve-httptools", ASERVE + " --http-parser httptools", OURS, ASERVE_LOG),
+    Server("aserve-asyncio", ASERVE + " --loop asyncio", OURS, ASERVE_LOG),
     Server("bjoern", "{peer} -c \"import apps, bjoern; bjoern.run(apps.{app}, '127.0.0.1', {port})\"", "bjoern"),
     Server(
         "fastwsgi", "{peer} -c \"import apps, fastwsgi; fastwsgi.run(apps.{app}, '127.0.0.1', {port})\"", "fastwsgi"
@@ -61,9 +76,21 @@ SERVERS = [
     Server("waitress", "{peer} -m waitress --listen=127.0.0.1:{port} --threads=8 apps:{app}", "waitress", "", True),
     Server("gunicorn", GUNICORN + " --threads 8", "gunicorn", GUNICORN_LOG, runs_on_pypy=True),
     Server("gunicorn-sync", GUNICORN, "gunicorn", GUNICORN_LOG, runs_on_pypy=True, is_default=False),
-    Server("uwsgi", UWSGI + " --threads 4 --http11-socket 127.0.0.1:{port}", "uwsgi", is_default=False),
-    # For --close: its http11-socket is made for kept connections.
-    Server("uwsgi-http", UWSGI + " --enable-threads --http-socket 127.0.0.1:{port}", "uwsgi", is_default=False),
+    Server(
+        "uwsgi",
+        UWSGI + " --module apps:{app} --threads 4 --http11-socket 127.0.0.1:{port}",
+        "uwsgi",
+        is_default=False,
+        note="one process without master, 4 threads; it keeps connections also when asked to close them",
+    ),
+    # Its http11-socket does not close when asked to; this one closes always.
+    Server(
+        "uwsgi-http",
+        UWSGI + " --module apps:{app} --enable-threads --http-socket 127.0.0.1:{port}",
+        "uwsgi",
+        is_default=False,
+        note=ONE_THREAD,
+    ),
     Server(
         "cheroot",
         "{peer} -c \"import apps; from cheroot import wsgi; wsgi.Server(('127.0.0.1', {port}), apps.{app}).start()\"",
@@ -77,6 +104,47 @@ SERVERS = [
         is_default=False,
     ),
 ]
+
+
+def _sidecars(protocol: str) -> Iterator[Server]:
+    """Yield the servers of one protocol behind nginx; the longer list of variants is uwsgi's."""
+    ours = f"{{aserve}} -m aserve --bind {protocol}://unix:{{sock}} apps:{{app}}"
+    socket_flag = {"uwsgi": "--socket", "scgi": "--scgi-socket"}[protocol]
+    peer = f"{UWSGI} --module apps:{{app}} {socket_flag} {{sock}} --chmod-socket=666"
+    row = functools.partial(Server, runs_on_pypy=True, protocol=protocol)
+    is_default = protocol == "uwsgi"
+    yield row(f"{protocol}:aserve", ours, OURS)
+    yield row(f"{protocol}:aserve-lane-off", ours + " --lane off", OURS, is_default=is_default)
+    yield row(f"{protocol}:aserve-threads-0", ours + " --threads 0", OURS, is_default=is_default)
+    yield row(f"{protocol}:uwsgi", peer + " --enable-threads", "uwsgi", note=ONE_THREAD)
+    yield row(f"{protocol}:uwsgi-threads-8", peer + " --threads 8", "uwsgi", is_default=is_default, note=THREADS_8)
+
+
+SIDECAR_SERVERS = [*_sidecars("uwsgi"), *_sidecars("scgi")]
+
+
+def _rpc_servers() -> Iterator[Server]:
+    """Yield the servers of RPC: by packets, and by an HTTP route; with 1 and with 8 threads."""
+    route = f"rpc:{' '.join(RPC_WORDS)}"
+    ours = "{aserve} -m aserve rpc_app:app --bind "
+    peer = UWSGI + " --module rpc_app:app --enable-threads "
+    ways = {
+        "rpc": (ours + "uwsgi://127.0.0.1:{port}", peer + "--socket 127.0.0.1:{port}"),
+        "route": (
+            f"{ours}127.0.0.1:{{port}} --route '{route}'",
+            f"{peer}--http11-socket 127.0.0.1:{{port}} --route-run '{route}'",
+        ),
+    }
+    for way, commands in ways.items():
+        for threads in (1, 8):
+            flags = f" --threads {threads}"
+            yield Server(f"{way}:aserve-{threads}", commands[0] + flags, OURS, runs_on_pypy=True)
+            note = "one process without master"
+            yield Server(f"{way}:uwsgi-{threads}", commands[1] + flags, "uwsgi", runs_on_pypy=True, note=note)
+
+
+# By the command that measures them. Where one runs on PyPy, uWSGI stays on CPython: it has no other.
+SERVERS = {"serve": HTTP_SERVERS, "sidecar": SIDECAR_SERVERS, "rpc": list(_rpc_servers())}
 LOGGED = "+log"  # the same server with its access log on
 
 
@@ -124,7 +192,10 @@ print(json.dumps({
     "packages": {name: found(name) for name in sys.argv[1:]},
 }))
 """
-PACKAGES = sorted({server.package for server in SERVERS if server.package} | {"uvloop", "httptools", "werkzeug"})
+PACKAGES = sorted(
+    {server.package for table in SERVERS.values() for server in table if server.package}
+    | {"uvloop", "httptools", "werkzeug"}
+)
 
 
 class Pair(NamedTuple):
@@ -137,43 +208,70 @@ class Pair(NamedTuple):
 
     @property
     def is_pypy(self) -> bool:
-        return bool(self.aserve_facts["implementation"] == "PyPy")
+        return _is_pypy(self.aserve_facts)
+
+    @property
+    def interpreter(self) -> str:
+        """What aserve runs on, in one word."""
+        return "pypy" if self.is_pypy else "cpython"
 
     @property
     def title(self) -> str:
         """The interpreter in words."""
-        facts = self.aserve_facts
-        how = "" if facts["is_optimised"] else " built without PGO"
-        return f"{facts['implementation']} {facts['version']}{how}"
+        if self.is_pypy and not _is_pypy(self.peer_facts):
+            return f"aserve on {_interpreter(self.aserve_facts)}, its peers on {_interpreter(self.peer_facts)}"
+        return _interpreter(self.aserve_facts)
 
     @property
     def is_fair(self) -> bool:
-        """Whether both environments are on the very same build of Python."""
+        """Whether nobody's interpreter is the slower one by mistake."""
+        if self.is_pypy and not _is_pypy(self.peer_facts):
+            return bool(self.peer_facts["is_optimised"])  # peers that have no PyPy, on their best
         return bool(self.aserve_facts["build"] == self.peer_facts["build"])
+
+    def facts(self, server: Server) -> dict[str, Any]:
+        """Return what the environment of a server said of itself."""
+        return self.aserve_facts if server.is_ours else self.peer_facts
+
+    def is_pypy_for(self, server: Server) -> bool:
+        """Return whether a server runs on PyPy."""
+        return bool(server.package) and _is_pypy(self.facts(server))
 
     def version(self, server: Server) -> str | None:
         """Return the installed version of a server; None: it is not installed."""
-        facts = self.aserve_facts if server.package == "aserve-wsgi" else self.peer_facts
-        return facts["packages"][server.package] if server.package else ""
+        return self.facts(server)["packages"][server.package] if server.package else ""
 
 
-def find_pair(interpreter: str, aserve: str | None, peers: str | None) -> Pair:
+def _is_pypy(facts: dict[str, Any]) -> bool:
+    return bool(facts["implementation"] == "PyPy")
+
+
+def _interpreter(facts: dict[str, Any]) -> str:
+    how = "" if facts["is_optimised"] else " built without PGO"
+    return f"{facts['implementation']} {facts['version']}{how}"
+
+
+def find_pair(interpreter: str, aserve: str | None, peers: str | None, has_pypy_peers: bool = True) -> Pair:
     """
     Return the environments to compare in: `interpreter` is cpython, pypy or a python with all in it.
+
+    `aserve` and `peers` name others, `peers` as setup_peers.sh does: that of PyPy stands beside it,
+    with `-pypy` after its name. Without has_pypy_peers the peers of PyPy are those of CPython.
 
     Raises:
         BenchmarkError: one is not there, or aserve is not installed in its own.
     """
     if interpreter in ("cpython", "pypy"):
         suffix = "-pypy" if interpreter == "pypy" else ""
-        peer = pathlib.Path(peers) if peers else ROOT / f".venv-peers{suffix}"
         made = [ROOT / f".venv-bench{suffix}", ROOT / f".venv{suffix}"]
         ours = pathlib.Path(aserve) if aserve else next((venv for venv in made if venv.exists()), made[1])
+        peer = pathlib.Path(peers or ROOT / ".venv-peers")
+        peer = peer.with_name(peer.name + suffix) if has_pypy_peers and not peer.is_file() else peer
     else:
         ours, peer = pathlib.Path(aserve or interpreter), pathlib.Path(peers or interpreter)
     ours, peer = _python_of(ours), _python_of(peer)
     pair = Pair(ours, peer, _probe(ours), _probe(peer))
-    if pair.aserve_facts["packages"]["aserve-wsgi"] is None:
+    if pair.aserve_facts["packages"][OURS] is None:
         raise BenchmarkError(f"aserve is not installed in {ours}; `make bench` does that")
     return pair
 
@@ -196,14 +294,16 @@ def _probe(python: pathlib.Path) -> dict[str, Any]:
     return facts
 
 
-def choose(pair: Pair, only: Sequence[str], extra: Sequence[Server], with_logs: bool) -> list[Server]:
+def choose(
+    pair: Pair, only: Sequence[str] = (), extra: Sequence[Server] = (), with_logs: bool = False, bench: str = "serve"
+) -> list[Server]:
     """
     Return the servers to run, in the table's order; with_logs adds those with their access log on.
 
     Raises:
         BenchmarkError: a name is not in the table, or is not for this interpreter.
     """
-    table = [server for server in SERVERS if server.runs_on_pypy or not pair.is_pypy] + list(extra)
+    table = [server for server in SERVERS[bench] if server.runs_on_pypy or not pair.is_pypy] + list(extra)
     for name in only:
         if name not in {server.name for server in table}:
             names = ", ".join(server.name for server in table)

@@ -1,4 +1,4 @@
-"""The targets of hello over HTTP and of PyPy: what must be measured for them, and whether they are met.
+"""The targets of each command: what must be measured for them, and whether they are met.
 
 Owns:     the table of targets; which sets of rounds they need; the judgement and its table.
 Rules:    a target holds when the median of its ratios reaches it and our server made no error in
@@ -11,10 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-import rounds
 import servers
-from rounds import Plan, Result
+from figures import BARE, Plan, Result
 from servers import Pair
+
+COUNTS = (1, 10, 100)
+CPYTHON, PYPY = ("cpython",), ("pypy",)
+BOTH = CPYTHON + PYPY
 
 
 class Target(NamedTuple):
@@ -26,27 +29,42 @@ class Target(NamedTuple):
     base: str
     connections: int
     at_least: float
+    interpreters: tuple[str, ...] = CPYTHON
 
 
 class Set(NamedTuple):
     """One set of rounds that targets need."""
 
-    interpreter: str
-    app: str
-    names: tuple[str, ...]
-    connections: tuple[int, ...] = (1, 10, 100)
+    bench: str  # the command that measures it
+    base: str  # whom the table's ratios are to; ":NAME": to NAME on the server's own protocol
+    names: tuple[str, ...] = ()  # of the servers; empty: those the table has by default
+    app: str = "hello"
+    connections: tuple[int, ...] = COUNTS
     has_browser_fields: bool = False
+    way: str = "kept"
+    interpreters: tuple[str, ...] = CPYTHON
 
 
 HELLO = ("floor", "aserve", "aserve-threads-0", "bjoern", "granian", "waitress")
+# Connections that are closed: the peers that close them when asked to.
+CLOSED = ("aserve", "aserve-threads-0", "bjoern", "uwsgi-http")
+RPC = ("aserve-1", "uwsgi-1", "aserve-8", "uwsgi-8")
 SETS = {
-    "bare head": Set("cpython", "hello", HELLO),
-    "browser": Set("cpython", "hello", HELLO, has_browser_fields=True),
-    "PyPy hello": Set("pypy", "hello", ("aserve", "waitress", "gunicorn")),
+    "bare head": Set("serve", "bjoern", HELLO),
+    "browser": Set("serve", "bjoern", HELLO, has_browser_fields=True),
+    "close": Set("serve", "bjoern", CLOSED, way="close"),
+    "PyPy hello": Set("serve", "waitress", ("aserve", "waitress", "gunicorn"), interpreters=PYPY),
     # One request at a time: the share of a request that is not the app's.
-    "PyPy fib(36)": Set("pypy", "fib36", ("aserve",), connections=(1,)),
+    "PyPy fib(36)": Set("serve", BARE, ("aserve",), app="fib36", connections=(1,), interpreters=PYPY),
+    "sidecar hello": Set("sidecar", ":uwsgi", way="sidecar", interpreters=BOTH),
+    "sidecar echo": Set("sidecar", ":uwsgi", app="echo", way="sidecar", interpreters=BOTH),
+    "RPC rpc": Set("rpc", "rpc:uwsgi-1", tuple(f"rpc:{name}" for name in RPC), "rpc", way="rpc", interpreters=BOTH),
+    "RPC route": Set(
+        "rpc", "route:uwsgi-1", tuple(f"route:{name}" for name in RPC), "rpc", way="route", interpreters=BOTH
+    ),
 }
 OF_BJOERN = {100: 1.0, 10: 0.8, 1: 0.8}
+NOT_SLOWER = 0.97  # Guess: equal servers differ by so much from run to run
 TARGETS = [
     *(
         Target(1, head, "aserve", base, connections, OF_BJOERN[connections] if base == "bjoern" else ratio)
@@ -61,19 +79,44 @@ TARGETS = [
         for connections in (100, 10, 1)
     ),
     *(
-        Target(10, "PyPy hello", "aserve", base, connections, ratio)
+        Target(3, "close", "aserve", base, connections, 1.0)  # as good as the better: as good as each
+        for base in ("bjoern", "uwsgi-http")
+        for connections in (100, 10, 1)
+    ),
+    *(
+        Target(number, set_name, f"{protocol}:aserve", f"{protocol}:uwsgi", connections, 1.0)
+        for number, set_name in ((4, "sidecar hello"), (5, "sidecar echo"))
+        for protocol in ("uwsgi", "scgi")
+        for connections in (100, 10, 1)
+    ),
+    *(
+        Target(9, f"RPC {way}", f"{way}:aserve-{threads}", f"{way}:{base}", connections, ratio, BOTH)
+        for way in ("rpc", "route")
+        for threads, base, ratio in ((1, "uwsgi-1", 1.0), (8, "uwsgi-8", 1.0), (8, "aserve-1", NOT_SLOWER))
+        for connections in (100, 10, 1)
+    ),
+    *(
+        Target(10, "PyPy hello", "aserve", base, connections, ratio, PYPY)
         for base, ratio in (("waitress", 2.5), ("gunicorn", 4.0))
         for connections in (100, 10, 1)
     ),
-    Target(10, "PyPy fib(36)", "aserve", rounds.BARE, 1, 0.98),
+    Target(10, "PyPy fib(36)", "aserve", BARE, 1, 0.98, PYPY),
 ]
-NUMBERS = sorted({target.number for target in TARGETS})
 
 
-def sets_for(numbers: Collection[int]) -> list[str]:
+def numbers_of(bench: str) -> list[int]:
+    """Return the targets that a command measures."""
+    return sorted({target.number for target in TARGETS if SETS[target.set_name].bench == bench})
+
+
+def sets_for(bench: str, interpreter: str, numbers: Collection[int]) -> list[str]:
     """Return the names of the sets that these targets need."""
     needed = {target.set_name for target in TARGETS if target.number in numbers}
-    return [name for name in SETS if name in needed]
+    return [
+        name
+        for name, each in SETS.items()
+        if name in needed and each.bench == bench and interpreter in each.interpreters
+    ]
 
 
 def build_plan(name: str, pair: Pair, timing: Mapping[str, Any]) -> Plan:
@@ -81,34 +124,41 @@ def build_plan(name: str, pair: Pair, timing: Mapping[str, Any]) -> Plan:
     wanted = SETS[name]
     return Plan(
         pair,
-        servers.choose(pair, wanted.names, (), with_logs=False),
+        servers.choose(pair, wanted.names, bench=wanted.bench),
         app=wanted.app,
         connections=wanted.connections,
         has_browser_fields=wanted.has_browser_fields,
-        with_bare=wanted.app == "fib36",
+        way=wanted.way,
+        with_bare=wanted.base == BARE,
         **timing,
     )
 
 
 def judge(results: Mapping[str, Result], numbers: Collection[int]) -> list[dict[str, Any]]:
-    """Return a row for each target: what, at least, the figure, met or not, and why one should look."""
-    return [_judge_one(target, results.get(target.set_name)) for target in TARGETS if target.number in numbers]
+    """Return a row for each target on what was to be measured: the figure, met or not, why one should look."""
+    return [
+        _judge_one(target, results[target.set_name])
+        for target in TARGETS
+        if target.number in numbers and target.set_name in results and _is_asked(target, results[target.set_name].plan)
+    ]
 
 
-def _judge_one(target: Target, result: Result | None) -> dict[str, Any]:
-    figure, notes = None, []
-    if result is None:
-        notes.append("not measured")
-    else:
-        figure = result.ratio(target.server, target.base, target.connections)
-        for name in (target.server, target.base):
-            if name in result.left_out:
-                notes.append(f"{name}: {result.left_out[name]}")
-            if name != rounds.BARE and result.errors(name, target.connections):
-                notes.append(f"{name} made errors: {result.errors(name, target.connections)}")
-        notes += rounds.warnings(result)
-    ours_failed = result is not None and bool(result.errors(target.server, target.connections))
-    unfair = result is not None and not result.plan.pair.is_fair
+def _is_asked(target: Target, plan: Plan) -> bool:
+    return (
+        plan.pair.interpreter in target.interpreters
+        and {target.server, target.base} <= set(plan.names)
+        and target.connections in plan.connections
+    )
+
+
+def _judge_one(target: Target, result: Result) -> dict[str, Any]:
+    figure, notes = result.ratio(target.server, target.base, target.connections), []
+    for name in (target.server, target.base):
+        if name in result.left_out:
+            notes.append(f"{name}: {result.left_out[name]}")
+        if name != BARE and result.errors(name, target.connections):
+            notes.append(f"{name} made errors: {result.errors(name, target.connections)}")
+    ours_failed = bool(result.errors(target.server, target.connections))
     return {
         "target": target.number,
         "set": target.set_name,
@@ -117,19 +167,21 @@ def _judge_one(target: Target, result: Result | None) -> dict[str, Any]:
         "base": target.base,
         "at_least": target.at_least,
         "figure": figure,
-        "met": figure is not None and figure >= target.at_least and not ours_failed and not unfair,
-        "notes": notes,
+        "met": figure is not None and figure >= target.at_least and not ours_failed and result.plan.pair.is_fair,
+        "notes": notes + result.warnings(),
     }
 
 
 def format_judgement(rows: list[dict[str, Any]]) -> str:
     """Return the targets as a table."""
-    lines = [f"{'target':>6}  {'set':14}{'conns':>6}  {'ratio of requests per CPU s':30}{'at least':>10}{'figure':>8}"]
+    if not rows:
+        return "no target is measured by this"
+    lines = [f"{'target':>6}  {'set':14}{'conns':>6}  {'ratio of requests per CPU s':34}{'at least':>10}{'figure':>8}"]
     for row in rows:
         figure = "-" if row["figure"] is None else f"{row['figure']:.3f}"
         what = f"{row['server']} / {row['base']}"
         lines.append(
-            f"{row['target']:>6}  {row['set']:14}{row['connections']:>6}  {what:30}{row['at_least']:>10.2f}{figure:>8}"
+            f"{row['target']:>6}  {row['set']:14}{row['connections']:>6}  {what:34}{row['at_least']:>10.2f}{figure:>8}"
             f"  {'met' if row['met'] else 'NOT MET'}"
         )
     met = sum(row["met"] for row in rows)

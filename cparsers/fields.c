@@ -93,6 +93,22 @@ static void on_expect(fields *all, octets value)
         all->unknown_expectation = 1;
 }
 
+/* RFC 7239 section 4, and what was in use before it: a field that is believed
+ * of a proxy only (aserve/forwarded.py). */
+static int tells_of_client(octets name)
+{
+    static const char x_forwarded[] = "x-forwarded";
+    octets start = name;
+
+    if (length(name) < 9 ||
+        ((*name.p | 0x20) != 'f' && (*name.p | 0x20) != 'x'))
+        return 0;
+    if (length(name) >= sizeof x_forwarded - 1)
+        start.end = start.p + sizeof x_forwarded - 1;
+    return is_text(start, x_forwarded) || is_text(name, "forwarded") ||
+           is_text(name, "x-real-ip");
+}
+
 /* Note what one field means for the message; append its pair. */
 static int take_field(fields *all, octets name, octets value)
 {
@@ -122,6 +138,8 @@ static int take_field(fields *all, octets name, octets value)
     }
     if (code != 0)
         return code;
+    if (tells_of_client(name))
+        all->forwarded = 1;
     return vars_append_field(&all->vars, name.p, length(name), value.p,
                              length(value));
 }

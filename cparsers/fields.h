@@ -21,6 +21,7 @@ typedef struct {
     int keep_alive;
     int expect_continue;
     int unknown_expectation;
+    int forwarded; /* a field by which proxies tell of the client */
 } fields;
 
 /* Parse the field line at p and its CRLF, both before `end`; note what it

@@ -56,6 +56,8 @@ static int conclude(const fields *all, const request_line *line,
         flags |= HTTP1_CHUNKED;
     if (line->minor > 0 && all->expect_continue)
         flags |= HTTP1_EXPECT_CONTINUE;
+    if (all->forwarded)
+        flags |= HTTP1_FORWARDED;
     head->flags = flags;
     return 0;
 }

@@ -9,12 +9,14 @@
 /* Bits of http1_head.flags.  A head with neither body nor surprises has
  * exactly KEEP_ALIVE | VERSION_1_1, so that the caller can test it at once. */
 enum {
-    HTTP1_KEEP_ALIVE = 1,      /* RFC 9112 section 9.3 */
-    HTTP1_VERSION_1_1 = 2,     /* HTTP/1.1 or a later 1.x */
-    HTTP1_HEAD = 4,            /* the method is HEAD */
-    HTTP1_LENGTH = 8,          /* Content-Length present and above 0 */
-    HTTP1_CHUNKED = 16,        /* RFC 9112 section 7.1 */
-    HTTP1_EXPECT_CONTINUE = 32 /* RFC 9110 section 10.1.1; 1.1 only */
+    HTTP1_KEEP_ALIVE = 1,       /* RFC 9112 section 9.3 */
+    HTTP1_VERSION_1_1 = 2,      /* HTTP/1.1 or a later 1.x */
+    HTTP1_HEAD = 4,             /* the method is HEAD */
+    HTTP1_LENGTH = 8,           /* Content-Length present and above 0 */
+    HTTP1_CHUNKED = 16,         /* RFC 9112 section 7.1 */
+    HTTP1_EXPECT_CONTINUE = 32, /* RFC 9110 section 10.1.1; 1.1 only */
+    HTTP1_FORWARDED = 64        /* Forwarded, X-Forwarded* or X-Real-IP: what
+                                   proxies tell of their client */
 };
 
 typedef struct {

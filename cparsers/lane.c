@@ -1,31 +1,132 @@
-/* lane.c -- accept, read, parse; send, close: a batch at a time. */
-#define _GNU_SOURCE /* accept4 */
+/* lane.c -- wait, accept, read, parse; send, keep or close.
+ *
+ * Connections are in the epoll set edge-triggered, so that a request costs no
+ * call but recv and send: an edge that comes while a request is with the
+ * caller is remembered in the state (MORE), and brought back by lane_reply.
+ * A connection whose first read gives a whole request joins the set only when
+ * it is kept; one that carries a single request never does.  Listeners are
+ * level-triggered: what a full batch leaves in their queue is told again.
+ *
+ * A state changes by compare-and-swap.  IDLE belongs to lane_poll and
+ * lane_sweep, whoever is first; BUSY and MORE belong to the caller, but that
+ * lane_poll makes MORE of BUSY. */
+#define _GNU_SOURCE /* accept4, epoll, eventfd */
 #include "lane.h"
 
 #include <errno.h>
 #include <string.h>
 
 #ifdef __linux__
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
+
+enum {
+    MAX_EVENTS = 64,    /* taken by one epoll_wait */
+    PEER_LEN = 64,      /* an address and a port as text */
+    LISTENER = 1 << 30, /* + index: the key of a listener; else it is an fd */
+    WAKE = 1 << 29      /* the key of wake_fd */
+};
 
 int lane_available(void)
 {
     return 1;
 }
 
-/* Parse what one connection sent; the caller has set input_off and _len. */
-static void parse_arrival(lane_batch *lane, lane_arrival *arrival)
-{
-    const char *input = lane->input + arrival->input_off;
-    char *vars = lane->vars + lane->vars_len;
-    uint32_t vars_cap = lane->vars_cap - lane->vars_len;
+/* The states */
 
-    if (lane->protocol == LANE_UWSGI) {
+static int change(lane_conn *conn, uint8_t from, uint8_t to)
+{
+    return __atomic_compare_exchange_n(&conn->state, &from, to, 0,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+
+static uint8_t state_of(lane_conn *conn)
+{
+    return __atomic_load_n(&conn->state, __ATOMIC_ACQUIRE);
+}
+
+static void set_state(lane_conn *conn, uint8_t state)
+{
+    __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);
+}
+
+/* Close a connection that this thread has made BUSY, or found so. */
+static void drop(lane *set, int fd)
+{
+    set_state(&set->conns[fd], LANE_FREE);
+    close(fd);
+    lane_left(set);
+}
+
+static uint32_t now(lane *set)
+{
+    return __atomic_load_n(&set->now, __ATOMIC_RELAXED);
+}
+
+/* The epoll set */
+
+static int control(lane *set, int op, int fd, uint32_t events, int key)
+{
+    struct epoll_event event = {.events = events, .data = {.fd = key}};
+
+    return epoll_ctl(set->epoll_fd, op, fd, &event);
+}
+
+/* An edge is told again if there is anything to read. */
+static void list_again(lane *set, int fd)
+{
+    control(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, fd);
+}
+
+/* From BUSY to IDLE.  Returns 0 when that cannot be: MORE has come (listed
+ * is 1), or the kernel has no memory (listed is 0). */
+static int wait_on(lane *set, int fd)
+{
+    lane_conn *conn = &set->conns[fd];
+
+    if (!conn->listed) {
+        if (control(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
+                    fd) != 0)
+            return 0;
+        conn->listed = 1;
+    }
+    return change(conn, LANE_BUSY, LANE_IDLE);
+}
+
+/* Reading */
+
+/* Parse what one connection sent; the caller has set input_off and _len. */
+static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
+{
+    const char *input = set->input + arrival->input_off;
+    char *vars = set->vars + set->vars_len;
+    uint32_t vars_cap = set->vars_cap - set->vars_len;
+
+    if (protocol == LANE_HTTP) {
+        http1_head head = {.vars = vars,
+                           .vars_cap = vars_cap,
+                           .max_line_len = set->max_line_len,
+                           .max_head_len = set->max_head_len,
+                           .max_fields = set->max_fields};
+        arrival->consumed =
+            http1_parse_head(input, arrival->input_len, 0, &head);
+        arrival->content_length = head.content_length;
+        arrival->vars_len = head.vars_len;
+        arrival->nvars = head.nvars;
+        arrival->flags = head.flags;
+    } else if (protocol == LANE_UWSGI) {
         uwsgi_packet packet = {.vars = vars,
                                .vars_cap = vars_cap,
-                               .max_packet_len = lane->max_head_len,
-                               .max_vars = lane->max_vars};
+                               .max_packet_len = set->max_head_len,
+                               .max_vars = set->max_vars};
         arrival->consumed =
             uwsgi_parse_packet(input, arrival->input_len, &packet);
         arrival->content_length = packet.content_length;
@@ -35,84 +136,460 @@ static void parse_arrival(lane_batch *lane, lane_arrival *arrival)
     } else {
         scgi_head head = {.vars = vars,
                           .vars_cap = vars_cap,
-                          .max_head_len = lane->max_head_len,
-                          .max_vars = lane->max_vars};
+                          .max_head_len = set->max_head_len,
+                          .max_vars = set->max_vars};
         arrival->consumed = scgi_parse_head(input, arrival->input_len, &head);
         arrival->content_length = head.content_length;
         arrival->vars_len = head.vars_len;
         arrival->nvars = head.nvars;
-        arrival->modifier1 = 0;
     }
-    arrival->vars_off = lane->vars_len;
+    arrival->vars_off = set->vars_len;
     if (arrival->consumed > 0 && arrival->vars_len > 0) {
-        lane->vars_len += arrival->vars_len;
-        lane->vars[lane->vars_len++] = '\0';
+        set->vars_len += arrival->vars_len;
+        set->vars[set->vars_len++] = '\0';
     }
 }
 
-/* Read what is there, up to `cap` octets; a short read means there is no
- * more, so that most connections cost one recv. */
-static uint32_t read_some(int fd, char *dst, uint32_t cap)
+/* LANE_WHOLE, _BEGUN, or _LEFT for what the general path must see. */
+static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
+                        uint32_t protocol)
 {
-    ssize_t got = recv(fd, dst, cap, 0);
+    uint64_t len;
 
-    return got > 0 ? (uint32_t)got : 0;
+    if (arrival->consumed <= 0 || arrival->content_length > set->max_body_len)
+        return LANE_LEFT;
+    if (arrival->flags & (HTTP1_CHUNKED | HTTP1_EXPECT_CONTINUE))
+        return LANE_LEFT;
+    len = (uint32_t)arrival->consumed + arrival->content_length;
+    if (len > arrival->input_len)
+        return LANE_BEGUN;
+    if (protocol == LANE_HTTP && len < arrival->input_len)
+        return LANE_LEFT; /* pipelined; otherwise what follows is dropped */
+    return LANE_WHOLE;
 }
 
-int lane_accept(lane_batch *lane)
+/* Write the peer's address and port behind the vars. */
+static void add_peer(lane *set, lane_arrival *arrival)
 {
-    uint32_t n = 0, input_len = 0;
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof peer;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&peer;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&peer;
+    char *to = set->vars + set->vars_len;
+    const void *address;
+    unsigned port;
 
-    lane->vars_len = 0;
-    lane->accept_errno = 0;
-    while (n < lane->arrivals_cap &&
-           lane->input_cap - input_len >= lane->read_cap &&
-           lane->vars_cap - lane->vars_len > lane->max_head_len + 1) {
-        lane_arrival *arrival = &lane->arrivals[n];
-        int fd =
-            accept4(lane->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (getpeername(arrival->fd, (struct sockaddr *)&peer, &size) != 0)
+        return;
+    if (peer.ss_family == AF_INET) {
+        address = &v4->sin_addr;
+        port = ntohs(v4->sin_port);
+    } else {
+        address = &v6->sin6_addr;
+        port = ntohs(v6->sin6_port);
+    }
+    if (inet_ntop(peer.ss_family, address, to, PEER_LEN - 6) == NULL)
+        return;
+    size = (socklen_t)strlen(to) + 1;
+    size += (socklen_t)snprintf(to + size, 6, "%u", port);
+    arrival->peer_off = set->vars_len;
+    arrival->peer_len = size;
+    set->vars_len += size;
+    set->vars[set->vars_len++] = '\0';
+}
+
+/* Read once from a connection that this thread has made BUSY.  Returns the
+ * number of octets; 0 when there was nothing, and it is IDLE again; -1 when
+ * the client is gone, and it is closed. */
+static ssize_t read_once(lane *set, int fd, char *to, size_t cap)
+{
+    lane_conn *conn = &set->conns[fd];
+    ssize_t got;
+
+    while ((got = recv(fd, to, cap, 0)) <= 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN) {
+            if (wait_on(set, fd))
+                return 0;
+            if (conn->listed) { /* something has come meanwhile */
+                set_state(conn, LANE_BUSY);
+                continue;
+            }
+        }
+        drop(set, fd);
+        return -1;
+    }
+    return got;
+}
+
+/* A part of a body is with the caller: wait for the next.  After a full read
+ * there may be more, for which no edge will come. */
+static void wait_for_more(lane *set, lane_arrival *arrival, int is_full)
+{
+    lane_conn *conn = &set->conns[arrival->fd];
+
+    if (!is_full && wait_on(set, arrival->fd))
+        return;
+    if (!conn->listed && !wait_on(set, arrival->fd) && !conn->listed) {
+        drop(set, arrival->fd);
+        arrival->kind = LANE_GONE;
+        return;
+    }
+    set_state(conn, LANE_IDLE);
+    list_again(set, arrival->fd);
+}
+
+static void take_head(lane *set, lane_arrival *arrival, int is_full)
+{
+    lane_conn *conn = &set->conns[arrival->fd];
+    const lane_listener *listener = &set->listeners[conn->listener];
+
+    parse_arrival(set, arrival, listener->protocol);
+    arrival->kind = kind_of(set, arrival, listener->protocol);
+    /* A full read may have left the next request behind. */
+    if (arrival->kind == LANE_WHOLE && is_full)
+        arrival->kind = LANE_LEFT;
+    if (arrival->kind == LANE_LEFT) {
+        lane_release(set, arrival->fd);
+        return;
+    }
+    arrival->is_first = !conn->used;
+    if (arrival->is_first && listener->is_tcp)
+        add_peer(set, arrival);
+    conn->used = 1;
+    conn->last = listener->protocol != LANE_HTTP ||
+                 !(arrival->flags & HTTP1_KEEP_ALIVE);
+    if (arrival->kind == LANE_BEGUN) {
+        conn->body_left = arrival->content_length -
+                          (arrival->input_len - (uint32_t)arrival->consumed);
+        wait_for_more(set, arrival, is_full);
+    }
+}
+
+static void take_part(lane *set, lane_arrival *arrival, int is_full)
+{
+    lane_conn *conn = &set->conns[arrival->fd];
+
+    conn->body_left -= arrival->input_len;
+    if (conn->body_left > 0) {
+        arrival->kind = LANE_PART;
+        wait_for_more(set, arrival, is_full);
+    } else {
+        arrival->kind = LANE_DONE;
+        change(conn, LANE_BUSY, LANE_MORE); /* not read beyond the body */
+    }
+}
+
+/* Returns 1 with an arrival from a connection that this thread has made BUSY,
+ * or 0. */
+static int take(lane *set, int fd, uint32_t *input_len, lane_arrival *arrival)
+{
+    lane_conn *conn = &set->conns[fd];
+    int is_body = conn->body_left > 0;
+    size_t cap = is_body && conn->body_left < set->read_cap
+                     ? (size_t)conn->body_left
+                     : set->read_cap;
+    ssize_t got = read_once(set, fd, set->input + *input_len, cap);
+
+    if (got == 0 || (got < 0 && !is_body))
+        return 0;
+    memset(arrival, 0, sizeof *arrival);
+    arrival->fd = fd;
+    arrival->listener = conn->listener;
+    arrival->input_off = *input_len;
+    if (got < 0) {
+        arrival->kind = LANE_GONE;
+        return 1;
+    }
+    arrival->input_len = (uint32_t)got;
+    *input_len += (uint32_t)got;
+    if (is_body)
+        take_part(set, arrival, (size_t)got == cap);
+    else
+        take_head(set, arrival, (size_t)got == cap);
+    return 1;
+}
+
+static int has_room(const lane *set, uint32_t n, uint32_t input_len)
+{
+    return n < set->arrivals_cap &&
+           set->input_cap - input_len >= set->read_cap &&
+           set->vars_cap - set->vars_len >
+               2 * set->max_head_len + 256 + PEER_LEN;
+}
+
+/* Take a listener out of the epoll set; accepting may go on. */
+static void unlist(lane *set, uint32_t i)
+{
+    control(set, EPOLL_CTL_DEL, set->listeners[i].fd, 0, 0);
+}
+
+/* Accept until there is nobody, or no room; read from each at once. */
+static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
+                            uint32_t *input_len)
+{
+    while (has_room(set, n, *input_len)) {
+        int fd = accept4(set->listeners[i].fd, NULL, NULL,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        lane_conn *conn;
 
         if (fd < 0) {
-            lane->accept_errno = errno;
+            if (errno == EMFILE || errno == ENFILE) {
+                set->full_listener = (int32_t)i;
+                unlist(set, i);
+            }
             break;
         }
-        memset(arrival, 0, sizeof *arrival);
-        arrival->fd = fd;
-        arrival->input_off = input_len;
-        arrival->input_len =
-            read_some(fd, lane->input + input_len, lane->read_cap);
-        input_len += arrival->input_len;
-        arrival->consumed = ASERVE_INCOMPLETE;
-        if (arrival->input_len > 0)
-            parse_arrival(lane, arrival);
-        n++;
+        __atomic_add_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
+        if ((uint32_t)fd >= set->conns_cap) {
+            /* More than the table holds: the caller's, unread. */
+            lane_arrival *arrival = &set->arrivals[n++];
+            memset(arrival, 0, sizeof *arrival);
+            arrival->fd = fd;
+            arrival->listener = i;
+            arrival->input_off = *input_len;
+            arrival->consumed = ASERVE_INCOMPLETE;
+            continue;
+        }
+        conn = &set->conns[fd];
+        conn->listener = (uint8_t)i;
+        conn->listed = 0;
+        conn->used = 0;
+        conn->body_left = 0;
+        conn->since = now(set);
+        if ((uint32_t)fd >= set->top)
+            __atomic_store_n(&set->top, (uint32_t)fd + 1, __ATOMIC_RELAXED);
+        set_state(conn, LANE_BUSY);
+        if (take(set, fd, input_len, &set->arrivals[n]))
+            n++;
     }
+    return n;
+}
+
+/* Waiting */
+
+static void set_stall(lane *set, uint32_t microseconds)
+{
+    struct itimerspec when = {
+        .it_value = {.tv_sec = microseconds / 1000000,
+                     .tv_nsec = (long)(microseconds % 1000000) * 1000}};
+
+    set->is_stall_set = microseconds > 0;
+    timerfd_settime(set->stall_fd, 0, &when, NULL);
+}
+
+int lane_poll(lane *set, int timeout_ms)
+{
+    struct epoll_event events[MAX_EVENTS];
+    uint32_t n = 0, input_len = 0, ready[MAX_EVENTS], nready = 0;
+    uint64_t ignored;
+    int nevents, is_woken = 0;
+
+    set->vars_len = 0;
+    set->full_listener = -1;
+    if (set->is_stall_set)
+        set_stall(set, 0);
+    nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
+    for (int i = 0; i < nevents; i++) {
+        int key = events[i].data.fd;
+        lane_conn *conn;
+
+        if (key & LISTENER) {
+            ready[nready++] = (uint32_t)(key & ~LISTENER);
+            continue;
+        }
+        if (key & WAKE) {
+            /* It may have been read by an earlier call. */
+            is_woken |= read(set->wake_fd, &ignored, sizeof ignored) > 0;
+            continue;
+        }
+        conn = &set->conns[key];
+        if (!has_room(set, n, input_len)) {
+            list_again(set, key);
+        } else if (change(conn, LANE_IDLE, LANE_BUSY)) {
+            if (take(set, key, &input_len, &set->arrivals[n])) {
+                n++;
+                /* The end has come already, and no edge will tell it. */
+                if (events[i].events & (EPOLLRDHUP | EPOLLHUP) &&
+                    !change(conn, LANE_BUSY, LANE_MORE) &&
+                    state_of(conn) == LANE_IDLE)
+                    list_again(set, key);
+            }
+        } else if (!change(conn, LANE_BUSY, LANE_MORE) &&
+                   state_of(conn) == LANE_IDLE) {
+            list_again(set, key); /* its response went out just now */
+        }
+    }
+    if (nready > 0) {
+        /* Either this thread sees is_off, or lane_unlisten sees this. */
+        __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
+        for (uint32_t i = 0; i < nready; i++)
+            if (!__atomic_load_n(&set->listeners[ready[i]].is_off,
+                                 __ATOMIC_SEQ_CST))
+                n = accept_from(set, ready[i], n, &input_len);
+        __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
+    }
+    if ((n > 0 || is_woken) && set->stall_us > 0)
+        set_stall(set, set->stall_us);
     return (int)n;
 }
 
-int lane_send(const char *fds, const char *lens, uint32_t n,
-              const char *octets, int32_t *sent)
+void lane_wake(lane *set)
 {
-    int open = 0;
+    const uint64_t one = 1;
 
-    for (uint32_t i = 0; i < n; i++) {
-        int32_t fd;
-        uint32_t len;
-        ssize_t took;
+    if (write(set->wake_fd, &one, sizeof one) < 0)
+        return; /* it is full of wakes already */
+}
 
-        memcpy(&fd, fds + i * sizeof fd, sizeof fd);
-        memcpy(&len, lens + i * sizeof len, sizeof len);
-        took = send(fd, octets, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-        if (took == (ssize_t)len) {
-            close(fd);
-            sent[i] = -1;
-        } else {
-            sent[i] = took > 0 ? (int32_t)took : 0;
-            open++;
-        }
-        octets += len;
+/* Replying */
+
+int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
+               const char *body, uint32_t body_len, int keep)
+{
+    lane_conn *conn = &set->conns[fd];
+    uint8_t state = state_of(conn);
+    uint32_t len = head_len + body_len;
+    struct iovec parts[2] = {{(void *)(uintptr_t)head, head_len},
+                             {(void *)(uintptr_t)body, body_len}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    ssize_t took;
+
+    if (state != LANE_BUSY && state != LANE_MORE)
+        return (int)len; /* the lane was closed */
+    if (!keep && !conn->last)
+        return -1;
+    if (body_len == 0)
+        took = send(fd, head, head_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    else
+        took = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (took < 0 && errno != EAGAIN && errno != EINTR) {
+        drop(set, fd);
+        return (int)len;
     }
-    return open;
+    if (took != (ssize_t)len)
+        return took > 0 ? (int)took : 0;
+    if (!keep) {
+        drop(set, fd);
+        return (int)len;
+    }
+    conn->since = now(set);
+    if (wait_on(set, fd))
+        return (int)len;
+    if (conn->listed) {
+        set_state(conn, LANE_IDLE);
+        list_again(set, fd);
+    } else {
+        drop(set, fd);
+    }
+    return (int)len;
+}
+
+int lane_release(lane *set, int fd)
+{
+    uint8_t state = state_of(&set->conns[fd]);
+
+    if (state != LANE_BUSY && state != LANE_MORE)
+        return 0;
+    if (set->conns[fd].listed)
+        control(set, EPOLL_CTL_DEL, fd, 0, fd);
+    set_state(&set->conns[fd], LANE_FREE);
+    return 1;
+}
+
+int lane_hold(lane *set, int fd)
+{
+    return change(&set->conns[fd], LANE_IDLE, LANE_BUSY);
+}
+
+void lane_left(lane *set)
+{
+    __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
+}
+
+int lane_sweep(lane *set, int used_seconds, int new_seconds)
+{
+    uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
+    int count = 0;
+
+    for (uint32_t fd = 0; fd < top; fd++) {
+        lane_conn *conn = &set->conns[fd];
+        int seconds;
+
+        if (state_of(conn) != LANE_IDLE || conn->body_left > 0)
+            continue;
+        seconds = conn->used ? used_seconds : new_seconds;
+        if (seconds >= 0 && now(set) - conn->since <= (uint32_t)seconds)
+            continue;
+        if (change(conn, LANE_IDLE, LANE_BUSY)) {
+            drop(set, (int)fd);
+            count++;
+        }
+    }
+    return count;
+}
+
+/* Beginning and end */
+
+void lane_listen(lane *set, uint32_t i)
+{
+    if (!set->listeners[i].is_off)
+        control(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
+                LISTENER | (int)i);
+}
+
+void lane_unlisten(lane *set, uint32_t i)
+{
+    __atomic_store_n(&set->listeners[i].is_off, 1, __ATOMIC_SEQ_CST);
+    unlist(set, i);
+    while (__atomic_load_n(&set->is_accepting, __ATOMIC_SEQ_CST))
+        sched_yield(); /* at most one batch: about a millisecond */
+}
+
+int lane_open(lane *set)
+{
+    const int yes = 1;
+
+    set->wake_fd = set->stall_fd = -1;
+    set->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (set->epoll_fd < 0)
+        return errno;
+    set->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (set->wake_fd < 0)
+        return errno;
+    set->stall_fd =
+        timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (set->stall_fd < 0)
+        return errno;
+    if (control(set, EPOLL_CTL_ADD, set->wake_fd, EPOLLIN, WAKE) != 0)
+        return errno;
+    for (uint32_t i = 0; i < set->nlisteners; i++) {
+        /* Inherited by what is accepted. */
+        if (set->listeners[i].is_tcp)
+            setsockopt(set->listeners[i].fd, IPPROTO_TCP, TCP_NODELAY, &yes,
+                       sizeof yes);
+        if (control(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
+                    LISTENER | (int)i) != 0)
+            return errno;
+    }
+    return 0;
+}
+
+void lane_close(lane *set)
+{
+    for (uint32_t fd = 0; fd < set->top; fd++) {
+        lane_conn *conn = &set->conns[fd];
+        if (state_of(conn) != LANE_FREE)
+            drop(set, (int)fd);
+    }
+    if (set->stall_fd >= 0)
+        close(set->stall_fd);
+    if (set->wake_fd >= 0)
+        close(set->wake_fd);
+    if (set->epoll_fd >= 0)
+        close(set->epoll_fd);
+    set->stall_fd = set->wake_fd = set->epoll_fd = -1;
 }
 
 #else
@@ -122,20 +599,79 @@ int lane_available(void)
     return 0;
 }
 
-int lane_accept(lane_batch *lane)
+int lane_open(lane *set)
 {
-    lane->accept_errno = ENOSYS;
+    (void)set;
+    return ENOSYS;
+}
+
+void lane_close(lane *set)
+{
+    (void)set;
+}
+
+void lane_listen(lane *set, uint32_t i)
+{
+    (void)set;
+    (void)i;
+}
+
+void lane_unlisten(lane *set, uint32_t i)
+{
+    (void)set;
+    (void)i;
+}
+
+int lane_poll(lane *set, int timeout_ms)
+{
+    (void)set;
+    (void)timeout_ms;
     return 0;
 }
 
-int lane_send(const char *fds, const char *lens, uint32_t n,
-              const char *octets, int32_t *sent)
+void lane_wake(lane *set)
 {
-    (void)fds;
-    (void)lens;
-    (void)octets;
-    memset(sent, 0, n * sizeof *sent);
-    return (int)n;
+    (void)set;
+}
+
+int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
+               const char *body, uint32_t body_len, int keep)
+{
+    (void)set;
+    (void)fd;
+    (void)head;
+    (void)head_len;
+    (void)body;
+    (void)body_len;
+    (void)keep;
+    return -1;
+}
+
+int lane_release(lane *set, int fd)
+{
+    (void)set;
+    (void)fd;
+    return 0;
+}
+
+int lane_hold(lane *set, int fd)
+{
+    (void)set;
+    (void)fd;
+    return 0;
+}
+
+void lane_left(lane *set)
+{
+    (void)set;
+}
+
+int lane_sweep(lane *set, int used_seconds, int new_seconds)
+{
+    (void)set;
+    (void)used_seconds;
+    (void)new_seconds;
+    return 0;
 }
 
 #endif

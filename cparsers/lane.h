@@ -1,65 +1,164 @@
-/* lane.h -- many short connections in few calls.
- * Accepts, reads and parses a batch of connections that carry one request
- * each; sends a batch of responses and closes.  This is the one room of
- * cparsers/ that does I/O: on non-blocking sockets only, so that no call
- * waits.  Linux (accept4) only; elsewhere LANE_AVAILABLE is 0.
- * No allocation, no globals.  Safe to call from any thread. */
+/* lane.h -- many connections in few calls.
+ * A lane is a set of listening and connected sockets.  lane_poll waits,
+ * accepts, reads and parses a batch of requests; lane_reply sends a response
+ * and keeps or closes its connection.  This is the one room of cparsers/ that
+ * does I/O.  A request that is not complete after one read, or anything else
+ * that takes more than a read and a write, is passed on to the caller.
+ * Linux (epoll, timerfd) only; elsewhere lane_available() is 0.
+ * No allocation, no globals.  lane_poll: one thread at a time; lane_reply and
+ * lane_release: any thread, for a connection that is BUSY there; the others:
+ * any thread. */
 #ifndef ASERVE_LANE_H
 #define ASERVE_LANE_H
 #include "aserve.h"
+#include "http1.h"
 #include "scgi.h"
 #include "uwsgi.h"
 /* cdef:begin */
 
-enum { LANE_UWSGI = 1, LANE_SCGI = 2 };
+enum { LANE_HTTP = 0, LANE_UWSGI = 1, LANE_SCGI = 2 };
 
-/* One accepted connection and what its first read gave. */
+/* Where a connection of the lane stands. */
+enum {
+    LANE_FREE = 0, /* no connection, or not the lane's */
+    LANE_IDLE = 1, /* waits for a request */
+    LANE_BUSY = 2, /* a request is with the caller */
+    LANE_MORE = 3  /* the same, and meanwhile octets or the end have come */
+};
+
+/* What an arrival is. */
+enum {
+    LANE_LEFT = 0, /* anything but the following: the connection is released */
+    LANE_WHOLE = 1, /* a request and nothing else; the connection is BUSY */
+    LANE_BEGUN = 2, /* a head, and a part of its body, perhaps empty */
+    LANE_PART = 3,  /* a further part */
+    LANE_DONE = 4,  /* the last part; the connection is BUSY */
+    LANE_GONE = 5   /* the client is gone within the body; it is closed */
+};
+
+/* One connection; the table of them is indexed by file descriptor. */
+typedef struct {
+    uint64_t body_left; /* octets of the body still to come, after BEGUN */
+    uint8_t state;      /* LANE_*; atomic */
+    uint8_t listener;   /* which one has accepted it */
+    uint8_t listed;     /* 1: in the epoll set */
+    uint8_t used;       /* 1: has carried a request */
+    uint8_t last;       /* 1: the client expects the connection to close */
+    uint8_t reserved[3];
+    uint32_t since; /* lane->now when it became IDLE */
+} lane_conn;
+
+/* One request, a part of it, or what else came on a connection. */
 typedef struct {
     uint64_t content_length; /* octets of the body, by the head */
     int32_t fd;
     int32_t consumed;   /* octets of the head (> 0), or an ASERVE_ code */
     uint32_t input_off; /* what was read is at lane->input + input_off; */
-    uint32_t input_len; /* 0: nothing yet, or the peer is gone */
+    uint32_t input_len; /* 0: not in the table, and not yet read */
     uint32_t vars_off;  /* the vars block is at lane->vars + vars_off */
     uint32_t vars_len;
     uint32_t nvars;
-    uint32_t modifier1; /* uwsgi; 0 with SCGI */
+    uint32_t flags;     /* http1_head's; 0 otherwise */
+    uint32_t modifier1; /* uwsgi_packet's; 0 otherwise */
+    uint32_t listener;
+    uint32_t kind;     /* LANE_LEFT ... */
+    uint32_t is_first; /* 1: the first on this connection */
+    uint32_t peer_off; /* with is_first: address NUL port of a TCP peer, at */
+    uint32_t peer_len; /* lane->vars + peer_off; 0: a unix socket */
 } lane_arrival;
 
 typedef struct {
+    int32_t fd;        /* listening, non-blocking */
+    uint32_t protocol; /* LANE_HTTP, _UWSGI, _SCGI */
+    uint32_t is_tcp;
+    uint32_t is_off; /* nobody is accepted any more; atomic */
+} lane_listener;
+
+typedef struct {
     /* set by the caller, once */
-    int listener;      /* a listening, non-blocking socket */
-    uint32_t protocol; /* LANE_* */
+    lane_listener *listeners;
+    uint32_t nlisteners;
+    lane_conn *conns; /* zero-filled */
+    uint32_t conns_cap;
     char *input;
     uint32_t input_cap; /* octets */
     uint32_t read_cap;  /* octets read at most from one connection */
     char *vars;
     uint32_t vars_cap;     /* octets */
-    uint32_t max_head_len; /* as in the two parsers */
+    uint32_t max_head_len; /* as in the parsers; and so on */
+    uint32_t max_line_len;
+    uint32_t max_fields;
     uint32_t max_vars;
+    uint32_t stall_us; /* how long a batch may take before stall_fd tells */
+    uint64_t max_body_len;
     lane_arrival *arrivals;
-    uint32_t arrivals_cap; /* connections accepted by one call */
-    /* set by lane_accept */
-    uint32_t vars_len; /* octets written to vars */
-    int accept_errno;  /* why accepting stopped, 0 when `cap` did it */
-} lane_batch;
+    uint32_t arrivals_cap; /* requests given by one call */
+    /* set by the caller, at any time */
+    uint32_t now; /* seconds since the start; atomic */
+    /* set by lane_open */
+    int32_t epoll_fd;
+    int32_t wake_fd;
+    int32_t stall_fd; /* readable when a batch has taken longer than stall_us;
+                         the next lane_poll resets it */
+    /* set by lane_poll */
+    uint32_t vars_len;     /* octets written to vars */
+    int32_t full_listener; /* on which nobody is accepted any more, since
+                              descriptors have run out (EMFILE); -1: none */
+    /* kept by the lane */
+    uint32_t
+        nconns;   /* connections that have not been closed or left; atomic */
+    uint32_t top; /* the highest descriptor so far, + 1; atomic */
+    uint32_t is_accepting; /* atomic */
+    uint32_t is_stall_set;
+} lane;
 
-/* 1 where this platform has what lane_accept needs. */
+/* 1 where this platform has what a lane needs. */
 int lane_available(void);
 
-/* Accept until there is nobody, or no room for one more connection's input
- * and vars; read once from each, and parse.  A pair of NULs never stands in
- * `vars`: between the blocks of two arrivals is one NUL.
- * Returns the number of arrivals. */
-int lane_accept(lane_batch *lane);
+/* Make the epoll set and put the listeners into it.  Returns 0 or an errno,
+ * after which only lane_close may follow. */
+int lane_open(lane *set);
 
-/* Send the next `lens[i]` octets of `octets` to `fds[i]`, for i in 0 .. n;
- * close those that took them all, and set sent[i] to -1.  For any other,
- * sent[i] is how many octets it took, and it stays open.
- * `fds` and `lens` are arrays of int32_t and uint32_t in native order.
- * Returns how many stay open. */
-int lane_send(const char *fds, const char *lens, uint32_t n,
-              const char *octets, int32_t *sent);
+/* Close the lane's own descriptors, and every connection that is not with the
+ * caller. */
+void lane_close(lane *set);
+
+/* Accept on listener `i` (again), or no more.  After lane_unlisten no thread
+ * uses its descriptor. */
+void lane_listen(lane *set, uint32_t i);
+void lane_unlisten(lane *set, uint32_t i);
+
+/* Wait at most timeout_ms (-1: until something comes), then accept, read and
+ * parse as much as is there and has room.  Returns the number of arrivals. */
+int lane_poll(lane *set, int timeout_ms);
+
+/* Make a waiting lane_poll return. */
+void lane_wake(lane *set);
+
+/* Send a whole response, `head` and then `body`, on a BUSY connection.  If all of it is sent, the
+ * connection waits for the next request (keep = 1) or is closed; the client
+ * being gone counts as sent.  Returns the octets that were taken: when they
+ * are fewer, or -1, the caller must go on (lane_release).  -1: nothing was
+ * sent, since the client does not know that the connection is to close, and
+ * may have sent more. */
+int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
+               const char *body, uint32_t body_len, int keep);
+
+/* A BUSY connection leaves the lane; its descriptor is the caller's.
+ * Returns 0 when there is none: the lane was closed. */
+int lane_release(lane *set, int fd);
+
+/* Make an IDLE connection BUSY, so that no other thread touches it.  Returns
+ * 0 when it is not IDLE. */
+int lane_hold(lane *set, int fd);
+
+/* A connection that has left the lane is counted in nconns until this. */
+void lane_left(lane *set);
+
+/* Close connections that have been IDLE for longer than so many seconds: those
+ * that have carried a request, and those that have not.  -1: at once.  Bodies
+ * that do not move are the caller's to count.  Returns how many. */
+int lane_sweep(lane *set, int used_seconds, int new_seconds);
 
 /* cdef:end */
 #endif

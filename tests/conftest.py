@@ -4,7 +4,7 @@
 process; `server` is one that serves apps.hello.  `start_process(name, *flags)` runs
 `python -m aserve` on an app of apps.py.  `raw_client(server)` is a blocking socket.
 
-A test that uses `start_server` runs once for each way of serving (event loop, parser); with
+A test that uses `start_server` runs once for each way of serving (event loop, parser, lane); with
 the marker `also_inline` once more with --threads 0.  A server on an https:// bind is met by
 `raw_client` in TLS; `pytest --over-tls tests/e2e` serves all that `start_server` starts so.
 """
@@ -62,6 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
+    config.addinivalue_line("markers", "rule(clause): what a clause asks and what we do; see rules.py")
 
 
 # Ways of serving
@@ -73,17 +74,18 @@ class Way(NamedTuple):
     loop: str
     http_parser: str
     threads: int = 8
+    lane: str = "off"
 
 
-# Pairs that matter, not all combinations: each loop, each parser, with and without threads.
+# Those that matter, not all combinations: each loop and parser, with and without threads and lane.
 if has_module("uvloop"):
-    WAYS = [Way("uvloop", "c"), Way("asyncio", "c"), Way("uvloop", "httptools")]
-    INLINE_WAYS = [Way("uvloop", "c", 0), Way("asyncio", "c", 0)]
+    WAYS = [Way("uvloop", "c", lane="auto"), Way("uvloop", "c"), Way("asyncio", "c"), Way("uvloop", "httptools")]
+    INLINE_WAYS = [Way("uvloop", "c", 0, "auto"), Way("uvloop", "c", 0), Way("asyncio", "c", 0)]
 else:
-    WAYS = [Way("asyncio", "c")]
+    WAYS = [Way("asyncio", "c", lane="auto"), Way("asyncio", "c")]
     if has_module("httptools"):
         WAYS.append(Way("asyncio", "httptools"))
-    INLINE_WAYS = [Way("asyncio", "c", 0)]
+    INLINE_WAYS = [Way("asyncio", "c", 0, "auto"), Way("asyncio", "c", 0)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -146,15 +148,20 @@ class RunningServer:
 
     def wait_until_idle(self) -> None:
         """Wait until no connection is left."""
-        wait_until(lambda: not self.server._connections)
+        wait_until(lambda: not self.server.connection_count)
 
     def wait_until_known(self, count: int) -> None:
         """Wait until so many connections have been accepted and are open."""
-        wait_until(lambda: len(self.server._connections) == count)
+        wait_until(lambda: self.server.connection_count == count)
 
     def wait_until_receiving(self) -> None:
         """Wait until octets of a request have come."""
-        wait_until(lambda: any(item._state == State.RECEIVING for item in list(self.server._connections)))
+
+        def is_receiving() -> bool:
+            lane, connections = self.server._lane, list(self.server._connections)
+            return any(item._state == State.RECEIVING for item in connections) or bool(lane and lane._incomplete)
+
+        wait_until(is_receiving)
 
     def stop_when(self, condition: Callable[[], Any]) -> None:
         """Wait for a condition, then stop."""
@@ -239,6 +246,7 @@ def start_server(request: pytest.FixtureRequest, way: Way, caplog: Any) -> Itera
     def start(app: Any, is_checked: bool = True, **settings: Any) -> RunningServer:
         settings.setdefault("threads", way.threads)
         settings.setdefault("http_parser", way.http_parser)
+        settings.setdefault("lane", way.lane)
         if request.config.getoption("--over-tls") and "bind" not in settings:
             settings.update(request.getfixturevalue("tls_settings"))
         settings.setdefault("bind", "127.0.0.1:0")

@@ -256,6 +256,7 @@ class Bench:
             config,
             name="http://a:80",
             loop=self.loop,  # type: ignore[arg-type]
+            limits=limits,
             new_protocol=PROTOCOLS[protocol, "c"](limits),
             executor=self.executor,
             gateway=Gateway(app, standing, has_sendfile),

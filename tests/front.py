@@ -1,4 +1,4 @@
-"""Real web servers in front of aserve, with the configurations of docs/: nginx, Apache, lighttpd.
+"""Real web servers in front of aserve, with the configurations of docs/: nginx, Apache, lighttpd, HAProxy.
 
 `Page("nginx")` reads docs/nginx.md; a heading's fenced blocks are configurations that a
 reader copies, and that the tests run as they stand, but for ports and paths. A web server
@@ -48,6 +48,12 @@ http {{
     {block}
 }}
 """
+NGINX_STREAM = """\
+load_module {module};
+daemon off; pid {folder}/pid; error_log {folder}/log info; worker_processes 1; {user}
+events {{ worker_connections 256; }}
+{block}
+"""
 APACHE = """\
 ServerRoot {folder}
 ServerName localhost
@@ -71,8 +77,77 @@ server.upload-dirs = ( "{folder}" )
 {user}
 {block}
 """
-APACHE_MODULES = ["mpm_event", "authz_core", "authz_host", "env", "proxy", "proxy_uwsgi", "proxy_scgi"]
+HAPROXY = """\
+global
+    nbthread 1
+    {user}
+    log stdout format raw daemon
+defaults
+    log global
+    timeout connect 5s
+    timeout client 20s
+    timeout server 20s
+    timeout check 5s
+{block}
+"""
+APACHE_MODULES = [
+    "mpm_event",
+    "authz_core",
+    "authz_host",
+    "env",
+    "headers",
+    "unique_id",
+    "proxy",
+    "proxy_http",
+    "proxy_uwsgi",
+    "proxy_scgi",
+]
+NGINX_STREAM_MODULES = ["/usr/lib/nginx/modules/ngx_stream_module.so", "/usr/lib64/nginx/modules/ngx_stream_module.so"]
 APACHE_FOLDERS = ["/usr/lib/apache2/modules", "/usr/lib64/httpd/modules", "/usr/lib/httpd/modules"]
+
+# HTTP in front of HTTP, for any number of requests on one connection. Each passes on as much as it can be brought to,
+# so that we see it, and gives every request a name in X-Front-Id, of the form that stands beside its configuration.
+HTTP_NGINX = """\
+upstream app { server {address}; keepalive 1; }
+server {
+    listen 80;
+    ignore_invalid_headers off;
+    underscores_in_headers on;
+    location / {
+        proxy_pass http://app;
+        proxy_http_version 1.1;
+        proxy_request_buffering off;
+        proxy_set_header Connection "";
+        proxy_set_header Host $http_host;
+        proxy_set_header X-Front-Id $request_id;
+    }
+}
+"""
+HTTP_HAPROXY = """\
+frontend front
+    mode http
+    bind :80
+    option accept-invalid-http-request
+    http-request set-header X-Front-Id %[uuid]
+    default_backend app
+backend app
+    mode http
+    http-reuse always
+    server app {address} maxconn 1
+"""
+HTTP_APACHE = """\
+HttpProtocolOptions Unsafe
+<VirtualHost *:80>
+    RequestHeader set X-Front-Id "%{UNIQUE_ID}e"
+    ProxyPreserveHost On
+    ProxyPass "/" "http://{address}/" enablereuse=on max=1
+</VirtualHost>
+"""
+HTTP_FRONTS = {
+    "nginx": (HTTP_NGINX, re.compile(r"[0-9a-f]{32}")),
+    "haproxy": (HTTP_HAPROXY, re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")),
+    "apache": (HTTP_APACHE, re.compile(r"[0-9A-Za-z@_-]{24,27}")),
+}
 
 
 def program(*names: str) -> str:
@@ -206,8 +281,31 @@ class Fronts:
         params = {f"include {name};": f"include {_nginx_folder()}/{name};" for name in ("uwsgi_params", "scgi_params")}
         params = {old: new for old, new in params.items() if old in block}
         block = replaced(block, {"listen 80;": f"listen 127.0.0.1:{port};", **params, **(changes or {})})
-        user = f"user {pwd.getpwuid(_nobody()[0]).pw_name} {grp.getgrgid(_nobody()[1]).gr_name};" if IS_ROOT else ""
+        user = "user {} {};".format(*_nobody_names()) if IS_ROOT else ""
         return self._start([command, "-e", "stderr", "-c"], "nginx", NGINX, port, block=block, user=user)
+
+    def nginx_stream(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
+        """Start nginx with a stream block that listens on port 80."""
+        command = program("nginx")
+        found = [module for module in NGINX_STREAM_MODULES if os.path.exists(module)]
+        if not found:
+            pytest.skip("nginx's stream module is not installed (libnginx-mod-stream)")
+        port = free_port()
+        block = replaced(block, {"listen 80;": f"listen 127.0.0.1:{port};", **(changes or {})})
+        user = "user {} {};".format(*_nobody_names()) if IS_ROOT else ""
+        return self._start(
+            [command, "-e", "stderr", "-c"], "nginx", NGINX_STREAM, port, block=block, user=user, module=found[0]
+        )
+
+    def haproxy(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
+        """Start HAProxy with frontends and backends of which one is bound to a port of all interfaces."""
+        command = program("haproxy")
+        port = free_port()
+        block, count = re.subn(r"\bbind :\d+", f"bind 127.0.0.1:{port}", block)
+        assert count == 1, block
+        user = "user {}\n    group {}".format(*_nobody_names()) if IS_ROOT else ""
+        block = replaced(block, changes or {})
+        return self._start([command, "-db", "-f"], "haproxy", HAPROXY, port, block=block, user=user)
 
     def apache(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
         """Start Apache with what stands in a virtual host."""
@@ -226,7 +324,7 @@ class Fronts:
     def lighttpd(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
         """Start lighttpd."""
         command = program("lighttpd")
-        user = f'server.username = "{pwd.getpwuid(_nobody()[0]).pw_name}"\nserver.groupname = "{grp.getgrgid(_nobody()[1]).gr_name}"'
+        user = 'server.username = "{}"\nserver.groupname = "{}"'.format(*_nobody_names())
         block = replaced(block, changes or {})
         return self._start(
             [command, "-D", "-f"], "lighttpd", LIGHTTPD, free_port(), block=block, user=user if IS_ROOT else ""
@@ -242,6 +340,10 @@ class Fronts:
 def _nobody() -> tuple[int, int]:
     account = pwd.getpwnam("nobody")
     return account.pw_uid, account.pw_gid
+
+
+def _nobody_names() -> tuple[str, str]:
+    return pwd.getpwuid(_nobody()[0]).pw_name, grp.getgrgid(_nobody()[1]).gr_name
 
 
 def _nginx_folder() -> str:

@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from aserve.body import BufferedBody, LiveBody
-from aserve.errors import ClientDisconnected
+from aserve.errors import ClientDisconnected, RequestRefused
 
 TEXT = b"one\ntwo\n\nfour"
 
@@ -223,6 +223,19 @@ def test_what_has_come_can_be_read_before_an_error():
     assert body.read(1) == b"c" and body.read(0) == b""
 
 
+def test_a_refused_body():
+    """The same when we refuse the rest; what the client is to be told is kept, unless the body was complete."""
+    why = RequestRefused(413, "too large")
+    body = live(b"ab", is_complete=False)
+    body.refuse(why)
+    assert body.read(2) == b"ab" and body.refusal is why
+    with pytest.raises(ClientDisconnected, match="too large"):
+        body.read()
+    body = live(b"ab")
+    body.refuse(why)
+    assert body.read() == b"ab" and body.refusal is None
+
+
 def test_an_error_after_the_end_is_none():
     """A client may leave once its body is complete."""
     body = live(b"abc")
@@ -356,6 +369,42 @@ def test_a_read_larger_than_the_mark_does_not_deadlock(high_bytes, size):
     assert body.read(size) == whole[: size if size > 0 else None]
     assert body.read() == (whole[size:] if size > 0 else b"")
     feeder.join()
+
+
+class Searched(bytearray):
+    """Counts the octets among which it looked for a line's end."""
+
+    count = 0
+
+    def find(self, what, start=0, end=None):
+        self.count += max(len(self) - start, 0)
+        return super().find(what, start, end)
+
+
+class FedByWaiting:
+    """In place of the condition: who waits for more feeds it."""
+
+    def __init__(self, feed):
+        self.wait = feed
+        self.notify = lambda: None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc_info):
+        return None
+
+
+@pytest.mark.parametrize("size", [-1, 1 << 20])
+def test_a_long_line_is_searched_once(size):
+    """However often a reader is woken within one line, each octet is looked at once."""
+    body = LiveBody(1 << 16, False)
+    body._buffer = Searched()
+    pieces = [b"x" * 1000] * 200 + [b"\nrest"]
+    body._ready = FedByWaiting(lambda: body.feed(pieces.pop(0)))
+    assert body.readline(size) == b"x" * 200_000 + b"\n"
+    assert body._buffer.count == 200_005
+    assert body.readline(2) == b"re" and body.read(2) == b"st"
 
 
 def test_a_full_body_without_on_low_waits_for_more():

@@ -158,7 +158,7 @@ def test_certificates_that_cannot_be_used(served, tmp_path, capsys, flags):
 
 def test_check(served, capsys):
     """--check says what would be served, and serves nothing."""
-    assert cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:a", "--threads", "0"]) == 0
+    assert cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:a,uwsgi://:3", "--threads", "0"]) == 0
     assert served == []
     text = capsys.readouterr().out
     for part in (
@@ -166,6 +166,7 @@ def test_check(served, capsys):
         "port 1 of all interfaces",
         "http://[::1]:2",
         "unix:a",
+        "bind:    uwsgi://:3",
         "0, the app runs on the event loop's thread",
     ):
         assert part in text
@@ -325,3 +326,12 @@ def test_process_version():
     done = run_command("--version")
     assert done.returncode == 0
     assert done.stdout.startswith(f"aserve {VERSION} on ")
+
+
+def test_lists_may_be_repeated(served):
+    """A flag that takes a list may be given again instead of a comma."""
+    argv = ["hello:app", "--trusted-proxies", "10.0.0.1", "--trusted-proxies", "unix,::1"]
+    assert cli.main([*argv, "--forwarded-fields", "x-real-ip", "--forwarded-fields", "x-forwarded-proto"]) == 0
+    config = served[0][1]
+    assert config.trusted_proxies == ("10.0.0.1", "unix", "::1")
+    assert config.forwarded_fields == ("x-real-ip", "x-forwarded-proto")

@@ -50,6 +50,8 @@ def error_of(function, *args, **kwargs):
         ("scgi://[::1]:4000", Bind("tcp", "::1", 4000, protocol="scgi")),
         ("https://[::1]:443", Bind("tcp", "::1", 443, protocol="https")),
         ("https://unix:/run/a.sock", Bind("unix", path="/run/a.sock", protocol="https")),
+        ("proxy+http://:8000", Bind("tcp", "", 8000, is_proxied=True)),
+        ("proxy+http://unix:/run/a.sock", Bind("unix", path="/run/a.sock", is_proxied=True)),
     ],
 )
 def test_bind_forms(text, bind):
@@ -120,12 +122,15 @@ def test_bind_abstract_elsewhere(monkeypatch):
         ("[::1\0]:80", "not an IPv6 address"),
         ("a b:80", "not a host name"),
         ("a" * 254 + ":80", "not a host name"),
-        ("ftp://localhost:80", "none of http, https, uwsgi, scgi"),
+        ("ftp://localhost:80", "none of http, https, uwsgi, scgi, proxy+http"),
         ("http://localhost:80?key=a", "port '80?key=a'"),
         ("https://localhost", "no port"),
         ("https://localhost:443?cert=a", "'cert' is none of the options certificate, key, sni,"),
         ("https://localhost:443?threads=1", "'threads' is none of the options"),
         ("https://localhost:443?key", "the option key has no value"),
+        ("proxy://localhost:80", "proxy+http"),
+        ("proxy+uwsgi://localhost:80", "'proxy+http://localhost:80' would"),
+        ("proxy+http://localhost", "'localhost:8000'"),
         ("unix:", "needs the path"),
         ("unix:a\0b", "needs the path"),
         ("unix:" + "x" * 108, "longer than"),
@@ -159,6 +164,13 @@ def test_bind_refusals(text, reason):
         ("unix_owner", "www-data", "www-data"),
         ("unix_owner", 33, "33"),
         ("unix_group", "", None),
+        ("trusted_proxies", "", ()),
+        ("trusted_proxies", "10.0.0.0/8, ::1,", ("10.0.0.0/8", "::1")),
+        ("trusted_proxies", ["unix:uid=0,*", "unix"], ("unix:uid=0", "*", "unix")),
+        ("trusted_proxies", "2001:0DB8::/32", ("2001:db8::/32",)),
+        ("forwarded_fields", "", ()),
+        ("forwarded_fields", "Forwarded, X-Forwarded-Prefix", ("forwarded", "x-forwarded-prefix")),
+        ("forwarded_fields", ["x-forwarded-for", "x-forwarded-user"], ("x-forwarded-for", "x-forwarded-user")),
         ("server_name", "", ""),
         ("server_name", " me ", "me"),
         ("max_body_bytes", "0", 0),
@@ -214,6 +226,15 @@ def test_accepted_values(name, given, value):
         ("unix_owner", "a b", "neither a name nor a number"),
         ("unix_group", -1, "neither a name nor a number"),
         ("unix_group", True, "neither a name nor a number"),
+        ("trusted_proxies", "localhost", "neither an address nor a network"),
+        ("trusted_proxies", 1, "neither text"),
+        ("trusted_hops", -1, "-1 is too small"),
+        ("forwarded_fields", "x-forwarded-prot", "nearly x-forwarded-proto"),
+        ("forwarded_fields", "x-forwarded", "none of these"),
+        ("forwarded_fields", "via", "none of these"),
+        ("forwarded_fields", "forwarded,x-forwarded-for", "both"),
+        ("forwarded_fields", "x-real-ip,forwarded", "both"),
+        ("forwarded_fields", [1], "neither text"),
         ("server_name", "a\r\nb: c", "cannot be sent"),
         ("server_name", "é", "cannot be sent"),
         ("server_name", "x" * 201, "cannot be sent"),
@@ -273,6 +294,13 @@ def test_request_line_fits_the_head():
     assert "1KiB" in text
 
 
+def test_proxies_must_be_named():
+    """What needs proxies is refused while none is named."""
+    assert "trusted-proxies" in error_of(Config, bind=["127.0.0.1:80", "proxy+http://:1"])
+    assert "'*'" in error_of(Config, trusted_hops=1)
+    assert Config(bind="proxy+http://:1", trusted_proxies="*", trusted_hops=1).trusted_hops == 1
+
+
 @pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
 def test_missing_package(monkeypatch, setting, package):
     """A choice whose package is missing is refused when it is made, with what to do."""
@@ -316,6 +344,9 @@ def test_defaults():
         "client_certificate": "none",
         "tls_min": "1.2",
         "ciphers": "ECDHE+AESGCM:ECDHE+CHACHA20",
+        "trusted_proxies": (),
+        "trusted_hops": 0,
+        "forwarded_fields": ("x-forwarded-for", "x-forwarded-proto"),
         "max_body_bytes": 1 << 30,
         "body_memory_bytes": 512 << 10,
         "max_head_bytes": 64 << 10,
@@ -328,6 +359,7 @@ def test_defaults():
         "body_seconds": 60.0,
         "write_seconds": 60.0,
         "drain_seconds": 30.0,
+        "drain_delay_seconds": 0.0,
         "access_log": None,
         "log_level": "info",
     }

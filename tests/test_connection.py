@@ -489,12 +489,12 @@ def test_an_app_may_take_its_time(new):
 
 
 def test_a_live_body_must_make_progress(new):
-    """A live body that stops coming is the reader's error, and costs the connection."""
+    """A live body that stops coming is the reader's error; its client is told, and the connection closes."""
     bench, connection, transport = new(body="stream", body_seconds=5)
     connection.data_received(POST_HEAD + b"he")
     seconds(connection, 6)
-    bench.executor.run()  # read() raises ClientDisconnected: nobody is there to be told
-    assert is_reset(transport)
+    bench.executor.run()  # read() raises ClientDisconnected
+    assert transport.received().startswith(b"HTTP/1.1 408 ") and "write_eof" in transport.calls
 
 
 def test_a_paused_live_body_is_not_late(new):
@@ -587,6 +587,7 @@ def test_lingering_ends(new):
     bench, connection, transport = new()
     connection.data_received(GET_CLOSE)
     bench.executor.run()
+    seconds(connection, 2)
     connection.data_received(b"x" * 1000)
     seconds(connection, 2)
     assert not transport.is_closing()
@@ -604,14 +605,28 @@ def test_lingering_ends_with_the_client(new):
 
 
 def test_lingering_has_its_limit(new):
-    """Who sends on and on is not read for ever."""
-    _, connection, transport = new()
+    """Who sends on and on is not read for ever: neither a lot at once, nor a little for long."""
+    bench, connection, transport = new()
     connection.data_received(BAD)
-    for _ in range(17):
-        connection.data_received(bytes(1 << 16))
+    data = bytes(1 << 20)
+    for _ in range(64):
+        connection.data_received(data)
+    assert not transport.is_closing()
+    connection.data_received(b"x")
     assert transport.calls[-1] == "close"
     connection.data_received(b"x")
     connection.eof_received()
+    for is_draining, limit in ((False, 30), (True, 2)):
+        connection, transport = bench.connect()
+        connection.data_received(BAD)
+        bench.service.is_draining = is_draining
+        for _ in range(limit):
+            connection.data_received(b"x")
+            seconds(connection, 1)
+        assert not transport.is_closing()
+        connection.data_received(b"x")
+        seconds(connection, 1)
+        assert transport.calls[-1] == "close"
 
 
 def test_a_transport_without_half_close(new):
@@ -673,11 +688,19 @@ def test_eof_within_a_live_body(new):
 
 
 def test_drain_idle(new):
-    """An idle connection closes at once."""
-    _, connection, transport = new()
-    connection.drain()
+    """An idle connection closes at once; one that has not asked yet may do so for a while."""
+    bench, connection, transport = new()
+    drain(bench, connection)
+    assert transport.calls == []
+    for _ in range(3):
+        connection.on_second()
     assert transport.calls == ["close"]
     connection.drain()
+    bench, connection, transport = new()
+    connection.data_received(GET)
+    bench.executor.run()
+    drain(bench, connection)
+    assert transport.calls == ["close"]
 
 
 def drain(bench, connection):
@@ -731,11 +754,13 @@ def test_drain_lingering(new):
 
 
 def test_a_connection_accepted_while_draining(new):
-    """Who was accepted too late is closed without an answer."""
+    """Who was in the queue when the drain began is answered, and told that it was the last."""
     bench, _, _ = new()
     bench.service.is_draining = True
-    _, transport = bench.connect()
-    assert transport.calls == ["close"]
+    connection, transport = bench.connect()
+    connection.data_received(GET)
+    bench.executor.run()
+    assert b"Connection: close" in transport.received()
 
 
 PACKET = b"\x00\x16\x00\x00\x0e\x00REQUEST_METHOD\x04\x00POST"

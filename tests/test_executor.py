@@ -10,6 +10,7 @@ import asyncio
 import collections
 import logging
 import random
+import socket
 import threading
 import time
 
@@ -65,8 +66,11 @@ class Bench:
 
     async def start_workers(self, count):
         """Start so many workers; they sleep in the order of their numbers."""
+        executor = self.executor
+        max_threads, executor._max_threads = executor._max_threads, count  # a slow machine would start more
         held = [self.submit_held() for _ in range(count)]
         names = [await wait(started) for _, started in held]
+        executor._max_threads = max_threads
         assert sorted(names) == [f"aserve-worker-{number + 1}" for number in range(count)]
         for sleepers, name in enumerate(sorted(names), 1):
             held[names.index(name)][0].set()
@@ -686,6 +690,473 @@ def test_no_job_is_lost_or_run_twice(seed):
         assert bench.executor.coming == [] and bench.executor.is_quiet
 
     assert run(test, max_threads=choose.choice((1, 2, 8))) == []
+
+
+# Workers who wait for requests by themselves
+
+
+class FakeSource:
+    """A lane without sockets: requests come, time passes and batches are taken when the test says so."""
+
+    def __init__(self, executor):
+        self.executor = executor
+        self.batches = collections.deque()  # of jobs, each a batch that one `wait` brings
+        self.woken = threading.Semaphore(0)
+        self.waits = []  # milliseconds, and who waited
+        self.in_take = threading.Event()
+        self.go_on = threading.Event()  # `take` waits for it
+        self.go_on.set()
+        self.error = None  # what `take` raises
+        self.brought = None
+        self.clock, self.timer = socket.socketpair()
+        self.clock.setblocking(False)
+
+    @property
+    def stall_fd(self):
+        return self.clock.fileno()
+
+    def wait(self, milliseconds):
+        self.waits.append((milliseconds, threading.current_thread().name))
+        self.woken.acquire(timeout=3 * PATIENCE_SECONDS if milliseconds else 0)
+        self.brought = self.batches.popleft() if self.batches else []
+        return len(self.brought)
+
+    def take(self, count):
+        assert count == len(self.brought)
+        self.in_take.set()
+        assert self.go_on.wait(PATIENCE_SECONDS)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        for job in self.brought:
+            self.executor.submit_here(job, None)
+
+    def wake(self):
+        self.woken.release()
+
+    # What the test does
+
+    def bring(self, *jobs):
+        """Requests come, all at once."""
+        self.batches.append(jobs)
+        self.woken.release()
+
+    async def stall(self):
+        """The time for a batch is over; return when the loop has seen it."""
+        self.timer.send(b"8 octets")
+        while True:
+            await asyncio.sleep(0)
+            try:
+                self.clock.recv(8, socket.MSG_PEEK)
+            except BlockingIOError:
+                return
+
+    def close(self):
+        self.clock.close()
+        self.timer.close()
+
+
+def run_led(test, max_threads=8):
+    """Run `await test(bench, source)` with a worker that leads; then every worker must end."""
+
+    async def test_with_source(bench):
+        source = FakeSource(bench.executor)
+        bench.executor.follow(source)
+        await until(lambda: bench.executor.is_led)
+        try:
+            await test(bench, source)
+        finally:
+            source.go_on.set()
+            for gate in bench.gates:
+                gate.set()
+            bench.executor.stop()
+            await asyncio.sleep(0)
+            assert bench.executor.join(PATIENCE_SECONDS) == []
+            source.close()
+
+    return run(test_with_source, max_threads)
+
+
+async def until(condition):
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        await asyncio.sleep(0.0005)  # or the process would count as busy
+
+
+def answering(bench):
+    """Return a job, and a future of its thread's name."""
+    done = bench.loop.create_future()
+    return lambda _: bench.executor.post(_resolve, done, threading.current_thread().name), done
+
+
+def test_the_leader_runs_what_it_finds():
+    """Requests are run by who waited for them, in their order, and the loop is not asked; then it waits again."""
+
+    async def test(bench, source):
+        for _ in range(3):
+            jobs, done = zip(*[answering(bench) for _ in range(5)])
+            source.bring(*jobs)
+            assert set(await wait(asyncio.gather(*done))) == {"aserve-worker-1"}
+            await until(lambda: bench.executor.is_led)
+        assert bench.executor.is_idle and worker_names() == {"aserve-worker-1"}
+        assert bench.executor._watch_timer is None
+        assert source.waits == [(-1, "aserve-worker-1")] * 4
+
+    assert run_led(test) == []
+
+
+def test_a_wake_without_a_reason():
+    """A leader who is woken for nothing, or whose clients have only left, waits on."""
+
+    async def test(bench, source):
+        source.wake()
+        source.bring()
+        await until(lambda: len(source.waits) == 3)
+        assert bench.executor.is_led and not bench.executor._chair
+
+    assert run_led(test) == []
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_a_request_that_blocks_holds_up_nobody(count):
+    """Behind a batch that takes too long, another worker takes over what is left of it, and the waiting."""
+
+    async def test(bench, source):
+        held = [bench.held() for _ in range(count)]
+        source.bring(*[job for job, _, _ in held])
+        await wait(held[0][2])
+        await source.stall()
+        names = [await wait(started) for _, _, started in held]
+        assert len(set(names)) == count
+        job, done = answering(bench)
+        if count < 8:
+            await until(lambda: bench.executor.is_led)
+        source.bring(job)
+        if count == 8:
+            held[3][1].set()
+        await wait(done)
+
+    assert run_led(test) == []
+
+
+def test_the_only_request_blocks():
+    """A request that blocks alone: another worker comes to wait for more."""
+
+    async def test(bench, source):
+        job, _, started = bench.held()
+        source.bring(job)
+        assert await wait(started) == "aserve-worker-1"
+        await source.stall()
+        await until(lambda: bench.executor.is_led)
+        job, done = answering(bench)
+        source.bring(job)
+        assert await wait(done) != "aserve-worker-1"
+
+    assert run_led(test) == []
+
+
+def test_after_an_app_was_seen_to_block():
+    """From then on a leader wakes its successor before it begins, without waiting for the time to be over."""
+
+    async def test(bench, source):
+        first, _, started = bench.held()
+        source.bring(first)
+        await wait(started)
+        await source.stall()
+        await until(lambda: bench.executor.is_led)
+        for _ in range(3):
+            job, _, started = bench.held()
+            source.bring(job)
+            await wait(started)
+            await until(lambda: bench.executor.is_led)
+        for gate in bench.gates:
+            gate.set()
+        await until(lambda: bench.executor.is_idle)
+        job, done = answering(bench)
+        source.bring(job)
+        await wait(done)
+        await until(lambda: bench.executor.is_led)
+        assert not bench.executor._app_blocks  # nobody was inside the app: it is learnt anew
+
+    assert run_led(test) == []
+
+
+def test_the_time_is_over_before_the_batch_has_begun():
+    """A leader who comes late to what it has found (no CPU, no GIL) is watched all the same when its app then blocks."""
+
+    async def test(bench, source):
+        held, gate, started = bench.held()
+        job, done = answering(bench)
+        source.go_on.clear()
+        source.bring(held, job)
+        assert await bench.loop.run_in_executor(None, source.in_take.wait, PATIENCE_SECONDS)
+        await source.stall()
+        for _ in range(10):
+            await asyncio.sleep(0.001)  # looks of the executor's, at a batch that nobody has seen yet
+        source.go_on.set()
+        await wait(started)
+        assert await asyncio.wait_for(done, PATIENCE_SECONDS / 2) != await started  # held jobs end by themselves
+
+    assert run_led(test) == []
+
+
+def test_the_batch_is_done_after_all():
+    """A timer that was reset before the loop could read it means nothing."""
+
+    async def test(bench, source):
+        bench.executor._on_stall()
+        assert bench.executor._watch_timer is None
+        source.close()
+        source.clock, source.timer = socket.socketpair()  # for stop()
+
+    run_led(test)
+
+
+def test_a_job_of_the_loop_wakes_the_leader():
+    """With a single worker the leader leaves its chair for a job of the loop's, and sits down again."""
+
+    async def test(bench, source):
+        for number in range(3):
+            assert await wait(bench.submit(number)) == (number, "aserve-worker-1")
+            await until(lambda: bench.executor.is_led)
+
+    assert run_led(test, max_threads=1) == []
+
+
+def test_a_job_of_the_loop_prefers_another_worker():
+    """While there are others, the leader goes on waiting."""
+
+    async def test(bench, source):
+        assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
+        assert bench.executor.is_led
+
+    assert run_led(test) == []
+
+
+class Chair(list):
+    """Calls back when the leader has taken the chair, and waits not yet."""
+
+    def __init__(self, act):
+        self.act = act
+
+    def pop(self):
+        source = super().pop()
+        act, self.act = self.act, None
+        if act is not None:
+            act()
+        return source
+
+
+def test_a_job_that_comes_as_the_leader_sits_down():
+    """A job submitted between the leader's look at the queue and its wait is not left behind."""
+
+    async def test(bench, source):
+        done = bench.loop.create_future()
+        kicked = threading.Event()
+
+        def submit():
+            bench.executor.submit(lambda _: bench.executor.post(_resolve, done, None), None)
+            bench.loop.call_soon(kicked.set)  # behind the executor's own callback
+
+        def act():
+            bench.loop.call_soon_threadsafe(submit)
+            kicked.wait(PATIENCE_SECONDS)
+
+        bench.executor._chair = Chair(act)
+        source.bring(lambda _: None)  # the leader gets up, and sits down again
+        await wait(done)
+
+    assert run_led(test, max_threads=1) == []
+
+
+def test_a_job_of_the_loop_leaves_the_chair_watched():
+    """Who gets up for a job of the loop's starts the timer: that job may block, and nobody would wait."""
+
+    async def test(bench, source):
+        gate, started = bench.submit_held()
+        await wait(started)
+        assert source.waits[-1] == (0, "aserve-worker-1")  # behind a wake of its own
+        assert not source.woken.acquire(blocking=False)
+
+    assert run_led(test, max_threads=1) == []
+
+
+def test_all_workers_are_busy():
+    """Then the loop looks who has come, so that pings are answered; the rest waits for a worker."""
+
+    async def test(bench, source):
+        job, gate, started = bench.held()
+        source.bring(job)
+        await wait(started)
+        await source.stall()
+        await until(lambda: source.waits[-1] == (0, threading.current_thread().name))
+        job, done = answering(bench)
+        source.bring(job)
+        await until(lambda: bench.executor.waiting_count == 1)
+        assert not done.done()
+        gate.set()
+        assert await wait(done) == "aserve-worker-1"
+        await until(lambda: bench.executor.is_led)
+
+    assert run_led(test, max_threads=1) == []
+
+
+def test_looks_are_rare():
+    """A process whose workers all wait is nearly idle itself."""
+
+    async def test(bench, source):
+        job, gate, started = bench.held()
+        source.bring(job)
+        await wait(started)
+        await source.stall()
+        before, start = len(source.waits), time.monotonic()
+        await asyncio.sleep(0.1)
+        assert len(source.waits) - before <= (time.monotonic() - start) / executor_module.BUSY_WATCH_SECONDS + 2
+
+    assert run_led(test, max_threads=1) == []
+
+
+def test_a_batch_stalls_behind_a_look():
+    """A batch that stalls before the next look is due does not wait for that."""
+
+    async def test(bench, source):
+        bench.executor._burns_cpu = lambda: False
+        held = [bench.held() for _ in range(2)]
+        source.bring(*[job for job, _, _ in held])
+        for _, _, started in held:
+            await wait(started)
+            await source.stall()
+        await until(lambda: bench.executor._watch_timer.when() > bench.loop.time() + 0.01)
+        before = len(source.waits)
+        await source.stall()
+        assert len(source.waits) > before
+
+    assert run_led(test, max_threads=2) == []
+
+
+def test_a_worker_lies_down_during_a_look():
+    """A worker that finds the chair taken by the loop's look is woken to wait for requests."""
+
+    async def test(bench, source):
+        job, gate, started = bench.held()
+        source.bring(job)
+        await wait(started)
+
+        def wait_for(milliseconds):
+            source.wait = original
+            gate.set()
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while not bench.executor._idle and time.monotonic() < deadline:
+                time.sleep(0.0001)
+            return original(milliseconds)
+
+        original, source.wait = source.wait, wait_for
+        bench.executor._look()
+        await until(lambda: bench.executor.is_led)
+        bench.executor._watch_timer = None
+
+    assert run_led(test, max_threads=1) == []
+
+
+def test_nobody_to_look_for():
+    """A look that finds the chair taken sees nothing, and harms nothing."""
+
+    async def test(bench, source):
+        bench.executor._look()
+        assert bench.executor.is_led and source.waits == [(-1, "aserve-worker-1")]
+
+    assert run_led(test) == []
+
+
+@pytest.mark.parametrize("is_look", [False, True])
+def test_a_source_that_fails(is_look, caplog):
+    """A fault while a batch is taken is logged as our bug; the next batch is taken."""
+
+    async def test(bench, source):
+        if is_look:
+            held, gate, started = bench.held()
+            source.bring(held)
+            await wait(started)
+        source.error = ValueError("no")
+        source.bring(lambda _: None)
+        if is_look:
+            await source.stall()
+        await until(lambda: "ValueError: no" in caplog.text)
+        job, done = answering(bench)
+        source.bring(job)
+        if is_look:
+            gate.set()
+        await wait(done)
+
+    assert run_led(test, max_threads=1) == []
+    assert "please report this as a bug" in caplog.text
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_stop_ends_the_leader(is_waiting):
+    """Whether it waits or takes a batch: what it has found is still run, and nobody sits down again."""
+
+    async def test(bench, source):
+        job, done = answering(bench)
+        if not is_waiting:
+            source.go_on.clear()
+            source.bring(job)
+            assert await bench.loop.run_in_executor(None, source.in_take.wait, PATIENCE_SECONDS)
+        bench.executor.stop()
+        source.go_on.set()
+        if not is_waiting:
+            await wait(done)
+        assert bench.executor.join(PATIENCE_SECONDS) == []
+        assert not bench.executor.is_led and bench.executor._chair == []
+
+    assert run_led(test) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_request_is_lost_or_run_twice(seed):
+    """Batches and jobs of the loop at once, some of which block; a timer that goes off at any time."""
+    choose = random.Random(seed)
+    total = 600
+
+    async def test(bench, source):
+        ran, everything = collections.Counter(), bench.loop.create_future()
+
+        def new_job(number, seconds):
+            def job(_):
+                if seconds:
+                    time.sleep(seconds)
+                bench.executor.post(answer, number, None)
+
+            return job
+
+        def answer(number, _):
+            ran[number] += 1
+            if len(ran) == total:
+                everything.set_result(None)
+
+        number = 0
+        while number < total:
+            count = min(choose.choice((1, 1, 2, 5, 40)), total - number)
+            jobs = [new_job(number + i, choose.choice((0, 0, 0, 0, 0.0002, 0.002))) for i in range(count)]
+            number += count
+            if choose.random() < 0.6:
+                source.bring(*jobs)
+            else:
+                for job in jobs:
+                    bench.executor.submit(job, None)
+            if choose.random() < 0.3:
+                source.timer.send(b"8 octets")
+            await asyncio.sleep(choose.choice((0, 0, 0, 0.0005)))
+        while not everything.done():
+            source.timer.send(b"8 octets")
+            source.wake()
+            await asyncio.sleep(0.002)
+        assert set(ran.values()) == {1}
+        await until(lambda: bench.executor.is_idle and bench.executor.is_led)
+        assert bench.executor.coming == []
+
+    assert run_led(test, max_threads=choose.choice((1, 2, 8))) == []
 
 
 # --threads 0

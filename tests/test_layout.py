@@ -25,17 +25,21 @@ ROWS = {
     8: ["cli"],
     7: ["processes", "monitoring", "compat"],
     6: ["server"],
-    5.6: ["lane", "tls_transport"],  # promotes to connections; makes them
+    5.7: ["lane", "tls_transport"],  # the latter makes connections
+    5.6: ["ride", "proxied"],  # lead to a connection; are one
     5.4: ["connection"],
     5.2: ["outgoing"],  # the writing half of a connection, below the whole
     5: ["service", "listeners"],
     4: ["executor", "static", "routes", "sendfile"],
+    3.5: ["trust"],  # stands before the gateway of wsgi
     3: ["wsgi", "rpc"],
-    2: ["environ", "response", "proxies", "access_log", "protocols"],
+    2: ["environ", "response", "access_log", "protocols"],
     1.7: ["protocols.single"],
     1.5: ["protocols.base"],  # what the wire protocols share is below them
-    1: ["exchange", "body", "tls", "client_hello", "loading", "demo"],
-    0: ["errors", "config", "states", "_cparsers"],
+    1.3: ["forwarded"],  # rewrites exchanges
+    1: ["proxy_protocol", "exchange", "body", "tls", "client_hello", "loading", "demo"],
+    0.5: ["config"],  # which checks what peers reads
+    0: ["errors", "states", "peers", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
 RESERVED = {
@@ -51,7 +55,7 @@ RESERVED = {
         {
             "executor": "the workers are its",
             "body": "a live body's reader waits for octets",
-            "lane": "a worker waits there while its connection is promoted",
+            "ride": "a worker waits there while its connection leaves the lane",
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
             "rpc": "functions are registered from any thread",
@@ -61,7 +65,7 @@ RESERVED = {
 }
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {("server", "uvloop"), ("cli", "importlib.metadata")}
-TESTS_OF_NO_ONE_FILE = {"layout"}
+TESTS_OF_NO_ONE_FILE = {"benchmarks", "layout"}
 
 
 class Import(NamedTuple):
@@ -150,7 +154,7 @@ def test_reserved_modules(name):
     for found in imports_of(name):
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
-            assert name.startswith("protocols.") or name == "lane", where  # which accepts and sends in C
+            assert name.startswith("protocols.") or name in ("lane", "ride"), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
             assert row_of(name) >= lowest or name in exceptions, where

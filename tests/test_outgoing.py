@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -12,7 +13,7 @@ import pytest
 from fakes import Bench
 
 from aserve import outgoing as outgoing_module
-from aserve.errors import ClientDisconnected
+from aserve.errors import AppError, ClientDisconnected
 from aserve.executor import InlineExecutor
 from aserve.sendfile import HAS_SENDFILE
 from aserve.wsgi import FileWrapper
@@ -442,7 +443,7 @@ def test_our_own_bug_costs_one_request(new, monkeypatch, caplog):
 
 
 def test_a_late_write(new):
-    """An app that keeps write() and calls it after its response meets ClientDisconnected."""
+    """An app that keeps write() and calls it after its response meets an error."""
     writes = []
 
     def app(environ, start_response):
@@ -454,9 +455,46 @@ def test_a_late_write(new):
         connection.data_received(raw)
         bench.executor.run()
         transport.received()
-        with pytest.raises(ClientDisconnected):
+        with pytest.raises(AppError):
             writes.pop()(b"late")
         assert transport.received() == b"" and bench.executor.posts == []
+
+
+@pytest.mark.parametrize("raw", [GET, GET_1_0])
+@pytest.mark.parametrize("headers", [[], [("Content-Length", "2")]])
+@pytest.mark.parametrize("chunks", [[b"ab"], iter([b"a", b"b"])])
+def test_a_write_between_the_last_piece_and_the_end(new, raw, headers, chunks):
+    """Nothing of it comes behind the end of the response, where the next one begins."""
+    writes = []
+
+    def app(environ, start_response):
+        writes.append(start_response("200 OK", headers))
+        return chunks
+
+    bench, connection, transport = new(app)
+    connection.data_received(raw + raw)
+    bench.executor.run_job()
+    with contextlib.suppress(AppError):
+        writes[0](b"late")
+    bench.executor.flush()
+    octets = transport.received()
+    assert octets.count(b"HTTP/1.1 200") == 1 and b"late" not in octets
+
+
+def test_a_piece_posted_behind_the_end(new):
+    """A piece that a second thread hands over while the end is on its way home is dropped."""
+    bench, connection, transport = new(returning(iter([b"a"])))
+    connection.data_received(GET)
+    exchange = connection._exchange
+    bench.executor.posts.append((lambda *_: None, None, None))  # the loop is awake: nobody writes directly
+    bench.executor.run_job()
+    connection.send(exchange, b"late")
+    bench.executor.flush()
+    assert body_of(transport.received()) == b"1\r\na\r\n0\r\n\r\n"
+    connection.data_received(GET)
+    assert not connection._write_directly(exchange, b"late", is_last=False)
+    with pytest.raises(ClientDisconnected):
+        connection.send(exchange, b"late")
 
 
 # Files

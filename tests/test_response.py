@@ -460,6 +460,24 @@ def test_write_takes_bytes_alone():
         write("text")
 
 
+@pytest.mark.parametrize("end", ["complete", "finish"])
+@pytest.mark.parametrize("headers", [[], [("Content-Length", "2")]])
+def test_write_after_the_end(end, headers):
+    """Nothing is sent behind the end; beyond a Content-Length it is cut, as before the end."""
+    made, exchange = start(headers=headers)
+    if end == "complete":
+        made.complete(b"ab")
+    else:
+        made.encode(b"ab")
+        made.finish()
+    if headers:
+        made.write(b"late")
+    else:
+        with pytest.raises(AppError, match="after the end of the response"):
+            made.write(b"late")
+    assert exchange.connection.sent == []
+
+
 def test_write_to_a_client_that_has_left():
     """The app meets ClientDisconnected where it writes."""
     made, exchange = new()

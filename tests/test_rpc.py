@@ -48,8 +48,8 @@ def register_all():
     rpc.register("leave", leave)
 
 
-def respond(modifier2, *items, accept=""):
-    return rpc.respond(RpcCall(modifier2, list(items), accept))
+def respond(modifier2, *items, accept="", is_head=False):
+    return rpc.respond(RpcCall(modifier2, list(items), accept, is_head))
 
 
 # The registry
@@ -153,6 +153,7 @@ def test_reply_http():
     assert respond(2, b"hello", b"x", b"y", accept="text/plain") == (
         b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nContent-Type: text/plain\r\n\r\nhello x,y"
     )
+    assert respond(2, b"hello", b"x", b"y", is_head=True).endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize(
@@ -191,6 +192,7 @@ def test_reply_http_errors(items, status):
     head, _, body = respond(2, *items).partition(b"\r\n\r\n")
     lines = head.split(b"\r\n")
     assert lines[0] == b"HTTP/1.1 " + status and b"Content-Length: %d" % len(body) in lines
+    assert respond(2, *items, is_head=True) == head + b"\r\n\r\n"  # RFC 9110 9.3.2
 
 
 @pytest.mark.parametrize("modifier2", [0, 1])

@@ -8,6 +8,8 @@ from aserve.states import TRANSITIONS, Event, State
 
 # Pairs that can never come about, each with its reason; any other pair must be in the table.
 IMPOSSIBLE = {
+    (State.NEW, Event.ATTEND): "there is no worker",
+    (State.NEW, Event.DONE): "there is no response",
     (State.IDLE, Event.ATTEND): "there is no worker",
     (State.IDLE, Event.DONE): "there is no response",
     (State.RECEIVING, Event.ATTEND): "there is no worker",
@@ -49,8 +51,8 @@ def test_every_connection_ends(state):
 
 
 def test_every_state_is_reached():
-    """From IDLE, every state can be reached."""
-    reached, new = set(), {State.IDLE}
+    """From NEW, every state can be reached."""
+    reached, new = set(), {State.NEW}
     while new:
         reached |= new
         new = {to for (state, _), to in TRANSITIONS.items() if state in reached} - reached
@@ -59,5 +61,5 @@ def test_every_state_is_reached():
 
 def test_the_order_of_the_states():
     """Comparisons rest on it: no request is expected from RUNNING on, none is served after ATTENDED."""
-    order = ["IDLE", "RECEIVING", "RUNNING", "ATTENDED", "LINGERING", "CLOSING", "CLOSED"]
+    order = ["NEW", "IDLE", "RECEIVING", "RUNNING", "ATTENDED", "LINGERING", "CLOSING", "CLOSED"]
     assert [state.name for state in sorted(State)] == order

@@ -7,6 +7,7 @@ loop and worker go on only when told to.
 from __future__ import annotations
 
 import logging
+import os
 import random
 import ssl
 
@@ -16,9 +17,10 @@ from fakes import Bench
 
 from aserve.config import parse_bind
 from aserve.connection import LINGER_BYTES
+from aserve.peers import Peers
 from aserve.states import State
 from aserve.tls import Certificates
-from aserve.tls_transport import MAX_REPLY_BYTES, TLSConnection, TLSTransport
+from aserve.tls_transport import MAX_REPLY_BYTES, TLSConnection, tls_connections_of
 from aserve.wsgi import FileWrapper
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -35,9 +37,9 @@ class Line:
     """A client, a session, and the socket between them; `sent` is all that came out of the socket."""
 
     def __init__(self, bench, authority, **settings):
-        self.bench = bench
+        self.bench, self.authority = bench, authority
         self.client = MemoryClient(authority, **settings)
-        self.transport = TLSTransport(bench.service)
+        self.transport = tls_connections_of(bench.service, parse_bind(bench.config.bind[0]))()
         plain, self.raw = bench.connect()  # for its socket and loop only
         bench.service.connections.discard(plain)
         self.raw.calls.clear()
@@ -334,6 +336,26 @@ def test_back_pressure(new):
     assert not line.connection._is_write_paused
 
 
+def test_peers_with_credentials(new):
+    """Where a unix socket believes some peers and others not, a connection finds out who its own is."""
+    seen = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        seen.append(line.connection.is_believed)
+        return [environ["SSL_PROTOCOL"].encode()]
+
+    line = new(app, bind="https://unix:/nowhere")
+    for uid, is_believed in ((os.getuid(), True), (os.getuid() + 1, False)):
+        line.bench.service.peers = Peers([f"unix:uid={uid}"])
+        line = Line(line.bench, line.authority)
+        line.raw.extra["peername"] = ""
+        line.bench.lines.append(line)
+        line.transport.connection_made(line.raw)
+        assert line.shake_hands().ask().body() == b"TLSv1.3"
+        assert line.connection._fd == -1 and seen.pop() is is_believed
+
+
 def test_before_there_is_a_connection(new):
     """The socket's transport may be full before the handshake is done."""
     line = new()
@@ -364,9 +386,9 @@ def test_what_a_transport_knows(new):
 def test_close(new):
     """A closure alert comes behind the last octets, then the end; nothing is written after it."""
     line = new().shake_hands()
+    assert line.ask().body() == b"/"
     line.connection.drain()
-    octets, is_over = line.answer()
-    assert (octets, is_over) == (b"", True)
+    assert line.answer() == (b"", True)
     assert line.raw.calls == ["close"] and line.transport.is_closing()
     size = len(line.sent)
     line.transport.write(b"more")
@@ -493,6 +515,7 @@ def test_request_before_a_broken_record(new):
     octets = line.client.outgoing.read() + b"\x17\x03\x03\x00\x20" + bytes(32)
     line.transport.data_received(octets)
     assert len(line.bench.executor.jobs) == 1
+    line.transport.data_received(b"and more")  # before the event loop has told that it is closed
     line.bench.executor.run()
     assert line.transport.is_closing()
     line.raw.received()
@@ -629,19 +652,16 @@ def test_whatever_comes(new, authority, seed):
 
 
 def test_refused_client_that_stays(new):
-    """It is read for two seconds more, or for a while, and then closed."""
-    for end in ("time", "octets"):
-        line = new()
-        line.transport.data_received(GET)
-        line.raw.received()
-        if end == "time":
-            for _ in range(2):
-                line.transport.on_second()
-            assert "close" not in line.raw.calls
-            line.transport.on_second()
-        else:
-            line.transport.data_received(bytes(LINGER_BYTES + 1))
-        assert line.raw.calls[-1] == "close"
+    """It is read for two seconds more, and then closed."""
+    line = new()
+    line.transport.data_received(GET)
+    line.raw.received()
+    for _ in range(2):
+        line.transport.data_received(bytes(1 << 20))
+        line.transport.on_second()
+    assert "close" not in line.raw.calls
+    line.transport.on_second()
+    assert line.raw.calls[-1] == "close"
 
 
 def test_refused_where_nothing_can_be_half_closed(new):
@@ -682,24 +702,30 @@ def test_client_leaves_in_the_handshake(new):
     assert not line.bench.service.connections
 
 
-def test_drain_in_the_handshake(new, authority):
-    """While draining, no handshake is waited for, and none begun."""
+def test_drain_in_the_handshake(new, log):
+    """While draining, a client has two seconds more for what is left of the handshake; then for its request."""
     line = new()
     assert line.transport._state is State.RECEIVING
+    line.transport.on_second()
+    line.transport.on_second()
+    line.bench.service.is_draining = True
     line.transport.drain()
-    assert line.raw.calls == ["abort"]
-    line.bench.service.is_draining = True
-    assert Line(line.bench, authority).raw.calls == ["abort"]
+    line.transport.on_second()
+    line.shake_hands()
+    line.connection.on_second()
+    octets, is_over = line.ask().answer()
+    assert b"Connection: close" in octets and octets.endswith(b"/") and is_over
 
 
-def test_drain_as_the_handshake_ends(new):
-    """A handshake that ends just then is closed as any connection without a request."""
+def test_drain_before_the_handshake(new, log):
+    """One that begins none by then is closed, and no news."""
     line = new()
-    while not line.client.shake_hands():
-        line.pump()
     line.bench.service.is_draining = True
-    line.pump()
-    assert line.answer() == (b"", True) and line.raw.calls[-1] == "close"
+    for _ in range(2):
+        line.transport.on_second()
+    assert not line.raw.calls
+    line.transport.on_second()
+    assert line.raw.calls == ["abort"] and not log.records
 
 
 def test_unreadable_client_certificate(new, log, monkeypatch):

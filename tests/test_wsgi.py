@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import io
 import logging
@@ -12,8 +13,9 @@ import tempfile
 import pytest
 from fakes import FakeConnection
 
+from aserve.body import LiveBody
 from aserve.environ import build_base_environ
-from aserve.errors import ClientDisconnected, ResponseTruncated
+from aserve.errors import ClientDisconnected, RequestRefused, ResponseTruncated
 from aserve.exchange import Exchange
 from aserve.response import LARGE_BODY_BYTES, StandingFields
 from aserve.wsgi import FileResponse, FileWrapper, Gateway
@@ -343,6 +345,32 @@ def test_the_client_leaves_while_the_app_reads(where, caplog):
     assert record.levelno == logging.INFO and record.exc_info is None
 
 
+@pytest.mark.parametrize("error", [ClientDisconnected("refused"), ValueError("on purpose")])
+@pytest.mark.parametrize("is_out", [False, True])
+def test_a_refused_live_body(error, is_out, caplog):
+    """An app that ends at a body that we refused leaves the answer to us, while the head is not out."""
+    caplog.set_level(logging.INFO)
+    exchange = new_exchange()
+    exchange.body = LiveBody(10, True)
+    exchange.body.refuse(RequestRefused(413, "too large"))
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        yield b"begun" if is_out else b""
+        raise error
+
+    pieces = respond(app, exchange)
+    if is_out:
+        next(pieces)
+        with pytest.raises((ClientDisconnected, ResponseTruncated)):
+            next(pieces)
+    else:
+        octets = b"".join(pieces)
+        assert octets.startswith(b"HTTP/1.1 413 ") and b"\r\nConnection: close\r\n" in octets
+        assert exchange.response.code == 413 and not exchange.keep_alive
+    assert [record.levelname for record in caplog.records] == ["ERROR" if type(error) is ValueError else "INFO"]
+
+
 def returning(value):
     def app(environ, start_response):
         start_response("200 OK", [])
@@ -559,11 +587,37 @@ def test_real_files_in_wrappers_are_sent_as_files(tmp_path, mode):
         file = open(path, "r+b")
     else:
         real = open(path, "rb")
-        file = type("File", (), {"fileno": real.fileno, "tell": real.tell, "close": real.close})()
+        file = type("File", (), {"read": property(lambda self: self.file.read), "close": real.close})()
         file.file = real
     reply = respond(serving(FileWrapper(file)))
     assert type(reply) is FileResponse and (reply.offset, reply.size) == (0, 3)
     reply.close()
+
+
+@pytest.mark.parametrize("how", ["own read", "own read that says it is another", "read replaced", "another's read"])
+def test_what_reads_otherwise_than_its_file_is_read(tmp_path, how):
+    """An object that holds a real file, but gives other octets than that holds, is not sent as the file."""
+    path = tmp_path / "x"
+    path.write_bytes(b"abc")
+    real = open(path, "rb")
+
+    def read(size=-1):
+        return real.read(size).upper()
+
+    if how == "own read":
+        file = type("File", (), {"read": lambda self, size: read(size), "fileno": lambda self: real.fileno()})()
+    elif how == "read replaced":
+        file = open(path, "rb")
+        file.read = read
+    elif how == "another's read":
+        file = type("File", (), {"read": io.BytesIO(b"ABC").read, "fileno": real.fileno, "tell": real.tell})()
+    else:
+        file = type("File", (), {"read": staticmethod(functools.wraps(real.read)(read)), "tell": real.tell})()
+    if how != "read replaced":
+        file.file = real
+    octets = b"".join(respond(serving(FileWrapper(file))))
+    assert body_of(octets) == b"3\r\nABC\r\n0\r\n\r\n"
+    real.close()
 
 
 def test_a_closed_file(tmp_path, caplog):

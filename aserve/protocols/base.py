@@ -7,12 +7,13 @@ Not here: any one protocol; transports (connection.py).
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Callable, NamedTuple, Protocol
 
 from .._cparsers import ffi, lib
 from ..body import BufferedBody, LiveBody
 from ..errors import RequestRefused
 from ..exchange import Exchange
+from ..forwarded import set_aside
 
 
 class Limits(NamedTuple):
@@ -26,6 +27,7 @@ class Limits(NamedTuple):
     max_pipelined: int = 16  # exchanges
     is_live: bool = False  # --body stream
     has_status_line: bool = False  # --scgi-status line
+    set_aside: Callable[[Exchange], None] = set_aside  # for a request with fields that only a proxy is believed
 
 
 class WireProtocol(Protocol):

@@ -30,6 +30,7 @@ HEAD: int = lib.HTTP1_HEAD
 LENGTH: int = lib.HTTP1_LENGTH
 CHUNKED: int = lib.HTTP1_CHUNKED
 EXPECT_CONTINUE: int = lib.HTTP1_EXPECT_CONTINUE
+FORWARDED: int = lib.HTTP1_FORWARDED
 # Neither a body nor a surprise: most requests there are.
 PLAIN = KEEP_ALIVE | VERSION_1_1
 
@@ -196,14 +197,13 @@ class HTTP1:
 
     def _begin(self, exchange: Exchange, flags: int, length: int, exchanges: list[Exchange]) -> None:
         """A head with a body, or with something to remember for the response."""
-        if not flags & VERSION_1_1:
-            exchange.form = HTTP_1_0
-        exchange.keep_alive = bool(flags & KEEP_ALIVE)
-        exchange.is_head = bool(flags & HEAD)
+        set_flags(exchange, flags)
+        limits = self._scratch.limits
+        if flags & FORWARDED:
+            limits.set_aside(exchange)
         if not flags & (LENGTH | CHUNKED):
             exchanges.append(exchange)
             return
-        limits = self._scratch.limits
         self._exchange = exchange
         if length > limits.max_body_bytes:
             self._refuse(body_too_large(limits), exchanges)
@@ -234,7 +234,7 @@ class HTTP1:
             # The app already serves this request: it meets the error where it reads.
             assert self._exchange is not None
             self._exchange.keep_alive = False
-            self._body.feed_error(str(why))
+            self._body.refuse(why)
         else:
             exchanges.append(refused_exchange(why, self._exchange))
         self._stop()
@@ -247,6 +247,14 @@ class HTTP1:
         self._exchange = self._body = self._chunked = None
         self.is_continue_due = False
         self._phase = HTTP1._receive_nothing
+
+
+def set_flags(exchange: Exchange, flags: int) -> None:
+    """Remember for the response what the head's flags say."""
+    if not flags & VERSION_1_1:
+        exchange.form = HTTP_1_0
+    exchange.keep_alive = bool(flags & KEEP_ALIVE)
+    exchange.is_head = bool(flags & HEAD)
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:

@@ -29,9 +29,14 @@ except ImportError:  # PyPy; config.py refuses the setting
 _FEED_BYTES = 4096
 
 # RFC 9112 3.2, RFC 3986 3.2.2: uri-host [ ":" port ], without userinfo, path or list.
-_HOST = re.compile(rb"(?:[A-Za-z0-9\-._~!$&'()*+;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
+_HOST = re.compile(
+    rb"(?:(?:(?:[A-Za-z0-9\-._~!$&'()*+;=]|%[0-9A-Fa-f]{2})+|\[(?=[^:]*:[^:]*:)[0-9A-Fa-f:.]+\])(?::[0-9]*)?)?"
+)
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
+_CODING = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9112 7, without parameters
+_REST_OF_CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+_REST_OF_LENGTH = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
 _DROPPED_NAMES = (b"PROXY",)  # httpoxy, as in cparsers/vars.c
 
 
@@ -39,7 +44,7 @@ class HTTPTools1:
     """One connection's requests: a WireProtocol."""
 
     __slots__ = (
-        "_body", "_exchange", "_exchanges", "_fields", "_head_bytes", "_limits", "_parser", "_target", "is_continue_due", "unparsed",
+        "_body", "_exchange", "_exchanges", "_fields", "_head_bytes", "_is_chunked", "_length", "_limits", "_parser", "_slack_bytes", "_target", "is_continue_due", "unparsed",
     )  # fmt: skip
 
     is_single = False
@@ -49,11 +54,13 @@ class HTTPTools1:
         self._parser: Any = httptools.HttpRequestParser(self)  # None: refused or at the end
         self.unparsed = b""  # octets not yet fed
         self._exchanges: list[Exchange] = []  # completed by the call under way
-        self._head_bytes = -1  # octets of the head under way, at least; -1: none is
+        self._head_bytes = -1  # octets of the head under way; -1: none is
+        self._slack_bytes = 0  # of those, at most so many belong to the request before it
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._exchange: Exchange | None = None  # whose body is being received
         self._body: BufferedBody | LiveBody | None = None
+        self._length, self._is_chunked = 0, False  # its framing
         self.is_continue_due = False
 
     def receive(self, data: bytes) -> list[Exchange]:
@@ -100,33 +107,42 @@ class HTTPTools1:
 
     def _feed(self, data: bytes) -> None:
         self.is_continue_due = False  # octets of the body, or of its framing
+        if self._head_bytes < 0:
+            self._slack_bytes = 0  # a head that begins does so with this slice, unless a message ends in it
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
             # We switch protocols for nobody (RFC 9110 7.8): what follows is the next request.
             self._parser = httptools.HttpRequestParser(self)
-            self._feed(data[exc.args[0] :])
+            if self._exchange is not None:
+                # Or the body, before which llhttp stops, too: another parser is told to expect it.
+                self._parser.feed_data(_REST_OF_CHUNKED if self._is_chunked else _REST_OF_LENGTH % self._length)
+            if exc.args[0] < len(data):
+                self._feed(data[exc.args[0] :])
         except httptools.HttpParserCallbackError as exc:
             self._refuse(exc.__context__ if isinstance(exc.__context__, RequestRefused) else _explain(exc))
         except httptools.HttpParserError as exc:
             self._refuse(_explain(exc))
         else:
             if self._head_bytes >= 0:
-                # The slice may hold the end of another request: exact again in on_headers_complete.
                 self._head_bytes += len(data)
-                if self._head_bytes > self._limits.max_head_bytes + _FEED_BYTES:
+                if self._head_bytes - self._slack_bytes >= self._limits.max_head_bytes:
                     self._refuse(refusal(lib.ASERVE_HEAD_TOO_LARGE))
 
     # Called by httptools
 
     def on_message_begin(self) -> None:
         """A request line begins."""
+        if self._exchange is not None:
+            return  # the body of an Upgrade follows
         self._head_bytes = 0
         self._target = b""
         self._fields = []
 
     def on_url(self, piece: bytes) -> None:
         """A piece of the request target."""
+        if self._exchange is not None:
+            return
         self._target += piece
         if len(self._target) > self._limits.max_line_bytes:
             raise refusal(lib.ASERVE_TARGET_TOO_LONG)
@@ -141,6 +157,8 @@ class HTTPTools1:
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
+        if self._exchange is not None:
+            return
         method: bytes = self._parser.get_method()
         line_bytes = len(method) + len(self._target) + len("  HTTP/1.1")
         if line_bytes > self._limits.max_line_bytes:
@@ -151,16 +169,16 @@ class HTTPTools1:
             raise refusal(lib.ASERVE_HEAD_TOO_LARGE)
         self._head_bytes = -1
         is_1_1 = self._check_version(method)
-        length, is_chunked = self._check_framing(is_1_1)
-        expects = self._check_expectation() and is_1_1
+        self._length, self._is_chunked = length, is_chunked = self._check_framing(is_1_1)
+        expects = is_1_1 and self._check_expectation()  # RFC 9110 10.1.1: ignore it in HTTP/1.0
         pairs = self._build_pairs(method, is_1_1)
-        exchange = self._exchange = Exchange(
-            b"\0".join([part for pair in pairs for part in pair]).decode("latin-1"),
-            len(pairs),
-        )
+        vars = b"\0".join([part for pair in pairs for part in pair])
+        exchange = self._exchange = Exchange(vars.decode("latin-1"), len(pairs))
+        if b"FORWARDED" in vars or b"HTTP_X_REAL_IP" in vars:  # in a name, or by chance in a value
+            self._limits.set_aside(exchange)
         if not is_1_1:
             exchange.form = HTTP_1_0
-        exchange.keep_alive = self._parser.should_keep_alive()
+        exchange.keep_alive = self._parser.should_keep_alive() and (is_1_1 or not self._is_told_to_close())
         exchange.is_head = method == b"HEAD"
         if length > self._limits.max_body_bytes:
             raise body_too_large(self._limits)
@@ -181,12 +199,15 @@ class HTTPTools1:
     def on_message_complete(self) -> None:
         """The request is complete."""
         assert self._exchange is not None
+        if self._body is not None and self._parser.should_upgrade():
+            return  # llhttp skips the body of an Upgrade; it is still to come
         if isinstance(self._body, LiveBody):
             self._body.feed_end()
         else:
             self._exchanges.append(self._exchange)
         self._exchange = self._body = None
         self.is_continue_due = False
+        self._slack_bytes = _FEED_BYTES  # llhttp does not say where in the slice the next head begins
 
     # What llhttp leaves to us
 
@@ -208,17 +229,26 @@ class HTTPTools1:
             raise refusal(lib.ASERVE_LENGTH_AND_ENCODING)
         if len(lengths) > 1:
             raise refusal(lib.ASERVE_REPEATED_CONTENT_LENGTH)
-        if lengths and not re.fullmatch(rb"[0-9]{1,18}", lengths[0]):
+        if lengths and not (re.fullmatch(rb"[0-9]+", lengths[0]) and int(lengths[0]) < 1 << 63):
             raise refusal(lib.ASERVE_BAD_CONTENT_LENGTH)
         if codings:
             if not is_1_1:
                 raise refusal(lib.ASERVE_ENCODING_IN_1_0)
             names = [name.strip(b" \t").lower() for name in b",".join(codings).split(b",")]
-            if names[-1] != b"chunked" or names.count(b"chunked") > 1:
+            if (
+                names[-1] != b"chunked"
+                or names.count(b"chunked") > 1
+                or not all(_CODING.fullmatch(name) for name in names)
+            ):
                 raise refusal(lib.ASERVE_BAD_TRANSFER_ENCODING)
             if len(names) > 1:
                 raise refusal(lib.ASERVE_UNKNOWN_CODING)
         return (int(lengths[0]) if lengths else 0), bool(codings)
+
+    def _is_told_to_close(self) -> bool:
+        # RFC 9112 9.3: close wins; in HTTP/1.0 llhttp lets a keep-alive beside it win.
+        options = b",".join(self._values(b"CONNECTION")).lower().split(b",")
+        return b"close" in [option.strip(b" \t") for option in options]
 
     def _check_expectation(self) -> bool:
         expectations = self._values(b"EXPECT")
@@ -283,7 +313,7 @@ class HTTPTools1:
         exchange = self._exchange
         if self.live_body is not None and exchange is not None:
             exchange.keep_alive = False
-            self.live_body.feed_error(str(why))
+            self.live_body.refuse(why)
         else:
             self._exchanges.append(refused_exchange(why, exchange))
         self._stop()

@@ -103,7 +103,8 @@ class Uwsgi(SingleRequest):
             vars = dict(zip(parts, parts))
             path = vars.get("PATH_INFO", "").strip("/")
             items = [part.encode("latin-1") for part in path.split("/")] if path else []
-            exchange.rpc = RpcCall(modifier2, items, vars.get("HTTP_ACCEPT", ""))
+            is_head = vars.get("REQUEST_METHOD") == "HEAD"
+            exchange.rpc = RpcCall(modifier2, items, vars.get("HTTP_ACCEPT", ""), is_head)
             return [exchange]
         spans = self._scratch.items
         count = lib.uwsgi_parse_array(data, len(data), spans, MAX_RPC_ITEMS)

@@ -241,3 +241,30 @@ def test_keep_alive(version, connection, is_kept, parse_head):
 def test_plain_request_has_two_flags(parse_head):
     """A request with neither body nor surprises has exactly the two flags a caller tests at once."""
     assert parse_head(BARE).flags == ["KEEP_ALIVE", "VERSION_1_1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_flagged"),
+    [
+        ("Forwarded", True),
+        ("FORWARDED", True),
+        ("X-Forwarded-For", True),
+        ("x-forwarded-user", True),
+        ("X-Forwarded", True),
+        ("X-FORWARDEDNESS", True),
+        ("X-Real-IP", True),
+        ("X_Real_IP", False),  # which never reaches the vars
+        ("X_Forwarded_For", False),
+        ("Forwarder", False),
+        ("Forwarded-For", False),
+        ("X-Forwarde", False),
+        ("X-Forwarder", False),
+        ("X-Real-IPs", False),
+        ("X-Requested-With", False),
+        ("From", False),
+    ],
+)
+def test_forwarded(name, is_flagged, parse_head):
+    """A field by which proxies tell of their client is noticed, and no other."""
+    head = parse_head(BARE[:-2] + f"{name}: 1\r\n\r\n".encode())
+    assert ("FORWARDED" in head.flags) == is_flagged

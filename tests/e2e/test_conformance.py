@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import pathlib
+import re
 import wsgiref.validate
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.also_inline
 
+ROOT = pathlib.Path(__file__).parents[2]
 POST = "POST / HTTP/1.1\r\nHost: test\r\n"
 
 
 # Responses
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "The start_response() Callable"',
+    "start_response may be called as late as in the first iteration",
+    "the status and the headers of that call are sent",
+)
 def test_lazy_start_response(start_server, raw_client):
     """A generator that calls start_response on its first iteration sends its own status and fields."""
     reply = raw_client(start_server(apps.lazy_generator)).fetch()
@@ -25,14 +34,22 @@ def test_lazy_start_response(start_server, raw_client):
     assert reply.framing == "chunked"
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "The write() Callable"',
+    "what write() is given is sent before what the iterable gives",
+    "it is sent at once, and in that order",
+)
 def test_write(start_server, raw_client):
     """What write() sent comes before what the iterable gives."""
     reply = raw_client(start_server(apps.written)).fetch()
     assert (reply.status, reply.body) == (200, b"written and returned")
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "Handling the Content-Length Header"',
+    "the server may compute the length of a response of one block",
+    "it does for lists of any number of blocks",
+)
 def test_list_gets_content_length(start_server, raw_client):
     """A list's body is known as a whole: Content-Length is computed."""
     client = raw_client(start_server(apps.several_chunks))
@@ -40,21 +57,29 @@ def test_list_gets_content_length(start_server, raw_client):
     assert (reply.body, reply.framing, reply.get("Content-Length")) == (b"one two three", "length", "13")
 
 
-@pytest.mark.any_parser
+@rule('PEP 3333 "Specification Details"', "the app returns any iterable of bytes", "any is served")
 def test_other_iterables(start_server, raw_client):
     """Any iterable of bytes is a body."""
     assert raw_client(start_server(apps.tuple_of_chunks)).fetch().body == b"one two"
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "Handling the Content-Length Header"',
+    "the app's Content-Length is used",
+    "the body is not chunked below it",
+)
 def test_own_length(start_server, raw_client):
     """A generator below its own Content-Length is not chunked."""
     reply = raw_client(start_server(apps.measured_generator)).fetch()
     assert (reply.body, reply.framing) == (b"made for", "length")
 
 
+@rule(
+    'PEP 3333 "Specification Details"',
+    "an iterable may yield nothing",
+    "an empty body of length 0; the connection goes on",
+)
 @pytest.mark.parametrize("app", [apps.no_chunks, apps.no_chunks_lazily])
-@pytest.mark.any_parser
 def test_empty_iterable(start_server, raw_client, app):
     """No chunk at all is an empty body, and the connection stays usable."""
     client = raw_client(start_server(app))
@@ -63,9 +88,11 @@ def test_empty_iterable(start_server, raw_client, app):
         assert (reply.status, reply.body, reply.framing) == (200, b"", "length")
 
 
+@rule("RFC 9110 15.3.5", "a 204 response has no body", "what the app gives is dropped, and so is its Content-Length")
+@rule("RFC 9110 15.4.5", "a 304 response has no body", "what the app gives is dropped; its Content-Length stays")
+@rule("RFC 9112 6.1", "no Transfer-Encoding in a 1xx or 204 response", "none, nor in a 304")
 @pytest.mark.parametrize("app", [apps.status, apps.status_lazily, apps.status_with_length])
 @pytest.mark.parametrize("code", [204, 304])
-@pytest.mark.any_parser
 def test_statuses_without_body(start_server, raw_client, app, code):
     """RFC 9112 6.3: 204 and 304 have no body whatever the app gives, and no chunked coding."""
     client = raw_client(start_server(app))
@@ -77,6 +104,11 @@ def test_statuses_without_body(start_server, raw_client, app, code):
         assert client.is_quiet()
 
 
+@rule(
+    "RFC 9110 9.3.2",
+    "the response to HEAD has the fields of GET's and no body",
+    "not one octet of body, whatever the app gives; the length if it is known",
+)
 @pytest.mark.parametrize(
     ("app", "length"),
     [
@@ -88,7 +120,6 @@ def test_statuses_without_body(start_server, raw_client, app, code):
         (apps.endless_with_length, "4"),
     ],
 )
-@pytest.mark.any_parser
 def test_head(start_server, raw_client, app, length):
     """HEAD gets the head of GET and not one octet of body; the next request is answered."""
     client = raw_client(start_server(app))
@@ -99,8 +130,12 @@ def test_head(start_server, raw_client, app, length):
         assert client.is_quiet()
 
 
+@rule(
+    'PEP 3333 "Handling the Content-Length Header"',
+    "nothing is sent beyond Content-Length",
+    "the body is cut there, and the log says so; the connection stays in sync",
+)
 @pytest.mark.parametrize("app", [apps.too_long, apps.too_long_lazily, apps.too_long_written])
-@pytest.mark.any_parser
 def test_longer_than_content_length(start_server, raw_client, app):
     """A body is cut at its Content-Length: nothing of it is read as another response."""
     client = raw_client(start_server(app))
@@ -110,7 +145,11 @@ def test_longer_than_content_length(start_server, raw_client, app):
     assert client.is_quiet()
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "Handling the Content-Length Header"',
+    "the server stops iterating when enough has been sent",
+    "it stops, and closes the iterable",
+)
 def test_endless_with_length(start_server, raw_client):
     """PEP 3333: the server stops iterating when enough has been sent, and closes."""
     client = raw_client(start_server(apps.endless_with_length))
@@ -118,7 +157,11 @@ def test_endless_with_length(start_server, raw_client):
         assert client.fetch().body == b"1234"
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "Specification Details"',
+    "the iterable is run to its end",
+    "also when its Content-Length is reached exactly",
+)
 def test_code_after_the_last_chunk_runs(start_server, raw_client):
     """A generator that gave exactly its Content-Length is run to its end."""
     ends = []
@@ -136,8 +179,13 @@ def test_code_after_the_last_chunk_runs(start_server, raw_client):
     assert ends == [True, True]
 
 
+@rule(
+    'PEP 3333 "Handling the Content-Length Header"',
+    "a body shorter than Content-Length is an error",
+    "the connection is reset, so that nobody takes it for whole; the log says so",
+)
+@rule("RFC 9112 9.6", "the connection is closed after a body shorter than declared", "reset")
 @pytest.mark.parametrize("app", [apps.too_short, apps.too_short_lazily])
-@pytest.mark.any_parser
 def test_shorter_than_content_length(start_server, raw_client, app):
     """A body that ends early is seen as cut short: the connection is aborted."""
     client = raw_client(start_server(app))
@@ -145,7 +193,7 @@ def test_shorter_than_content_length(start_server, raw_client, app):
         client.fetch()
 
 
-@pytest.mark.any_parser
+@rule("RFC 9112 6.3", "a body shorter than declared is incomplete", "the same when none of it came")
 def test_nothing_of_content_length(start_server, raw_client):
     """A body that never begins is no whole response either."""
     client = raw_client(start_server(apps.nothing_with_length))
@@ -153,8 +201,13 @@ def test_nothing_of_content_length(start_server, raw_client):
         client.fetch()
 
 
+@rule(
+    'PEP 3333 "Error Handling"',
+    "an error behind the head cannot become a response",
+    "the connection is reset: no last chunk, no second head",
+)
+@rule("RFC 9112 8", "an incomplete chunked body has no last chunk", "no last chunk, and a reset")
 @pytest.mark.parametrize("app", [apps.raises_mid_stream, apps.raises_written])
-@pytest.mark.any_parser
 def test_exception_mid_stream(start_server, raw_client, app, caplog):
     """An exception after the head is seen as truncation: no end of the chunked body, no second head."""
     server = start_server(app)
@@ -167,8 +220,12 @@ def test_exception_mid_stream(start_server, raw_client, app, caplog):
     assert "raised ValueError at GET /" in caplog.text
 
 
+@rule(
+    'PEP 3333 "Error Handling"',
+    "an error before the head is caught by the server",
+    "500 without details, a traceback in the log; the connection goes on",
+)
 @pytest.mark.parametrize("app", [apps.raises, apps.raises_started, apps.raises_lazily, apps.exits])
-@pytest.mark.any_parser
 def test_exception_before_the_head(start_server, raw_client, app):
     """An exception before the head is out gives a 500, and the connection lives on."""
     client = raw_client(start_server(app))
@@ -180,7 +237,11 @@ def test_exception_before_the_head(start_server, raw_client, app):
     assert (reply.status, client.is_quiet()) == (500, True)
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "The start_response() Callable"',
+    "with exc_info, status and headers are replaced while they are not sent",
+    "replaced, not added to",
+)
 def test_exc_info_replaces(start_server, raw_client):
     """start_response with exc_info replaces status and headers while the head is not out."""
     reply = raw_client(start_server(apps.error_replaces)).fetch()
@@ -189,7 +250,11 @@ def test_exc_info_replaces(start_server, raw_client):
     assert reply.get("X-First") is None
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "The start_response() Callable"',
+    "with exc_info behind the head, the error is raised again",
+    "raised; the response is cut short",
+)
 def test_exc_info_raises_after_the_head(start_server, raw_client, caplog):
     """Once the head is out, start_response raises the error it was given; the body is truncated."""
     server = start_server(apps.error_too_late)
@@ -201,7 +266,11 @@ def test_exc_info_raises_after_the_head(start_server, raw_client, caplog):
     assert "raised KeyError" in caplog.text
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "The start_response() Callable"',
+    "a second call without exc_info is a fatal error",
+    "500, and the log names the rule",
+)
 def test_second_start_response(start_server, raw_client, caplog):
     """A second start_response without exc_info is refused, and the log names the rule."""
     server = start_server(apps.started_twice)
@@ -211,12 +280,17 @@ def test_second_start_response(start_server, raw_client, caplog):
     assert "a second time without exc_info" in caplog.text
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "The start_response() Callable"',
+    "start_response is called before the first block",
+    "500 for a body without it",
+)
 def test_no_start_response(start_server, raw_client):
     """A body without start_response is a 500."""
     assert raw_client(start_server(apps.not_started)).fetch().status == 500
 
 
+@rule('PEP 3333 "Unicode Issues"', "bodies are bytes", "500 for str, bytearray and all else; a reset behind the head")
 @pytest.mark.parametrize(
     ("value", "told"),
     [
@@ -228,7 +302,6 @@ def test_no_start_response(start_server, raw_client):
         (17, "int"),
     ],
 )
-@pytest.mark.any_parser
 def test_body_of_a_wrong_type(start_server, raw_client, caplog, value, told):
     """A body that is not an iterable of bytes is refused, and the log says which app gave what."""
     server = start_server(apps.returns(value))
@@ -241,6 +314,16 @@ def test_body_of_a_wrong_type(start_server, raw_client, caplog, value, told):
     assert told in caplog.text
 
 
+@rule(
+    'PEP 3333 "The start_response() Callable"',
+    "status and headers have their form; nothing may be injected",
+    "500 for line ends, controls, bad names, statuses and lengths; nothing of it is sent",
+)
+@rule(
+    'PEP 3333 "Other HTTP Features"',
+    "hop-by-hop fields are not the app's",
+    "500 for Connection, Transfer-Encoding, Upgrade and the like",
+)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -274,7 +357,6 @@ def test_body_of_a_wrong_type(start_server, raw_client, caplog, value, told):
         ("200 OK", None),
     ],
 )
-@pytest.mark.any_parser
 def test_bad_start_response(start_server, raw_client, arguments):
     """A status or field that may not be sent gives a 500; nothing of it reaches the client."""
     client = raw_client(start_server(apps.starts_with(*arguments)))
@@ -284,7 +366,7 @@ def test_bad_start_response(start_server, raw_client, arguments):
         assert "injected" not in str(reply.fields).lower()
 
 
-@pytest.mark.any_parser
+@rule('PEP 3333 "Unicode Issues"', "statuses and fields are latin-1", "500 for others, from a generator, too")
 def test_bad_field_from_a_generator(start_server, raw_client):
     """A field value outside latin-1 is the app's error before the head is out: a 500, no cut."""
 
@@ -295,7 +377,11 @@ def test_bad_field_from_a_generator(start_server, raw_client):
     assert raw_client(start_server(app)).fetch().status == 500
 
 
-@pytest.mark.any_parser
+@rule(
+    'PEP 3333 "Unicode Issues"',
+    "field values are octets as latin-1, in requests and responses",
+    "every octet that is no control passes both ways, UTF-8 or not",
+)
 def test_latin_1_field_values(start_server, raw_client):
     """Field values are octets as latin-1, both ways, and so is the reason."""
     client = raw_client(start_server(apps.latin_1))
@@ -307,7 +393,8 @@ def test_latin_1_field_values(start_server, raw_client):
     assert reply.body == back
 
 
-@pytest.mark.any_parser
+@rule("RFC 9110 6.6.1", "a response has one Date", "ours, or the app's own")
+@rule("RFC 9110 5.3", "repeated fields stay in order", "as the app gave them")
 def test_date_and_server(start_server, raw_client):
     """Date and Server are added once, and only if the app has not set them; repeats stay repeats."""
     reply = raw_client(start_server(apps.hello)).fetch()
@@ -319,7 +406,7 @@ def test_date_and_server(start_server, raw_client):
     assert [value for name, value in reply.fields if name == "Set-Cookie"] == ["a=1", "b=2"]
 
 
-@pytest.mark.any_parser
+@rule('PEP 3333 "Specification Details"', "close() of the iterable is called at the end", "once, also when it raises")
 def test_close_is_called_once(start_server, raw_client):
     """close() of the iterable is called, once, also when it raises; the response is whole."""
     for error in (None, ValueError("on purpose")):
@@ -331,7 +418,7 @@ def test_close_is_called_once(start_server, raw_client):
         assert [chunks.close_count for chunks in app.made] == [1, 1]
 
 
-@pytest.mark.any_parser
+@rule('PEP 3333 "Specification Details"', "close() is called also after an error", "once")
 def test_close_after_an_exception(start_server, raw_client):
     """close() is called when the iterable raises, too."""
 
@@ -350,6 +437,20 @@ def test_close_after_an_exception(start_server, raw_client):
 # Requests
 
 
+@rule(
+    'PEP 3333 "environ Variables"',
+    "the environ has these names, as native strings",
+    "it has, and nothing of the process's environment",
+)
+@rule("RFC 9110 5.2", "a repeated field is joined by commas", "joined")
+@rule("RFC 6265 5.4", "cookies are joined by semicolons", "joined")
+@rule(
+    "RFC 3875 4.1.18",
+    "`-` becomes `_`",
+    "and so that nothing can pass for another field, one with `_` in its name is dropped",
+    "stricter",
+    "a client could send X_Forwarded_For where a proxy sets X-Forwarded-For",
+)
 def test_environ(start_server, raw_client, monkeypatch):
     """The environ is complete, of native strings, and holds nothing of the process's environment."""
     monkeypatch.setenv("SECRET_OF_THE_PROCESS", "leaked")
@@ -387,6 +488,7 @@ def test_environ(start_server, raw_client, monkeypatch):
     assert {"wsgi.input", "wsgi.errors", "wsgi.file_wrapper", "wsgi.early_hints"} <= set(environ)
 
 
+@rule('PEP 3333 "environ Variables"', "the app may change its environ", "no other request sees it")
 def test_environ_is_the_requests_own(start_server, raw_client):
     """What an app puts into its environ is not seen by the next request."""
 
@@ -400,6 +502,7 @@ def test_environ_is_the_requests_own(start_server, raw_client):
     assert [client.fetch().body for _ in range(3)] == [b"False"] * 3
 
 
+@rule("RFC 9112 3.2.4", "OPTIONS may ask for the server as a whole", "REQUEST_URI `*`, an empty PATH_INFO")
 def test_options_asterisk(start_server, raw_client):
     """OPTIONS * reaches the app with an environ that is valid."""
     environ = raw_client(start_server(apps.environ_json)).fetch("*", method="OPTIONS").json()
@@ -410,6 +513,11 @@ def test_options_asterisk(start_server, raw_client):
 LINES = b"first\nsecond\r\n\nno end"
 
 
+@rule(
+    'PEP 3333 "Input and Error Streams"',
+    "read, readline, readlines and iteration are as those of files",
+    "exact octets, with every form of their arguments; they end where the body ends",
+)
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.parametrize(
     ("reads", "results"),
@@ -444,6 +552,7 @@ def test_reading_the_body(start_server, raw_client, reads, results, is_chunked):
         assert client.recv_response().json() == texts
 
 
+@rule('PEP 3333 "Input and Error Streams"', "reading is safe without a body", "an empty file")
 def test_reading_no_body(start_server, raw_client):
     """A request without a body has an empty wsgi.input, however it is read."""
     client = raw_client(start_server(apps.read_as_told))
@@ -452,6 +561,9 @@ def test_reading_no_body(start_server, raw_client):
     assert not any(client.fetch(f"/?{reads}", "Content-Length: 0", method="POST").json())
 
 
+@rule(
+    "RFC 9112 7.1", "a chunked body is decoded", "the app gets it with its length; extensions and trailers are dropped"
+)
 def test_chunked_body_is_decoded(start_server, raw_client):
     """A chunked body reaches the app without its framing, with the length that it has."""
     client = raw_client(start_server(apps.environ_json))
@@ -462,6 +574,11 @@ def test_chunked_body_is_decoded(start_server, raw_client):
     assert "HTTP_TRAILER" not in environ
 
 
+@rule(
+    "RFC 9112 6.3",
+    "a body ends where its framing says, read or not",
+    "an unread body is never taken for the next request",
+)
 def test_unread_body(start_server, raw_client):
     """A body that the app does not read is not taken for the next request."""
     client = raw_client(start_server(apps.no_reading))
@@ -470,6 +587,11 @@ def test_unread_body(start_server, raw_client):
     assert client.is_quiet()
 
 
+@rule(
+    "RFC 9112 8",
+    "an incomplete request is not processed",
+    "the app is not called (--body stream: reading raises a ConnectionError)",
+)
 @pytest.mark.parametrize(
     "framing", [b"Content-Length: 10\r\n\r\n12345", b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n"]
 )
@@ -490,67 +612,49 @@ def test_client_dies_mid_body(start_server, raw_client, framing, is_reset):
     assert app.count == 1
 
 
-@pytest.mark.parametrize(
-    "rest",
-    [
-        "Transfer-Encoding: chunked\r\n\r\n0x5\r\nhello\r\n0\r\n\r\n",
-        "Transfer-Encoding: chunked\r\n\r\n+5\r\nhello\r\n0\r\n\r\n",
-        "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n",
-        "Transfer-Encoding: chunked\r\n\r\n5\r\nhelloX\r\n0\r\n\r\n",
-        "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        "Content-Length: +5\r\n\r\nhello",
-        "Content-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
-        "Content-Length: 5, 6\r\n\r\nhello",
-        "Content-Length : 5\r\n\r\nhello",
-        "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-        "X-Folded: a\r\n b\r\n\r\n",
-        "X-Control: a\x01b\r\n\r\n",
-    ],
-)
-def test_malformed_requests(start_server, raw_client, rest):
-    """A request that two servers could read in two ways is refused, and the connection closed."""
-    app = apps.Recorder(apps.echo)
-    client = raw_client(start_server(app))
-    client.send((POST + rest).encode("latin-1"))
-    reply = client.recv_response()
-    assert reply.status in (400, 501)
-    assert reply.get("Connection") == "close"
-    assert client.recv_to_end() == b""
-    assert app.count == 0
+# The page
 
 
-@pytest.mark.parametrize(
-    "request_octets",
-    [
-        b"GET / HTTP/1.1\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost : a\r\n\r\n",
-        b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n",
-        b"GET / HTTP/1.1\nHost: a\n\n",
-        b"GET / HTTP/1.1\r\nHost: a\nX: b\r\n\r\n",
-        b"GET / HTTP/1\r\nHost: a\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-    ],
-)
-def test_malformed_heads(start_server, raw_client, request_octets):
-    """RFC 9112 3.2 and 2.2: no Host, two, a bad one, a bare LF, a bad request line: 400."""
-    client = raw_client(start_server(apps.hello))
-    client.send(request_octets)
-    assert client.recv_response().status == 400
-    assert client.recv_to_end() == b""
+def _page():
+    spec = importlib.util.spec_from_file_location("make_conformance", ROOT / "docs/make_conformance.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def test_http_0_9(start_server, raw_client):
-    """A request line without a version is refused."""
-    client = raw_client(start_server(apps.hello))
-    client.send(b"GET /\r\n\r\n")
-    assert client.recv_response().status in (400, 505)
-    assert client.recv_to_end() == b""
+@pytest.mark.checkout
+def test_the_page_is_up_to_date():
+    """docs/conformance.md is what `make docs` would write."""
+    assert (ROOT / "docs/conformance.md").read_text() == _page().build_page(), "run `make docs`"
+
+
+@pytest.mark.checkout
+def test_every_rule_is_one():
+    """Each file of the corpus of request pairs has a clause and, where it deviates, a reason, as a rule has."""
+    for row in _page().collect_pairs():
+        rule(*row[:5])
+
+
+@pytest.mark.checkout
+def test_deviations_are_on_the_page():
+    """Where the source says that it is stricter than a clause of an RFC, the page says so, too."""
+    page = _page()
+    told = {row.clause for row in [*page.collect_rules(), *page.collect_pairs()] if row.kind == "stricter"}
+    found = set()
+    for path in [*(ROOT / "cparsers").glob("*.c"), *(ROOT / "aserve").rglob("*.py")]:
+        found |= set(re.findall(r"Stricter than\s+(?:[*#]\s+)?((?:RFC|PEP) \d+ [\d.]*\d)", path.read_text()))
+    assert len(found) > 8
+    assert found - told == set()
 
 
 # wsgiref.validate round every path
 
 
+@rule(
+    'PEP 3333 "Specification Details"',
+    "server and app keep the protocol",
+    "wsgiref.validate finds nothing around any kind of response",
+)
 @pytest.mark.parametrize(
     ("app", "method", "body", "expected"),
     [
@@ -568,7 +672,6 @@ def test_http_0_9(start_server, raw_client):
         (apps.file_sender(lambda: open(__file__, "rb"), *apps.PLAIN), "GET", b"", None),
     ],
 )
-@pytest.mark.any_parser
 def test_validator(start_server, raw_client, capfd, app, method, body, expected):
     """The standard library's validator finds nothing to complain about."""
     if expected is None:

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import apps
 import pytest
+from rules import rule
 
 EXPECT = "Expect: 100-continue"
 
 
+@rule(
+    "RFC 9110 10.1.1",
+    "who waits for 100 gets it, or a final status",
+    "100 once the head is good and all earlier responses are out",
+)
 @pytest.mark.also_inline
 @pytest.mark.parametrize("framing", ["Content-Length: 5", "Transfer-Encoding: chunked"])
 def test_continue(start_server, raw_client, framing):
@@ -20,6 +26,7 @@ def test_continue(start_server, raw_client, framing):
         assert client.recv_response().body == b"hello"
 
 
+@rule("RFC 9110 10.1.1", "100 may be left out when the body is there", "left out")
 @pytest.mark.also_inline
 def test_body_sent_without_waiting(start_server, raw_client):
     """RFC 9110 10.1.1: a 100 may be left out when the body is there already."""
@@ -36,6 +43,7 @@ def test_no_continue_without_a_body(start_server, raw_client):
     assert client.fetch("/", EXPECT, "Content-Length: 0", method="POST").status == 200
 
 
+@rule("RFC 9110 10.1.1", "the expectation of an HTTP/1.0 client is ignored", "ignored")
 @pytest.mark.also_inline
 def test_no_continue_for_http_1_0(start_server, raw_client):
     """An HTTP/1.0 client knows no 1xx response."""
@@ -46,6 +54,7 @@ def test_no_continue_for_http_1_0(start_server, raw_client):
     assert client.recv_response().body == b"hello"
 
 
+@rule("RFC 9110 10.1.1", "a final status may stand in place of 100", "413 for a body over the limit, before it is sent")
 @pytest.mark.also_inline
 def test_no_continue_when_too_large(start_server, raw_client):
     """A body over --max-body is refused instead of asked for."""
@@ -55,6 +64,7 @@ def test_no_continue_when_too_large(start_server, raw_client):
     assert client.recv_to_end() == b""
 
 
+@rule("RFC 9110 10.1.1", "an expectation that cannot be met may be answered 417", "417, then closed")
 @pytest.mark.also_inline
 def test_other_expectations(start_server, raw_client):
     """RFC 9110 10.1.1: an expectation that we do not know is answered with 417."""
@@ -81,6 +91,7 @@ def test_continue_after_pipelined_responses(start_server, raw_client):
 # --body stream
 
 
+@rule('PEP 3333 "HTTP 1.1 Expect/Continue"', "100 may wait until the app reads", "with --body stream it does")
 def test_live_continue_at_the_first_read(start_server, raw_client):
     """With --body stream the 100 is sent when the app first reads, not before."""
     gate = apps.Gate(apps.echo)
@@ -152,6 +163,7 @@ def test_live_continue_behind_waiting_requests(start_server, raw_client):
 # Early hints
 
 
+@rule("RFC 8297 2", "103 may come before the final response", "environ[wsgi.early_hints] sends it at once")
 @pytest.mark.also_inline
 def test_early_hints(start_server, raw_client):
     """wsgi.early_hints sends 103 responses before the final one, at once."""
@@ -179,6 +191,7 @@ def test_early_hints_are_early(start_server, raw_client):
     assert client.recv_response().status == 200
 
 
+@rule("RFC 9110 15.2", "no 1xx to an HTTP/1.0 client", "none")
 @pytest.mark.also_inline
 def test_no_early_hints_for_http_1_0(start_server, raw_client):
     """An HTTP/1.0 client gets the final response only."""
@@ -187,6 +200,7 @@ def test_no_early_hints_for_http_1_0(start_server, raw_client):
     assert client.recv_response().body == b"final"
 
 
+@rule("RFC 9110 8.6", "no Content-Length in a 1xx response", "the app that gives one meets an error")
 @pytest.mark.also_inline
 @pytest.mark.parametrize("field", [("X-Bad", "a\r\nb"), ("X Bad", "a"), ("X-Bad", "\u20ac")])
 def test_bad_early_hints(start_server, raw_client, field):

@@ -11,6 +11,7 @@ import threading
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = [pytest.mark.also_inline, pytest.mark.any_parser]
 
@@ -39,6 +40,11 @@ def sendfile_calls(monkeypatch):
     return calls
 
 
+@rule(
+    'PEP 3333 "Optional Platform-Specific File Handling"',
+    "the server may send what file_wrapper holds by itself",
+    "a regular file goes out by sendfile, behind the app's head",
+)
 def test_regular_file(start_server, raw_client, path, sendfile_calls):
     """A regular file is sent by the kernel, with its Content-Length; the connection stays usable."""
     server = start_server(apps.file_sender(lambda: open(path, "rb")))
@@ -67,6 +73,7 @@ def test_offset(start_server, raw_client, path, offset, how):
         assert client.fetch().body == expected
 
 
+@rule('PEP 3333 "Handling the Content-Length Header"', "a file is sent up to Content-Length", "no further")
 @pytest.mark.parametrize("length", [0, 1, 70_000])
 def test_part_of_a_file(start_server, raw_client, path, length):
     """A Content-Length below the file's size sends that much of it."""
@@ -186,6 +193,11 @@ def unpacked(kind, path):
     return file
 
 
+@rule(
+    'PEP 3333 "Optional Platform-Specific File Handling"',
+    "what is no file of the system is read",
+    "by its read(), and so is what reads otherwise than its file",
+)
 @pytest.mark.parametrize(
     "kind", ["pipe", "memory", "only read", "gzip", "bz2", "spooled", "named", "unbuffered", "subclass"]
 )
@@ -219,6 +231,11 @@ def test_iterator(path):
     assert file.closed
 
 
+@rule(
+    'PEP 3333 "Optional Platform-Specific File Handling"',
+    "close() of the wrapper is called",
+    "once, when the file is sent",
+)
 @pytest.mark.parametrize("headers", [(), (("Content-Length", "10"),)])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_file_is_closed_once_and_afterwards(start_server, raw_client, path, headers, method):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.also_inline
 
 
+@rule("RFC 9112 9.3", "an HTTP/1.1 connection stays open", "it does, without a Connection field")
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator, apps.written, apps.no_chunks, apps.raises])
 def test_http_1_1_stays_open(start_server, raw_client, app):
     """An HTTP/1.1 connection serves one request after another, and says nothing of it."""
@@ -19,6 +22,7 @@ def test_http_1_1_stays_open(start_server, raw_client, app):
     assert len({reply.body for reply in replies}) == 1
 
 
+@rule("RFC 9112 9.3", "a request with close is the last one", "the response says close, and the connection is closed")
 def test_connection_close(start_server, raw_client):
     """A client that says close gets close, and the server's FIN."""
     client = raw_client(start_server(apps.hello))
@@ -28,6 +32,7 @@ def test_connection_close(start_server, raw_client):
     assert client.recv_to_end() == b""
 
 
+@rule("RFC 9110 7.6.1", "Connection is a list of options, in any case", "close is found wherever it stands")
 def test_connection_close_in_a_list(start_server, raw_client):
     """close is found in any spelling and in any place of the list."""
     client = raw_client(start_server(apps.hello))
@@ -35,6 +40,7 @@ def test_connection_close_in_a_list(start_server, raw_client):
     assert client.recv_to_end() == b""
 
 
+@rule("RFC 9112 9.3", "an HTTP/1.0 connection is closed unless asked otherwise", "closed")
 def test_http_1_0_closes(start_server, raw_client):
     """An HTTP/1.0 connection is closed after the response."""
     client = raw_client(start_server(apps.hello))
@@ -44,6 +50,7 @@ def test_http_1_0_closes(start_server, raw_client):
     assert client.recv_to_end() == b""
 
 
+@rule("RFC 9112 9.3", "HTTP/1.0 with keep-alive may stay open", "it stays, and the response says so")
 def test_http_1_0_keep_alive(start_server, raw_client):
     """An HTTP/1.0 client that asks for keep-alive gets it, and is told so."""
     client = raw_client(start_server(apps.hello))
@@ -53,6 +60,7 @@ def test_http_1_0_keep_alive(start_server, raw_client):
         assert (reply.get("Connection").lower(), reply.body) == ("keep-alive", b"hello\n")
 
 
+@rule("RFC 9112 7", "no transfer coding to HTTP/1.0", "a body of unknown length ends with the connection")
 def test_http_1_0_without_length(start_server, raw_client):
     """To HTTP/1.0 nothing is chunked: a body of unknown length ends with the connection."""
     client = raw_client(start_server(apps.lazy_generator))
@@ -61,6 +69,11 @@ def test_http_1_0_without_length(start_server, raw_client):
     assert (reply.get("Connection"), reply.framing, reply.body) == ("close", "close", b"made late")
 
 
+@rule(
+    "RFC 9112 8",
+    "a body that ends with the connection is complete when it closes",
+    "one that the app cannot finish ends in a reset",
+)
 def test_http_1_0_failure_is_seen(start_server, raw_client):
     """A body that ends with the connection is reset when it cannot be finished."""
     client = raw_client(start_server(apps.raises_mid_stream))
@@ -70,6 +83,7 @@ def test_http_1_0_failure_is_seen(start_server, raw_client):
     assert caught.value.is_reset
 
 
+@rule("RFC 9112 9.6", "a client may close its half", "what it has asked for is still answered")
 def test_half_closed_client(start_server, raw_client):
     """A client that has ended its sending still gets its response; then the connection closes."""
     client = raw_client(start_server(apps.lazy_generator))
@@ -91,6 +105,7 @@ def test_client_that_says_nothing(start_server, raw_client):
     assert raw_client(server).fetch().status == 200
 
 
+@rule("RFC 9112 2.2", "an empty line before a request line is ignored", "any number of them")
 def test_empty_lines_before_a_request(start_server, raw_client):
     """RFC 9112 2.2: an empty line before a request line is skipped."""
     client = raw_client(start_server(apps.hello))
@@ -117,9 +132,13 @@ def test_no_delay(start_server, raw_client):
     raw_client(server).fetch()
 
     def options():
-        return [
-            connection._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
-            for connection in server.server._connections
-        ]
+        descriptors = [connection._fd for connection in server.server._connections]
+        if server.server._lane is not None:
+            descriptors += server.server._lane._rides
+        copies = [socket.socket(fileno=os.dup(fd)) for fd in descriptors]
+        found = [copy.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for copy in copies]
+        for copy in copies:
+            copy.close()
+        return found
 
     assert server.call(options) == [1, 1]

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.also_inline
 
 
+@rule("RFC 9110 15.5.15", "414 for a target that is too long", "at --max-request-line")
+@rule("RFC 6585 5", "431 for fields that are too large", "at --max-head and --max-fields")
+@rule(
+    "RFC 9110 15.5.14",
+    "413 for a body that is too large",
+    "at --max-body, by its length before it comes, in chunks as soon as it is",
+)
+@rule("RFC 9112 6.1", "501 for a transfer coding that is not understood", "501, then closed")
+@rule("RFC 9110 9.3.6", "CONNECT is for proxies", "501, then closed")
+@rule("RFC 9110 15.6.6", "505 for another major version", "505, then closed")
 @pytest.mark.parametrize(
     ("octets", "settings", "status"),
     [
         (b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n" % (b"x" * 200), {"max_request_line_bytes": 100}, 414),
         (b"GET /%b" % (b"x" * 200), {"max_request_line_bytes": 100}, 414),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: %b\r\n\r\n" % (b"x" * 600), {"max_request_line_bytes": 100, "max_head_bytes": 512}, 431),
-        (b"GET / HTTP/1.1\r\nHost: a\r\nX: %b" % (b"x" * 6000), {"max_request_line_bytes": 100, "max_head_bytes": 512}, 431),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: %b" % (b"x" * 484), {"max_request_line_bytes": 100, "max_head_bytes": 512}, 431),
         (b"GET / HTTP/1.1\r\nHost: a\r\n%b\r\n" % (b"X: y\r\n" * 10), {"max_fields": 10}, 431),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\n", {"max_body_bytes": 10}, 413),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n", {"max_body_bytes": 10}, 413),
@@ -51,6 +62,7 @@ def test_just_within_the_limits(start_server, raw_client):
     assert client.recv_response().body == b"1234567890"
 
 
+@rule("RFC 9112 9.5", "a client that sends on may miss our answer", "its whole upload is read, so that it does not")
 @pytest.mark.parametrize("size", [100_000, 900_000])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_client_reads_the_error_while_sending(start_server, raw_client, framing, size):

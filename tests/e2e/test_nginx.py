@@ -78,6 +78,10 @@ def test_the_environ(nginx):
     assert {name: environ.get(name) for name in expected} == expected
     assert environ["REMOTE_PORT"].isdigit() and environ["HTTP_HOST"].startswith("127.0.0.1")
     assert environ.get("CONTENT_LENGTH", "") in ("", "0")
+    status, _, body = nginx.fetch("/a", "POST", b"12345", Content_Type="text/x")
+    environ = json.loads(body)
+    assert (status, environ["CONTENT_LENGTH"], environ["CONTENT_TYPE"]) == (200, "5", "text/x")
+    assert "HTTP_CONTENT_LENGTH" not in environ and "HTTP_CONTENT_TYPE" not in environ
 
 
 def test_repeated_fields(nginx):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apps
 import pytest
+from rules import rule
 
 
 def path_app(environ, start_response):
@@ -19,6 +20,7 @@ def get(path, *fields):
     return "\r\n".join([f"GET {path} HTTP/1.1", "Host: test", *fields, "", ""]).encode()
 
 
+@rule("RFC 9112 9.3.2", "pipelined requests are answered in order", "in order, however many, one after another")
 @pytest.mark.also_inline
 @pytest.mark.parametrize("is_half_closed", [False, True])
 def test_hundreds_in_one_send(start_server, raw_client, is_half_closed):
@@ -46,6 +48,7 @@ def test_one_at_a_time_allowed(start_server, raw_client):
     assert client.recv_to_end() == b""
 
 
+@rule("RFC 9112 2.2", "a message is a sequence of octets", "how they are cut into segments makes no difference")
 @pytest.mark.also_inline
 def test_octet_by_octet(start_server, raw_client):
     """However the octets are split, the requests are the same."""
@@ -131,6 +134,11 @@ def test_writing_pauses_the_app(start_server, raw_client, wait_until):
         assert len(client.recv_response().body) == 100_000
 
 
+@rule(
+    "RFC 9112 9.3.2",
+    "a fault behind good requests does not change their answers",
+    "they are answered, then the fault, then nothing",
+)
 @pytest.mark.also_inline
 def test_bad_request_after_good_ones(start_server, raw_client):
     """Good requests before a bad one are answered, then the error, then nothing."""
@@ -141,6 +149,7 @@ def test_bad_request_after_good_ones(start_server, raw_client):
     assert client.recv_to_end() == b""
 
 
+@rule("RFC 9112 9.6", "behind close no request is processed", "what comes is dropped")
 @pytest.mark.also_inline
 def test_nothing_after_close(start_server, raw_client):
     """After a request with `Connection: close` no other is served."""
@@ -152,6 +161,7 @@ def test_nothing_after_close(start_server, raw_client):
     assert app.count == 2
 
 
+@rule("RFC 9112 6.3", "responses to HEAD have no body", "what follows them is in step")
 @pytest.mark.also_inline
 def test_heads_among_gets(start_server, raw_client):
     """A HEAD between GETs does not put the following responses out of step."""

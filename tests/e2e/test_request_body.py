@@ -7,6 +7,7 @@ import socket
 
 import apps
 import pytest
+from rules import rule
 
 MIB = 1 << 20
 BLOCK = bytes(range(256)) * 256  # 64 KiB
@@ -79,7 +80,8 @@ def test_spool_files_of_failed_uploads(start_server, raw_client, wait_until, end
     """An upload that fails leaves no file behind, at once and not when the garbage is collected."""
     gate = apps.Gate(apps.count_body)
     before = temporary_files()
-    client = raw_client(start_server(gate, body_memory_bytes=1000, max_body_bytes=1_000_000))
+    settings = {"lane": "off"} if end == "behind another" else {}  # the lane does not read ahead
+    client = raw_client(start_server(gate, body_memory_bytes=1000, max_body_bytes=1_000_000, **settings))
     if end == "behind another":
         client.request("/first")
         gate.wait_entered()
@@ -250,17 +252,73 @@ def test_live_malformed_chunks(start_server, raw_client):
 
 
 def test_live_body_too_large(start_server, raw_client):
-    """A live chunked body over --max-body raises where the app reads."""
-    server = start_server(apps.count_body, body="stream", max_body_bytes=10)
-    client = raw_client(server)
+    """A live body whose length is over --max-body is refused before the app is called."""
+    client = raw_client(start_server(apps.count_body, body="stream", max_body_bytes=10))
     client.request("/", "Content-Length: 11", method="POST")
     assert client.recv_response().status == 413
+
+
+@rule(
+    "RFC 9110 15.5.14",
+    "413 for a body that is too large",
+    "with --body stream, too, unless the app has answered already",
+)
+@pytest.mark.parametrize(
+    ("chunks", "status"), [(b"b\r\n12345678901\r\n0\r\n\r\n", 413), (b"5\r\n12345\r\n0x5\r\n", 400)]
+)
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_live_body_refused(start_server, raw_client, caplog, chunks, status, is_lazy):
+    """An app that lets the error of a refused live body pass leaves the answer to us: that of a buffered one."""
+
+    def lazily(environ, start_response):
+        start_response("200 OK", apps.PLAIN)
+        yield environ["wsgi.input"].read()
+
+    server = start_server(lazily if is_lazy else apps.echo, body="stream", max_body_bytes=10)
     client = raw_client(server)
+    client.send(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n")
+    client.send(chunks)
+    reply = client.recv_response()
+    assert (reply.status, reply.get("Connection")) == (status, "close")
+    assert client.recv_to_end() == b""
+    server.stop()
+    assert "raised" not in caplog.text
+
+
+def test_live_body_refused_too_late(start_server, raw_client):
+    """Behind a head that is out, the same error cuts the response short."""
+
+    def app(environ, start_response):
+        start_response("200 OK", apps.PLAIN)
+        yield b"begun"
+        yield environ["wsgi.input"].read()
+
+    client = raw_client(start_server(app, body="stream", max_body_bytes=10))
     client.send(b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\nb\r\n12345678901\r\n0\r\n\r\n")
-    try:
-        assert client.recv_response().status in (413, 500)
-    except client.Truncated:
-        pass
+    with pytest.raises(client.Truncated):
+        client.recv_response()
+
+
+def test_live_body_over_the_limit_read_by_the_app(start_server, raw_client):
+    """An app that catches that error answers as it likes; what else it raises is a 500 no more than a 413."""
+
+    def app(environ, start_response):
+        try:
+            return apps.echo(environ, start_response)
+        except ConnectionError as exc:
+            if environ["PATH_INFO"] == "/raise":
+                raise ValueError("on purpose") from exc
+            start_response("403 Mine", apps.PLAIN)
+            return [b"mine"]
+
+    server = start_server(app, body="stream", max_body_bytes=10)
+    for path, status in (("/", 403), ("/raise", 413)):
+        client = raw_client(server)
+        client.request(path, "Transfer-Encoding: chunked", method="POST")
+        client.send(b"b\r\n12345678901\r\n0\r\n\r\n")
+        reply = client.recv_response()
+        assert (reply.status, reply.get("Connection")) == (status, "close")
+        assert client.recv_to_end() == b""
 
 
 def test_live_body_left_unread(start_server, raw_client):

@@ -209,6 +209,10 @@ def app(environ, start_response):
             b"\xad\x16\x00\x02\x09\x00PATH_INFO\x09\x00/join/a/b",
             b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: application/binary\r\n\r\nb|a",
         ),
+        (
+            b"\xad\x2c\x00\x02\x0e\x00REQUEST_METHOD\x04\x00HEAD\x09\x00PATH_INFO\x09\x00/join/a/b",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Type: application/binary\r\n\r\n",
+        ),
     ],
 )
 def test_packets(start_server, raw_client, functions, packet, reply):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.one_way
 
@@ -57,6 +58,14 @@ def test_bodies(start, raw_client, size):
     assert client.recv_to_end().partition(b"\r\n\r\n")[2] == b"x" * size
 
 
+@rule("SCGI 3", "CONTENT_LENGTH comes first, and is the length of the body", "it is, whatever stands beside it")
+def test_no_second_content_length(start, raw_client):
+    """HTTP_CONTENT_LENGTH and HTTP_CONTENT_TYPE, which nginx sends as well, are not in the environ, nor obeyed."""
+    server = start(apps.environ_json)
+    octets = ask(raw_client, server, request(b"12345", HTTP_CONTENT_LENGTH="999", HTTP_CONTENT_TYPE="text/wrong"))
+    assert b'"CONTENT_LENGTH": "5"' in octets and b"HTTP_CONTENT" not in octets and b"wrong" not in octets
+
+
 def test_the_environ(start, raw_client):
     """PATH_INFO is derived where the front server sends none; nothing is decoded twice."""
     server = start(apps.environ_json)
@@ -67,6 +76,7 @@ def test_the_environ(start, raw_client):
     assert b'"REQUEST_URI": "/%2541/x?y"' in octets and b'"SCGI": "1"' in octets
 
 
+@rule("RFC 3875 6.2", "a CGI response is neither chunked nor preceded by 1xx", "neither over SCGI nor over uwsgi")
 def test_head_and_framing(start, raw_client):
     """No chunks, no interim responses, no body for HEAD."""
     server = start(apps.early_hints)

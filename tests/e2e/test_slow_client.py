@@ -6,6 +6,7 @@ import threading
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.any_parser
 
@@ -25,6 +26,11 @@ def steady(wait_until, look):
     return values[-1]
 
 
+@rule(
+    'PEP 3333 "Buffering and Streaming"',
+    "a block is on its way before the next is asked for",
+    "the app waits while its client is too slow (--write-buffer)",
+)
 @pytest.mark.also_inline
 @pytest.mark.parametrize("headers", [(), (("Content-Length", str(24 * MIB)),)])
 def test_generator_is_not_run_ahead(start_server, raw_client, wait_until, headers):
@@ -44,6 +50,11 @@ def test_generator_is_not_run_ahead(start_server, raw_client, wait_until, header
     assert app.made[0].closed.wait(5)
 
 
+@rule(
+    'PEP 3333 "The write() Callable"',
+    "when write() returns, its block is on its way",
+    "it waits while the client is too slow",
+)
 def test_write_callable_waits(start_server, raw_client, wait_until):
     """write() waits for the client, too."""
     counts = [0]
@@ -137,6 +148,7 @@ def test_slow_reader_gets_all(start_server, raw_client, tmp_path, how):
 # Clients that leave
 
 
+@rule('PEP 3333 "Specification Details"', "close() is called when a client leaves", "once")
 @pytest.mark.also_inline
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_close_when_the_client_leaves(start_server, raw_client, is_reset):

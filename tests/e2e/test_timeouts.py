@@ -6,10 +6,16 @@ import time
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.one_way
 
 
+@rule(
+    "RFC 9110 15.5.9",
+    "408 for a request that is not complete in time",
+    "408 at --head-timeout and --body-timeout, then closed",
+)
 @pytest.mark.parametrize(
     "octets", [b"GET / HTTP/1.1\r\nHost:", b"GET", b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\n1"]
 )
@@ -55,7 +61,7 @@ def test_moving_body(start_server, raw_client):
 
 def test_idle_connections(start_server, raw_client):
     """An idle connection is closed without a word, whether or not it was ever used."""
-    server = start_server(apps.hello, keep_alive_seconds=0.5)
+    server = start_server(apps.hello, keep_alive_seconds=0.5, head_seconds=0.5)
     used, unused = raw_client(server), raw_client(server)
     used.fetch()
     assert (used.recv_to_end(), unused.recv_to_end()) == (b"", b"")
@@ -113,7 +119,7 @@ def test_lingering_is_not_for_ever(start_server, raw_client):
 
 
 def test_live_body_that_stalls(start_server, raw_client):
-    """With --body stream, an app that waits for a stalled body meets ClientDisconnected."""
+    """With --body stream, an app that waits for a stalled body meets ClientDisconnected, and its client a 408."""
     errors = []
 
     def app(environ, start_response):
@@ -126,5 +132,7 @@ def test_live_body_that_stalls(start_server, raw_client):
     server = start_server(app, body="stream", body_seconds=0.5)
     client = raw_client(server)
     client.request("/", "Content-Length: 5", method="POST")
-    server.stop_when(lambda: errors)
+    reply = client.recv_response()
+    assert (reply.status, reply.get("Connection")) == (408, "close")
+    assert client.recv_to_end() == b""
     assert "--body-timeout" in errors[0]

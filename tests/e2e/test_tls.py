@@ -14,6 +14,7 @@ import ssl
 import subprocess
 import threading
 import time
+import types
 
 import apps
 import pytest
@@ -331,9 +332,9 @@ def test_why_a_handshake_failed(serve, authority, tmp_path, caplog, raw_client):
 class MemorySocket:
     """A client that can close one direction, and keeps what has come from the socket."""
 
-    def __init__(self, server, authority, **settings):
+    def __init__(self, server, authority, sock=None, **settings):
         self._client = MemoryClient(authority, **settings)
-        self.sock = socket.create_connection(server.address, SECONDS)
+        self.sock = sock or socket.create_connection(server.address, SECONDS)
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = b""
         try:
@@ -353,6 +354,9 @@ class MemorySocket:
     def send(self, octets):
         self._client.session.write(octets)
         self._send()
+
+    def close(self):
+        self.sock.close()
 
     def read_to_end(self):
         """Return all that comes, up to the closure alert."""
@@ -506,44 +510,78 @@ def test_refused_upload(serve, raw_client):
     assert client.recv_response().status == 413
 
 
-def test_drain(serve, raw_client):
-    """What runs is finished, with a closure alert; what is idle, or not yet begun, is closed."""
+def test_drain(serve, raw_client, authority):
+    """What runs is finished, with a closure alert; what is idle is closed; what has just come is still served."""
     gate = apps.Gate()
     server = serve(gate)
-    busy, idle = raw_client(server), raw_client(server)
+    busy, idle, new = raw_client(server), raw_client(server), MemorySocket(server, authority)
     begun = socket.create_connection(server.address, SECONDS)
+    gate.open(1)
+    idle.fetch()
+    gate.wait_entered()
     busy.request()
     gate.wait_entered()
-    server.wait_until_known(3)
+    server.wait_until_known(4)
     server.begin_drain()
     assert idle.is_closed() and not idle._is_reset
-    with contextlib.suppress(ConnectionResetError):
-        assert begun.recv(1) == b""
-    begun.close()
-    gate.open(1)
+    gate.open(3)
     assert busy.recv_response().get("Connection") == "close"
     assert busy.recv_to_end() == b""
-    busy.close()
-    idle.close()
+    new.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert b"\r\nConnection: close\r\n" in new.read_to_end()
+    late = MemorySocket(server, authority, sock=begun)
+    late.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert late.read_to_end().startswith(b"HTTP/1.1 200 OK")
+    for client in (busy, idle, new, late):
+        client.close()
     server.stop()
     assert server.is_clean
 
 
-def test_queued_when_the_drain_begins(way, tls_settings):
-    """A client that the kernel has queued is closed as well, and nothing plain is said to it."""
+def test_queued_when_the_drain_begins(way, tls_settings, authority):
+    """A client that the kernel has queued is served, too, in TLS."""
 
     async def run():
-        async with aserve.Server(apps.hello, **tls_settings, loop=way.loop) as server:
-            sock = socket.create_connection(server.addresses[0], SECONDS)
-            sock.sendall(b"\x16\x03\x01")
-            await server.drain()
-            return sock
+        async with aserve.Server(apps.hello, **tls_settings, threads=1) as server:
+            address = server.addresses[0]
+            sock = socket.create_connection(address, SECONDS)
+            thread = threading.Thread(target=talk, args=(address, sock), daemon=True)
+            thread.start()
+            assert await server.drain()
+            thread.join(SECONDS)
 
+    def talk(address, sock):
+        client = MemorySocket(types.SimpleNamespace(address=address), authority, sock=sock)
+        client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        answers.append(client.read_to_end())
+        client.close()
+
+    answers = []
     with contextlib.closing(new_loop(way.loop)) as loop:
-        sock = loop.run_until_complete(run())
-    with contextlib.suppress(ConnectionResetError):
-        assert sock.recv(100) == b""
-    sock.close()
+        loop.run_until_complete(run())
+    assert answers[0].endswith(b"\r\n\r\nhello\n")
+
+
+@one_way
+def test_the_lane_is_not_taken(serve):
+    """The lane, which sends and receives octets as they are, has no part in it."""
+    server = serve(lane="auto", threads=8)
+    assert server.server._lane is None
+    lane = serve(lane="auto", threads=8, bind=["127.0.0.1:0", "https://127.0.0.1:0"]).server._lane
+    assert lane is None or [listener.bind.protocol for listener in lane._listeners] == ["http"]
+
+
+@one_way
+@needs_curl
+def test_behind_a_trusted_proxy(serve, authority):
+    """Fields of a proxy that speaks TLS to us are believed as they are without."""
+    fields = ["-H", "X-Forwarded-For: 203.0.113.9", "-H", "X-Forwarded-Proto: http"]
+    text = curl(serve(apps.environ_json), authority, *fields)
+    assert b'"REMOTE_ADDR": "127.0.0.1"' in text and b'"wsgi.url_scheme": "https"' in text
+    assert b"HTTP_X_FORWARDED" not in text
+    text = curl(serve(apps.environ_json, trusted_proxies="127.0.0.1"), authority, *fields)
+    assert b'"REMOTE_ADDR": "203.0.113.9"' in text and b'"wsgi.url_scheme": "http"' in text
+    assert b'"HTTPS"' not in text
 
 
 # Who does not speak TLS, or not well
@@ -673,7 +711,7 @@ def test_reload_by_signal_and_by_change(start_process, authority, files, wait_un
     process = start_process(
         "hello", f"--bind=https://127.0.0.1:0?certificate={files[0]}&key={files[1]}", "--log-level=info"
     )
-    server = type("S", (), {"address": ("127.0.0.1", int(process.wait_for_log(r"https://127.0.0.1:(\d+)\n")[1]))})
+    server = types.SimpleNamespace(address=("127.0.0.1", int(process.wait_for_log(r"https://127.0.0.1:(\d+)\n")[1])))
     first = serial_of(server, authority)
     put(authority.issue("localhost", "127.0.0.1"), *files)
     process.signal(signal.SIGHUP)

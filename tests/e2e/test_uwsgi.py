@@ -10,6 +10,7 @@ import sys
 
 import apps
 import pytest
+from rules import rule
 
 pytestmark = pytest.mark.one_way
 
@@ -82,11 +83,29 @@ def test_no_chunks_and_no_interim_responses(start, raw_client):
     assert octets.endswith(b"\r\n\r\nab") and b"hunked" not in octets and b"Connection" not in octets
 
 
+@rule("RFC 9110 9.3.2", "no body in the response to HEAD", "none over uwsgi, too")
 def test_head(start, raw_client):
     """HEAD has no body."""
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0")
     octets = ask(raw_client, server, packet(REQUEST_METHOD="HEAD"))
     assert octets.endswith(b"\r\n\r\n") and b"Content-Length: 6\r\n" in octets
+
+
+@rule(
+    'uwsgi "Protocol.rst"',
+    "vars of the front server's say how long the body is",
+    "CONTENT_LENGTH does, and nothing beside it",
+)
+@pytest.mark.parametrize("body", [b"", b"12345"])
+def test_no_second_content_length(start, raw_client, body):
+    """HTTP_CONTENT_LENGTH and HTTP_CONTENT_TYPE, which nginx sends as well, are not in the environ, nor obeyed."""
+    server = start(apps.environ_json, bind="uwsgi://127.0.0.1:0")
+    client = raw_client(server)
+    others = {"HTTP_CONTENT_LENGTH": "999", "HTTP_CONTENT_TYPE": "text/wrong", "HTTP_PROXY": "http://wrong"}
+    client.send(packet(body=body, CONTENT_TYPE="text/right", **others))
+    environ = client.recv_response().json()
+    assert not set(others) & set(environ) and environ["CONTENT_TYPE"] == "text/right"
+    assert environ.get("CONTENT_LENGTH", "") == ("5" if body else "")
 
 
 def test_the_mount(start, raw_client):
@@ -116,6 +135,17 @@ def test_a_ping_of_an_overloaded_server(start, raw_client, wait_until):
     assert ask(raw_client, server, PING)[4:].startswith(b"overloaded: 10")
     gate.open(len(clients))
     assert {client.recv_response().status for client in clients} == {200}
+
+
+def test_a_ping_within_the_drain_delay(start, raw_client):
+    """With --drain-delay a new connection learns of the drain, too, and who has not heard of it yet is served."""
+    server = start(apps.hello, bind=["uwsgi://127.0.0.1:0", "127.0.0.1:0"], drain_delay_seconds=1.5)
+    server.begin_drain()
+    assert ask(raw_client, server, PING) == b"\x64\x08\0\1draining"
+    assert raw_client(server.server.addresses[1]).fetch().body == b"hello\n"
+    assert server.address
+    server.stop()
+    assert server.is_clean
 
 
 def test_a_ping_while_draining(start, raw_client):
@@ -183,6 +213,7 @@ def test_a_body_over_the_limit(start, raw_client, size):
     assert client.recv_response().status == 413
 
 
+@rule("RFC 9112 8", "an incomplete response is known as one", "over uwsgi a reset, which front servers pass on")
 def test_truncation(start, raw_client):
     """An app that dies within its body: on TCP a reset."""
     server = start(apps.raises_mid_stream, bind="uwsgi://127.0.0.1:0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import tempfile
 
+import desync
 import pytest
 
 from aserve.errors import ClientDisconnected
@@ -222,6 +223,19 @@ def test_pipelining_limits_mean_nothing_either(new, name, count):
     whole = [facts(exchange) for exchange in feed(new(**SMALL), raw)]
     some = feed(new(**SMALL, max_pipelined=count), raw)
     assert [facts(exchange) for exchange in some] == whole
+
+
+@pytest.mark.parametrize("pair", desync.load(), ids=lambda pair: pair.name)
+def test_splits_of_smuggled_requests_mean_nothing(new, pair):
+    """However the octets of tests/corpus/desync are cut, what is a request in them does not change."""
+    limits = {"max_body_bytes": 10_000, "max_head_bytes": 16_384}
+    raw = pair.raw
+    whole = [facts(exchange) for exchange in feed(new(**limits), raw)]
+    step = 1 if len(raw) < 1000 else 997
+    for cut in range(1, len(raw), step):
+        assert [facts(exchange) for exchange in feed(new(**limits), raw[:cut], raw[cut:])] == whole, cut
+    octets = [raw[at : at + 1] for at in range(len(raw))]
+    assert [facts(exchange) for exchange in feed(new(**limits), *octets)] == whole
 
 
 def test_splits_of_live_bodies_mean_nothing(new):
@@ -566,3 +580,47 @@ def test_connections_share_nothing_but_scratch():
         two.receive(POST[:30])
         assert body_of(one.receive(CHUNKED[70:])[0]) == b"hello!"
         assert body_of(two.receive(POST[30:])[0]) == b"hello"
+
+
+# What only a proxy is believed
+
+CLIENT_FIELDS = (
+    b"X-Forwarded-For: 1.2.3.4\r\nx-forwarded-for: 5.6.7.8\r\nForwarded: for=a\r\nX-Real-IP: b\r\n"
+    b"X-FORWARDED-USER: c\r\nX_Forwarded_Host: twin\r\nX-Forwarded_Host: twin\r\nX_Real_IP: twin\r\nA: HTTP_X_FORWARDED_FOR\r\n"
+)
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+@pytest.mark.parametrize("raw", [GET, POST, CHUNKED, EXPECT + b"hello", GET.replace(b"1.1", b"1.0")])
+def test_fields_of_proxies_are_set_aside(new, raw, is_live):
+    """They are on the exchange and not among its vars, their twins nowhere; the rest is as without them."""
+    (plain,) = feed(new(is_live=is_live), raw)
+    (exchange,) = feed(new(is_live=is_live), raw.replace(b"Host: a\r\n", CLIENT_FIELDS + b"Host: a\r\n"))
+    assert plain.forwarded is None
+    assert exchange.forwarded == {
+        "HTTP_X_FORWARDED_FOR": "1.2.3.4, 5.6.7.8",
+        "HTTP_FORWARDED": "for=a",
+        "HTTP_X_REAL_IP": "b",
+        "HTTP_X_FORWARDED_USER": "c",
+    }
+    expected = list(facts(plain))
+    expected[0] = expected[0].replace("HTTP_HOST", "HTTP_A\0HTTP_X_FORWARDED_FOR\0HTTP_HOST")
+    expected[1] += 1
+    assert facts(exchange) == tuple(expected)
+
+
+def test_a_refusal_keeps_them(new):
+    """A request that is refused for its body may still be logged as its client's."""
+    raw = POST.replace(b"Host: a\r\n", b"X-Forwarded-For: 1.2.3.4\r\nHost: a\r\n")
+    (refused,) = feed(new(max_body_bytes=1), raw)
+    assert refused.refusal.status == 413 and refused.forwarded == {"HTTP_X_FORWARDED_FOR": "1.2.3.4"}
+    (refused,) = feed(new(), b"BAD\r\n\r\n")
+    assert refused.forwarded is None
+
+
+def test_who_sets_them_aside_is_a_choice(new):
+    """A listener may do more than take them out: it is asked for each such request, and no other."""
+    asked = []
+    protocol = new(set_aside=asked.append)
+    feed(protocol, GET, GET[:-2] + b"X-Forwarded-For: 1\r\n\r\n")
+    assert [exchange.forwarded for exchange in asked] == [None]

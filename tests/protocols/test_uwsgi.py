@@ -231,7 +231,7 @@ def rpc_of(raw, **limits):
 def test_rpc_by_array(modifier2):
     """An array is the function and its arguments; modifier2, whatever it is, chooses the form of the reply."""
     call = rpc_of(packet(items_of(b"hello", b"a", b"b\0\xff"), 173, modifier2))
-    assert call == (modifier2, [b"hello", b"a", b"b\0\xff"], "")
+    assert call == (modifier2, [b"hello", b"a", b"b\0\xff"], "", False)
 
 
 def test_rpc_without_items():
@@ -253,12 +253,14 @@ def test_rpc_without_items():
 def test_rpc_by_path(path, items):
     """modifier2 2: PATH_INFO names the function and its arguments, and Accept the type of the reply."""
     data = items_of(b"PATH_INFO", path, b"HTTP_ACCEPT", b"text/plain")
-    assert rpc_of(packet(data, 173, 2)) == (2, items, "text/plain")
+    assert rpc_of(packet(data, 173, 2)) == (2, items, "text/plain", False)
+    head = items_of(b"REQUEST_METHOD", b"HEAD", b"PATH_INFO", path)
+    assert rpc_of(packet(head, 173, 2)) == (2, items, "", True)
 
 
 def test_rpc_by_no_path():
     """Without PATH_INFO nothing is called."""
-    assert rpc_of(packet(items_of(b"A", b"1"), 173, 2)) == (2, [], "")
+    assert rpc_of(packet(items_of(b"A", b"1"), 173, 2)) == (2, [], "", False)
 
 
 def test_rpc_items_over_the_limit():

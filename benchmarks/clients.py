@@ -1,0 +1,240 @@
+"""The clients: one request to see that the answer is right, then many, each of them checked.
+
+Owns:     what is sent and what must come back, for each app and each way of Plan; wrk, close_load
+          and a slow client of our own as loads.
+Not here: what they report (reports.py), who is loaded, when and for how long (rounds.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import math
+import pathlib
+import signal
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from wsgiref.util import setup_testing_defaults
+
+import apps
+import servers
+from figures import ON_ONE_CONNECTION_EACH, WHOLE_REQUESTS_ONLY, Plan, Row
+from procs import BenchmarkError
+from reports import parse_close_load, parse_wrk
+
+ANSWER_SECONDS = 30.0  # Guess: PyPy on a busy machine, computing fib(36) cold
+GRACE_SECONDS = 30.0  # Guess: of a client beyond its own time, for a machine that is busy
+CLOSE_SECONDS = {False: 0.2, True: 2.0}  # Guess: by then a server has closed; longer where that is asked of it
+ECHO_OCTETS = 71_453  # the body of the uwsgi and SCGI comparisons that others have published
+
+
+# Asking once
+
+
+def check(plan: Plan, port: int) -> bool:
+    """
+    Ask once and look at the answer; return whether the connection is kept.
+
+    Raises:
+        BenchmarkError: the answer is not the app's, or the wish to close is not respected.
+    """
+    if plan.way == "rpc":
+        return _check_call(port)
+    data = b"x" * ECHO_OCTETS if plan.app == "echo" else None
+    is_close = plan.way == "close"
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
+    try:
+        connection.request("POST" if data else "GET", "/", data, {"Connection": "close"} if is_close else {})
+        response = connection.getresponse()
+        taken = connection.sock  # None by now, where the response says that it is the last
+        body = response.read()
+        is_kept = taken is not None and _stays_open(taken, CLOSE_SECONDS[is_close])
+    except (OSError, http.client.HTTPException) as fault:
+        raise BenchmarkError(f"does not answer: {fault!r}")
+    finally:
+        connection.close()
+    wanted = data or expected_body(plan.app)
+    if response.status != 200 or (wanted and body != wanted):
+        raise BenchmarkError(f"answers wrongly: status {response.status}, {len(body)} octets, begins {body[:60]!r}")
+    if is_close and is_kept:
+        raise BenchmarkError("keeps the connection although asked to close it")
+    return is_kept
+
+
+def _stays_open(connection: socket.socket, seconds: float) -> bool:
+    connection.settimeout(seconds)
+    try:
+        return bool(connection.recv(1))
+    except socket.timeout:
+        return True
+
+
+def _check_call(port: int) -> bool:
+    call = build_call()
+    reply = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
+            connection.sendall(call.request)
+            while data := connection.recv(65536):
+                reply += data
+    except OSError as fault:
+        raise BenchmarkError(f"does not answer: {fault!r}")
+    if reply != call.begin:
+        raise BenchmarkError(f"answers wrongly: {reply[:60]!r}")
+    return False
+
+
+@functools.lru_cache(None)
+def expected_body(app: str) -> bytes:
+    """Return what the app answers when it is called without a server; empty: that depends on the server."""
+    if app == "rpc":
+        return servers.RPC_RESULT
+    if app == "testapp":
+        return b""
+    environ: dict[str, Any] = {}
+    setup_testing_defaults(environ)
+    return b"".join(getattr(apps, app)(environ, lambda status, headers: None))
+
+
+# Loading
+
+
+class Call(NamedTuple):
+    """A request in octets, and how its reply begins and ends."""
+
+    request: bytes
+    begin: bytes
+    end: bytes
+
+
+def load(plan: Plan, port: int, connections: int, seconds: float, home: str, close_load: str) -> Row:
+    """
+    Load a server for so long; return n, rps, p50_ms, p99_ms and errors.
+
+    `home`: where files may be put; `close_load`: path of the compiled program.
+
+    Raises:
+        BenchmarkError: the client did not run to its end.
+    """
+    if plan.app in WHOLE_REQUESTS_ONLY:
+        return whole_requests(port, seconds)
+    if plan.way in ON_ONE_CONNECTION_EACH:
+        call = build_call() if plan.way == "rpc" else build_request(plan)
+        return one_connection_each(close_load, call, port, connections, seconds, plan.cpus[1], home)
+    return wrk(port, connections, seconds, plan.cpus[1], wrk_words(plan, home))
+
+
+def build_call() -> Call:
+    """Return an RPC call as a uwsgi packet, and its reply."""
+    items = b"".join(len(word).to_bytes(2, "little") + word.encode() for word in servers.RPC_WORDS)
+    packet = b"\xad" + len(items).to_bytes(2, "little") + b"\0" + items
+    reply = b"\xad" + len(servers.RPC_RESULT).to_bytes(2, "little") + b"\0" + servers.RPC_RESULT
+    return Call(packet, reply, reply)
+
+
+def build_request(plan: Plan) -> Call:
+    """Return an HTTP request on a connection of its own, and what of the reply does not depend on the server."""
+    body = b"x" * ECHO_OCTETS if plan.app == "echo" else b""
+    lines = [f"{'POST' if body else 'GET'} / HTTP/1.1", "Host: 127.0.0.1", *_fields(plan)]
+    lines += [f"Content-Length: {len(body)}"] if body else []
+    head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+    # Of a long body the last octets: no more than close_load keeps.
+    return Call(head + body, b"HTTP/1.1 200 ", (body or expected_body(plan.app))[-1000:])
+
+
+def _fields(plan: Plan) -> list[str]:
+    fields = servers.browser_fields() if plan.has_browser_fields else []
+    return fields + ["Connection: close"] * (plan.way == "close")
+
+
+def wrk_words(plan: Plan, home: str) -> list[str]:
+    """Return the flags that make wrk send what the plan says; `home`: where a script may be put."""
+    words = [word for field in _fields(plan) for word in ("-H", field)]
+    if plan.app == "echo":
+        script = pathlib.Path(home, "post.lua")
+        script.write_text(f'wrk.method = "POST"\nwrk.body = string.rep("x", {ECHO_OCTETS})\n')
+        words += ["-s", str(script)]
+    return words
+
+
+def wrk(port: int, connections: int, seconds: float, cpu: int, words: Sequence[str] = ()) -> Row:
+    """
+    Load the server with wrk, one thread, on kept connections.
+
+    Raises:
+        BenchmarkError: wrk did not run to its end.
+    """
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{math.ceil(seconds)}s", "--latency", *words]
+    # wrk takes whole seconds only; interrupted, it reports what it has.
+    interrupt_after = None if seconds == int(seconds) else seconds
+    return parse_wrk(_run_client([*command, f"http://127.0.0.1:{port}/"], cpu, seconds, interrupt_after))
+
+
+def one_connection_each(
+    close_load: str, call: Call, port: int, connections: int, seconds: float, cpu: int, home: str
+) -> Row:
+    """
+    Load the server with close_load: each request on a connection of its own, which the server closes.
+
+    Raises:
+        BenchmarkError: close_load did not run to its end.
+    """
+    folder = pathlib.Path(home, "call")
+    folder.mkdir(exist_ok=True)
+    for name, octets in call._asdict().items():
+        (folder / name).write_bytes(octets)
+    return parse_close_load(
+        _run_client([close_load, str(port), str(connections), str(seconds), str(folder)], cpu, seconds)
+    )
+
+
+def _run_client(words: list[str], cpu: int, seconds: float, interrupt_after: float | None = None) -> str:
+    process = subprocess.Popen(
+        ["taskset", "-c", str(cpu), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        if interrupt_after is not None:
+            time.sleep(interrupt_after)
+            process.send_signal(signal.SIGINT)
+        return process.communicate(timeout=seconds + GRACE_SECONDS)[0]
+    except subprocess.TimeoutExpired:
+        raise BenchmarkError(f"{pathlib.Path(words[0]).name} did not end within {seconds + GRACE_SECONDS:.0f} s")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def whole_requests(port: int, seconds: float) -> Row:
+    """
+    Send requests one after the other for so long, the last one to its end; same figures as wrk.
+
+    For slow apps: wrk leaves off in the middle of a request, whose CPU time then counts for none.
+    """
+    times_ms = []
+    bad = 0
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=GRACE_SECONDS)) as connection:
+        started = now = time.perf_counter()
+        while now - started < seconds:
+            connection.request("GET", "/")
+            response = connection.getresponse()
+            response.read()
+            bad += response.status != 200
+            before, now = now, time.perf_counter()
+            times_ms.append((now - before) * 1000)
+    good = len(times_ms) - bad
+    return {
+        "n": good,
+        "rps": good / (now - started),
+        "p50_ms": statistics.median(times_ms),
+        "p99_ms": sorted(times_ms)[int(len(times_ms) * 0.99)],
+        "errors": {"status": bad} if bad else {},
+    }

@@ -1,0 +1,310 @@
+"""What the benchmarks make of figures: medians, ratios, targets, files. Nothing is measured here.
+
+That their servers and clients work is checked by `bench_serve.py --self-test` and by `--quick`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pathlib
+import sys
+from types import ModuleType
+
+import pytest
+
+pytestmark = pytest.mark.checkout
+
+ROOT = pathlib.Path(__file__).parent.parent
+BENCHMARKS = ROOT / "benchmarks"
+
+
+def modules(*names: str) -> list[ModuleType]:
+    """Import these from benchmarks/, which is no package: its programs find one another beside them."""
+    sys.path.insert(0, str(BENCHMARKS))
+    try:
+        return [importlib.import_module(name) for name in names]
+    finally:
+        sys.path.remove(str(BENCHMARKS))
+
+
+figures, procs, record, reports, servers, targets = modules(
+    "figures", "procs", "record", "reports", "servers", "targets"
+)
+
+
+def facts(implementation="CPython", build="Debian's", is_optimised=True):
+    """Return what an environment says of itself, with everything installed."""
+    packages = dict.fromkeys(servers.PACKAGES, "1.0")
+    return {"implementation": implementation, "version": "3.11", "build": build, "is_optimised": is_optimised,
+            "packages": packages}  # fmt: skip
+
+
+def pair(aserve=None, peer=None):
+    """Return a pair of environments."""
+    python = pathlib.Path("python")
+    return servers.Pair(python, python, aserve or facts(), peer or facts())
+
+
+def row(per_cpu_s, **changes):
+    """Return the figures of one server in one round."""
+    return {"n": 100, "per_cpu_s": per_cpu_s, "rps": per_cpu_s / 2, "p50_ms": 1.0, "p99_ms": 2.0, "pss_mb": 20.0,
+            "busy": 0.5, "switches": 0.1, "others": 0.0, "errors": {}, **changes}  # fmt: skip
+
+
+def result(set_name, each_round, left_out=None, connections=(10,), environments=None, **changes):
+    """Return the result of a set: each round is {server: figure or row} at every number of connections."""
+    plan = targets.build_plan(set_name, environments or pair(), {"rounds": len(each_round), **changes})
+    plan = plan._replace(connections=connections)
+    rows = [
+        {name: {count: row(what) if isinstance(what, (int, float)) else what for count in connections}
+         for name, what in figures_of.items()}
+        for figures_of in each_round
+    ]  # fmt: skip
+    return figures.Result(plan, rows, left_out or {})
+
+
+# Figures
+
+
+def test_a_ratio_is_taken_within_each_round():
+    """A machine that slows down between rounds moves no ratio: 0.5, 0.5, 0.8, and not 100 / 200 of medians."""
+    measured = result(
+        "close", [{"aserve": 100, "bjoern": 200}, {"aserve": 10, "bjoern": 20}, {"aserve": 160, "bjoern": 200}]
+    )
+    assert measured.ratio("aserve", "bjoern", 10) == 0.5
+    assert measured.ratio("bjoern", "aserve", 10) == 2.0
+    assert measured.median("aserve", 10, "per_cpu_s") == 100
+    assert measured.median("aserve", 10, "rps") == 50
+
+
+def test_a_round_without_one_of_both_gives_no_ratio():
+    """Rounds in which only one was measured do not count; without any there is no ratio."""
+    measured = result("close", [{"aserve": 100, "bjoern": 200}, {"aserve": 900}, {"bjoern": 1}])
+    assert measured.ratio("aserve", "bjoern", 10) == 0.5
+    assert measured.ratio("aserve", "uwsgi-http", 10) is None
+    assert measured.ratio("aserve", "bjoern", 100) is None
+    assert measured.median("uwsgi-http", 10, "rps") is None
+
+
+def test_errors_of_all_rounds_are_added():
+    """An error in any round is told, by its kind."""
+    bad = [row(1, errors={"status": 2}), row(1), row(1, errors={"status": 3, "read": 1})]
+    measured = result("close", [{"aserve": each} for each in bad])
+    assert measured.errors("aserve", 10) == {"status": 5, "read": 1}
+    assert measured.errors("bjoern", 10) == {}
+
+
+@pytest.mark.parametrize(
+    ("aserve", "peer", "is_fair"),
+    [
+        (facts(), facts(), True),
+        (facts(build="pyenv's", is_optimised=False), facts(), False),
+        (facts("PyPy", "PyPy's"), facts("PyPy", "PyPy's"), True),
+        (facts("PyPy", "PyPy's"), facts(), True),  # uWSGI has no PyPy
+        (facts("PyPy", "PyPy's"), facts(is_optimised=False), False),
+    ],
+)
+def test_unequal_interpreters_are_told(aserve, peer, is_fair):
+    """Who is on the slower build by mistake proves nothing."""
+    measured = result("sidecar hello", [], environments=pair(aserve, peer))
+    assert measured.plan.pair.is_fair is is_fair
+    assert any("different builds" in line for line in measured.warnings()) is not is_fair
+
+
+def test_a_busy_machine_is_told():
+    """Others on the server's CPU are a warning when they take more than a twentieth of it."""
+    assert result("close", [{"aserve": row(1, others=0.04)}]).warnings() == []
+    assert "20%" in result("close", [{"aserve": row(1, others=0.2)}]).warnings()[0]
+
+
+def test_the_table_has_ratios_on_the_same_protocol():
+    """Behind nginx each server is compared with uWSGI on its own protocol."""
+    measured = result(
+        "sidecar echo",
+        [{"uwsgi:aserve": 100, "uwsgi:uwsgi": 200, "scgi:aserve": 300, "scgi:uwsgi": row(100, errors={"status": 7})}],
+        left_out=dict.fromkeys(("uwsgi:aserve-lane-off", "uwsgi:aserve-threads-0"), "it burns"),
+    )
+    cells = {line.split()[0]: line.split() for line in figures.format_table(measured, ":uwsgi").splitlines()}
+    assert cells["uwsgi:aserve"][3] == "0.50"
+    assert cells["scgi:aserve"][3] == "3.00"
+    assert cells["scgi:uwsgi"][-2:] == ["status", "7"]
+    assert "left out: uwsgi:aserve-lane-off: it burns" in figures.format_table(measured, ":uwsgi")
+    assert "no ratios: uwsgi:nix was not measured" in figures.format_table(measured, ":nix")
+
+
+def test_warm_up_is_longer_on_pypy():
+    """A server on PyPy is loaded longer before it is measured, its peers on CPython are not."""
+    plan = result("sidecar hello", [], environments=pair(facts("PyPy", "PyPy's"))).plan
+    ours, theirs = plan.servers[0], plan.servers[3]
+    assert (ours.is_ours, theirs.is_ours) == (True, False)
+    assert plan.warm_up(plan.pair.is_pypy_for(ours), True) > plan.warm_up(plan.pair.is_pypy_for(theirs), True)
+    assert plan._replace(warm_up_seconds=0.1).warm_up(True, True) == 0.1
+
+
+@pytest.mark.parametrize("bench", ["serve", "sidecar", "rpc"])
+@pytest.mark.parametrize(("interpreter", "rounds"), [("cpython", 5), ("pypy", 3)])
+def test_a_run_is_about_ten_minutes(bench, interpreter, rounds):
+    """Nobody runs what takes an hour."""
+    environments = pair(facts("PyPy", "PyPy's"), facts()) if interpreter == "pypy" else pair()
+    names = targets.sets_for(bench, interpreter, targets.numbers_of(bench))
+    plans = [targets.build_plan(name, environments, {"rounds": rounds}) for name in names]
+    assert 60 < sum(plan.estimate_seconds for plan in plans) < 12 * 60
+
+
+# Targets
+
+
+def judged(number, results):
+    """Return the judgement on a target as {(server, base, connections): row}."""
+    rows = targets.judge(results, {number})
+    return {(each["server"], each["base"], each["connections"]): each for each in rows}
+
+
+@pytest.mark.parametrize(
+    ("ours", "met"),
+    [(200, True), (199, False), (row(300, errors={"status": 1}), False)],
+)
+def test_a_target_is_met_by_its_ratio_without_errors(ours, met):
+    """At least as good as uWSGI, and every request answered."""
+    measured = result("sidecar hello", [{"scgi:aserve": ours, "scgi:uwsgi": 200}] * 3)
+    verdict = judged(4, {"sidecar hello": measured})["scgi:aserve", "scgi:uwsgi", 10]
+    assert verdict["met"] is met
+    assert verdict["at_least"] == 1.0
+    assert bool(verdict["notes"]) is (not isinstance(ours, int))
+
+
+def test_a_peers_errors_are_told_and_do_not_help_it():
+    """What a peer failed to answer is a note beside the figure."""
+    measured = result("close", [{"aserve": 2, "bjoern": row(1, errors={"reset": 3}), "uwsgi-http": 4}])
+    rows = judged(3, {"close": measured})
+    assert rows["aserve", "bjoern", 10]["met"] and "reset" in rows["aserve", "bjoern", 10]["notes"][0]
+    assert not rows["aserve", "uwsgi-http", 10]["met"]
+    assert rows["aserve", "uwsgi-http", 10]["figure"] == 0.5
+
+
+def test_what_was_not_measured_is_not_met():
+    """A server that is left out meets nothing, and nothing is met beside it."""
+    measured = result("close", [{"aserve": 2}], left_out={"bjoern": "bjoern is not installed"})
+    verdict = judged(3, {"close": measured})["aserve", "bjoern", 10]
+    assert verdict["figure"] is None and not verdict["met"]
+    assert verdict["notes"] == ["bjoern: bjoern is not installed"]
+
+
+def test_unfair_interpreters_meet_nothing():
+    """A peer on a slower build is not beaten."""
+    unfair = pair(facts(), facts(build="pyenv's", is_optimised=False))
+    measured = result("close", [{"aserve": 2, "bjoern": 1}], environments=unfair)
+    assert not judged(3, {"close": measured})["aserve", "bjoern", 10]["met"]
+
+
+def test_only_what_was_asked_is_judged():
+    """Other sets, connections, servers and interpreters have no row."""
+    measured = result("RPC rpc", [{"rpc:aserve-1": 2, "rpc:uwsgi-1": 1}], connections=(1, 100))
+    measured = measured._replace(plan=measured.plan._replace(servers=measured.plan.servers[:2]))
+    assert set(judged(9, {"RPC rpc": measured})) == {("rpc:aserve-1", "rpc:uwsgi-1", count) for count in (1, 100)}
+    on_pypy = result("sidecar hello", [], environments=pair(facts("PyPy", "PyPy's")))
+    assert targets.judge({"sidecar hello": on_pypy}, {4}) == []
+    assert targets.format_judgement([]) == "no target is measured by this"
+
+
+def test_eight_threads_are_compared_with_one():
+    """RPC: within what equal servers differ by, more threads cost nothing."""
+    measured = result("RPC route", [{"route:aserve-1": 100, "route:aserve-8": 98}])
+    verdict = judged(9, {"RPC route": measured})["route:aserve-8", "route:aserve-1", 10]
+    assert verdict["met"] and verdict["figure"] == 0.98
+
+
+def test_the_judgement_is_a_table():
+    """Each target is a line with its figure and verdict; the last line counts."""
+    measured = result("close", [{"aserve": 3, "bjoern": 2, "uwsgi-http": 4}])
+    lines = targets.format_judgement(targets.judge({"close": measured}, {3})).splitlines()
+    assert lines[1].split()[-3:] == ["1.00", "1.500", "met"]
+    assert lines[2].split()[-4:] == ["1.00", "0.750", "NOT", "MET"]
+    assert lines[3] == "1 of 2 met"
+
+
+@pytest.mark.parametrize("target", targets.TARGETS)
+def test_every_target_is_measured(target):
+    """A target's servers and connections are in the set that it names, on each of its interpreters."""
+    for interpreter in target.interpreters:
+        environments = pair(facts("PyPy", "PyPy's"), facts("PyPy", "PyPy's")) if interpreter == "pypy" else pair()
+        assert target.set_name in targets.sets_for(targets.SETS[target.set_name].bench, interpreter, [target.number])
+        plan = targets.build_plan(target.set_name, environments, {})
+        assert {target.server, target.base} <= set(plan.names)
+        assert target.connections in plan.connections
+
+
+# Reports and files
+
+WRK = """\
+Running 2s test @ http://127.0.0.1:8000/
+  1 threads and 10 connections
+  Thread Stats   Avg      Stdev     Max   +/- Stdev
+    Latency   180.00us  120.00us   9.00ms   99.00%
+    Req/Sec    50.00k     1.00k   52.00k    70.00%
+  Latency Distribution
+     50%  170.00us
+     75%  200.00us
+     90%    0.30ms
+     99%    1.20ms
+  2000 requests in 2.00s, 15.00MB read
+{errors}Requests/sec:   1000.00
+Transfer/sec:      7.50MB
+"""
+
+
+def test_wrks_report():
+    """Figures are in milliseconds and requests; without errors there are none."""
+    assert reports.parse_wrk(WRK.format(errors="")) == {
+        "n": 2000, "rps": 1000.0, "p50_ms": pytest.approx(0.17), "p99_ms": pytest.approx(1.2), "errors": {},
+    }  # fmt: skip
+
+
+def test_answers_with_another_status_are_not_counted_as_served():
+    """wrk counts them among the requests; here they are errors only."""
+    text = "  Socket errors: connect 0, read 3, write 0, timeout 1\n  Non-2xx or 3xx responses: 500\n"
+    figures_of = reports.parse_wrk(WRK.format(errors=text))
+    assert (figures_of["n"], figures_of["rps"]) == (1500, 750.0)
+    assert figures_of["errors"] == {"read": 3, "timeout": 1, "status": 500}
+
+
+def test_close_loads_report():
+    """Good answers and errors by kind."""
+    text = "good 300 connect 0 reset 2 wrong 1 timeout 0 seconds 1.500000 p50_us 120 p99_us 2500\n"
+    assert reports.parse_close_load(text) == {
+        "n": 300, "rps": 200.0, "p50_ms": 0.12, "p99_ms": 2.5, "errors": {"reset": 2, "wrong": 1},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("parse", [reports.parse_wrk, reports.parse_close_load])
+def test_what_is_no_report_is_an_error(parse):
+    """A client that did not run is not a server without requests."""
+    with pytest.raises(procs.BenchmarkError, match="unable to connect"):
+        parse("unable to connect to 127.0.0.1:8000 Connection refused\n")
+
+
+def test_the_file_holds_figures_settings_and_verdicts(tmp_path):
+    """A file of results has all that was measured, under names that stay."""
+    measured = result("sidecar hello", [{"uwsgi:aserve": 1, "uwsgi:uwsgi": 2}, {"uwsgi:aserve": 4, "uwsgi:uwsgi": 4}])
+    verdicts = targets.judge({"sidecar hello": measured}, {4, 5})
+    path = tmp_path / "results" / "x.json"
+    record.save(path, "sidecar", {"sidecar hello": (measured, ":uwsgi")}, verdicts)
+    kept = json.loads(path.read_text())
+    assert (kept["format"], kept["bench"], kept["targets"]) == (record.FORMAT, "sidecar", verdicts)
+    of_set = kept["sets"]["sidecar hello"]
+    assert of_set["medians"]["uwsgi:aserve"]["10"]["ratio"] == 0.75
+    assert [each["uwsgi:aserve"]["10"]["per_cpu_s"] for each in of_set["each_round"]] == [1, 4]
+    assert of_set["servers"]["uwsgi:uwsgi"]["version"] == "1.0"
+    assert "without master" in of_set["servers"]["uwsgi:uwsgi"]["note"]
+    assert [path.name for path in path.parent.iterdir()] == ["x.json"]
+    assert record.default_path("sidecar", "pypy") == BENCHMARKS / "results" / "sidecar-pypy.json"
+
+
+def test_results_that_are_kept_can_be_read():
+    """Each file in results/ is of the form that this code writes, and of a run that took its time."""
+    for path in (BENCHMARKS / "results").glob("*.json"):
+        kept = json.loads(path.read_text())
+        assert kept["format"] == record.FORMAT, path
+        assert path.name.startswith(kept["bench"] + "-"), path
+        assert all(each["rounds"] > 1 for each in kept["sets"].values()), path
