@@ -230,6 +230,12 @@ def test_unix(opened, tmp_path):
     assert connects(path)
     listener.close()
     assert not os.path.exists(path)
+
+
+def test_unix_with_tls(opened, tmp_path):
+    """What it is bound with is not part of its name; its port is that of https."""
+    (listener,) = opened(f"https://unix:{tmp_path}/s?key=k")
+    assert listener.url == f"https://unix:{tmp_path}/s" and listener.server_name_and_port == ("localhost", "443")
     listener.close()
 
 
