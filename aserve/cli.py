@@ -27,13 +27,14 @@ from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .loading import LoadError, load_app
 from .routes import compile_routes, lacks_action
+from .server import load_certificates
 from .server import run as run_server
 
 logger = logging.getLogger("aserve")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
-LISTS = ("bind", "route", "trusted_proxies", "forwarded_fields")  # flags that may be repeated
+LISTS = ("bind", "route", "sni", "trusted_proxies", "forwarded_fields")  # flags that may be repeated
 LOOP_THREAD = "0, the app runs on the event loop's thread"
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
@@ -66,11 +67,13 @@ def _run(argv: Sequence[str]) -> int:
     spec = args.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
     config = Config.from_sources(args, os.environ, toml, toml_name)
     compile_routes(config.route)  # a mistake in one is told before the app is imported
+    certificates = load_certificates(config)  # so is one in these; the server loads its own
     install_uwsgi()
     app = load_app(_checked_spec(spec, toml_name)) if spec else demo_app
     # After the app, whose own logging set-up may disable the loggers it finds.
     _set_up_logging(config.log_level)
     if is_check:
+        certificates.log_warnings()
         sys.stdout.write(_describe(config, app, spec))
         return 0
     if not spec:
@@ -197,6 +200,8 @@ def _describe(config: Config, app: object, spec: object) -> str:
 
 
 def _describe_bind(bind: str) -> str:
+    if bind.startswith("https://"):
+        return bind.partition("?")[0]
     if bind.startswith("unix:") or "://" in bind:
         return bind
     return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"

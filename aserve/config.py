@@ -19,6 +19,7 @@ import socket
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
+from urllib.parse import quote, unquote
 
 from .peers import parse_peer
 
@@ -40,14 +41,21 @@ class ConfigError(ValueError):
 
 
 class Bind(NamedTuple):
-    """Where to listen, and for which protocol; `str()` gives the spec back."""
+    """Where to listen, and for which protocol; `str()` gives the spec back, but for its options."""
 
     kind: str  # "tcp" or "unix"
     host: str = ""  # empty: all interfaces
     port: int = 0  # 0: the kernel picks one
     path: str = ""  # of a unix socket; "@name" is in Linux's abstract namespace
-    protocol: str = "http"  # or "uwsgi", "scgi"
+    protocol: str = "http"  # or "https", "uwsgi", "scgi"
     is_proxied: bool = False  # each connection begins with a header of the PROXY protocol
+    options: tuple[tuple[str, str], ...] = ()  # of "https": settings of the TLS group, this bind's own
+
+    @property
+    def spec(self) -> str:
+        """The whole spec, as `parse_bind` reads it."""
+        options = "&".join(f"{key}={quote(value, OPTION_SAFE)}" for key, value in self.options)
+        return f"{self}?{options}" if options else str(self)
 
     @property
     def unix_address(self) -> str:
@@ -69,7 +77,8 @@ class Bind(NamedTuple):
         return f"{scheme}{host}:{self.port}"
 
 
-BIND_PROTOCOLS = ("http", "uwsgi", "scgi")
+BIND_PROTOCOLS = ("http", "https", "uwsgi", "scgi")
+OPTION_SAFE = "/:=*@+;"  # beside letters and digits, what an option's value says as it is
 PROXIED = "proxy+"  # before http: behind a balancer that speaks the PROXY protocol
 # sockaddr_un.sun_path holds 108 octets on Linux and 104 on macOS, the final NUL counted.
 MAX_UNIX_PATH_BYTES = 107 if sys.platform == "linux" else 103
@@ -81,6 +90,9 @@ def parse_bind(text: str) -> Bind:
     """
     Parse one bind spec: [PROTOCOL://] and host:port, [v6]:port, :port, unix:/path or unix:@name.
 
+    Behind https, options may follow: ?certificate=/path&key=/path, the keys of the TLS group,
+    with %2C for a comma and the like.
+
     Raises:
         ValueError: not a bind spec; the text says why.
     """
@@ -89,12 +101,28 @@ def parse_bind(text: str) -> Bind:
         return _parse_place(text)
     is_proxied = protocol.startswith(PROXIED)
     if is_proxied and protocol != PROXIED + "http":
-        raise ValueError(f"{text!r}: the PROXY protocol goes with HTTP only; '{PROXIED}http://{place}' would have both")
+        raise ValueError(
+            f"{text!r}: the PROXY protocol goes with plain HTTP only; '{PROXIED}http://{place}' would have both"
+        )
     protocol = protocol[len(PROXIED) :] if is_proxied else protocol
     if protocol not in BIND_PROTOCOLS:
         raise ValueError(f"{text!r}: the protocol {protocol!r} is none of {', '.join(BIND_PROTOCOLS)}, {PROXIED}http")
-    bind = _parse_place(place.rstrip("/") if place.count("/") == 1 else place)
-    return bind._replace(protocol=protocol, is_proxied=is_proxied)
+    options: tuple[tuple[str, str], ...] = ()
+    if protocol == "https":
+        place, _, query = place.partition("?")
+        options = tuple(_parse_option(option, text) for option in query.split("&") if option)
+    place = place.rstrip("/") if place.count("/") == 1 else place
+    return _parse_place(place)._replace(protocol=protocol, is_proxied=is_proxied, options=options)
+
+
+def _parse_option(option: str, text: str) -> tuple[str, str]:
+    key, equals, value = option.partition("=")
+    known = [setting.key for setting in SETTINGS if setting.group == TLS]
+    if key not in known:
+        raise ValueError(f"{text!r}: {key!r} is none of the options {', '.join(known)}")
+    if not equals:
+        raise ValueError(f"{text!r}: the option {key} has no value; write {key}=...")
+    return key, unquote(value)
 
 
 def _parse_place(text: str) -> Bind:
@@ -225,12 +253,27 @@ def _choice(*names: str) -> Kind:
 
 
 def _parse_binds(value: object) -> tuple[str, ...]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+    items = [value] if isinstance(value, (str, Mapping)) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, (str, Mapping)) for item in items):
         raise ValueError(f"{value!r} is neither text nor a list of texts")
-    if not texts:
+    if not items:
         raise ValueError("there is nothing to listen on")
-    return tuple(str(parse_bind(part.strip())) for text in texts for part in text.split(","))
+    texts = [item if isinstance(item, str) else _bind_of_table(item) for item in items]
+    return tuple(parse_bind(part.strip()).spec for text in texts for part in text.split(","))
+
+
+def _bind_of_table(table: Mapping[str, object]) -> str:
+    """Return the spec that a table of a TOML file stands for: its address, and options."""
+    address, pairs = table.get("address"), []
+    for key, value in table.items():
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if not isinstance(item, str):
+                raise ValueError(f"{key} of a bind: {value!r} is not text")
+            if key != "address":
+                pairs.append(f"{key}={quote(item, OPTION_SAFE)}")
+    if not isinstance(address, str) or "," in address:
+        raise ValueError('a table of a bind needs an address, as in {address = "https://:8443"}')
+    return f"{address}?{'&'.join(pairs)}" if pairs else address
 
 
 def _parse_routes(value: object) -> tuple[str, ...]:
@@ -303,6 +346,44 @@ def _parse_account(value: object) -> str | None:
     return text
 
 
+def _parse_sni(value: object) -> tuple[str, ...]:
+    texts = re.split(r"[,\n]", value) if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{value!r} is neither text nor a list of texts")
+    texts = tuple(text.strip() for text in texts if text.strip())
+    names = [split_sni(text)[0] for text in texts]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is named twice")
+    return texts
+
+
+def split_sni(text: str) -> tuple[str, str, str | None]:
+    """
+    Return server name (as TLS has it), certificate and key (or None) of NAME=CERTIFICATE[:KEY].
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    name, _, files = text.partition("=")
+    certificate, colon, key = files.partition(":")
+    if not certificate or ":" in key or (colon and not key):
+        raise ValueError(f"{text!r} is not of the form NAME=CERTIFICATE:KEY")
+    try:
+        ascii_name = name.strip().encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        ascii_name = ""
+    if not SNI_NAME.match(ascii_name):
+        raise ValueError(f"{name!r} is not the name of a host, such as example.com or *.example.com")
+    return ascii_name, certificate, key or None
+
+
+def _parse_ciphers(value: object) -> str:
+    if not isinstance(value, str) or not re.match(r"[A-Za-z0-9_+:!@=.-]+\Z", value):
+        raise ValueError(f"{value!r} is not a list of ciphers")
+    return value
+
+
 def _parse_log_path(value: object) -> str | None:
     if value is None or value == "":
         return None
@@ -314,7 +395,7 @@ def _parse_log_path(value: object) -> str | None:
 
 BINDS = Kind(
     "ADDRESS",
-    "host:port, [v6]:port, :port, unix:/path, unix:@name; before it uwsgi://, scgi:// or proxy+http://",
+    "host:port, [v6]:port, :port, unix:/path, unix:@name; before it https://, uwsgi://, scgi:// or proxy+http://",
     _parse_binds,
     ", ".join,
 )
@@ -341,11 +422,34 @@ ACCOUNT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,255}\$?\Z")
 MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
 LOG_PATH = Kind("PATH", "a path, - for standard output", _parse_log_path, lambda v: v or "none")
+FILE = Kind("PATH", "a path", _parse_log_path, lambda path: path or "none")
+SNI_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\Z")
+SNI = Kind(
+    "NAME=CERTIFICATE:KEY",
+    "the name of a host or *.DOMAIN, and paths without colons; without :KEY the certificate's file holds it too",
+    _parse_sni,
+    lambda texts: ", ".join(texts) or "none",
+)
+CIPHERS = Kind("LIST", "a cipher list of OpenSSL", _parse_ciphers)
 SERVER_NAME = Kind("TEXT", "up to 200 printable ASCII characters", _parse_server_name)
 PROGRESS = _duration(0.1)  # a deadline of 0 would refuse everybody
 
 
 # The table
+
+TLS = "TLS"  # the group whose settings a bind may have of its own
+
+
+class TLSSettings(NamedTuple):
+    """What the group TLS says for one bind."""
+
+    certificate: str
+    key: str | None
+    sni: tuple[str, ...]
+    client_ca: str | None
+    client_certificate: str
+    tls_min: str
+    ciphers: str
 
 
 class Setting(NamedTuple):
@@ -387,7 +491,7 @@ class Config:
     # fmt: off
     bind: Sequence[str] = _row(
         ("127.0.0.1:8000",), "Serving", "--bind", BINDS,
-        "where to listen; repeatable, or separated by commas",
+        "where to listen; repeatable, or separated by commas; https:// for TLS",
         "Loopback: nothing is reachable from outside until you say so.",
     )
     threads: int = _row(
@@ -452,6 +556,42 @@ class Config:
         "aserve", "Serving", "--server-name", SERVER_NAME,
         "the Server field of responses; empty: none",
         "RFC 9110 10.2.4 warns of needlessly fine detail, so it carries no version.",
+    )
+    certificate: str | None = _row(
+        None, TLS, "--certificate", FILE,
+        "PEM file of the certificate of https binds: the server's own first, then those between it and its authority",
+        "There is none that a client would believe. A change of the file is seen within two seconds, and SIGHUP "
+        "loads it at once; connections go on.",
+    )
+    key: str | None = _row(
+        None, TLS, "--key", FILE,
+        "PEM file of the private key, without a passphrase; none: it is in the certificate's file",
+        "Most tools write it to a file of its own; some put both into one.",
+    )
+    sni: Sequence[str] = _row(
+        (), TLS, "--sni", SNI,
+        "another certificate for clients that ask for this server name; repeatable, or separated by commas",
+        "Whoever asks for another name, or for none, gets --certificate.",
+    )
+    client_ca: str | None = _row(
+        None, TLS, "--client-ca", FILE,
+        "PEM file of the authorities whose client certificates are believed",
+        "Only yours: an authority of the public web would vouch for anybody.",
+    )
+    client_certificate: str = _row(
+        "none", TLS, "--client-certificate", _choice("none", "optional", "required"),
+        "whether clients are asked for a certificate; see SSL_CLIENT_VERIFY in docs/tls.md",
+        "Browsers would bother their users with a question.",
+    )
+    tls_min: str = _row(
+        "1.2", TLS, "--tls-min", _choice("1.2", "1.3"),
+        "oldest version of TLS that is spoken",
+        "RFC 8996 forbids the older ones; 1.2 is still needed by clients from before 2019.",
+    )
+    ciphers: str = _row(
+        "ECDHE+AESGCM:ECDHE+CHACHA20", TLS, "--ciphers", CIPHERS,
+        "cipher suites of TLS 1.2, in order of preference; those of 1.3 are always all on",
+        "RFC 9325 4.2: only forward secrecy and AEAD, which every client of the last ten years has.",
     )
     trusted_proxies: Sequence[str] = _row(
         (), "Proxies", "--trusted-proxies", PEERS,
@@ -576,10 +716,43 @@ class Config:
                     f"trusted-hops ({self.trusted_hops}) counts proxies, but trusted-proxies names none; "
                     "name who connects to this server, or '*' for whoever does"
                 )
+        is_tls_bound = [self.tls_settings(bind) for bind in map(parse_bind, self.bind) if bind.protocol == "https"]
+        if self.certificate is not None and not is_tls_bound:
+            raise ConfigError("certificate is given, but no bind is for TLS; write https:// before its address")
         for setting, package in (("loop", "uvloop"), ("http-parser", "httptools")):
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
                 raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
+
+    def tls_settings(self, bind: Bind) -> TLSSettings:
+        """
+        Return what the group TLS says for an https bind, the bind's own options included.
+
+        Raises:
+            ConfigError: an option is not accepted, or two contradict each other.
+        """
+        rows = [setting for setting in SETTINGS if setting.group == TLS]
+        values = {setting.name: getattr(self, setting.name) for setting in rows}
+        own = {setting.name: [v for key, v in bind.options if key == setting.key] for setting in rows}
+        if own["certificate"]:
+            values["key"] = None  # that of all others cannot be its own
+        for setting in rows:
+            texts = own[setting.name]
+            if texts:
+                value = texts if setting.kind is SNI else texts[-1]
+                values[setting.name] = _parse(setting, value, f"{setting.key} of the bind {bind}")
+        if values["certificate"] is None:
+            raise ConfigError(f"the bind {bind} has no certificate; give --certificate, and --key with it")
+        if values["client_certificate"] != "none" and values["client_ca"] is None:
+            raise ConfigError(
+                f"the bind {bind} wants client certificates, but from nobody; name the authority with --client-ca"
+            )
+        if values["client_ca"] is not None and values["client_certificate"] == "none" and not own["client_certificate"]:
+            raise ConfigError(
+                f"the bind {bind} has a client-ca, but asks for no certificates; give --client-certificate required, "
+                "or optional"
+            )
+        return TLSSettings(**values)
 
     @classmethod
     def from_sources(

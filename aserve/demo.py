@@ -103,6 +103,7 @@ def _build_page(environ: WSGIEnvironment) -> str:
         "thread": threading.current_thread().name,
         "threads": threads,
         "client": _client(environ),
+        "scheme": environ.get("wsgi.url_scheme", "http"),
         "host": environ.get("HTTP_HOST") or "127.0.0.1:8000",
         "request": f"{environ['REQUEST_METHOD']} {_target(environ)}",
     }
@@ -262,7 +263,7 @@ a { color: var(--worker); }
 <dt><code>aserve --help</code></dt><dd>all flags and defaults</dd>
 </dl>
 <p>Each setting and why it is so: <code>docs/settings.md</code>.
-To send this page a request body: <code>curl -d hi http://$host/echo</code></p>
+To send this page a request body: <code>curl -d hi $scheme://$host/echo</code></p>
 </div>
 </section>
 

@@ -52,7 +52,9 @@ def build_base_environ(
     It holds no name that a parser writes: `build_environ` counts names to
     find out whether a field was repeated.
     """
+    tls = {"HTTPS": "on"} if scheme == "https" else {}
     return {
+        **tls,
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scheme,
         "wsgi.errors": ErrorStream(),

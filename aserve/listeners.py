@@ -49,7 +49,7 @@ class Listener(NamedTuple):
     def server_name_and_port(self) -> tuple[str, str]:
         """SERVER_NAME and SERVER_PORT of the environ: what a client without a Host field must mean."""
         if self.bind.kind == "unix":
-            return "localhost", "80"
+            return "localhost", "443" if self.bind.protocol == "https" else "80"
         host, port = self.socket.getsockname()[:2]
         if host in ("0.0.0.0", "::"):
             host = socket.gethostname()

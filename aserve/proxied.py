@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import socket
 from typing import Callable
 
 from .config import Bind
@@ -74,10 +75,13 @@ class IdentifiedConnection(Connection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer has connected."""
         super().connection_made(transport)
+        sock = transport.get_extra_info("socket")
         if self.remote_addr:
             self.is_believed = self._peers.has_peer(self.remote_addr)
+        elif sock.family != socket.AF_UNIX:
+            self._close()  # gone already, as a balancer that only looks whether we listen
         else:
-            self._credentials = credentials_of(transport.get_extra_info("socket"))
+            self._credentials = credentials_of(sock)
             self.is_believed = self._peers.has_unix_peer(self._credentials)
 
 

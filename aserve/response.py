@@ -57,6 +57,10 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5: HTAB alone 
 _STATUS = re.compile(r"([1-9][0-9]{2}) .*", re.DOTALL)
 
 
+# RFC 9110's words, where Python has those of its predecessors (before 3.13).
+REASONS = {413: "Content Too Large", 414: "URI Too Long"}
+
+
 class StandingFields:
     """Date and Server, which end every head; `refresh` is called once a second."""
 
@@ -313,7 +317,7 @@ def error_response(status: int, text: str, exchange: Exchange | None, standing: 
     form, keep_alive, is_head = HTTP_1_1, False, False
     if exchange is not None:
         form, keep_alive, is_head = exchange.form, exchange.keep_alive, exchange.is_head
-    title = f"{status} {http.HTTPStatus(status).phrase}"
+    title = f"{status} {REASONS.get(status) or http.HTTPStatus(status).phrase}"
     body = f"{title}: {text}\n".encode("latin-1", "replace")
     head = (
         f"{form.status_prefix}{title}\r\nContent-Type: text/plain; charset=latin-1\r\nContent-Length: {len(body)}\r\n"

@@ -21,7 +21,7 @@ import anyio
 import anyio.abc
 
 from .access_log import AccessLog
-from .config import Config, parse_bind
+from .config import Bind, Config, parse_bind
 from .connection import Connection
 from .environ import build_base_environ
 from .executor import Executor, InlineExecutor
@@ -37,6 +37,8 @@ from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
 from .service import Service
+from .tls import Certificates
+from .tls_transport import tls_connections_of
 from .trust import BelievingLog, TrustingGateway, peers_of, trust_of
 from .wsgi import FileWrapper, Gateway, WSGIApp
 
@@ -64,6 +66,7 @@ class Server:
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
+        ConfigError: a certificate, or what belongs to it, cannot be used.
     """
 
     def __init__(self, app: WSGIApp, config: Config | None = None, **settings: Any) -> None:
@@ -78,6 +81,7 @@ class Server:
         self._services: list[Service] = []
         self._standing = StandingFields(self.config.server_name)
         self._access_log: AccessLog | None = None
+        self._certificates = Certificates(())
         self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._executor: Executor | InlineExecutor = InlineExecutor()
@@ -107,12 +111,14 @@ class Server:
         Bind and accept.
 
         Raises:
-            BindError: see Server.
+            BindError, ConfigError: see Server.
         """
         loop = self._loop = asyncio.get_running_loop()
         config = self.config
         self._peers = peers_of(config)
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
+        self._certificates = load_certificates(config)
+        self._certificates.log_warnings()
         self._listeners = open_listeners([parse_bind(bind) for bind in config.bind], rights)
         self._services = []  # those of an earlier start are over
         try:
@@ -156,6 +162,14 @@ class Server:
             connection.abort()
         await asyncio.sleep(0)
         return await self._stop(deadline) and not unfinished
+
+    def reload_certificates(self) -> bool:
+        """
+        Load the certificates of https binds anew, for connections from now on.
+
+        Returns False, with a line in the log, when anything cannot be used: then all stays as it is.
+        """
+        return self._certificates.reload()
 
     @property
     def connection_count(self) -> int:
@@ -213,7 +227,8 @@ class Server:
             set_aside=SettingAside(listener.url) if trust is None else set_aside,
         )
         name, port = listener.server_name_and_port
-        protocol = listener.bind.protocol
+        bind = listener.bind
+        protocol = "http" if bind.protocol == "https" else bind.protocol
         parser = config.http_parser if protocol == "http" else "c"
         gateway, access_log = self._new_gateway(protocol), self._access_log
         return Service(
@@ -229,12 +244,14 @@ class Server:
                 name,
                 port,
                 server_software=config.server_name or "aserve",
+                scheme="https" if bind.protocol == "https" else "http",
                 multithread=config.threads > 1,
                 file_wrapper=FileWrapper,
             ),
             connections=self._connections,
             access_log=BelievingLog(access_log, trust) if trust and access_log else access_log,
             peers=self._peers,
+            wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         )
 
     def _new_gateway(self, protocol: str) -> Gateway:
@@ -254,7 +271,7 @@ class Server:
                 continue
             start = self._loop.create_unix_server if listener.bind.kind == "unix" else self._loop.create_server  # type: Any
             self._acceptors.append(
-                await start(connections_of(service, listener.bind), sock=listener.socket, backlog=self.config.backlog)
+                await start(_connections_of(service, listener.bind), sock=listener.socket, backlog=self.config.backlog)
             )
 
     def _hold_queues(self) -> list[tuple[Listener, Service]]:
@@ -273,7 +290,7 @@ class Server:
             for sock in listener.take_queued():
                 sock.setblocking(False)
                 try:
-                    await self._loop.connect_accepted_socket(connections_of(service, listener.bind), sock)
+                    await self._loop.connect_accepted_socket(_connections_of(service, listener.bind), sock)
                 except OSError:
                     sock.close()  # gone again
 
@@ -293,10 +310,26 @@ class Server:
         self._standing.refresh()
         for connection in list(self._connections):
             connection.on_second()
+        self._certificates.on_second()
         if self._lane is not None:
             self._lane.on_second()
         if self._access_log is not None:
             self._access_log.flush()
+
+
+def _connections_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
+    return connections_of(service, bind) if service.wrap is None else tls_connections_of(service, bind)
+
+
+def load_certificates(config: Config) -> Certificates:
+    """
+    Load what the https binds of these settings name.
+
+    Raises:
+        ConfigError: something cannot be used.
+    """
+    binds = [parse_bind(bind) for bind in config.bind]
+    return Certificates(config.tls_settings(bind) for bind in binds if bind.protocol == "https")
 
 
 async def serve(
@@ -357,6 +390,9 @@ async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.Abstr
         for number in (signal.SIGTERM, signal.SIGINT):
             earlier[number] = signal.getsignal(number)
             loop.add_signal_handler(number, _on_signal, number, signalled, loop.time)
+        if any(bind.startswith("https://") for bind in config.bind):
+            earlier[signal.SIGHUP] = signal.getsignal(signal.SIGHUP)
+            loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
     try:
         logger.info("serving on %s", ", ".join(server.urls))
         name, _ = await signalled

@@ -16,6 +16,7 @@ from .executor import Executor, InlineExecutor
 from .peers import Peers
 from .protocols.base import Limits, WireProtocol
 from .response import StandingFields
+from .tls import Wrap
 from .trust import BelievingLog
 from .wsgi import Gateway
 
@@ -41,6 +42,7 @@ class Service:
         connections: set[Any],
         access_log: AccessLog | BelievingLog | None,
         peers: Peers | None = None,
+        wrap: Wrap | None = None,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
@@ -54,6 +56,7 @@ class Service:
         self.connections = connections
         self.access_log = access_log
         self.peers = peers  # who is a proxy; None: nobody
+        self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.is_draining = False
 
     def warning(self) -> str:

@@ -85,7 +85,7 @@ class Trust:
 def trust_of(config: Config, bind: Bind, peers: Peers | None) -> Trust | None:
     """Return what a listener believes; None: nothing."""
     # A front server that speaks uwsgi or SCGI is believed word for word; fields that it passes on are the app's.
-    if peers is None or bind.protocol != "http" or not config.forwarded_fields:
+    if peers is None or bind.protocol not in ("http", "https") or not config.forwarded_fields:
         return None
     names = frozenset(map(cgi_name, config.forwarded_fields))
     rules = Rules(names, config.trusted_hops, peers.has_address)

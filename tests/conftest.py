@@ -5,7 +5,8 @@ process; `server` is one that serves apps.hello.  `start_process(name, *flags)` 
 `python -m aserve` on an app of apps.py.  `raw_client(server)` is a blocking socket.
 
 A test that uses `start_server` runs once for each way of serving (event loop, parser, lane); with
-the marker `also_inline` once more with --threads 0.
+the marker `also_inline` once more with --threads 0.  A server on an https:// bind is met by
+`raw_client` in TLS; `pytest --over-tls tests/e2e` serves all that `start_server` starts so.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import pathlib
 import re
 import signal
 import socket
+import ssl
 import struct
 import subprocess
 import sys
@@ -35,6 +37,7 @@ TESTS = pathlib.Path(__file__).parent
 sys.path.insert(0, str(TESTS))
 
 import apps  # noqa: E402
+from certificates import HAS_OPENSSL, Authority, Issued  # noqa: E402
 
 import aserve  # noqa: E402
 from aserve.protocols import PROTOCOLS  # noqa: E402
@@ -47,6 +50,11 @@ IS_PYPY = sys.implementation.name == "pypy"
 def has_module(name: str) -> bool:
     """Whether a module can be imported."""
     return importlib.util.find_spec(name) is not None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of our own."""
+    parser.addoption("--over-tls", action="store_true", help="what start_server starts is served over TLS")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -206,6 +214,27 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """Return the authority of the tests."""
+    if not HAS_OPENSSL:
+        pytest.skip("openssl is not installed")
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="session")
+def localhost(authority: Authority) -> Issued:
+    """Return the certificate and key of localhost."""
+    return authority.issue("localhost", "127.0.0.1")
+
+
+@pytest.fixture
+def tls_settings(authority: Authority, localhost: Issued) -> dict[str, Any]:
+    """Return the settings that make start_server serve over TLS."""
+    RawClient.authority = str(authority.certificate)
+    return {"bind": "https://127.0.0.1:0", "certificate": localhost.certificate, "key": localhost.key}
+
+
 @pytest.fixture
 def start_server(request: pytest.FixtureRequest, way: Way, caplog: Any) -> Iterator[Any]:
     """Start servers: start_server(app, is_checked=True, **settings) -> RunningServer."""
@@ -218,6 +247,8 @@ def start_server(request: pytest.FixtureRequest, way: Way, caplog: Any) -> Itera
         settings.setdefault("threads", way.threads)
         settings.setdefault("http_parser", way.http_parser)
         settings.setdefault("lane", way.lane)
+        if request.config.getoption("--over-tls") and "bind" not in settings:
+            settings.update(request.getfixturevalue("tls_settings"))
         settings.setdefault("bind", "127.0.0.1:0")
         settings.setdefault("drain_seconds", 5)
         server = RunningServer(apps.checked(app) if is_checked else app, way.loop, settings)
@@ -252,12 +283,12 @@ class ServerProcess:
                 stderr=log,
             )
         try:
-            match = self.wait_for_log(r"serving on http://([\d.]+):(\d+)", 60)
+            match = self.wait_for_log(r"serving on (https?)://([\d.]+):(\d+)", 60)
         except BaseException:
             self.end()
             raise
-        self.address = (match[1], int(match[2]))
-        self.url = f"http://{match[1]}:{match[2]}"
+        self.address = (match[2], int(match[3]))
+        self.url = match[0].split()[-1]
 
     @property
     def pid(self) -> int:
@@ -378,6 +409,7 @@ class RawClient:
     """A blocking socket that speaks in octets; each wait ends after five seconds."""
 
     Truncated = Truncated
+    authority = ""  # whose certificates are believed
 
     def __init__(self, address: Any, receive_buffer_bytes: int | None = None) -> None:
         family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
@@ -546,13 +578,50 @@ class RawClient:
         return data
 
 
+class TLSClient(RawClient):
+    """The same in TLS; a connection that ends without a closure alert is taken for a reset."""
+
+    def __init__(
+        self, address: Any, receive_buffer_bytes: int | None = None, context: ssl.SSLContext | None = None
+    ) -> None:
+        super().__init__(address, receive_buffer_bytes)
+        if context is None:
+            context = ssl.create_default_context(cafile=self.authority)
+        try:
+            # Without PyPy's help: a socket that is closed in the handshake would be a warning.
+            self.sock = context.wrap_socket(self.sock, server_hostname="localhost", suppress_ragged_eofs=False)
+        except BaseException:
+            self.sock.close()
+            raise
+
+    def end_sending(self) -> None:
+        """Half-close the socket below: a FIN, and no closure alert."""
+        socket.socket.shutdown(self.sock, socket.SHUT_WR)
+
+    def is_quiet(self) -> bool:
+        """Whether the server has neither sent anything more nor closed, as of now."""
+        try:
+            return super().is_quiet()
+        except ssl.SSLWantReadError:
+            return True
+
+    def _recv(self) -> bytes:
+        try:
+            return super()._recv()
+        except ssl.SSLEOFError:
+            self._is_reset = True
+            raise Truncated(self._buffer, self._is_reset) from None
+
+
 @pytest.fixture
 def raw_client() -> Iterator[Any]:
-    """Connect: raw_client(server or address, receive_buffer_bytes=None) -> RawClient."""
+    """Connect: raw_client(server or address, receive_buffer_bytes=None) -> RawClient, or a TLSClient."""
     clients: list[RawClient] = []
 
-    def connect(server: Any, receive_buffer_bytes: int | None = None) -> RawClient:
-        client = RawClient(getattr(server, "address", server), receive_buffer_bytes)
+    def connect(server: Any, receive_buffer_bytes: int | None = None, **options: Any) -> RawClient:
+        is_tls = getattr(server, "url", "").startswith("https:")
+        kind: Any = TLSClient if is_tls else RawClient
+        client = kind(getattr(server, "address", server), receive_buffer_bytes, **options)
         clients.append(client)
         if isinstance(server, RunningServer):
             server.clients.append(client)

@@ -42,7 +42,7 @@ class FakeTransport:
         self.protocol = protocol
         protocol.connection_made(self)
 
-    def get_extra_info(self, name: str) -> Any:
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self.extra[name]
 
     def write(self, data: Any) -> None:
@@ -70,7 +70,7 @@ class FakeTransport:
             self._is_paused = False
             self.protocol.resume_writing()
 
-    def set_write_buffer_limits(self, high: int | None = None) -> None:
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         self.high = self.default_high if high is None else high
         self.flush()
 

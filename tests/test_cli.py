@@ -122,7 +122,38 @@ def test_config_file(served, tmp_path, monkeypatch, how):
     assert served[0][1] == Config(backlog=7)
 
 
+def test_certificates(served, authority, capsys):
+    """Flags of TLS reach the server; of the repeatable one all."""
+    files = [f"--{name}={path}" for name, path in authority.issue("localhost")._asdict().items()]
+    other = authority.issue("other.org")
+    sni = [f"--sni={name}={other.certificate}:{other.key}" for name in ("other.org", "*.other.org")]
+    assert cli.main(["hello:app", "--bind=https://:1", *files, *sni]) == 0
+    [(_, config)] = served
+    assert config.bind == ("https://:1",) and len(config.sni) == 2
+
+
 # What is said
+
+
+def test_check_of_certificates(served, authority, capsys):
+    """--check loads certificates, warns of dates, and shows the bind without its options."""
+    expired = authority.issue("localhost", days=-1)
+    assert cli.main(["--check", f"--bind=https://:1?certificate={expired.certificate}&key={expired.key}"]) == 0
+    out, err = capsys.readouterr()
+    assert "bind:    https://:1\n" in out
+    assert "expired on" in err
+
+
+@pytest.mark.parametrize("flags", [[], ["--check"]])
+def test_certificates_that_cannot_be_used(served, tmp_path, capsys, flags):
+    """One line, exit status 2, before the app is imported."""
+    (tmp_path / "hello.py").write_text("raise RuntimeError")
+    assert cli.main(["hello:app", "--bind=https://:1", "--certificate=none.pem", *flags]) == 2
+    missing = tmp_path / "none.pem"
+    assert capsys.readouterr().err == (
+        f"aserve: error: cannot read the certificate {missing}: No such file or directory\n"
+    )
+    assert not served
 
 
 def test_check(served, capsys):
@@ -178,7 +209,7 @@ def test_every_flag_that_is_named_exists():
     for path in [*(root / "aserve").rglob("*.py"), root / "README.md", *(root / "docs").glob("*.md")]:
         if path.name == "from-uwsgi.md":
             continue  # a table of another program's
-        ours = "\n".join(line for line in path.read_text().splitlines() if "uWSGI" not in line)
+        ours = "\n".join(line for line in path.read_text().splitlines() if "uWSGI" not in line and line[:5] != "curl ")
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours))
         if path.name == "demo.py":
             named = {name for name in named if f"aserve {name}" in path.read_text()}  # not its CSS

@@ -48,6 +48,8 @@ def error_of(function, *args, **kwargs):
         ("uwsgi://unix:/run/a.sock", Bind("unix", path="/run/a.sock", protocol="uwsgi")),
         ("uwsgi://:3031", Bind("tcp", "", 3031, protocol="uwsgi")),
         ("scgi://[::1]:4000", Bind("tcp", "::1", 4000, protocol="scgi")),
+        ("https://[::1]:443", Bind("tcp", "::1", 443, protocol="https")),
+        ("https://unix:/run/a.sock", Bind("unix", path="/run/a.sock", protocol="https")),
         ("proxy+http://:8000", Bind("tcp", "", 8000, is_proxied=True)),
         ("proxy+http://unix:/run/a.sock", Bind("unix", path="/run/a.sock", is_proxied=True)),
     ],
@@ -65,6 +67,25 @@ def test_bind_forms(text, bind):
 def test_bind_as_a_url(text, plain):
     """What stands in an address bar is understood."""
     assert str(parse_bind(text)) == plain
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "spec"),
+    [
+        ("https://a:1?", (), "https://a:1"),
+        ("https://a:1/?key=b", (("key", "b"),), "https://a:1?key=b"),
+        ("https://:1?certificate=/a b&key=c", (("certificate", "/a b"), ("key", "c")), "https://:1?certificate=/a%20b&key=c"),
+        ("https://:1?key=a%2Cb%26c%25+d", (("key", "a,b&c%+d"),), "https://:1?key=a%2Cb%26c%25+d"),
+        ("https://:1?sni=*.a.org=b:c&sni=d=e", (("sni", "*.a.org=b:c"), ("sni", "d=e")), "https://:1?sni=*.a.org=b:c&sni=d=e"),
+        ("https://unix:/a/b?key=/c", (("key", "/c"),), "https://unix:/a/b?key=/c"),
+    ],
+)  # fmt: skip
+def test_bind_options(text, options, spec):
+    """An https bind may have settings of its own; `spec` has them, str() has not, and the spec is read back."""
+    bind = parse_bind(text)
+    assert (bind.options, bind.spec) == (options, spec)
+    assert str(bind) == spec.partition("?")[0]
+    assert parse_bind(spec) == bind
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="abstract sockets are Linux's")
@@ -101,7 +122,12 @@ def test_bind_abstract_elsewhere(monkeypatch):
         ("[::1\0]:80", "not an IPv6 address"),
         ("a b:80", "not a host name"),
         ("a" * 254 + ":80", "not a host name"),
-        ("https://localhost:80", "none of http, uwsgi, scgi, proxy+http"),
+        ("ftp://localhost:80", "none of http, https, uwsgi, scgi, proxy+http"),
+        ("http://localhost:80?key=a", "port '80?key=a'"),
+        ("https://localhost", "no port"),
+        ("https://localhost:443?cert=a", "'cert' is none of the options certificate, key, sni,"),
+        ("https://localhost:443?threads=1", "'threads' is none of the options"),
+        ("https://localhost:443?key", "the option key has no value"),
         ("proxy://localhost:80", "proxy+http"),
         ("proxy+uwsgi://localhost:80", "'proxy+http://localhost:80' would"),
         ("proxy+http://localhost", "'localhost:8000'"),
@@ -311,6 +337,13 @@ def test_defaults():
         "unix_group": None,
         "backlog": 2048,
         "server_name": "aserve",
+        "certificate": None,
+        "key": None,
+        "sni": (),
+        "client_ca": None,
+        "client_certificate": "none",
+        "tls_min": "1.2",
+        "ciphers": "ECDHE+AESGCM:ECDHE+CHACHA20",
         "trusted_proxies": (),
         "trusted_hops": 0,
         "forwarded_fields": ("x-forwarded-for", "x-forwarded-proto"),
@@ -370,6 +403,132 @@ def test_names_are_unique():
     keys = [setting.key for setting in SETTINGS]
     assert len(set(keys)) == len(keys)
     assert not set(keys) & {*config.COMMAND_NAMES, "check", "version", "help"}
+
+
+# TLS
+
+
+def tls_of(*binds, **settings):
+    """Return the TLS settings of each bind."""
+    config = Config(bind=binds, **settings)
+    return [config.tls_settings(parse_bind(bind)) for bind in config.bind if bind.startswith("https:")]
+
+
+def test_tls_settings():
+    """The settings hold for all https binds; an option of a bind comes before them."""
+    one, two, three = tls_of(
+        ":80",
+        "https://:1",
+        "https://:2?certificate=c2&tls-min=1.3&sni=a.org=x&sni=b.org=y:z",
+        "https://:3?key=k3&client-certificate=none&ciphers=ECDHE",
+        certificate="c",
+        key="k",
+        sni="a.org=s:t",
+        client_ca="ca",
+        client_certificate="required",
+    )
+    assert one[:6] == ("c", "k", ("a.org=s:t",), "ca", "required", "1.2")
+    # The key of all others cannot belong to the certificate of this one.
+    assert two[:6] == ("c2", None, ("a.org=x", "b.org=y:z"), "ca", "required", "1.3")
+    assert three == ("c", "k3", ("a.org=s:t",), "ca", "none", "1.2", "ECDHE")
+
+
+def test_tls_settings_of_a_table():
+    """In TOML an https bind may be a table, with the same options as keys."""
+    toml = {"bind": [":80", {"address": "https://:1", "certificate": "a,b", "sni": ["a.org=x", "b.org=y"]}]}
+    config = from_sources(toml=toml)
+    assert config.bind == (":80", "https://:1?certificate=a%2Cb&sni=a.org=x&sni=b.org=y")
+    assert config.tls_settings(parse_bind(config.bind[1]))[:3] == ("a,b", None, ("a.org=x", "b.org=y"))
+    assert from_sources(toml={"bind": {"address": ":80"}}).bind == (":80",)
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ({"certificate": "a"}, "needs an address"),
+        ({"address": "https://:1,https://:2"}, "needs an address"),
+        ({"address": 80}, "address of a bind: 80 is not text"),
+        ({"address": "https://:1", "key": ["a", 1]}, "key of a bind: ['a', 1] is not text"),
+        ({"address": "https://:1", "keys": "a"}, "'keys' is none of the options"),
+    ],
+)
+def test_tables_that_are_no_bind(table, reason):
+    """What is wrong in such a table is named."""
+    assert reason in error_of(from_sources, toml={"bind": [table]})
+
+
+@pytest.mark.parametrize(
+    ("binds", "settings", "reason"),
+    [
+        (["https://:1"], {}, "the bind https://:1 has no certificate; give --certificate"),
+        (["https://:1?key=a"], {}, "the bind https://:1 has no certificate"),
+        ([":1"], {"certificate": "a"}, "no bind is for TLS; write https://"),
+        (["https://:1"], {"certificate": "a", "client_ca": "b"}, "asks for no certificates; give --client-certificate"),
+        (["https://:1"], {"certificate": "a", "client_certificate": "required"}, "with --client-ca"),
+        (["https://:1?certificate=a&tls-min=1.1"], {}, "tls-min of the bind https://:1: '1.1' is none of these"),
+        (["https://:1?certificate=a&sni=b"], {}, "sni of the bind https://:1: 'b' is not of the form"),
+    ],
+)
+def test_tls_settings_that_do_not_fit(binds, settings, reason):
+    """What is missing is named, and a certificate that nobody would serve is no silent mistake."""
+    assert reason in error_of(Config, bind=binds, **settings)
+
+
+@pytest.mark.parametrize(
+    ("value", "parsed"),
+    [
+        ("", ()),
+        ("a.org=b:c", ("a.org=b:c",)),
+        (" a.org=b , *.b.org=/x/y:/z ", ("a.org=b", "*.b.org=/x/y:/z")),
+        ("a.org=b\nc.org=d\n", ("a.org=b", "c.org=d")),
+        (["a.org=b", "c.org=d,e"], ("a.org=b", "c.org=d,e")),
+    ],
+)
+def test_sni(value, parsed):
+    """Names and files, separated by commas or lines."""
+    assert Config(sni=value).sni == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("A.org=b:c", ("a.org", "b", "c")),
+        ("*.a.org=b", ("*.a.org", "b", None)),
+        ("localhost=b=c", ("localhost", "b=c", None)),
+        ("münchen.example=b", ("xn--mnchen-3ya.example", "b", None)),
+    ],
+)
+def test_split_sni(text, parts):
+    """Names are as TLS has them."""
+    assert config.split_sni(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (3, "neither text"),
+        ([3], "neither text"),
+        ("a.org", "not of the form"),
+        ("a.org=", "not of the form"),
+        ("a.org=b:", "not of the form"),
+        ("a.org=b:c:d", "not of the form"),
+        ("=b:c", "not the name of a host"),
+        ("a b=c", "not the name of a host"),
+        ("*=b", "not the name of a host"),
+        ("a.*.org=b", "not the name of a host"),
+        ("a..org=b", "not the name of a host"),
+        ("a.org=b,A.org=c", "a.org is named twice"),
+    ],
+)
+def test_sni_refusals(value, reason):
+    """What is not of that form says why."""
+    assert reason in error_of(Config, sni=value)
+
+
+@pytest.mark.parametrize("value", [3, "", "a b", "a\nb"])
+def test_ciphers_refusals(value):
+    """What cannot be a list of ciphers is refused before OpenSSL sees it."""
+    assert "not a list of ciphers" in error_of(Config, ciphers=value)
 
 
 # Sources

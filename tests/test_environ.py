@@ -74,6 +74,7 @@ def test_what_the_listener_says():
     assert base["wsgi.url_scheme"] == "https" and base["wsgi.multithread"] is False
     assert base["SERVER_SOFTWARE"] == "s" and base["wsgi.file_wrapper"] is object
     assert base["wsgi.input_terminated"] is True and base["SCRIPT_NAME"] == ""
+    assert base["HTTPS"] == "on" and "HTTPS" not in new_base()
 
 
 def test_the_base_holds_no_name_of_a_parser():

@@ -25,7 +25,7 @@ ROWS = {
     8: ["cli"],
     7: ["processes", "monitoring", "compat"],
     6: ["server"],
-    5.7: ["lane"],
+    5.7: ["lane", "tls_transport"],  # the latter makes connections
     5.6: ["ride", "proxied"],  # lead to a connection; are one
     5.4: ["connection"],
     5.2: ["outgoing"],  # the writing half of a connection, below the whole
@@ -37,7 +37,7 @@ ROWS = {
     1.7: ["protocols.single"],
     1.5: ["protocols.base"],  # what the wire protocols share is below them
     1.3: ["forwarded"],  # rewrites exchanges
-    1: ["proxy_protocol", "exchange", "body", "tls", "loading", "demo"],
+    1: ["proxy_protocol", "exchange", "body", "tls", "client_hello", "loading", "demo"],
     0.5: ["config"],  # which checks what peers reads
     0: ["errors", "states", "peers", "_cparsers"],
 }

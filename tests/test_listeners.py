@@ -230,6 +230,12 @@ def test_unix(opened, tmp_path):
     assert connects(path)
     listener.close()
     assert not os.path.exists(path)
+
+
+def test_unix_with_tls(opened, tmp_path):
+    """What it is bound with is not part of its name; its port is that of https."""
+    (listener,) = opened(f"https://unix:{tmp_path}/s?key=k")
+    assert listener.url == f"https://unix:{tmp_path}/s" and listener.server_name_and_port == ("localhost", "443")
     listener.close()
 
 
@@ -391,7 +397,7 @@ def test_an_owner_that_is_not_there(rights, text, tmp_path):
 def test_an_owner_who_may_not_be_set(tmp_path, monkeypatch):
     """Only root may give a file away: the message says so, and no file is left behind."""
 
-    def refuse(*_):
+    def refuse(*_, **__):
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
     monkeypatch.setattr(os, "chown", refuse)

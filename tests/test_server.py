@@ -16,7 +16,7 @@ import pytest
 
 import aserve
 from aserve import server as server_module
-from aserve.config import Config
+from aserve.config import Config, ConfigError
 from aserve.errors import BindError
 from aserve.server import Server
 
@@ -510,6 +510,43 @@ def test_run_until_a_signal(number, kind, on_serving, caplog):
         status = aserve.run(hello, bind=LOOPBACK)
     assert status == 0 and signal.getsignal(number) == before
     assert f"{signal.Signals(number).name}: draining" in caplog.text and "stopped" in caplog.text
+
+
+def test_run_with_tls(on_serving, authority, monkeypatch):
+    """With https binds SIGHUP loads certificates anew; the handler is as before afterwards."""
+    issued = authority.issue("localhost")
+    before = signal.getsignal(signal.SIGHUP)
+    calls = []
+
+    def reload(self):
+        calls.append(real(self))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    real = Server.reload_certificates
+    monkeypatch.setattr(Server, "reload_certificates", reload)
+    on_serving(lambda _: os.kill(os.getpid(), signal.SIGHUP))
+    assert aserve.run(hello, f"https://{LOOPBACK}", certificate=issued.certificate, key=issued.key) == 0
+    assert calls == [True] and signal.getsignal(signal.SIGHUP) == before
+
+
+def test_run_without_tls(on_serving):
+    """Without them SIGHUP is what it was."""
+    before, seen = signal.getsignal(signal.SIGHUP), []
+    on_serving(lambda _: seen.append(signal.getsignal(signal.SIGHUP)) or os.kill(os.getpid(), signal.SIGTERM))
+    assert aserve.run(hello, LOOPBACK) == 0
+    assert seen == [before]
+
+
+def test_certificates_that_cannot_be_used():
+    """start() says what is wrong, and has bound nothing."""
+    port = free_port()
+
+    async def run():
+        with pytest.raises(ConfigError, match="cannot read the certificate"):
+            await Server(hello, bind=[f"127.0.0.1:{port}", "https://:0"], certificate="/nowhere/a.pem").start()
+
+    asyncio.run(run())
+    assert not is_open(("127.0.0.1", port))
 
 
 def test_run_serves(on_serving):

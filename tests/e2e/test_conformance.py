@@ -477,7 +477,7 @@ def test_environ(start_server, raw_client, monkeypatch):
         "HTTP_X_TWICE": "1, 2",
         "HTTP_COOKIE": "a=1; b=2",
         "wsgi.version": [1, 0],
-        "wsgi.url_scheme": "http",
+        "wsgi.url_scheme": server.url.partition(":")[0],
         "wsgi.multithread": server.server.config.threads > 1,
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,

@@ -48,12 +48,13 @@ def sendfile_calls(monkeypatch):
 def test_regular_file(start_server, raw_client, path, sendfile_calls):
     """A regular file is sent by the kernel, with its Content-Length; the connection stays usable."""
     server = start_server(apps.file_sender(lambda: open(path, "rb")))
+    is_plain = server.url.startswith("http:")
     client = raw_client(server)
     for _ in range(3):
         reply = client.fetch()
         assert (reply.body, reply.framing) == (CONTENT, "length")
     server.stop()
-    assert sum(sendfile_calls) == 3 * len(CONTENT)
+    assert sum(sendfile_calls) == (3 * len(CONTENT) if is_plain else 0)
 
 
 @pytest.mark.parametrize("offset", [0, 1, 1000, len(CONTENT) - 1, len(CONTENT), len(CONTENT) + 5])

@@ -39,7 +39,7 @@ def test_the_form_of_responses(start, raw_client, scgi_status, beginning):
     assert ask(raw_client, server, request()).endswith(b"\r\n\r\nhello\n")
     client = raw_client(server)
     client.send(request(b"x" * 11))
-    assert client.recv_until(b"\r\n") == beginning + b"413 Request Entity Too Large\r\n"
+    assert client.recv_until(b"\r\n") == beginning + b"413 Content Too Large\r\n"
     client = raw_client(server)
     client.send(b"17:CONTENT_LENGTH\x000\0,")
     assert client.recv_until(b"\r\n") == beginning + b"400 Bad Request\r\n"

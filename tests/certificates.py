@@ -1,0 +1,103 @@
+"""Certificates for the tests, made by the openssl command: an authority, servers, clients.
+
+Python has nothing that makes them, and the packages that do lack wheels for PyPy 3.9.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import ssl
+import subprocess
+from typing import NamedTuple
+
+from aserve.tls import guard
+
+HAS_OPENSSL = shutil.which("openssl") is not None
+
+
+def openssl(*arguments: object, stdin: bytes = b"") -> bytes:
+    """Run the openssl command; return what it prints."""
+    command = ["openssl", *map(str, arguments)]
+    done = subprocess.run(command, input=stdin, capture_output=True, timeout=30)
+    assert done.returncode == 0, f"{command}: {done.stderr.decode()}"
+    return done.stdout
+
+
+class Issued(NamedTuple):
+    """A certificate and its key."""
+
+    certificate: pathlib.Path
+    key: pathlib.Path
+
+
+class Authority:
+    """A certificate authority with a folder of its own."""
+
+    def __init__(self, folder: pathlib.Path, name: str = "aserve's tests") -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder = folder
+        self._count = 0
+        self._key = self._new_key("authority")
+        self.certificate = folder / "authority.pem"
+        openssl(
+            "req", "-x509", "-new", "-key", self._key, "-days", 2, "-subj", f"/CN={name}",
+            "-addext", "keyUsage=critical,keyCertSign", "-out", self.certificate,
+        )  # fmt: skip
+
+    def issue(self, *names: str, subject: str = "", days: int = 2, key: pathlib.Path | None = None) -> Issued:
+        """Issue a certificate for a server of these names, or for a client; -1 day: it has expired."""
+        self._count += 1
+        stem = f"issued-{self._count}"
+        key = key or self._new_key(stem)
+        request, certificate = self.folder / f"{stem}.csr", self.folder / f"{stem}.pem"
+        openssl("req", "-new", "-utf8", "-key", key, "-subj", subject or f"/CN={names[0]}", "-out", request)
+        extensions = self.folder / f"{stem}.ext"
+        kinds = [f"{'IP' if name[:1].isdigit() else 'DNS'}:{name}" for name in names]
+        # RFC 5280 4.2.1: from 3.13 on, Python wants the authority's key named, and its use above.
+        subject_names = f"subjectAltName={','.join(kinds)}\n" if names else ""
+        extensions.write_text(f"basicConstraints=CA:FALSE\nauthorityKeyIdentifier=keyid\n{subject_names}")
+        openssl(
+            "x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
+            "-days", days, "-extfile", extensions, "-out", certificate,
+        )  # fmt: skip
+        return Issued(certificate, key)
+
+    def _new_key(self, stem: str) -> pathlib.Path:
+        path = self.folder / f"{stem}.key"
+        openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", path)
+        return path
+
+
+class MemoryClient:
+    """A TLS client whose octets go through memory: what it sends is in `outgoing`."""
+
+    def __init__(self, authority: Authority, issued: Issued | None = None, **settings: object) -> None:
+        self.context = ssl.create_default_context(cafile=str(authority.certificate))
+        if issued is not None:
+            self.context.load_cert_chain(*map(str, issued))  # PyPy wants text
+        server_name = settings.pop("server_name", "localhost")
+        protocols = settings.pop("protocols", None)
+        if protocols is not None:
+            self.context.set_alpn_protocols(protocols)
+        for name, value in settings.items():
+            setattr(self.context, name, value)
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.session = self.context.wrap_bio(self.incoming, self.outgoing, server_hostname=server_name)
+
+    def shake_hands(self) -> bool:
+        """Go on with the handshake; return whether it is done."""
+        try:
+            guard(self.session.do_handshake)()
+        except ssl.SSLWantReadError:
+            return False
+        return True
+
+    def read(self) -> bytes:
+        """Return what has come; b"" is a closure alert, SSLWantReadError nothing."""
+        return guard(self.session.read)(1 << 20)
+
+    @property
+    def peer_name(self) -> str:
+        """The common name of the server's certificate."""
+        return dict(part[0] for part in self.session.getpeercert()["subject"])["commonName"]
