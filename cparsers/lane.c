@@ -101,8 +101,7 @@ static int control(lane *set, int op, int fd, uint32_t events, int key)
 {
     struct epoll_event event = {.events = events, .data = {.fd = key}};
 
-    return epoll_ctl(__atomic_load_n(&set->epoll_fd, __ATOMIC_RELAXED), op, fd,
-                     &event);
+    return epoll_ctl(set->epoll_fd, op, fd, &event);
 }
 
 /* An edge is told again if there is anything to read. */
@@ -112,7 +111,7 @@ static void list_again(lane *set, int fd)
 }
 
 /* From BUSY to IDLE.  Returns 0 when that cannot be: MORE has come (listed
- * is 1), or the kernel has no memory, or the lane is closed (listed is 0). */
+ * is 1), or the kernel has no memory (listed is 0). */
 static int wait_on(lane *set, int fd)
 {
     lane_conn *conn = &set->conns[fd];
@@ -126,13 +125,21 @@ static int wait_on(lane *set, int fd)
     return change(conn, LANE_BUSY, LANE_IDLE);
 }
 
-/* The same for one that was IDLE before, so that it is in the set. */
-static void give_back(lane *set, int fd)
+/* From BUSY or MORE to IDLE: what has come meanwhile is told again.  Returns 0
+ * when the connection cannot be in the set. */
+static int go_on(lane *set, int fd)
 {
-    if (!wait_on(set, fd)) {
-        set_state(&set->conns[fd], LANE_IDLE);
+    lane_conn *conn = &set->conns[fd];
+
+    while (!wait_on(set, fd)) {
+        if (!conn->listed)
+            return 0;
+        /* While it is ours.  If lane_poll is told before the state changes, it
+         * makes MORE of it, and this begins anew. */
+        give_up(conn, LANE_BUSY);
         list_again(set, fd);
     }
+    return 1;
 }
 
 /* Reading */
@@ -252,16 +259,14 @@ static ssize_t read_once(lane *set, int fd, char *to, size_t cap)
     return got;
 }
 
-/* A part of a body is with the caller: wait for the next.  After a full read
- * there may be more, for which no edge will come.  Returns 0 when the kernel
- * has no memory. */
-static int wait_for_more(lane *set, int fd, int is_full)
+/* lane_poll's thread has seen a part: wait for the next.  If some of it may be
+ * there already, for which no edge will come, it is told again.  Returns 0 when
+ * the kernel has no memory. */
+static int wait_for_more(lane *set, int fd, int is_there)
 {
-    if (!wait_on(set, fd))
-        return 0;
-    if (is_full)
+    if (is_there && set->conns[fd].listed)
         list_again(set, fd);
-    return 1;
+    return wait_on(set, fd);
 }
 
 static void take_head(lane *set, lane_arrival *arrival, int is_full)
@@ -389,6 +394,7 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
             continue;
         }
         conn = &set->conns[fd];
+        __atomic_exchange_n(&conn->state, LANE_BUSY, __ATOMIC_ACQ_REL);
         conn->listener = (uint16_t)i;
         conn->listed = 0;
         set_used(conn, 0);
@@ -396,7 +402,6 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
         set_since(set, conn);
         if ((uint32_t)fd >= set->top)
             __atomic_store_n(&set->top, (uint32_t)fd + 1, __ATOMIC_RELAXED);
-        set_state(conn, LANE_BUSY);
         if (take(set, fd, input_len, &set->arrivals[n]))
             n++;
     }
@@ -432,6 +437,22 @@ static uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
     return n;
 }
 
+/* Make a connection BUSY on which something has come.  Returns 0 when it has
+ * an owner already, who is told, or is no more. */
+static int get_hold(lane_conn *conn)
+{
+    uint8_t state;
+
+    do {
+        if (change(conn, LANE_IDLE, LANE_BUSY))
+            return 1;
+        if (change(conn, LANE_BUSY, LANE_MORE))
+            return 0;
+        state = state_of(conn);
+    } while (state == LANE_IDLE || state == LANE_BUSY); /* just now */
+    return 0;
+}
+
 /* Read from a connection on which something has come.  The event may be of an
  * earlier connection with this number: then nothing has come. */
 static uint32_t take_ready(lane *set, const struct epoll_event *event,
@@ -440,20 +461,15 @@ static uint32_t take_ready(lane *set, const struct epoll_event *event,
     int fd = event->data.fd;
     lane_conn *conn = &set->conns[fd];
 
+    if (!get_hold(conn))
+        return n;
     if (!has_room(set, n, *input_len)) {
-        list_again(set, fd);
-    } else if (change(conn, LANE_IDLE, LANE_BUSY)) {
-        if (take(set, fd, input_len, &set->arrivals[n])) {
-            n++;
-            /* The end has come already, and no edge will tell it. */
-            if (event->events & (EPOLLRDHUP | EPOLLHUP) &&
-                !change(conn, LANE_BUSY, LANE_MORE) &&
-                state_of(conn) == LANE_IDLE)
-                list_again(set, fd);
-        }
-    } else if (!change(conn, LANE_BUSY, LANE_MORE) &&
-               state_of(conn) == LANE_IDLE) {
-        list_again(set, fd); /* its response went out just now */
+        wait_for_more(set, fd, 1);
+    } else if (take(set, fd, input_len, &set->arrivals[n])) {
+        n++;
+        /* The end has come already, and no edge will tell it. */
+        if (event->events & (EPOLLRDHUP | EPOLLHUP) && get_hold(conn))
+            wait_for_more(set, fd, 1);
     }
     return n;
 }
@@ -545,13 +561,9 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
         return (int)len;
     }
     set_since(set, conn);
-    if (!wait_on(set, fd)) {
-        if (!conn->listed) {
-            drop(set, fd);
-            return (int)len;
-        }
-        give_up(conn, LANE_IDLE);
-        list_again(set, fd);
+    if (!go_on(set, fd)) {
+        drop(set, fd);
+        return (int)len;
     }
     /* Either this thread sees is_closed, or lane_close sees IDLE. */
     if (__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST) &&
@@ -583,13 +595,26 @@ int lane_hold(lane *set, int fd)
         return 0;
     if (set->conns[fd].body_left > 0)
         return 1;
-    give_back(set, fd);
+    go_on(set, fd);
     return 0;
+}
+
+static void close_one(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
 }
 
 void lane_left(lane *set)
 {
-    __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
+    if (__atomic_sub_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL) > 0 ||
+        !__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST))
+        return;
+    /* Nobody is left who could look at these. */
+    close_one(&set->stall_fd);
+    close_one(&set->wake_fd);
+    close_one(&set->epoll_fd);
 }
 
 static int is_overdue(lane *set, lane_conn *conn, int used_seconds,
@@ -621,7 +646,7 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
             drop(set, (int)fd);
             count++;
         } else {
-            give_back(set, (int)fd);
+            go_on(set, (int)fd);
         }
     }
     return count;
@@ -692,21 +717,13 @@ static void end(lane *set, int fd)
 
 void lane_close(lane *set)
 {
-    int epoll_fd;
-
+    if (set->is_closed)
+        return;
+    __atomic_add_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
     __atomic_store_n(&set->is_closed, 1, __ATOMIC_SEQ_CST);
-    for (uint32_t fd = 0; fd < __atomic_load_n(&set->top, __ATOMIC_RELAXED);
-         fd++)
+    for (uint32_t fd = 0; fd < set->top; fd++)
         end(set, (int)fd);
-    if (set->stall_fd >= 0)
-        close(set->stall_fd);
-    if (set->wake_fd >= 0)
-        close(set->wake_fd);
-    set->stall_fd = set->wake_fd = -1;
-    /* A worker that was left behind may look at it. */
-    epoll_fd = __atomic_exchange_n(&set->epoll_fd, -1, __ATOMIC_RELAXED);
-    if (epoll_fd >= 0)
-        close(epoll_fd);
+    lane_left(set);
 }
 
 #else

@@ -98,7 +98,7 @@ typedef struct {
     /* set by the caller, at any time */
     uint32_t now; /* seconds since the start; atomic */
     /* set by lane_open */
-    int32_t epoll_fd; /* atomic */
+    int32_t epoll_fd;
     int32_t wake_fd;
     int32_t stall_fd; /* readable when a batch has taken longer than stall_us;
                          the next lane_poll resets it */
@@ -123,9 +123,10 @@ int lane_available(void);
  * after which only lane_close may follow. */
 int lane_open(lane *set);
 
-/* Close the lane's own descriptors, and every connection.  One that is BUSY is
+/* Close every connection, and the lane's own descriptors.  One that is BUSY is
  * shut down, so that its client sees the end, and keeps its descriptor until
- * lane_reply or lane_release.  No lane_poll may run, nor follow. */
+ * lane_reply or lane_release; the last of those, and of lane_left, closes the
+ * lane's own.  No lane_poll may run, nor follow. */
 void lane_close(lane *set);
 
 /* Accept on listener `i` (again), or no more.  After lane_unlisten no thread

@@ -1,0 +1,517 @@
+/* race_lane.c -- a lane between threads, as a server uses it, under the thread
+ * sanitizer.
+ * Workers take turns at polling and reply at once with one another; the main
+ * thread sweeps, takes hold of bodies, stops listening and closes the lane
+ * while workers are still at it; clients send whole requests, halves, several
+ * at once, and leave politely or not.
+ * Promises: a client gets the responses to its own requests, in their order,
+ * and nothing else.  One that stays gets all of them, unless the server closes
+ * for its own reasons (wild rounds).  In the end no connection and no
+ * descriptor is left. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#include "invariants.h"
+#include "lane.h"
+
+enum {
+    WORKERS = 3,
+    CLIENTS = 4,
+    CONNS = 256,
+    READ_CAP = 512,
+    INPUT_CAP = 8 * READ_CAP,
+    MAX_HEAD = 256,
+    VARS_CAP = 8 * MAX_HEAD,
+    ARRIVALS = 6,
+    PATH_CAP = 32,
+    QUEUE_CAP = CONNS,
+    ROUND_MS = 400
+};
+
+typedef struct {
+    int fd;
+    int is_last;
+    char path[PATH_CAP];
+} request;
+
+static lane set;
+static lane_listener listener;
+static lane_conn conns[CONNS];
+static lane_arrival arrivals[ARRIVALS];
+static char input[INPUT_CAP], vars[VARS_CAP];
+static struct sockaddr_in address;
+
+static pthread_mutex_t chair = PTHREAD_MUTEX_INITIALIZER;
+static request begun[CONNS]; /* by descriptor; the chair's */
+static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
+static request queue[QUEUE_CAP];
+static unsigned queue_len;
+
+static int is_wild; /* this round: the server closes when it likes */
+static int clients_stop, workers_stop; /* atomic */
+static unsigned ntaken[1 + CLIENTS];   /* requests seen; atomic */
+static unsigned long noctets;          /* received; atomic */
+
+/* Chance, and time */
+
+static unsigned roll(unsigned *seed, unsigned sides)
+{
+    *seed = *seed * 1103515245u + 12345u;
+    return (*seed >> 16) % sides;
+}
+
+static void nap(unsigned microseconds)
+{
+    struct timespec time = {0, (long)microseconds * 1000};
+
+    nanosleep(&time, NULL);
+}
+
+static int is_set(const int *flag)
+{
+    return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+static void set_flag(int *flag)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+static long now_ms(void)
+{
+    struct timespec time;
+
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+/* Workers */
+
+static void push(const request *job)
+{
+    pthread_mutex_lock(&queue_lock);
+    require(queue_len < QUEUE_CAP, "a connection has one request at a time");
+    queue[queue_len++] = *job;
+    pthread_mutex_unlock(&queue_lock);
+}
+
+static int pop(request *job)
+{
+    int found;
+
+    pthread_mutex_lock(&queue_lock);
+    found = queue_len > 0;
+    if (found)
+        *job = queue[--queue_len];
+    pthread_mutex_unlock(&queue_lock);
+    return found;
+}
+
+/* The connection is the caller's now: it closes. */
+static void leave(int fd, const char *octets, size_t len)
+{
+    if (len > 0 && send(fd, octets, len, MSG_NOSIGNAL) < 0)
+        require(errno != EBADF, "a descriptor that was released is open");
+    shutdown(fd, SHUT_WR);
+    require(close(fd) == 0, "a descriptor that was released is open");
+    lane_left(&set);
+}
+
+static void answer(const request *job, unsigned *seed)
+{
+    size_t len = strlen(job->path);
+    size_t half = roll(seed, 2) ? len : len / 2;
+    int keep = !job->is_last;
+    int took;
+
+    if (roll(seed, 8) == 0)
+        nap(roll(seed, 400));
+    if (is_wild && roll(seed, 16) == 0)
+        keep = 0;
+    took = lane_reply(&set, job->fd, job->path, (uint32_t)half,
+                      job->path + half, (uint32_t)(len - half), keep);
+    if (took == (int)len)
+        return;
+    if (took < 0)
+        took = 0;
+    if (lane_release(&set, job->fd))
+        leave(job->fd, job->path + took, len - (size_t)took);
+}
+
+/* What the path of a request is: the value of PATH_INFO. */
+static void copy_path(const lane_arrival *arrival, request *job)
+{
+    const char *p = vars + arrival->vars_off;
+    const char *end = p + arrival->vars_len;
+    unsigned number, count;
+
+    while (p < end && strcmp(p, "PATH_INFO") != 0)
+        p += strlen(p) + 1;
+    require(p < end, "every request has a path");
+    p += strlen(p) + 1;
+    snprintf(job->path, sizeof job->path, "%s\n", p);
+    job->fd = arrival->fd;
+    job->is_last = !(arrival->flags & HTTP1_KEEP_ALIVE);
+    require(sscanf(p, "/%u-%u", &number, &count) == 2 && number <= CLIENTS,
+            "a path is as it was sent");
+    __atomic_store_n(&ntaken[number], count, __ATOMIC_RELEASE);
+}
+
+static void take(const lane_arrival *arrival)
+{
+    request *job;
+
+    if (arrival->kind == LANE_LEFT) {
+        leave(arrival->fd, NULL, 0);
+        return;
+    }
+    require(arrival->fd < CONNS, "what is in the lane is in its table");
+    job = &begun[arrival->fd];
+    if (arrival->kind == LANE_WHOLE || arrival->kind == LANE_BEGUN)
+        copy_path(arrival, job);
+    if (arrival->kind == LANE_WHOLE || arrival->kind == LANE_DONE)
+        push(job);
+}
+
+static void *work(void *argument)
+{
+    unsigned seed = *(unsigned *)argument;
+    request job;
+
+    while (!is_set(&workers_stop)) {
+        if (pop(&job)) {
+            answer(&job, &seed);
+        } else if (pthread_mutex_trylock(&chair) == 0) {
+            int n = set.is_closed ? 0 : lane_poll(&set, 2);
+            for (int i = 0; i < n; i++)
+                take(&arrivals[i]);
+            pthread_mutex_unlock(&chair);
+            if (n == 0)
+                nap(100);
+        } else {
+            nap(100);
+        }
+    }
+    while (pop(&job))
+        answer(&job, &seed);
+    return NULL;
+}
+
+/* Clients */
+
+typedef struct {
+    unsigned number;
+    unsigned seed;
+    unsigned nsent; /* requests */
+    int fd;
+    char octets[4 * READ_CAP]; /* to be sent */
+    size_t len;
+    char expected[64 * PATH_CAP]; /* responses that have not come */
+    size_t expected_len;
+} client;
+
+static int connect_to_lane(void)
+{
+    const int yes = 1;
+    struct timeval patience = {5, 0};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    require(fd >= 0, "there are descriptors");
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        close(fd);
+        return -1;
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    return fd;
+}
+
+/* Receive until all is there (1), or the server has closed (0). */
+static int receive(client *self)
+{
+    char got[sizeof self->expected];
+
+    while (self->expected_len > 0) {
+        ssize_t n = recv(self->fd, got, sizeof got, 0);
+
+        require(!(n < 0 && errno == EAGAIN), "every request is answered");
+        if (n <= 0)
+            return 0;
+        require((size_t)n <= self->expected_len &&
+                    memcmp(got, self->expected, (size_t)n) == 0,
+                "a client gets the responses to its own requests");
+        self->expected_len -= (size_t)n;
+        memmove(self->expected, self->expected + n, self->expected_len);
+        __atomic_add_fetch(&noctets, (unsigned long)n, __ATOMIC_RELAXED);
+    }
+    return 1;
+}
+
+/* Send the first `len` octets of what is to be sent.  Returns 0 when the
+ * server has closed. */
+static int send_some(client *self, size_t len)
+{
+    if (send(self->fd, self->octets, len, MSG_NOSIGNAL) != (ssize_t)len)
+        return 0;
+    self->len -= len;
+    memmove(self->octets, self->octets + len, self->len);
+    return 1;
+}
+
+/* Wait until the lane has read the last head: what is sent from now on is not
+ * read together with it, which would make the connection leave the lane. */
+static int wait_until_taken(client *self)
+{
+    for (int i = 0; i < 50000; i++) {
+        if (__atomic_load_n(&ntaken[self->number], __ATOMIC_ACQUIRE) ==
+            self->nsent)
+            return 1;
+        if (is_wild && i > 20)
+            return 0;
+        nap(50);
+    }
+    require(0, "every head is read");
+    return 0;
+}
+
+/* Add a request to what is to be sent; return the length of its body. */
+static unsigned add_request(client *self, int is_last)
+{
+    char path[PATH_CAP];
+    unsigned body = roll(&self->seed, 3) ? 0 : roll(&self->seed, READ_CAP);
+    size_t len;
+
+    snprintf(path, sizeof path, "/%u-%u", self->number, ++self->nsent);
+    do { /* what fills a read exactly would leave the lane */
+        len = (size_t)snprintf(
+            self->octets + self->len, sizeof self->octets - self->len,
+            "POST %s HTTP/1.1\r\nHost: a\r\n"
+            "Content-Length: %u\r\n%s\r\n%*s",
+            path, body, is_last ? "Connection: close\r\n" : "", (int)body, "");
+    } while (len == READ_CAP && body++ < READ_CAP);
+    self->len += len;
+    self->expected_len +=
+        (size_t)sprintf(self->expected + self->expected_len, "%s\n", path);
+    return body;
+}
+
+/* Send a request at once or in parts; of its body, the last part perhaps only
+ * together with the next request.  Returns 0 when the server has closed. */
+static int ask(client *self, int is_last)
+{
+    int has_rest = self->len > 0;
+    unsigned body = add_request(self, is_last);
+
+    if (has_rest || body < 2 || roll(&self->seed, 2))
+        return send_some(self, self->len);
+    if (!send_some(self, self->len - 1 - roll(&self->seed, body)))
+        return 0;
+    if (!is_last && roll(&self->seed, 2) && wait_until_taken(self))
+        return 1;
+    while (self->len > 0) {
+        if (is_wild && roll(&self->seed, 64) == 0)
+            return 0;
+        nap(roll(&self->seed, 100));
+        if (!send_some(self, 1 + roll(&self->seed, (unsigned)self->len)))
+            return 0;
+    }
+    return 1;
+}
+
+/* One connection of a client. */
+static void converse(client *self)
+{
+    unsigned count = 1 + roll(&self->seed, 12);
+    int is_open = 1;
+
+    self->expected_len = self->len = 0;
+    if (roll(&self->seed, 8) == 0)
+        nap(roll(&self->seed, 1000)); /* what is accepted has sent nothing */
+    for (unsigned i = 0; i < count && is_open; i++) {
+        int is_last = i + 1 == count && roll(&self->seed, 2);
+
+        is_open = ask(self, is_last);
+        if (is_open && self->len > 0 && i + 1 < count)
+            continue;
+        if (is_open && self->len > 0)
+            is_open = send_some(self, self->len);
+        /* The next one while this is with a worker. */
+        if (is_open && !is_last && roll(&self->seed, 4) == 0 &&
+            wait_until_taken(self))
+            continue;
+        if (is_open && is_wild && roll(&self->seed, 16) == 0)
+            break;
+        is_open = is_open && receive(self);
+        require(is_open || is_wild, "who stays is answered");
+    }
+}
+
+static void end_connection(client *self)
+{
+    const struct linger reset = {1, 0};
+
+    if (roll(&self->seed, 2)) {
+        shutdown(self->fd, SHUT_WR);
+        receive(self);
+    } else if (roll(&self->seed, 2)) {
+        setsockopt(self->fd, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+    }
+    close(self->fd);
+}
+
+static void *be_client(void *argument)
+{
+    client self = {.number = *(unsigned *)argument};
+
+    self.seed = self.number * 7919 + (unsigned)now_ms();
+    while (!is_set(&clients_stop) && (self.fd = connect_to_lane()) >= 0) {
+        converse(&self);
+        end_connection(&self);
+    }
+    return NULL;
+}
+
+/* The main thread, which does what a server's event loop does */
+
+static void open_lane(void)
+{
+    socklen_t len = sizeof address;
+
+    memset(&set, 0, sizeof set);
+    memset(conns, 0, sizeof conns);
+    listener.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    listener.protocol = LANE_HTTP;
+    listener.is_tcp = 1;
+    listener.is_off = 0;
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    require(bind(listener.fd, (struct sockaddr *)&address, len) == 0 &&
+                listen(listener.fd, 64) == 0 &&
+                getsockname(listener.fd, (struct sockaddr *)&address, &len) ==
+                    0,
+            "there is a port to listen on");
+    set.listeners = &listener;
+    set.nlisteners = 1;
+    set.conns = conns;
+    set.conns_cap = CONNS;
+    set.input = input;
+    set.input_cap = INPUT_CAP;
+    set.read_cap = READ_CAP;
+    set.vars = vars;
+    set.vars_cap = VARS_CAP;
+    set.max_head_len = set.max_line_len = MAX_HEAD;
+    set.max_fields = 16;
+    set.max_body_len = 1 << 20;
+    set.stall_us = 1000;
+    set.arrivals = arrivals;
+    set.arrivals_cap = ARRIVALS;
+    require(lane_open(&set) == 0, "a lane opens");
+}
+
+/* Sweep, hold and wake for a while. */
+static void tend(unsigned *seed)
+{
+    long end = now_ms() + ROUND_MS;
+
+    while (now_ms() < end) {
+        int fd = (int)roll(seed, CONNS);
+
+        __atomic_add_fetch(&set.now, 1, __ATOMIC_RELAXED);
+        if (is_wild && roll(seed, 4) == 0)
+            lane_sweep(&set, (int)roll(seed, 4) - 1, (int)roll(seed, 4) - 1);
+        else
+            lane_sweep(&set, 100000, 100000);
+        if (is_wild && lane_hold(&set, fd) && lane_release(&set, fd))
+            leave(fd, NULL, 0);
+        lane_wake(&set);
+        nap(200);
+    }
+}
+
+static int count_descriptors(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    int count = 0;
+
+    require(folder != NULL, "there is /proc");
+    while (readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+static void start(pthread_t *threads, unsigned *numbers, unsigned count,
+                  void *(*run)(void *))
+{
+    for (unsigned i = 0; i < count; i++) {
+        numbers[i] = i + 1;
+        require(pthread_create(&threads[i], NULL, run, &numbers[i]) == 0,
+                "there are threads");
+    }
+}
+
+static void join(pthread_t *threads, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        pthread_join(threads[i], NULL);
+}
+
+/* A wild round ends as a server does whose drain has taken too long. */
+static void run_round(unsigned *seed)
+{
+    pthread_t workers[WORKERS], clients[CLIENTS];
+    unsigned worker_numbers[WORKERS], client_numbers[CLIENTS];
+
+    open_lane();
+    clients_stop = workers_stop = 0;
+    memset(ntaken, 0, sizeof ntaken);
+    start(workers, worker_numbers, WORKERS, work);
+    start(clients, client_numbers, CLIENTS, be_client);
+    tend(seed);
+    if (is_wild) {
+        lane_unlisten(&set, 0);
+        pthread_mutex_lock(&chair);
+        lane_close(&set);
+        pthread_mutex_unlock(&chair);
+    }
+    set_flag(&clients_stop);
+    if (is_wild)
+        close(listener.fd);
+    join(clients, CLIENTS);
+    set_flag(&workers_stop);
+    join(workers, WORKERS);
+    if (!is_wild) {
+        lane_close(&set);
+        close(listener.fd);
+    }
+    require(set.nconns == 0, "no connection is left");
+    for (int fd = 0; fd < CONNS; fd++)
+        require(conns[fd].state == LANE_FREE, "no connection is left");
+}
+
+int main(int argc, char **argv)
+{
+    long end = now_ms() + 1000 * (argc > 1 ? atol(argv[1]) : 3);
+    unsigned seed = (unsigned)now_ms();
+    int before = count_descriptors();
+
+    while (now_ms() < end) {
+        is_wild = !is_wild;
+        run_round(&seed);
+    }
+    require(count_descriptors() == before, "no descriptor is left");
+    require(noctets > 0, "somebody is answered");
+    printf("%lu octets of answers, and every promise kept\n", noctets);
+    return 0;
+}
