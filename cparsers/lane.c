@@ -32,7 +32,8 @@ enum {
     MAX_EVENTS = 64,    /* taken by one epoll_wait */
     PEER_LEN = 64,      /* an address and a port as text */
     LISTENER = 1 << 30, /* + index: the key of a listener; else it is an fd */
-    WAKE = 1 << 29      /* the key of wake_fd */
+    WAKE = 1 << 29,     /* the key of wake_fd */
+    ROOM = 32           /* connections closed at once to make room */
 };
 
 int lane_available(void)
@@ -325,20 +326,126 @@ static void unlist(lane *set, uint32_t i)
     control(set, EPOLL_CTL_DEL, set->listeners[i].fd, 0, 0);
 }
 
+/* Holding: the limit of connections, and of descriptors */
+
+static uint32_t count_conns(lane *set)
+{
+    return __atomic_load_n(&set->nconns, __ATOMIC_SEQ_CST) +
+           __atomic_load_n(&set->nothers, __ATOMIC_RELAXED);
+}
+
+static int is_full(lane *set)
+{
+    return count_conns(set) >=
+           __atomic_load_n(&set->max_conns, __ATOMIC_RELAXED);
+}
+
+/* Leave who comes to the kernel for a while. */
+static void hold(lane *set, uint32_t i, uint32_t *count)
+{
+    __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
+    unlist(set, i);
+    set->listeners[i].is_held = 1;
+    set->held_conns = count_conns(set);
+    set->held_at = now(set);
+    /* Before the next look at nconns: see lane_left. */
+    __atomic_store_n(&set->is_held, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Let those in again who were held, if anything has changed. */
+static void let_in(lane *set)
+{
+    if (count_conns(set) >= set->held_conns && now(set) == set->held_at)
+        return;
+    __atomic_store_n(&set->is_held, 0, __ATOMIC_SEQ_CST);
+    /* As in lane_poll: is_off is looked at only where lane_unlisten waits. */
+    __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < set->nlisteners; i++) {
+        lane_listener *listener = &set->listeners[i];
+
+        if (!listener->is_held)
+            continue;
+        listener->is_held = 0;
+        if (!__atomic_load_n(&listener->is_off, __ATOMIC_SEQ_CST))
+            control(set, EPOLL_CTL_ADD, listener->fd, EPOLLIN,
+                    LISTENER | (int)i);
+    }
+    __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
+}
+
+/* For how many seconds a connection has waited for another request. */
+static uint32_t idle_seconds(lane *set, lane_conn *conn)
+{
+    if (state_of(conn) != LANE_IDLE || !conn->used || conn->body_left > 0)
+        return 0;
+    return now(set) - conn->since;
+}
+
+int lane_make_room(lane *set)
+{
+    uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
+    uint32_t longest = 0;
+    int count = 0;
+
+    for (uint32_t fd = 0; fd < top; fd++) {
+        uint32_t seconds = idle_seconds(set, &set->conns[fd]);
+
+        if (seconds > longest)
+            longest = seconds;
+    }
+    if (longest < 2) /* two ticks: a second at least */
+        return 0;
+    for (uint32_t fd = 0; fd < top && count < ROOM; fd++) {
+        lane_conn *conn = &set->conns[fd];
+
+        if (idle_seconds(set, conn) < longest ||
+            !change(conn, LANE_IDLE, LANE_BUSY))
+            continue;
+        if (conn->body_left > 0) { /* a request has begun just now */
+            set_state(conn, LANE_IDLE);
+            list_again(set, (int)fd);
+            continue;
+        }
+        drop(set, (int)fd);
+        count++;
+    }
+    return count;
+}
+
+/* The same, but looked for in vain at most once a second. */
+static int make_room(lane *set)
+{
+    if (set->no_room_at == now(set))
+        return 0;
+    if (lane_make_room(set))
+        return 1;
+    set->no_room_at = now(set);
+    return 0;
+}
+
 /* Accept until there is nobody, or no room; read from each at once. */
 static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                             uint32_t *input_len)
 {
-    while (has_room(set, n, *input_len)) {
-        int fd = accept4(set->listeners[i].fd, NULL, NULL,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
-        lane_conn *conn;
+    int is_awaited = 1; /* the epoll set has told so */
 
+    while (has_room(set, n, *input_len)) {
+        lane_conn *conn;
+        int fd;
+
+        if (is_full(set) && (!is_awaited || !make_room(set))) {
+            if (is_awaited)
+                hold(set, i, &set->nfull);
+            break;
+        }
+        is_awaited = 0;
+        fd = accept4(set->listeners[i].fd, NULL, NULL,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE) {
-                set->full_listener = (int32_t)i;
-                unlist(set, i);
-            }
+            /* accept(2); it would be told again at once, and in vain. */
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+                errno == ENOMEM)
+                hold(set, i, &set->nshort);
             break;
         }
         __atomic_add_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
@@ -387,7 +494,8 @@ int lane_poll(lane *set, int timeout_ms)
     int nevents, is_woken = 0;
 
     set->vars_len = 0;
-    set->full_listener = -1;
+    if (set->is_held)
+        let_in(set);
     if (set->is_stall_set)
         set_stall(set, 0);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
@@ -505,7 +613,10 @@ int lane_hold(lane *set, int fd)
 
 void lane_left(lane *set)
 {
-    __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
+    __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_SEQ_CST);
+    /* Either this thread sees is_held, or let_in sees the lower count. */
+    if (__atomic_load_n(&set->is_held, __ATOMIC_SEQ_CST))
+        lane_wake(set);
 }
 
 int lane_sweep(lane *set, int used_seconds, int new_seconds)
@@ -532,19 +643,13 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
 
 /* Beginning and end */
 
-void lane_listen(lane *set, uint32_t i)
-{
-    if (!set->listeners[i].is_off)
-        control(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
-                LISTENER | (int)i);
-}
-
 void lane_unlisten(lane *set, uint32_t i)
 {
     __atomic_store_n(&set->listeners[i].is_off, 1, __ATOMIC_SEQ_CST);
     unlist(set, i);
     while (__atomic_load_n(&set->is_accepting, __ATOMIC_SEQ_CST))
         sched_yield(); /* at most one batch: about a millisecond */
+    unlist(set, i);    /* let_in may have listed it meanwhile */
 }
 
 int lane_open(lane *set)
@@ -610,12 +715,6 @@ void lane_close(lane *set)
     (void)set;
 }
 
-void lane_listen(lane *set, uint32_t i)
-{
-    (void)set;
-    (void)i;
-}
-
 void lane_unlisten(lane *set, uint32_t i)
 {
     (void)set;
@@ -671,6 +770,12 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
     (void)set;
     (void)used_seconds;
     (void)new_seconds;
+    return 0;
+}
+
+int lane_make_room(lane *set)
+{
+    (void)set;
     return 0;
 }
 
