@@ -89,6 +89,7 @@ class _Lib:
     LANE_IDLE: int
     LANE_BUSY: int
     LANE_MORE: int
+    LANE_ENDING: int
 
     # aserve.h
     def aserve_status(self, code: int, /) -> int: ...
