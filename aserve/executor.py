@@ -301,7 +301,7 @@ class Executor:
             count = 0
             while not (count or self._jobs or self._is_stopping):
                 count = source.wait(-1)
-            if not count:
+            if not (count or self._is_stopping):
                 source.wake()  # whoever takes a job of the loop's leaves the chair: start the timer for that
                 count = source.wait(0)
             self.is_led = False

@@ -122,17 +122,17 @@ class Lane:
         if self.set.is_held:
             lib.lane_wake(self.set)  # a second is over: see lane.h
         paces, self._paces = self._paces, {}
-        for ride in list(self._incomplete.values()):
-            pace = self._paces[ride.fd] = paces.get(ride.fd) or Pace()
+        for fd, ride in list(self._incomplete.items()):
+            pace = self._paces[fd] = paces.get(fd) or Pace()
             ride.quiet_seconds += 1
             if ride.quiet_seconds > config.body_seconds:
-                self._refuse(ride, "the request did not come in time")
+                self._refuse(fd, ride, "the request did not come in time")
             elif config.min_rate_bytes and _is_slow(pace, ride, config):
-                self._refuse(ride, TOO_SLOW)
+                self._refuse(fd, ride, TOO_SLOW)
 
-    def _refuse(self, ride: Ride, why: str) -> None:
-        if lib.lane_hold(self.set, ride.fd):
-            self._incomplete.pop(ride.fd, None)
+    def _refuse(self, fd: int, ride: Ride, why: str) -> None:
+        if ride.fd == fd and lib.lane_hold(self.set, fd):
+            self._incomplete.pop(fd, None)
             ride.leave_refused(RequestRefused(408, why))
 
     def stop_accepting(self) -> None:
@@ -142,12 +142,11 @@ class Lane:
 
     def drain(self) -> None:
         """Close what idles, and every other connection after its response; called until `is_empty`."""
-        if not self._is_draining:
-            self._is_draining = True
-            for ride in list(self._rides.values()):
-                exchange = ride.exchange
-                if exchange is not None:
-                    exchange.keep_alive = False
+        self._is_draining = True
+        for ride in list(self._rides.values()):  # each time: a leader may have taken some since, and not known
+            exchange = ride.exchange
+            if exchange is not None:
+                exchange.keep_alive = False
         lib.lane_sweep(self.set, -1, int(ARRIVING_SECONDS))
 
     @property
@@ -162,6 +161,7 @@ class Lane:
         self._is_closed = True
         if self.executor.is_inline and self.set.epoll_fd >= 0:
             self._loop.remove_reader(self.set.epoll_fd)
+        self._departures.close()
         lib.lane_close(self.set)
 
     def limit(self, max_count: int) -> None:
@@ -206,33 +206,37 @@ class Lane:
             length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
         ) in _unpack_arrivals(self._arrivals[: count * _ARRIVAL_BYTES]):  # fmt: skip
-            if kind != WHOLE and kind != BEGUN:
-                self._take_rest(kind, fd, index, self._input[start : start + size])
-                continue
-            vars = text[vars_start : vars_start + vars_size]
-            if flags == PLAIN:
-                exchange: Exchange | None = Exchange(vars, nvars)
-            else:
-                exchange = self._makers[index](vars, nvars, flags, modifier1, self._input, start, consumed)
-            if exchange is None:
-                if lib.lane_release(self.set, fd):
-                    self._departures.leave(fd, self.services[index], self._input[start : start + size])
-                continue
-            if is_first:
-                peer = text[peer_start : peer_start + peer_size]
-                ride = rides[fd] = Ride(self._departures, self.services[index], fd, peer)
-            else:
-                ride = rides[fd]
-            if is_draining:
-                exchange.keep_alive = False
-            exchange.connection = ride
-            ride.exchange = exchange
-            if kind == BEGUN:
-                self._begin_body(ride, exchange, self._input[start + consumed : start + size])
-                continue
-            if length:
-                exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
-            submit(ride.run, exchange)
+            try:
+                if kind != WHOLE and kind != BEGUN:
+                    self._take_rest(kind, fd, index, self._input[start : start + size])
+                    continue
+                vars = text[vars_start : vars_start + vars_size]
+                if flags == PLAIN:
+                    exchange: Exchange | None = Exchange(vars, nvars)
+                else:
+                    exchange = self._makers[index](vars, nvars, flags, modifier1, self._input, start, consumed)
+                if exchange is None:
+                    if lib.lane_release(self.set, fd):
+                        self._departures.leave(fd, self.services[index], self._input[start : start + size])
+                    continue
+                if is_first:
+                    peer = text[peer_start : peer_start + peer_size]
+                    ride = rides[fd] = Ride(self._departures, self.services[index], fd, peer)
+                else:
+                    ride = rides[fd]
+                if is_draining:
+                    exchange.keep_alive = False
+                exchange.connection = ride
+                ride.exchange = exchange
+                if kind == BEGUN:
+                    self._begin_body(ride, exchange, self._input[start + consumed : start + size])
+                    continue
+                if length:
+                    exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
+                submit(ride.run, exchange)
+            except Exception:  # a bug in aserve: this request is lost, those beside it are not
+                logger.exception("internal error; please report this as a bug in aserve")
+                self._lose(fd, kind)
 
     def _take_rest(self, kind: int, fd: int, index: int, octets: bytes) -> None:
         """What is neither a request nor the beginning of one."""
@@ -241,14 +245,15 @@ class Lane:
             return
         ride = self._rides[fd]
         exchange = ride.exchange
-        assert exchange is not None
+        if exchange is None:
+            return  # it has left since: `on_second` was quicker, or an earlier part could not be kept
         if kind == lib.LANE_GONE:
             self._incomplete.pop(fd, None)
             ride.exchange = None
             if exchange.body is not None:
                 exchange.body.close()
         elif self._feed(ride, exchange, octets) and kind == lib.LANE_DONE:
-            del self._incomplete[fd]
+            self._incomplete.pop(fd, None)
             self.executor.submit_here(ride.run, exchange)
 
     def _begin_body(self, ride: Ride, exchange: Exchange, octets: bytes) -> None:
@@ -266,6 +271,14 @@ class Lane:
             ride.leave_failed(exchange, exc)
             return False
         return True
+
+    def _lose(self, fd: int, kind: int) -> None:
+        """Close a connection whose arrival could not be taken."""
+        self._incomplete.pop(fd, None)
+        is_held = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_hold(self.set, fd))
+        if kind == lib.LANE_LEFT or (is_held and lib.lane_release(self.set, fd)):
+            os.close(fd)
+            lib.lane_left(self.set)
 
 
 def _is_slow(pace: Pace, ride: Ride, config: Config) -> bool:

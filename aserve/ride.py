@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any, Callable, cast
 
 from ._cparsers import lib
 from .connection import ARRIVING_SECONDS as ARRIVING_SECONDS
 from .connection import Connection
-from .errors import ClientDisconnected, RequestRefused
+from .errors import ClientDisconnected, RequestRefused, ResponseTruncated
 from .exchange import Exchange
 from .executor import Executor, InlineExecutor
 from .protocols.single import SingleRequest
@@ -48,12 +50,12 @@ class Ride:
         self._respond = service.gateway.respond
         self._access_log = service.access_log
         self.base_environ = service.base_environ
-        self.fd = fd
+        self.fd = fd  # -1 once the connection has left the lane: the number may be another's
         self.remote_addr, _, self.remote_port = peer.partition("\0")
         self.exchange: Exchange | None = None  # that is with the app, or whose body is still to come
         self.quiet_seconds = 0  # since the last part of that body
-        self._successor: Connection | None = None  # once the connection has left the lane
-        self._early: list[bytes] = []  # with --threads 0: sent before the app has returned
+        self._successor: Connection | None = None  # the same connection, out of the lane while the app runs
+        self._early: list[bytes] = []  # with --threads 0: what the socket has not taken before the app has returned
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
@@ -84,28 +86,55 @@ class Ride:
             exchange.response = None  # a cycle, which would wait for the garbage collector
         except BaseException:  # a bug in aserve: this request is lost, nothing else
             logger.exception("internal error; please report this as a bug in aserve")
+            self._lose(exchange)
+
+    def _lose(self, exchange: Exchange) -> None:
+        """Close the connection of an exchange that has failed, if it is still this one's."""
+        if exchange is not self.exchange:
+            return
+        self.exchange = None
+        if self._successor is not None:
+            self._departures.executor.post(self._successor._on_abort, exchange, "internal error")
+            self._successor = None
+            return
+        fd = self._release()
+        if fd >= 0:
+            os.close(fd)
+            lib.lane_left(self._set)
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
         """Send a piece of the response before the app has returned; see OutgoingHalf.send."""
         if exchange is not self.exchange:
             raise ClientDisconnected("the response has ended")
         if self._departures.executor.is_inline:
-            self._early.append(octets)  # nobody could make a transport meanwhile
+            self._send_early(octets)
         else:
             self._succeed(exchange).send(exchange, octets)
 
+    def _send_early(self, octets: bytes) -> None:
+        # Nobody can make a transport while the app runs. PEP 3333: what write() is given may not wait for its end.
+        if not self._early:
+            try:
+                octets = octets[os.write(self.fd, octets) :]
+            except OSError:
+                pass  # full, or gone: a transport meets the same, and knows what to do
+        if octets:
+            self._early.append(octets)
+
     def leave_refused(self, why: RequestRefused) -> None:
         """A body does not come: leave, and say so."""
-        exchange = self.exchange
+        exchange, self.exchange = self.exchange, None
         assert exchange is not None
         self._depart(exchange, lambda connection: connection.refuse(exchange, why), b"")
 
     def leave_failed(self, exchange: Exchange, exc: OSError) -> None:
         """A body cannot be kept: leave, and say so."""
+        self.exchange = None
         self._depart(exchange, lambda connection: connection.fail(exchange, exc), b"")
 
     def _leave(self, exchange: Exchange, reply: Reply, is_begun: bool = False) -> None:
-        """Hand a reply of any form to a Connection."""
+        """Hand a reply of any form to a Connection; nothing is kept of it here, where the next may be long in coming."""
+        self.exchange = None
         if is_begun:
             # What is left of it, behind what the socket has taken.
             self._depart(exchange, lambda connection: connection._on_complete(exchange, cast(bytes, reply)), reply)
@@ -117,6 +146,7 @@ class Ride:
             except ClientDisconnected:
                 _discard(reply)
                 return
+            self._successor = None
             connection.deliver(exchange, reply)
 
     def _deliver_early(self, connection: Connection, exchange: Exchange, reply: Reply) -> None:
@@ -136,17 +166,24 @@ class Ride:
             else:
                 on_made(connection)
 
-        if lib.lane_release(self._set, self.fd):
-            self._departures.leave(self.fd, self._service, exchange=exchange, on_ready=on_ready)
+        fd = self._release()
+        if fd >= 0:
+            self._departures.leave(fd, self._service, exchange=exchange, on_ready=on_ready)
         else:
             _discard(reply)
+
+    def _release(self) -> int:
+        """Take the connection out of the lane, for good; return its descriptor, or -1 when it is there no more."""
+        fd, self.fd = self.fd, -1
+        return fd if fd >= 0 and lib.lane_release(self._set, fd) else -1
 
     def _succeed(self, exchange: Exchange) -> Connection:
         """Wait until the loop has made a Connection of this, if it has not yet."""
         if self._successor is not None:
             return self._successor
-        if not lib.lane_release(self._set, self.fd):
-            raise ClientDisconnected("the server has closed the connection")
+        fd = self._release()
+        if fd < 0:
+            raise ClientDisconnected("the connection is closed")
         is_ready = threading.Lock()
         is_ready.acquire()
         made: list[Departed | None] = []
@@ -155,7 +192,7 @@ class Ride:
             made.append(connection)
             is_ready.release()
 
-        self._departures.leave(self.fd, self._service, exchange=exchange, on_ready=on_ready)
+        self._departures.leave(fd, self._service, exchange=exchange, on_ready=on_ready)
         is_ready.acquire()
         self._successor = made[0]
         if self._successor is None:
@@ -172,6 +209,7 @@ class Departures:
         self.executor = executor
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
+        self._is_over = False
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
@@ -201,18 +239,25 @@ class Departures:
     async def _make_transport(
         self, fd: int, connection: Departed, on_ready: Callable[[Departed | None], None] | None
     ) -> None:
-        sock = socket.socket(fileno=fd)
-        made: Departed | None = connection
+        made: Departed | None = None
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, sock)
-        except OSError as exc:
-            logger.info("%s: a connection was lost on its way: %s", connection._service.name, exc)
-            sock.close()
-            made = None
+            sock = socket.socket(fileno=fd)
+            try:
+                await self._loop.connect_accepted_socket(lambda: connection, sock)
+                made = connection
+            except OSError as exc:
+                logger.info("%s: a connection was lost on its way: %s", connection._service.name, exc)
+                sock.close()
         finally:
             lib.lane_left(self.set)
-        if on_ready is not None:
-            on_ready(made)
+            if on_ready is not None:
+                on_ready(made)
+        if self._is_over and made is not None:
+            made.abort()
+
+    def close(self) -> None:
+        """The server stops: who is still on the way is closed on arrival."""
+        self._is_over = True
 
 
 class Departed(Connection):
@@ -229,6 +274,10 @@ class Departed(Connection):
         """Go on where the lane has left off, before anything else is read."""
         super().connection_made(transport)
         exchange, self._adopted = self._adopted, None
+        if self._service.is_draining:  # perhaps since this was made, and everybody else was told
+            self._is_closing_soon = True
+            if exchange is not None:
+                exchange.keep_alive = False
         if exchange is not None:
             if isinstance(self._protocol, SingleRequest):
                 self._protocol.end()
@@ -258,7 +307,14 @@ class Departed(Connection):
 
 
 def _discard(reply: Reply) -> None:
-    """Nobody wants this reply any more."""
-    close = getattr(reply, "close", None)
-    if close is not None:
-        close()
+    """Nobody wants this reply any more; what the app gave is closed all the same, and its failure logged."""
+    try:
+        if isinstance(reply, Iterator):
+            next(reply, None)  # one that has not begun would close nothing
+        close = getattr(reply, "close", None)
+        if close is not None:
+            close()
+    except (ClientDisconnected, ResponseTruncated):
+        pass
+    except Exception:
+        logging.getLogger("aserve.app").exception("the app's iterable raised in close()")

@@ -48,6 +48,9 @@ logger = logging.getLogger("aserve")
 # after which it is ours: three are needed, five make sure.
 ACCEPT_TURNS = 5
 
+# How long workers that wait may take to end when no time is left. Guess; it is a few milliseconds.
+WAKING_SECONDS = 0.1
+
 # A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to its group:
 # two so close together are the same one, and no wish to leave at once.
 SAME_SIGNAL_SECONDS = 0.5
@@ -130,9 +133,16 @@ class Server:
             self._services = [self._new_service(listener) for listener in self._listeners]
             self._accept()
         except BaseException:
-            self._close_listeners()
+            with anyio.CancelScope(shield=True):
+                await self._abandon_start()
             raise
         self._timer = loop.call_later(1.0, self._on_second)
+
+    async def _abandon_start(self) -> None:
+        if self._lane is not None:
+            self._lane.stop_accepting()
+        self._close_listeners()
+        await self._stop(self._loop.time())
 
     async def drain(self) -> bool:
         """
@@ -193,6 +203,7 @@ class Server:
 
     async def _stop(self, deadline: float) -> bool:
         self._executor.stop()
+        deadline = max(deadline, self._loop.time() + WAKING_SECONDS)
         # What runs may outlive its client, and is finished all the same.
         while (hung := self._executor.join(0.0)) and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
@@ -207,6 +218,8 @@ class Server:
             self._lane.close()
             self._lane = None
             self._connections.join(None)
+            for connection in list(self._connections):
+                connection.abort()  # has left the lane since the others were told
         if self._timer is not None:
             self._timer.cancel()
         if self._access_log is not None:

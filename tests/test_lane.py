@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import tempfile
 import threading
+from types import SimpleNamespace
 
+import apps
 import pytest
+
+from aserve.exchange import Exchange
 
 HELLO = b"My Own Hello World!"
 
@@ -214,3 +219,143 @@ def test_clients_that_leave(start_server, tmp_path, lane):
         client.sendall(uwsgi())
         assert body_of(recv_all(client)) == HELLO
     server.wait_until_idle()
+
+
+# What goes wrong; all in one batch, since nothing runs on the loop meanwhile
+
+
+def http(path="/", body=b"", sent=None):
+    """Return a request with a body, or its beginning: `sent` octets of the body."""
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body[:sent]
+
+
+@pytest.fixture
+def inline(start_server, raw_client, wait_until):
+    """A server with --threads 0, whose lane the test polls: inline.run(function), inline.take()."""
+    server = start_server(app, is_checked=False, threads=0, lane="auto", body_seconds=1)
+    lane = server.server._lane
+
+    def take():
+        lane.take(lane.wait(1000))
+
+    def wait_for_body():
+        wait_until(lambda: lane._incomplete)
+
+    return SimpleNamespace(
+        server=server, lane=lane, run=server.call, take=take, wait_for_body=wait_for_body,
+        connect=lambda: raw_client(server),
+    )  # fmt: skip
+
+
+@pytest.mark.one_way
+def test_a_body_that_comes_too_late(inline):
+    """A part that was read as its time ran out is not fed to an exchange that has been refused."""
+    client, other = inline.connect(), inline.connect()
+    client.send(http(body=b"abc", sent=1))
+    inline.wait_for_body()
+
+    def act():
+        client.send(b"b")
+        other.send(http(body=b"of the other"))
+        count = inline.lane.wait(1000)
+        assert count == 2
+        inline.lane.on_second()
+        inline.lane.on_second()
+        inline.lane.take(count)
+
+    inline.run(act)
+    assert client.recv_response().status == 408
+    assert other.recv_response().body == b"of the other"
+
+
+@pytest.mark.one_way
+def test_a_disk_that_is_full(start_server, raw_client, monkeypatch):
+    """A body that cannot be kept gets a 500; who comes in the same batch is served."""
+    server = start_server(app, is_checked=False, threads=0, lane="auto", body_memory_bytes=10)
+    client, other = raw_client(server), raw_client(server)
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+
+    def act():
+        client.send(http(body=b"x" * 100, sent=50))
+        other.send(http(body=b"small"))
+
+    server.call(act)
+    assert other.recv_response().body == b"small"
+    assert client.recv_response().status == 500
+    assert server.server._lane._incomplete == {}
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize("kind", ["whole", "begun", "part", "done", "left", "gone"])
+def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
+    """A fault of ours costs the connection that has met it, and none beside it."""
+    first, other = inline.connect(), inline.connect()
+    sent = {"whole": 3, "begun": 1, "left": None}.get(kind, 0)
+    if kind in ("part", "done", "gone"):
+        first.send(http(body=b"abc", sent=0))
+        inline.wait_for_body()
+
+    def fail(*_):
+        raise KeyError("ours")
+
+    def act():
+        with monkeypatch.context() as patch:
+            if kind in ("whole", "begun"):
+                patch.setattr(inline.lane, "_makers", [fail])
+            elif kind == "left":
+                patch.setattr(inline.lane._departures, "leave", fail)
+            else:
+                patch.setattr(inline.lane, "_take_rest", fail)
+            if kind == "gone":
+                first.end_sending()
+            else:
+                first.send({"part": b"a", "done": b"abc", "left": b"GET"}.get(kind) or http(body=b"abc", sent=sent))
+            other.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")  # plain: no maker is asked
+            inline.take()
+
+    inline.run(act)
+    assert other.recv_response().body == HELLO
+    assert first.is_closed()
+    assert "ours" in caplog.text
+    caplog.clear()
+    other.close()
+    inline.server.wait_until_idle()
+    assert inline.lane._incomplete == {}
+
+
+# Draining
+
+
+@pytest.mark.one_way
+def test_a_request_that_is_taken_as_the_drain_begins(inline):
+    """A leader that had not heard of the drain yet has its exchanges told a moment later."""
+
+    def act():
+        inline.lane.drain()
+        exchange = Exchange("", 0)
+        inline.lane._rides[-1] = SimpleNamespace(exchange=exchange)
+        inline.lane.drain()
+        del inline.lane._rides[-1]
+        return exchange.keep_alive
+
+    assert inline.run(act) is False
+
+
+@pytest.mark.one_way
+def test_a_drain_answers_what_has_been_sent(start_server, raw_client):
+    """A request that stands unread on a connection that idles as the drain begins is answered."""
+    gate = apps.Gate(app)
+    server = start_server(gate, is_checked=False, threads=1, lane="auto")
+    busy, idle = raw_client(server), raw_client(server)
+    gate.open()
+    assert idle.fetch("/").body == HELLO
+    busy.request("/")
+    gate.wait_entered()
+    gate.wait_entered()
+    idle.request("/")  # nobody is there to read it
+    server.begin_drain()
+    gate.open(2)
+    for client in (busy, idle):
+        reply = client.recv_response()
+        assert (reply.body, reply.get("Connection")) == (HELLO, "close")

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import socket
+import sys
 import threading
+import weakref
 
 import apps
 import pytest
+from fakes import Bench, FakeTransport
+
+from aserve.errors import ClientDisconnected
+from aserve.exchange import Exchange
+from aserve.ride import Departed
+
+GET = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n"
 
 BLOCK = b"0123456789abcdef" * 4096  # 64 KiB
 
@@ -163,3 +174,239 @@ def test_many_connections_at_once(start_server, raw_client):
         thread.join(30)
         assert not thread.is_alive()
     assert wrong == []
+
+
+# What is on its way when the server stops
+
+
+class Closing:
+    """An iterable that tells when it is closed."""
+
+    def __init__(self):
+        self.closed = threading.Event()
+
+    def __iter__(self):
+        return iter([b"too late"])
+
+    def close(self):
+        self.closed.set()
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize("path", ["/", "/pieces", "/write", "/large", "/file", "/iterable", "/raises", "/refuses"])
+def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, wait_until, caplog):
+    """An app that outlives its server does no harm; its iterable is closed, its failure logged, as ever."""
+    iterable, gate, entered = Closing(), threading.Event(), threading.Event()
+
+    def slow(environ, start_response):
+        entered.set()
+        gate.wait(10)
+        if path == "/raises":
+            raise ValueError("after the end")
+        if path == "/refuses":
+            with pytest.raises(ClientDisconnected):
+                start_response("200 OK", apps.PLAIN)(b"x")
+            environ["wsgi.input"].close()  # as a sign
+        if path == "/iterable":
+            start_response("200 OK", apps.PLAIN)
+            return iterable
+        return app(environ, start_response)
+
+    server = start_server(slow, is_checked=False, drain_seconds=0.1, threads=4)
+    client = raw_client(server)
+    client.request(path)
+    assert entered.wait(5)
+    executor = server.server._executor
+    server.begin_drain()
+    wait_until(lambda: not server._thread.is_alive())
+    assert client.is_closed()
+    assert [line for line in caplog.messages if "left behind" in line] == [
+        f"left behind, still inside the app: {', '.join(executor.join(0))}"
+    ]
+    assert len(executor.join(0)) == 1  # who only sleeps is not inside the app
+    gate.set()
+    wait_until(lambda: executor.join(0.1) == [])
+    if path == "/iterable":
+        assert iterable.closed.is_set()
+    assert ("raised ValueError" in caplog.text) == (path == "/raises")
+
+
+def test_a_connection_that_departs_as_the_drain_begins():
+    """One that was on its way when everybody was told closes after its response like them."""
+    bench = Bench(lambda environ, start_response: [])
+    exchange = Exchange("", 0)
+    connection = Departed(bench.service, b"", exchange)
+    bench.service.is_draining = True
+    transport = FakeTransport()
+    bench.transports.append(transport)
+    transport.connect(connection)
+    assert not exchange.keep_alive
+    bench.dispose()
+
+
+# What goes wrong on the way out
+
+
+@pytest.fixture
+def lose_departures():
+    """lose_departures(server, count): the next so many connections are lost on their way out of the lane."""
+
+    def lose(server, count):
+        loop, left = server.server._lane._departures, [count]
+
+        class Loop:
+            def __getattr__(self, name):
+                return getattr(original, name)
+
+            async def connect_accepted_socket(self, factory, sock):
+                if left[0]:
+                    left[0] -= 1
+                    raise OSError("lost")
+                return await original.connect_accepted_socket(factory, sock)
+
+        original, loop._loop = loop._loop, Loop()
+
+    return lose
+
+
+@pytest.mark.one_way
+def test_a_connection_lost_on_its_way(start_server, lose_departures, wait_until):
+    """An app that goes on writing meets the end each time; whoever has the descriptor's number by then is let alone."""
+    go_on, failures = threading.Event(), []
+
+    def writer(environ, start_response):
+        write = start_response("200 OK", apps.PLAIN)
+        if environ["PATH_INFO"] == "/other":
+            entered.set()
+            gate.wait(5)
+            return [b"of the other"]
+        for _ in range(2):
+            try:
+                write(b"of the first")
+            except ClientDisconnected as exc:
+                failures.append(exc)
+                go_on.wait(5)
+        return [b"of the first"]
+
+    entered, gate = threading.Event(), threading.Event()
+    server = start_server(writer, is_checked=False, threads=4)
+    lane = server.server._lane
+    lose_departures(server, 1)
+    first, second = socket.socket(), socket.socket()
+    with first, second:
+        for sock in (first, second):
+            sock.settimeout(5)
+        first.connect(server.address)
+        first.sendall(GET % b"/first")
+        wait_until(lambda: failures)
+        [fd] = lane._rides
+        second.connect(server.address)
+        second.sendall(GET % b"/other")
+        assert entered.wait(5)
+        assert list(lane._rides) == [fd]  # the same number
+        go_on.set()
+        wait_until(lambda: len(failures) == 2)
+        gate.set()
+        assert second.recv(9999).endswith(b"of the other")
+    server.wait_until_idle()
+
+
+@pytest.mark.one_way
+def test_an_internal_error(start_server, raw_client, caplog):
+    """A fault of ours costs the request, whose client sees the end; nothing is left of it."""
+    server = start_server(app, is_checked=False, threads=2)
+    gateway = server.server._services[0].gateway
+
+    class Broken:
+        def respond(self, exchange):
+            if "PATH_INFO\0/breaks" in exchange.vars:
+                if "QUERY_STRING\0early" in exchange.vars:
+                    exchange.connection.send(exchange, b"HTTP/1.1 200 OK\r\n")
+                raise KeyError("ours")
+            return gateway.respond(exchange)
+
+    server.server._services[0].gateway = Broken()
+    for path in ("/breaks", "/breaks?early"):
+        client = raw_client(server)
+        client.fetch("/")
+        client.request(path)
+        if "early" in path:
+            client.recv_until(b"\r\n")
+        assert client.is_closed()
+    server.wait_until_idle()
+    assert raw_client(server).fetch("/").status == 200
+    assert caplog.text.count("report this as a bug") == 2
+    caplog.clear()
+
+
+# With --threads 0
+
+
+@pytest.mark.parametrize("lane", ["auto", "off"])
+@pytest.mark.one_way
+def test_what_is_written_does_not_wait_for_the_end(start_server, raw_client, lane):
+    """PEP 3333: what write() is given, and an early hint, is on its way when it returns, also on the loop's thread."""
+    has_come = threading.Event()
+
+    def patient(environ, start_response):
+        environ["wsgi.early_hints"]([("Link", "</a>")])
+        waited.append(has_come.wait(5))
+        has_come.clear()
+        write = start_response("200 OK", apps.PLAIN)
+        write(b"first")
+        waited.append(has_come.wait(5))
+        has_come.clear()
+        return [b"last"]
+
+    client = raw_client(start_server(patient, is_checked=False, threads=0, lane=lane))
+    for _ in range(2):
+        waited = []
+        client.request("/")
+        assert client.recv_response().status == 103
+        has_come.set()
+        reply = client.recv_head()
+        chunks = client.recv_chunks()
+        assert next(chunks) == b"first"
+        has_come.set()
+        assert list(chunks) == [b"last"] and reply.status == 200
+        assert waited == [True, True]
+
+
+@pytest.mark.one_way
+def test_much_is_written_before_the_end(start_server, raw_client):
+    """What the socket does not take while the app runs follows in order."""
+
+    def writer(environ, start_response):
+        write = start_response("200 OK", [*apps.PLAIN, ("Content-Length", str(200 * len(BLOCK)))])
+        for _ in range(199):
+            write(BLOCK)
+        return [BLOCK]
+
+    client = raw_client(start_server(writer, is_checked=False, threads=0, lane="auto"))
+    for _ in range(2):
+        assert client.fetch("/").body == BLOCK * 200
+
+
+# What is kept
+
+
+@pytest.mark.skipif(sys.implementation.name == "pypy", reason="its garbage collector comes when it likes")
+@pytest.mark.also_inline
+@pytest.mark.one_way
+@pytest.mark.parametrize("path", ["/", "/pieces", "/write", "/large", "/file"])
+def test_nothing_is_kept_of_a_request(start_server, raw_client, wait_until, path):
+    """While a connection idles, and after it has closed, its last request and response are not in memory."""
+    bodies = []
+
+    def remembering(environ, start_response):
+        bodies.append(weakref.ref(environ["wsgi.input"]))
+        return app(environ, start_response)
+
+    server = start_server(remembering, is_checked=False)
+    client = raw_client(server)
+    assert client.fetch(path, method="POST", body=b"x" * 1000).status == 200
+    wait_until(lambda: (gc.collect(), bodies[0]())[1] is None)
+    client.close()
+    server.wait_until_idle()
+    ride = next(iter(server.server._lane._rides.values()))
+    assert ride.exchange is None and ride._successor is None and ride._early == []
