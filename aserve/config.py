@@ -648,9 +648,15 @@ class Config:
     )
     write_buffer_bytes: int = _row(
         256 * KIB, "Limits", "--write-buffer", _size(KIB, GIB),
-        "octets of responses kept per connection before the app's thread waits for the client",
+        "octets of a response kept in memory for a client that reads slowly; more go to a temporary file",
         "Guess: most pages fit whole, so that their worker is free at once; 1,000 slow clients "
         "hold 256 MiB at most.",
+    )
+    response_spool_bytes: int = _row(
+        GIB, "Limits", "--response-spool", _size(0, TIB),
+        "octets of a streamed response kept in a temporary file before the app's thread waits for the client; "
+        "0: none, it waits once --write-buffer is full",
+        "nginx's proxy_max_temp_file_size: a download frees its thread, and an endless stream that nobody reads has an end.",
     )
     keep_alive_seconds: float = _row(
         75.0, "Time limits", "--keep-alive", PROGRESS,

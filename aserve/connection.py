@@ -116,6 +116,8 @@ class Connection(OutgoingHalf):
         self._protocol.receive_eof()
         if self._sender is not None:
             self._sender.cancel()
+        if self._exchange is not None:
+            self._close_spool(self._exchange.spool)
         self._go_on_writing()
 
     def on_second(self) -> None:

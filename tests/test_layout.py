@@ -38,7 +38,7 @@ ROWS = {
     1.7: ["protocols.single"],
     1.5: ["protocols.base"],  # what the wire protocols share is below them
     1.3: ["forwarded"],  # rewrites exchanges
-    1: ["proxy_protocol", "exchange", "body", "tls", "client_hello", "loading", "demo"],
+    1: ["proxy_protocol", "exchange", "body", "spool", "tls", "client_hello", "loading", "demo"],
     0.5: ["config"],  # which checks what peers reads
     0: ["errors", "pace", "states", "peers", "_cparsers"],
 }
@@ -56,6 +56,7 @@ RESERVED = {
         {
             "executor": "the workers are its",
             "body": "a live body's reader waits for octets",
+            "spool": "the app's thread writes while the loop reads",
             "ride": "a worker waits there while its connection leaves the lane",
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
