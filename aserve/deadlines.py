@@ -365,7 +365,7 @@ def _stack_of(thread_id: int) -> traceback.StackSummary:
         if item[0].f_code is Run.call.__code__:
             break  # the rest is ours, and always the same
         frames.append(item)
-    return traceback.StackSummary.extract(reversed(frames), lookup_lines=False)  # type: ignore[arg-type]
+    return traceback.StackSummary.extract(reversed(frames), lookup_lines=False)
 
 
 def _pop(token: list[None]) -> bool:
