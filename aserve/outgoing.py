@@ -205,7 +205,8 @@ class OutgoingHalf(asyncio.Protocol):
 
     def cut(self, exchange: Exchange, why: str) -> None:
         """End the wait of a worker for a client that does not read fast enough."""
-        if exchange is self._exchange and exchange.response.head_is_out and self._attend():
+        # Attended first: from then on no worker ends the exchange between a look and the abort.
+        if self._attend() and exchange is self._exchange and exchange.response.head_is_out:
             self._abort(why)
 
     def _go_on_writing(self) -> None:
