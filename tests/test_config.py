@@ -325,6 +325,8 @@ def test_defaults():
         "head_seconds": 30.0,
         "body_seconds": 60.0,
         "write_seconds": 60.0,
+        "request_seconds": 0.0,
+        "max_stuck": 32,
         "drain_seconds": 30.0,
         "drain_delay_seconds": 0.0,
         "access_log": None,
