@@ -685,6 +685,18 @@ class Config:
         "--body-timeout and --write-timeout; slower: 408, or cut off; 0: any",
         "Kestrel's rate, less than half of Apache's. A modem was ten times as fast; a client that drips is no client.",
     )
+    request_seconds: float = _row(
+        0.0, "Time limits", "--request-timeout", _duration(0.0),
+        "how long the app may take for a request; beyond it: an exception in its thread, and 504; 0: any time; "
+        "see docs/deadlines.md",
+        "An exception between any two steps of an app can leave its locks taken and its work half "
+        "done, and what a long request is only you know. 60 s suits many: nginx waits no longer.",
+    )
+    max_stuck: int = _row(
+        32, "Time limits", "--max-stuck", _count(1, 4096),
+        "worker threads that --request-timeout could not get out of the app, at which the process drains and ends",
+        "As many as --threads are by default: what is stuck then holds as much as a whole pool.",
+    )
     drain_seconds: float = _row(
         30.0, "Time limits", "--drain-timeout", _duration(0.0),
         "how long running requests may take to finish after SIGTERM",
@@ -718,6 +730,11 @@ class Config:
             raise ConfigError(
                 "body 'stream' needs threads of 1 or more: on the event loop's thread "
                 "the app would wait for octets that only this thread can receive"
+            )
+        if self.request_seconds and self.threads == 0:
+            raise ConfigError(
+                f"request-timeout ({self.request_seconds:g} s) needs threads of 1 or more: on the event loop's "
+                "thread nobody could look at the clock while the app runs"
             )
         if self.max_request_line_bytes > self.max_head_bytes:
             raise ConfigError(

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Callable, cast
 
-from .errors import ClientDisconnected, ResponseTruncated
+from .errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from .exchange import Exchange
 from .sendfile import FileSender
 from .service import Service
@@ -286,6 +286,12 @@ class OutgoingHalf(asyncio.Protocol):
             pass  # the client was quicker
         self._transport.abort()
 
+    def cut(self, exchange: Exchange, why: str) -> None:
+        """End the wait of a worker for a client that does not read fast enough."""
+        # Attended first: from then on no worker ends the exchange between a look and the abort.
+        if self._attend() and exchange is self._exchange and exchange.response.head_is_out:
+            self._abort(why)
+
     def _go_on_writing(self) -> None:
         self._make_room()
         on_writable = self._on_writable
@@ -322,6 +328,8 @@ class OutgoingHalf(asyncio.Protocol):
                 self._complete(exchange, reply)
             else:
                 self.deliver(exchange, reply)
+        except WrittenOff:
+            raise
         except BaseException:  # a bug in aserve: this request is lost, nothing else
             logger.exception("internal error; please report this as a bug in aserve")
             self._executor.post(self._on_abort, exchange, "internal error")
@@ -339,6 +347,8 @@ class OutgoingHalf(asyncio.Protocol):
                 self._on_pieces(exchange, cast("Iterator[bytes]", reply))
             else:
                 self._run_pieces(exchange, cast("Iterator[bytes]", reply))
+        except WrittenOff:
+            raise
         except BaseException:  # a bug in aserve: this request is lost, nothing else
             logger.exception("internal error; please report this as a bug in aserve")
             self._executor.post(self._on_abort, exchange, "internal error")

@@ -361,6 +361,8 @@ def test_defaults():
         "body_seconds": 60.0,
         "write_seconds": 60.0,
         "min_rate_bytes": 240,
+        "request_seconds": 0.0,
+        "max_stuck": 32,
         "drain_seconds": 30.0,
         "drain_delay_seconds": 0.0,
         "access_log": None,

@@ -31,6 +31,7 @@ ROWS = {
     5.4: ["connection"],
     5.2: ["outgoing"],  # the writing half of a connection, below the whole
     5: ["service", "listeners"],
+    4.5: ["deadlines"],  # counts what an executor runs
     4: ["executor", "static", "routes", "sendfile"],
     3.5: ["trust"],  # stands before the gateway of wsgi
     3: ["wsgi", "rpc"],
@@ -61,12 +62,18 @@ RESERVED = {
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
             "rpc": "functions are registered from any thread",
+            "deadlines": "raises an exception in one of them",
             "demo": "shows the name of its worker",
         },
     ),
 }
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
-DOORS = {("server", "uvloop"), ("cli", "importlib.metadata")}
+DOORS = {
+    ("server", "uvloop"),
+    ("cli", "importlib.metadata"),
+    ("deadlines", "ctypes"),
+    ("deadlines", "__pypy__.thread"),
+}
 TESTS_OF_NO_ONE_FILE = {"benchmarks", "layout"}
 
 

@@ -16,7 +16,7 @@ from fakes import Bench
 
 from aserve import outgoing as outgoing_module
 from aserve import spool as spool_module
-from aserve.errors import AppError, ClientDisconnected
+from aserve.errors import AppError, ClientDisconnected, WrittenOff
 from aserve.executor import InlineExecutor
 from aserve.sendfile import HAS_SENDFILE
 from aserve.wsgi import FileWrapper
@@ -1097,3 +1097,44 @@ def test_inline_write(new):
     connection.data_received(GET)
     transport.unstick()
     assert body_of(transport.received()).count(b"x") == 10_000
+
+
+# Deadlines
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_worker_that_is_written_off(new, is_lazy):
+    """It hands over nothing, and the executor hears of it."""
+
+    def app(environ, start_response):
+        raise WrittenOff
+
+    def lazy(environ, start_response):
+        raise WrittenOff
+        yield b""
+
+    bench, connection, _ = new(lazy if is_lazy else app)
+    connection.data_received(GET)
+    with pytest.raises(WrittenOff):
+        bench.executor.run_job()
+    assert bench.executor.posts == []
+
+
+def test_cut(new):
+    """Only a response that has begun is cut, and only that of the exchange that is meant."""
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(exchange := connection._exchange)
+        connection.cut(exchange, "too long")
+        start_response("200 OK", [])(b"begun")
+        connection.cut(None, "not this one")
+        assert not is_reset(transport)
+        connection.cut(exchange, "too long")
+        return []
+
+    bench, connection, transport = new(app)
+    connection.data_received(GET)
+    bench.executor.run()
+    assert is_reset(transport)
+    connection.cut(seen[0], "it is over")
