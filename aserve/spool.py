@@ -76,7 +76,8 @@ class ResponseSpool:
                 if not self._has_room(len(octets)):
                     self.is_begun = self._read_count < self._written_count
                     return False
-                self._is_writing = True
+                # It may have been read empty since `is_begun` was looked at: what follows must not overtake this.
+                self.is_begun = self._is_writing = True
                 at = self._written_count % self._limit_bytes
             is_written = False
             try:

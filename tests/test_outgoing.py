@@ -615,10 +615,11 @@ def test_a_failure_behind_the_spool(new, files, is_stuck):
 
 def test_a_failure_behind_a_spool_that_is_empty(new, files):
     """The same where all that was spooled has been sent long since."""
-    gate = threading.Event()
+    gate, is_sent = threading.Event(), threading.Event()
 
     def body():
         yield from numbered(40)
+        is_sent.set()
         assert gate.wait(10)
         raise ValueError("on purpose")
 
@@ -628,7 +629,8 @@ def test_a_failure_behind_a_spool_that_is_empty(new, files):
     exchange = connection._exchange
     worker = threading.Thread(target=bench.executor.run_job, daemon=True)
     worker.start()
-    go_on(bench, worker, lambda: exchange.spool is not None and exchange.spool._written_count > 35_000)
+    go_on(bench, worker, is_sent.is_set)
+    assert exchange.spool is not None
     assert read_all(bench, transport).count(b"0039") == 250
     gate.set()
     go_on(bench, worker)
@@ -639,12 +641,13 @@ def test_a_failure_behind_a_spool_that_is_empty(new, files):
 @pytest.mark.parametrize("is_done", [False, True])
 def test_a_client_that_leaves_its_spool(new, files, is_done, wait_until):
     """The file is closed at once; an app that still makes pieces is told."""
-    gate = threading.Event()
+    gate, is_sent = threading.Event(), threading.Event()
     chunks = Chunks(*numbered(40))
 
     def body():
         try:
             yield from chunks
+            is_sent.set()
             assert is_done or gate.wait(10)
             yield b"more"
         finally:
@@ -654,10 +657,9 @@ def test_a_client_that_leaves_its_spool(new, files, is_done, wait_until):
     bench.service.access_log = bench.log
     transport.high, transport.is_stuck = 500, True
     connection.data_received(POST)
-    exchange = connection._exchange
     worker = threading.Thread(target=bench.executor.run_job, daemon=True)
     worker.start()
-    go_on(bench, worker, lambda: not is_done and exchange.spool is not None and exchange.spool._written_count > 35_000)
+    go_on(bench, worker, lambda: not is_done and is_sent.is_set())
     transport.lose()
     wait_until(lambda: files[0].closed)  # at once, unless the worker is writing to it
     assert (bench.log.codes == [200]) == is_done

@@ -257,3 +257,12 @@ def test_a_large_file_is_closed_elsewhere(new, files, monkeypatch):
     assert not spool.close() and not files[0].closed
     spool.dispose()
     assert files[0].closed
+
+
+def test_what_comes_behind_an_empty_spool():
+    """A piece that is appended after the last read makes those that follow go to the file, too, and not past it."""
+    spool = ResponseSpool(1000)
+    assert spool.begin() and spool.append(b"one")
+    assert (spool.read(100), spool.read(100), spool.is_begun) == (b"one", b"", False)
+    assert spool.append(b"two") and spool.is_begun
+    spool.close()
