@@ -89,12 +89,12 @@ class Way(NamedTuple):
 # Those that matter, not all combinations: each loop and parser, with and without threads and lane.
 if has_module("uvloop"):
     WAYS = [Way("uvloop", "c", lane="auto"), Way("uvloop", "c"), Way("asyncio", "c"), Way("uvloop", "httptools")]
-    INLINE_WAYS = [Way("uvloop", "c", 0, "auto"), Way("uvloop", "c", 0), Way("asyncio", "c", 0)]
+    INLINE_WAYS = [Way("uvloop", "c", 0, "auto"), Way("asyncio", "c", 0)]
 else:
     WAYS = [Way("asyncio", "c", lane="auto"), Way("asyncio", "c")]
     if has_module("httptools"):
         WAYS.append(Way("asyncio", "httptools"))
-    INLINE_WAYS = [Way("asyncio", "c", 0, "auto"), Way("asyncio", "c", 0)]
+    INLINE_WAYS = [Way("asyncio", "c", 0, "auto")]  # the other is CPython's
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
