@@ -609,6 +609,13 @@ class Config:
         "What gunicorn's and uvicorn's users have their proxies set. A field that a proxy passes on "
         "as it got it is the client's word: name only what it overwrites or appends to.",
     )
+    max_connections: int = _row(
+        0, "Limits", "--max-connections", _count(0, 1_000_000),
+        "most connections at once; who comes beyond it waits in the kernel's queue (--backlog); 0: as many as "
+        "`ulimit -n` has room for",
+        "Of its descriptors 64 and 4 for each of --threads, or half of them where that is less, are left to the app "
+        "and its files: 832 of the usual 1024.",
+    )
     max_body_bytes: int = _row(
         GIB, "Limits", "--max-body", _size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
@@ -665,6 +672,12 @@ class Config:
         60.0, "Time limits", "--write-timeout", PROGRESS,
         "how long a client may read nothing of its response before it is cut off",
         "nginx's send_timeout.",
+    )
+    min_rate_bytes: int = _row(
+        240, "Time limits", "--min-rate", _size(0, GIB),
+        "octets a second that a request body must bring, and a reader of a response take, as the mean of each "
+        "--body-timeout and --write-timeout; slower: 408, or cut off; 0: any",
+        "Kestrel's rate, less than half of Apache's. A modem was ten times as fast; a client that drips is no client.",
     )
     drain_seconds: float = _row(
         30.0, "Time limits", "--drain-timeout", _duration(0.0),

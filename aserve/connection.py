@@ -20,6 +20,7 @@ from .body import LiveBody
 from .errors import RequestRefused
 from .exchange import Exchange
 from .outgoing import OutgoingHalf
+from .pace import Pace
 from .response import error_response
 from .service import Service
 from .states import TRANSITIONS, Event, State
@@ -39,13 +40,14 @@ LINGER_BYTES = 1 << 26
 ARRIVING_SECONDS = 2.0
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+TOO_SLOW = "the request body came more slowly than --min-rate"
 
 
 class Connection(OutgoingHalf):
     """One client's transport."""
 
     __slots__ = (
-        "_held_last_second", "_is_at_eof", "_is_closing_soon", "_lingered_bytes", "_lingered_seconds", "_protocol", "_waiting", "base_environ", "remote_port",
+        "_is_at_eof", "_is_closing_soon", "_lingered_bytes", "_lingered_seconds", "_pace", "_protocol", "_waiting", "base_environ", "remote_port",
     )  # fmt: skip
 
     def __init__(self, service: Service) -> None:
@@ -57,7 +59,7 @@ class Connection(OutgoingHalf):
         self._is_closing_soon = service.is_draining  # at the end of what it has sent, or of the server
         self._lingered_bytes = 0
         self._lingered_seconds = 0.0
-        self._held_last_second = 0  # octets in the transport, when the client was last seen not to read
+        self._pace: Pace | None = None  # of a body or a response that takes more than a moment
 
     # asyncio.Protocol
 
@@ -120,28 +122,24 @@ class Connection(OutgoingHalf):
         """Called once a second: end what has been quiet for too long."""
         self._quiet_seconds += 1.0
         config, state = self._service.config, self._state
-        if self._sender is not None and self._sender.take_progress():
-            self._quiet_seconds = 0.0
         quiet = self._quiet_seconds
         if state <= IDLE:
             limit = config.head_seconds if state == NEW else config.keep_alive_seconds
             if quiet > (ARRIVING_SECONDS if self._service.is_draining else limit):
                 self._close()
         elif state == RECEIVING:
-            if quiet > (config.body_seconds if self._protocol.is_mid_body else config.head_seconds):
+            is_mid_body = self._protocol.is_mid_body
+            if quiet > (config.body_seconds if is_mid_body else config.head_seconds):
                 self._refuse(None, RequestRefused(408, "the request did not come in time"))
+            elif is_mid_body and self._is_slow_body():
+                self._refuse(None, RequestRefused(408, TOO_SLOW))
         elif state == State.LINGERING:
             self._lingered_seconds += 1.0
             at_most = LINGER_SECONDS if self._service.is_draining else LINGER_WHOLE_SECONDS
             if quiet > LINGER_SECONDS or self._lingered_seconds > at_most:
                 self._close()
         elif self._is_write_paused or self._sender is not None or state == State.CLOSING:
-            held_bytes = self._transport.get_write_buffer_size()
-            if held_bytes < self._held_last_second:
-                quiet = self._quiet_seconds = 0.0  # slow, but the client reads
-            self._held_last_second = held_bytes
-            if quiet > config.write_seconds:
-                self._abort("the client did not read for --write-timeout")
+            self._watch_reader()
         elif (
             self._protocol.live_body is not None and self._transport.is_reading() and not self._protocol.is_continue_due
         ):
@@ -149,8 +147,35 @@ class Connection(OutgoingHalf):
                 self._protocol.live_body.refuse(
                     RequestRefused(408, "the request body did not come in time (--body-timeout)")
                 )
+            elif self._is_slow_body():
+                self._protocol.live_body.refuse(RequestRefused(408, TOO_SLOW))
         else:
             self._quiet_seconds = 0.0  # with the app: not the client's time
+            self._pace = None
+
+    def _is_slow_body(self) -> bool:
+        config, body = self._service.config, self._protocol.body
+        if body is None or not config.min_rate_bytes:
+            return False
+        pace = self._pace = self._pace or Pace()
+        return pace.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes)
+
+    def _watch_reader(self) -> None:
+        """The client has something to read: does it?"""
+        config = self._service.config
+        if self._count_read():
+            self._quiet_seconds = 0.0  # slow, but the client reads
+        if self._quiet_seconds > config.write_seconds:
+            self._abort("the client did not read for --write-timeout")
+        elif config.min_rate_bytes:
+            pace = self._pace = self._pace or Pace()
+            if pace.is_slow(self._exchange or self, self._read_bytes, config.write_seconds, config.min_rate_bytes):
+                self._abort("the client read more slowly than --min-rate")
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long it has waited for another request; 0 when it does not."""
+        return self._quiet_seconds if self._state == IDLE else 0.0
 
     # From outside
 
@@ -255,7 +280,10 @@ class Connection(OutgoingHalf):
 
     def _fail(self, exc: OSError) -> None:
         """The request body cannot be kept: our machine's fault."""
-        logger.error("cannot keep a request body in a temporary file: %s; see TMPDIR, --body-memory, --max-body", exc)
+        logger.error(
+            "cannot keep a request body in a temporary file: %s; see TMPDIR, `ulimit -n`, --body-memory, --max-body",
+            exc,
+        )
         if self._exchange is None:
             self._refuse(None, RequestRefused(500, "the server could not keep the request body; its log says why"))
         else:

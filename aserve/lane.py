@@ -22,10 +22,13 @@ from typing import Any, Callable
 
 from ._cparsers import ffi, lib
 from .body import BufferedBody
+from .config import Config
+from .connection import TOO_SLOW
 from .errors import RequestRefused
 from .exchange import Exchange
 from .executor import Executor, InlineExecutor
 from .listeners import Listener
+from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
 from .ride import ARRIVING_SECONDS, Departures, Ride
@@ -43,8 +46,6 @@ BATCH_COUNT = 64
 READ_BYTES = 1 << 17
 # Descriptors that the table has room for; connections with higher ones are not taken into the lane.
 MAX_DESCRIPTORS = 1 << 16
-# How long not to accept when descriptors have run out: others must end first.
-PAUSE_SECONDS = 0.2
 
 _poll = lib.lane_poll
 _ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
@@ -85,6 +86,7 @@ class Lane:
         self.set = self._memory.set
         self._departures = Departures(self._memory, self._loop, executor)
         self._incomplete: dict[int, Ride] = {}  # by descriptor: those whose request's body is still to come
+        self._paces: dict[int, Pace] = {}  # of those
         self._is_draining = False
         self._is_closed = False
 
@@ -117,11 +119,21 @@ class Lane:
         self.set.now += 1
         config = self.services[0].config
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
+        if self.set.is_held:
+            lib.lane_wake(self.set)  # a second is over: see lane.h
+        paces, self._paces = self._paces, {}
         for fd, ride in list(self._incomplete.items()):
+            pace = self._paces[fd] = paces.get(fd) or Pace()
             ride.quiet_seconds += 1
-            if ride.quiet_seconds > config.body_seconds and ride.fd == fd and lib.lane_hold(self.set, fd):
-                self._incomplete.pop(fd, None)
-                ride.leave_refused(RequestRefused(408, "the request did not come in time"))
+            if ride.quiet_seconds > config.body_seconds:
+                self._refuse(fd, ride, "the request did not come in time")
+            elif config.min_rate_bytes and _is_slow(pace, ride, config):
+                self._refuse(fd, ride, TOO_SLOW)
+
+    def _refuse(self, fd: int, ride: Ride, why: str) -> None:
+        if ride.fd == fd and lib.lane_hold(self.set, fd):
+            self._incomplete.pop(fd, None)
+            ride.leave_refused(RequestRefused(408, why))
 
     def stop_accepting(self) -> None:
         """Accept no more; after this the listening sockets may be closed."""
@@ -152,9 +164,24 @@ class Lane:
         self._departures.close()
         lib.lane_close(self.set)
 
-    def _resume(self, index: int) -> None:
-        if not self._is_draining and not self._is_closed:
-            lib.lane_listen(self.set, index)
+    def limit(self, max_count: int) -> None:
+        """See acceptor.InLane; and so on."""
+        self.set.max_conns = max_count
+
+    def allow_for(self, others_count: int) -> None:
+        """So many connections are not in the lane, and yet count."""
+        self.set.nothers = others_count
+        if self.set.is_held:
+            lib.lane_wake(self.set)
+
+    def make_room(self) -> int:
+        """Close some connections that idle; return how many."""
+        return int(lib.lane_make_room(self.set))
+
+    @property
+    def held_counts(self) -> tuple[int, int]:
+        """How often accepting was held since the start: by the limit, by a shortage."""
+        return self.set.nfull, self.set.nshort
 
     # --- called by the executor's leader (with --threads 0: on the event loop) ---
 
@@ -210,8 +237,6 @@ class Lane:
             except Exception:  # a bug in aserve: this request is lost, those beside it are not
                 logger.exception("internal error; please report this as a bug in aserve")
                 self._lose(fd, kind)
-        if self.set.full_listener >= 0:
-            self.executor.post(self._pause, self.set.full_listener, None)
 
     def _take_rest(self, kind: int, fd: int, index: int, octets: bytes) -> None:
         """What is neither a request nor the beginning of one."""
@@ -255,12 +280,12 @@ class Lane:
             os.close(fd)
             lib.lane_left(self.set)
 
-    def _pause(self, index: int, _: Any) -> None:
-        # Level-triggered readiness would spin: leave the queue to the kernel for a while.
-        logger.error(
-            "%s: out of file descriptors; not accepting for a moment (raise ulimit -n)", self.services[index].name
-        )
-        self._loop.call_later(PAUSE_SECONDS, self._resume, index)
+
+def _is_slow(pace: Pace, ride: Ride, config: Config) -> bool:
+    body = ride.exchange.body if ride.exchange is not None else None
+    if body is None:
+        return False  # the leader has it just now
+    return pace.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes)
 
 
 # From an arrival that is no plain HTTP request to its exchange; None: the general path must see it

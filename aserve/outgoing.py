@@ -16,6 +16,7 @@ import logging
 import os
 import socket
 import struct
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any, Callable, cast
@@ -26,6 +27,10 @@ from .sendfile import FileSender
 from .service import Service
 from .states import TRANSITIONS, Event, State
 from .wsgi import FileResponse, Reply
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
 
 logger = logging.getLogger("aserve")
 
@@ -45,7 +50,8 @@ class OutgoingHalf(asyncio.Protocol):
 
     __slots__ = (
         "_backlog_bytes", "_exchange", "_executor", "_fd", "_held_bytes", "_is_write_paused", "_lock", "_on_writable",
-        "_quiet_seconds", "_room", "_sender", "_service", "_state", "_transport", "remote_addr",
+        "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service", "_state", "_transport", "_unread_bytes",
+        "remote_addr",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -65,6 +71,8 @@ class OutgoingHalf(asyncio.Protocol):
         self._sender: FileSender | None = None
         self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
         self._held_bytes = 0  # of those, in the transport since it ran out of room
+        # What the client reads, counted while it is behind: see _count_read.
+        self._put_bytes = self._read_bytes = self._unread_bytes = 0
         self._room: threading.Lock | None = None  # held; its release wakes a worker waiting for room
 
     def _end(self, exchange: Exchange) -> None:
@@ -85,6 +93,16 @@ class OutgoingHalf(asyncio.Protocol):
             # Not from in here: asyncio's selector transport (3.9 to 3.11 at least) loses its
             # connection twice when it is closed while it calls resume_writing.
             self._service.loop.call_soon(self._go_on_writing)
+
+    def _count_read(self) -> int:
+        """Count what the client has read since the last call, of what was put into the transport in pieces."""
+        put_bytes = self._put_bytes + (self._sender.take_progress() if self._sender is not None else 0)
+        unread_bytes = self._transport.get_write_buffer_size() + _queued_bytes(self._fd)
+        # Less than nothing: something else was put, such as the end of a response.
+        read_bytes = max(self._unread_bytes + put_bytes - unread_bytes, 0)
+        self._put_bytes, self._unread_bytes = 0, unread_bytes
+        self._read_bytes += read_bytes
+        return read_bytes
 
     def _attend(self) -> bool:
         """Tell the worker that the loop must see the end; False: no request is expected any more."""
@@ -111,6 +129,7 @@ class OutgoingHalf(asyncio.Protocol):
         if self._state > ATTENDED or exchange is not self._exchange or self._transport.is_closing():
             return  # the last: a second thread of the app wrote while the end was on its way here
         self._transport.write(octets)
+        self._put_bytes += len(octets)
         self._held_bytes += len(octets)  # after a direct write, less was counted: _make_room allows for it
         if not self._is_write_paused:
             self._make_room()
@@ -128,6 +147,7 @@ class OutgoingHalf(asyncio.Protocol):
                 self._on_writable = functools.partial(self._feed, exchange, rest)
                 return
             self._transport.write(rest[:PIECE_BYTES])
+            self._put_bytes += min(len(rest), PIECE_BYTES)
             rest = rest[PIECE_BYTES:]
         self._end(exchange)
 
@@ -172,6 +192,7 @@ class OutgoingHalf(asyncio.Protocol):
                 if self._state > ATTENDED or self._transport.is_closing():
                     raise ClientDisconnected("the client closed the connection")
                 self._transport.write(octets)
+                self._put_bytes += len(octets)
                 if self._is_write_paused:
                     self._on_writable = functools.partial(self._on_pieces, exchange, pieces)
                     return
@@ -325,6 +346,17 @@ class OutgoingHalf(asyncio.Protocol):
         elif is_last and self._service.access_log is not None:
             self._service.access_log.write(exchange)
         return True
+
+
+def _queued_bytes(fd: int) -> int:
+    """Return how many octets a socket has taken and its client has not; a slow one empties it long after us."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))
+    except (OSError, ValueError):  # it is closed
+        return 0
+    return int(count)
 
 
 def _call(close: Callable[[], None]) -> None:

@@ -30,7 +30,7 @@ class FileSender:
         self._offset = offset
         self._left = count
         self._on_end = on_end
-        self._has_moved = False
+        self._moved_bytes = 0  # since the last take_progress
 
     def start(self) -> None:
         """Send what the socket takes, and the rest whenever it has room."""
@@ -41,10 +41,10 @@ class FileSender:
         """The connection is gone."""
         self._finish("the client closed the connection")
 
-    def take_progress(self) -> bool:
-        """Whether anything was sent since the last call."""
-        has_moved, self._has_moved = self._has_moved, False
-        return has_moved
+    def take_progress(self) -> int:
+        """Return how many octets were sent since the last call."""
+        moved_bytes, self._moved_bytes = self._moved_bytes, 0
+        return moved_bytes
 
     def _send(self) -> None:
         if self._fd < 0:
@@ -57,7 +57,7 @@ class FileSender:
                     return
                 self._offset += sent
                 self._left -= sent
-                self._has_moved = True
+                self._moved_bytes += sent
                 if sent == TURN_BYTES:
                     return  # others have their turn; the socket is writable, so the loop comes back
         except BlockingIOError:

@@ -20,9 +20,9 @@ from typing import Any, Callable
 import anyio
 import anyio.abc
 
+from .acceptor import Acceptor, Crowd
 from .access_log import AccessLog
 from .config import Bind, Config, parse_bind
-from .connection import Connection
 from .environ import build_base_environ
 from .executor import Executor, InlineExecutor
 from .forwarded import SettingAside, set_aside
@@ -44,7 +44,7 @@ from .wsgi import FileWrapper, Gateway, WSGIApp
 
 logger = logging.getLogger("aserve")
 
-# asyncio's selector loop makes an accepted connection's transport in a task. Turns of the loop
+# An accepted connection's transport is made in a task (acceptor.py). Turns of the loop
 # after which it is ours: three are needed, five make sure.
 ACCEPT_TURNS = 5
 
@@ -78,9 +78,9 @@ class Server:
         self.config = config if config is not None else Config(**settings)
         self._app = app
         self._listeners: list[Listener] = []
-        self._acceptors: list[asyncio.AbstractServer] = []
+        self._acceptors: list[Acceptor] = []
         self._lane: Lane | None = None
-        self._connections: set[Connection] = set()
+        self._connections = Crowd()
         self._services: list[Service] = []
         self._standing = StandingFields(self.config.server_name)
         self._access_log: AccessLog | None = None
@@ -119,6 +119,7 @@ class Server:
         loop = self._loop = asyncio.get_running_loop()
         config = self.config
         self._peers = peers_of(config)
+        self._connections.open(config.max_connections, config.threads)
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
         self._certificates = load_certificates(config)
         self._certificates.log_warnings()
@@ -130,7 +131,7 @@ class Server:
             if config.threads:
                 self._executor = Executor(loop, config.threads)
             self._services = [self._new_service(listener) for listener in self._listeners]
-            await self._accept()
+            self._accept()
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await self._abandon_start()
@@ -184,7 +185,7 @@ class Server:
     @property
     def connection_count(self) -> int:
         """Connections that are open."""
-        return len(self._connections) + (self._lane.count if self._lane is not None else 0)
+        return self._connections.count
 
     def _is_busy(self) -> bool:
         """Whether there is anything to wait for at the end."""
@@ -193,11 +194,10 @@ class Server:
         return self.connection_count > 0 or not self._executor.is_idle
 
     async def _pause_accepting(self) -> None:
-        """Let what asyncio has accepted become connections: a Server closed before that loses them."""
+        """Accept no more, and let what was accepted become connections."""
         for acceptor in self._acceptors:
-            if isinstance(acceptor, asyncio.Server):  # not uvloop's, which has no such gap
-                for sock in acceptor.sockets:
-                    self._loop.remove_reader(sock.fileno())
+            acceptor.stop()
+        self._acceptors.clear()
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
 
@@ -217,6 +217,7 @@ class Server:
                 await asyncio.sleep(0.001)
             self._lane.close()
             self._lane = None
+            self._connections.join(None)
             for connection in list(self._connections):
                 connection.abort()  # has left the lane since the others were told
         if self._timer is not None:
@@ -273,19 +274,20 @@ class Server:
             return RoutingGateway(self._app, self._standing, HAS_SENDFILE, routes)
         return Gateway(self._app, self._standing, HAS_SENDFILE)
 
-    async def _accept(self) -> None:
+    def _accept(self) -> None:
         pairs = list(zip(self._listeners, self._services))
         in_lane = [pair for pair in pairs if is_lane_available(*pair)]
         if in_lane:
             self._lane = Lane(self._executor, in_lane)
+            self._connections.join(self._lane)
             self._lane.start()
         for listener, service in pairs:
             if (listener, service) in in_lane:
                 continue
-            start = self._loop.create_unix_server if listener.bind.kind == "unix" else self._loop.create_server  # type: Any
-            self._acceptors.append(
-                await start(_connections_of(service, listener.bind), sock=listener.socket, backlog=self.config.backlog)
-            )
+            listener.socket.listen(self.config.backlog)
+            make = _connections_of(service, listener.bind)
+            self._acceptors.append(Acceptor(self._loop, self._connections, listener.socket, make))
+            self._acceptors[-1].start()
 
     def _hold_queues(self) -> list[tuple[Listener, Service]]:
         """Keep the connections that the kernel has queued, when the event loop closes its sockets."""
@@ -311,10 +313,10 @@ class Server:
         for listener in self._listeners:
             listener.remove_file()
         for acceptor in self._acceptors:
-            acceptor.close()
-        for listener in self._listeners:
-            listener.close()  # nothing is left to close, unless nobody accepted on it yet
+            acceptor.stop()
         self._acceptors.clear()
+        for listener in self._listeners:
+            listener.close()
         self._listeners = []
 
     def _on_second(self) -> None:
@@ -326,11 +328,12 @@ class Server:
         self._certificates.on_second()
         if self._lane is not None:
             self._lane.on_second()
+        self._connections.on_second()
         if self._access_log is not None:
             self._access_log.flush()
 
 
-def _connections_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
+def _connections_of(service: Service, bind: Bind) -> Callable[[], Any]:
     return connections_of(service, bind) if service.wrap is None else tls_connections_of(service, bind)
 
 

@@ -34,7 +34,8 @@ enum {
     MAX_EVENTS = 64,    /* taken by one epoll_wait */
     PEER_LEN = 64,      /* an address and a port as text */
     LISTENER = 1 << 30, /* + index: the key of a listener; else it is an fd */
-    WAKE = 1 << 29      /* the key of wake_fd */
+    WAKE = 1 << 29,     /* the key of wake_fd */
+    ROOM = 32           /* connections closed at once to make room */
 };
 
 int lane_available(void)
@@ -357,11 +358,110 @@ static void unlist(lane *set, uint32_t i)
     control(set, EPOLL_CTL_DEL, set->listeners[i].fd, 0, 0);
 }
 
-/* Whether descriptors or memory have run out: others must end first. */
-static int is_full(int error)
+/* Whether octets have come that nobody has read yet. */
+static int has_octets(int fd)
 {
-    return error == EMFILE || error == ENFILE || error == ENOBUFS ||
-           error == ENOMEM;
+    char octet;
+
+    return recv(fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+/* Holding: the limit of connections, and of descriptors */
+
+static uint32_t count_conns(lane *set)
+{
+    return __atomic_load_n(&set->nconns, __ATOMIC_SEQ_CST) +
+           __atomic_load_n(&set->nothers, __ATOMIC_RELAXED);
+}
+
+static int is_full(lane *set)
+{
+    return count_conns(set) >=
+           __atomic_load_n(&set->max_conns, __ATOMIC_RELAXED);
+}
+
+/* Leave who comes to the kernel for a while. */
+static void hold(lane *set, uint32_t i, uint32_t *count)
+{
+    __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
+    unlist(set, i);
+    set->listeners[i].is_held = 1;
+    set->held_conns = count_conns(set);
+    set->held_at = now(set);
+    /* Before the next look at nconns: see lane_left. */
+    __atomic_store_n(&set->is_held, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Let those in again who were held, if anything has changed. */
+static void let_in(lane *set)
+{
+    if (count_conns(set) >= set->held_conns && now(set) == set->held_at)
+        return;
+    __atomic_store_n(&set->is_held, 0, __ATOMIC_SEQ_CST);
+    /* As in lane_poll: is_off is looked at only where lane_unlisten waits. */
+    __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < set->nlisteners; i++) {
+        lane_listener *listener = &set->listeners[i];
+
+        if (!listener->is_held)
+            continue;
+        listener->is_held = 0;
+        if (!__atomic_load_n(&listener->is_off, __ATOMIC_SEQ_CST))
+            control(set, EPOLL_CTL_ADD, listener->fd, EPOLLIN,
+                    LISTENER | (int)i);
+    }
+    __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
+}
+
+/* For how many seconds a connection has waited for another request. */
+static uint32_t idle_seconds(lane *set, lane_conn *conn)
+{
+    if (state_of(conn) != LANE_IDLE ||
+        !__atomic_load_n(&conn->used, __ATOMIC_RELAXED))
+        return 0;
+    return now(set) - __atomic_load_n(&conn->since, __ATOMIC_RELAXED);
+}
+
+int lane_make_room(lane *set)
+{
+    uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
+    uint32_t longest = 0;
+    int count = 0;
+
+    for (uint32_t fd = 0; fd < top; fd++) {
+        uint32_t seconds = idle_seconds(set, &set->conns[fd]);
+
+        if (seconds > longest)
+            longest = seconds;
+    }
+    if (longest < 2) /* two ticks: a second at least */
+        return 0;
+    for (uint32_t fd = 0; fd < top && count < ROOM; fd++) {
+        lane_conn *conn = &set->conns[fd];
+
+        if (idle_seconds(set, conn) < longest ||
+            !change(conn, LANE_IDLE, LANE_BUSY))
+            continue;
+        /* Once more, as in lane_sweep. */
+        if (conn->body_left == 0 && !has_octets((int)fd)) {
+            drop(set, (int)fd);
+            count++;
+        } else {
+            go_on(set, (int)fd);
+        }
+    }
+    return count;
+}
+
+/* The same, but looked for in vain at most once a second. */
+static int make_room(lane *set)
+{
+    if (set->no_room_at == now(set))
+        return 0;
+    if (lane_make_room(set))
+        return 1;
+    set->no_room_at = now(set);
+    return 0;
 }
 
 /* Accept until there is nobody, or no room; read from each at once.  No more
@@ -369,17 +469,26 @@ static int is_full(int error)
 static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                             uint32_t *input_len)
 {
+    int is_awaited = 1; /* the epoll set has told so */
+
     for (uint32_t count = 0;
          count < set->arrivals_cap && has_room(set, n, *input_len); count++) {
-        int fd = accept4(set->listeners[i].fd, NULL, NULL,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
         lane_conn *conn;
+        int fd;
 
+        if (is_full(set) && (!is_awaited || !make_room(set))) {
+            if (is_awaited)
+                hold(set, i, &set->nfull);
+            break;
+        }
+        is_awaited = 0;
+        fd = accept4(set->listeners[i].fd, NULL, NULL,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
-            if (is_full(errno)) {
-                set->full_listener = (int32_t)i;
-                unlist(set, i);
-            }
+            /* accept(2); it would be told again at once, and in vain. */
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+                errno == ENOMEM)
+                hold(set, i, &set->nshort);
             break;
         }
         __atomic_add_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
@@ -428,8 +537,7 @@ static uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
         return n;
     /* Either this thread sees is_off, or lane_unlisten sees this. */
     __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
-    /* When one is full, so is the next: it tells again, and is told then. */
-    for (uint32_t i = 0; i < nready && set->full_listener < 0; i++)
+    for (uint32_t i = 0; i < nready; i++)
         if (!__atomic_load_n(&set->listeners[ready[i]].is_off,
                              __ATOMIC_SEQ_CST))
             n = accept_from(set, ready[i], n, input_len);
@@ -483,7 +591,8 @@ int lane_poll(lane *set, int timeout_ms)
     int nevents, nconns = 0, is_woken = 0;
 
     set->vars_len = 0;
-    set->full_listener = -1;
+    if (set->is_held)
+        let_in(set);
     if (set->is_stall_set)
         set_stall(set, 0);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
@@ -521,14 +630,6 @@ void lane_wake(lane *set)
 }
 
 /* Replying */
-
-/* Whether octets have come that nobody has read yet. */
-static int has_octets(int fd)
-{
-    char octet;
-
-    return recv(fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
-}
 
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep)
@@ -608,8 +709,15 @@ static void close_one(int *fd)
 
 void lane_left(lane *set)
 {
-    if (__atomic_sub_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL) > 0 ||
-        !__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST))
+    uint32_t left = __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_SEQ_CST);
+
+    if (!__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST)) {
+        /* Either this thread sees is_held, or let_in sees the lower count. */
+        if (__atomic_load_n(&set->is_held, __ATOMIC_SEQ_CST))
+            lane_wake(set);
+        return;
+    }
+    if (left > 0)
         return;
     /* Nobody is left who could look at these. */
     close_one(&set->stall_fd);
@@ -654,19 +762,13 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
 
 /* Beginning and end */
 
-void lane_listen(lane *set, uint32_t i)
-{
-    if (!set->listeners[i].is_off)
-        control(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
-                LISTENER | (int)i);
-}
-
 void lane_unlisten(lane *set, uint32_t i)
 {
     __atomic_store_n(&set->listeners[i].is_off, 1, __ATOMIC_SEQ_CST);
     unlist(set, i);
     while (__atomic_load_n(&set->is_accepting, __ATOMIC_SEQ_CST))
         sched_yield(); /* at most one batch: about a millisecond */
+    unlist(set, i);    /* let_in may have listed it meanwhile */
 }
 
 int lane_open(lane *set)
@@ -744,12 +846,6 @@ void lane_close(lane *set)
     (void)set;
 }
 
-void lane_listen(lane *set, uint32_t i)
-{
-    (void)set;
-    (void)i;
-}
-
 void lane_unlisten(lane *set, uint32_t i)
 {
     (void)set;
@@ -805,6 +901,12 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
     (void)set;
     (void)used_seconds;
     (void)new_seconds;
+    return 0;
+}
+
+int lane_make_room(lane *set)
+{
+    (void)set;
     return 0;
 }
 

@@ -73,7 +73,8 @@ typedef struct {
     int32_t fd;        /* listening, non-blocking */
     uint32_t protocol; /* LANE_HTTP, _UWSGI, _SCGI */
     uint32_t is_tcp;
-    uint32_t is_off; /* nobody is accepted any more; atomic */
+    uint32_t is_off;  /* nobody is accepted any more; atomic */
+    uint32_t is_held; /* nobody for now: see lane->is_held */
 } lane_listener;
 
 typedef struct {
@@ -96,16 +97,18 @@ typedef struct {
     lane_arrival *arrivals;
     uint32_t arrivals_cap; /* requests given by one call */
     /* set by the caller, at any time */
-    uint32_t now; /* seconds since the start; atomic */
+    uint32_t now;       /* seconds since the start; atomic */
+    uint32_t max_conns; /* beyond so many nobody is accepted; atomic */
+    uint32_t nothers;   /* connections outside that count, too; atomic */
     /* set by lane_open */
     int32_t epoll_fd;
     int32_t wake_fd;
     int32_t stall_fd; /* readable when a batch has taken longer than stall_us;
                          the next lane_poll resets it */
     /* set by lane_poll */
-    uint32_t vars_len;     /* octets written to vars */
-    int32_t full_listener; /* on which nobody is accepted any more, since
-                              descriptors or memory have run out; -1: none */
+    uint32_t vars_len; /* octets written to vars */
+    uint32_t nfull;    /* how often somebody found max_conns reached, */
+    uint32_t nshort;   /* and no descriptor or memory left; atomic */
     /* kept by the lane */
     uint32_t
         nconns;   /* connections that have not been closed or left; atomic */
@@ -114,6 +117,12 @@ typedef struct {
     uint32_t is_accept_due; /* the last batch was full before its listeners */
     uint32_t is_stall_set;
     uint32_t is_closed; /* atomic */
+    uint32_t is_held;   /* a listener is out of the epoll set, until fewer than
+                         held_conns are open, or the second held_at is over;
+                         atomic */
+    uint32_t held_conns;
+    uint32_t held_at;
+    uint32_t no_room_at; /* when lane_make_room has last found nobody */
 } lane;
 
 /* 1 where this platform has what a lane needs. */
@@ -129,13 +138,13 @@ int lane_open(lane *set);
  * lane's own.  No lane_poll may run, nor follow. */
 void lane_close(lane *set);
 
-/* Accept on listener `i` (again), or no more.  After lane_unlisten no thread
- * uses its descriptor. */
-void lane_listen(lane *set, uint32_t i);
+/* Accept on listener `i` no more.  After this no thread uses its descriptor. */
 void lane_unlisten(lane *set, uint32_t i);
 
 /* Wait at most timeout_ms (-1: until something comes), then accept, read and
- * parse as much as is there and has room.  Returns the number of arrivals. */
+ * parse as much as is there and has room.  Returns the number of arrivals.
+ * At max_conns, or without descriptors, who comes stays in the kernel's queue
+ * until a connection ends, or for a second and a lane_wake. */
 int lane_poll(lane *set, int timeout_ms);
 
 /* Make a waiting lane_poll return. */
@@ -166,6 +175,10 @@ void lane_left(lane *set);
  * whose next request has come already stays.  Bodies that do not move are the
  * caller's to count.  Returns how many. */
 int lane_sweep(lane *set, int used_seconds, int new_seconds);
+
+/* Close some of the connections that have been IDLE the longest, but a second
+ * at least, after a request.  Returns how many. */
+int lane_make_room(lane *set);
 
 /* cdef:end */
 #endif

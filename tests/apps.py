@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
+import resource
 import tempfile
 import threading
 import time
 import wsgiref.validate
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import aserve.acceptor
 
 WAIT_SECONDS = 10.0  # no app waits longer, so that a failing test ends
 PLAIN = [("Content-Type", "text/plain")]
@@ -511,4 +515,22 @@ def site(environ: Any, start_response: Any) -> Iterable[bytes]:
         return [b"x" * int(environ["QUERY_STRING"])]
     if path == "/raise":
         return raises_mid_stream(environ, start_response)
+    return hello(environ, start_response)
+
+
+_TAKEN: list[Any] = []
+
+
+def short_of_files(environ: Any, start_response: Any) -> list[bytes]:
+    """Take every file descriptor on /take-all, give them back on /give-back; else `hello`."""
+    if environ["PATH_INFO"] == "/take-all":
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 200), hard))
+        aserve.acceptor.CALM_SECONDS = 1
+        with contextlib.suppress(OSError):
+            while True:
+                _TAKEN.append(open(os.devnull, "rb"))
+    if environ["PATH_INFO"] == "/give-back":
+        while _TAKEN:
+            _TAKEN.pop().close()
     return hello(environ, start_response)

@@ -318,6 +318,11 @@ class ServerProcess:
         """Wait for its end; return the exit status."""
         return self.process.wait(seconds)
 
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that it has used; Linux only."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def open_files(self) -> list[str]:
         """Return what its file descriptors are, the standard ones left out."""
         names = []

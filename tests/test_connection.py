@@ -457,7 +457,7 @@ def test_a_head_must_be_complete_in_time(new):
 
 def test_a_body_must_make_progress(new):
     """--body-timeout counts from the last progress."""
-    _, connection, transport = new(body_seconds=5)
+    _, connection, transport = new(body_seconds=5, min_rate_bytes=0)
     connection.data_received(POST_HEAD)
     for octet in (b"h", b"e"):
         seconds(connection, 5)
@@ -466,6 +466,23 @@ def test_a_body_must_make_progress(new):
     assert transport.received() == b""
     seconds(connection, 1)
     assert transport.received().startswith(b"HTTP/1.1 408 ")
+
+
+@pytest.mark.parametrize("body", ["buffer", "stream"])
+def test_a_body_must_come_at_the_minimum_rate(new, body):
+    """--min-rate: the mean over each --body-timeout; an octet a second is progress, and yet 408."""
+    bench, connection, transport = new(body=body, body_seconds=5, min_rate_bytes=2)
+    connection.data_received(POST_HEAD.replace(b"5", b"50"))
+    seconds(connection, 1)
+    for _ in range(2):
+        connection.data_received(bytes(7))  # 14 in 6 seconds
+        seconds(connection, 3)
+    for _ in range(6):
+        assert transport.received() == b""
+        connection.data_received(b"x")
+        seconds(connection, 1)
+    bench.executor.run()
+    assert b"--min-rate" in transport.received()
 
 
 def test_the_head_timeout_ends_with_the_head(new):
@@ -550,6 +567,36 @@ def test_a_client_that_reads_slowly_is_not_cut_off(new):
     for _ in range(20):
         del transport.held[:1000]
         seconds(connection, 3)
+    assert not transport.is_closing()
+
+
+def test_a_client_must_read_at_the_minimum_rate(new, caplog):
+    """--min-rate: the mean over each --write-timeout; an octet a second is progress, and yet the end."""
+    bench, connection, transport = new(large, write_seconds=5, min_rate_bytes=100)
+    transport.is_stuck = True
+    connection.data_received(GET)
+    bench.executor.run()
+    for _ in range(7):
+        del transport.held[:120]
+        seconds(connection, 1)
+    for _ in range(6):
+        assert not transport.is_closing()
+        del transport.held[:1]
+        seconds(connection, 1)
+    assert is_reset(transport)
+
+
+def test_an_app_that_writes_faster_than_its_client_reads(new):
+    """What the transport holds may grow while the client reads: it is not cut off."""
+    bench, connection, transport = new(write_seconds=5)
+    transport.is_stuck = True
+    connection.data_received(GET)
+    exchange = connection._exchange
+    connection._on_piece(exchange, bytes(100_000))
+    for _ in range(20):
+        connection._on_piece(exchange, bytes(2000))
+        del transport.held[:1000]
+        seconds(connection, 1)
     assert not transport.is_closing()
 
 
@@ -943,7 +990,8 @@ class OneExchange:
     """A wire protocol that takes everything for one exchange."""
 
     is_continue_due = is_mid_message = is_mid_body = has_unparsed = False
-    live_body, unparsed = None, b""
+    body = live_body = None
+    unparsed = b""
 
     def __init__(self, exchange):
         self.exchange = exchange

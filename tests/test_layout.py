@@ -25,6 +25,7 @@ ROWS = {
     8: ["cli"],
     7: ["processes", "monitoring", "compat"],
     6: ["server"],
+    5.8: ["acceptor"],  # lets in; its numbers are the lane's, too
     5.7: ["lane", "tls_transport"],  # the latter makes connections
     5.6: ["ride", "proxied"],  # lead to a connection; are one
     5.4: ["connection"],
@@ -39,7 +40,7 @@ ROWS = {
     1.3: ["forwarded"],  # rewrites exchanges
     1: ["proxy_protocol", "exchange", "body", "tls", "client_hello", "loading", "demo"],
     0.5: ["config"],  # which checks what peers reads
-    0: ["errors", "states", "peers", "_cparsers"],
+    0: ["errors", "pace", "states", "peers", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
 RESERVED = {

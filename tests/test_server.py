@@ -323,36 +323,20 @@ def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-@pytest.mark.parametrize("end", ["error", "cancel", "cancel scope"])
-def test_a_start_that_fails_half_way_through(threads, end, monkeypatch):
-    """Workers that wait for requests already end again, however the start has ended, and it may be tried anew."""
+def test_a_start_that_fails_half_way_through(threads, monkeypatch):
+    """Workers that wait for requests already end again, and the start may be tried anew."""
     ports = [free_port(), free_port()]
     monkeypatch.setattr(server_module, "is_lane_available", lambda listener, _: listener.address[1] == ports[0])
 
+    def fail(_):
+        raise MemoryError
+
     async def main():
-        loop = asyncio.get_running_loop()
         server = Server(hello, bind=[f"127.0.0.1:{port}" for port in ports], threads=threads)
-        reached = asyncio.Event()
-
-        async def fail(*_, **__):
-            reached.set()
-            if end == "error":
-                raise MemoryError
-            await asyncio.sleep(60)
-
         with monkeypatch.context() as patch:
-            patch.setattr(loop, "create_server", fail)
-            if end == "cancel scope":
-                with anyio.CancelScope() as scope:
-                    loop.call_later(0.01, scope.cancel)
-                    await server.start()
-            else:
-                task = asyncio.create_task(server.start())
-                await reached.wait()
-                if end == "cancel":
-                    task.cancel()
-                with pytest.raises((MemoryError, asyncio.CancelledError)):
-                    await task
+            patch.setattr(server_module.Acceptor, "start", fail)
+            with pytest.raises(MemoryError):
+                await server.start()
         assert server.addresses == [] and server.connection_count == 0
         assert not any(is_open(("127.0.0.1", port)) for port in ports)
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("aserve-worker")]

@@ -65,6 +65,10 @@ class WireProtocol(Protocol):
         """Whether a request's head is complete and its body is not."""
 
     @property
+    def body(self) -> BufferedBody | LiveBody | None:
+        """The body that is still being received."""
+
+    @property
     def live_body(self) -> LiveBody | None:
         """The live body that is still being received."""
 

@@ -19,7 +19,7 @@ import struct
 from typing import Any, Callable
 
 from .._cparsers import ffi, lib
-from ..body import LiveBody
+from ..body import BufferedBody, LiveBody
 from ..errors import RequestRefused
 from ..exchange import HTTP_1_0, Exchange, refused_exchange
 from .base import Limits, WireProtocol, body_too_large, new_body, refusal
@@ -136,6 +136,12 @@ class HTTP1:
     def has_unparsed(self) -> bool:
         """Whether `receive(b"")` may return more."""
         return bool(self.unparsed) and not self._scanned
+
+    @property
+    def body(self) -> BufferedBody | LiveBody | None:
+        """See WireProtocol."""
+        body: BufferedBody | LiveBody | None = self._body
+        return body
 
     @property
     def live_body(self) -> LiveBody | None:

@@ -101,6 +101,11 @@ class HTTPTools1:
         return bool(self.unparsed)
 
     @property
+    def body(self) -> BufferedBody | LiveBody | None:
+        """See WireProtocol."""
+        return self._body
+
+    @property
     def live_body(self) -> LiveBody | None:
         """The live body that is still being received."""
         return self._body if isinstance(self._body, LiveBody) else None

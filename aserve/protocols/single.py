@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ..body import LiveBody
+from ..body import BufferedBody, LiveBody
 from ..errors import RequestRefused
 from ..exchange import Exchange, ResponseForm, refused_exchange
 from .base import Limits, body_too_large, new_body
@@ -65,6 +65,12 @@ class SingleRequest:
     def is_mid_body(self) -> bool:
         """Whether a request's head is complete and its body is not."""
         return self._exchange is not None
+
+    @property
+    def body(self) -> BufferedBody | LiveBody | None:
+        """See WireProtocol."""
+        body: BufferedBody | LiveBody | None = self._body
+        return body
 
     @property
     def live_body(self) -> LiveBody | None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import apps
 import pytest
 from rules import rule
+
+import aserve.acceptor
 
 pytestmark = pytest.mark.also_inline
 
@@ -109,3 +114,100 @@ def test_error_of_a_head_request(start_server, raw_client):
     client.request("/", "Content-Length: 11", method="HEAD")
     assert client.recv_response(is_head=True).status == 413
     assert client.recv_to_end() == b""
+
+
+# --max-connections, and descriptors that run out
+
+
+def lines_of(log, *words):
+    """Return the lines of a log that have all of these words."""
+    return [line for line in log.splitlines() if all(word in line for word in words)]
+
+
+@pytest.mark.any_parser
+def test_at_the_limit_of_connections(start_server, raw_client, caplog, monkeypatch, wait_until):
+    """Who comes beyond --max-connections waits until another leaves; the log has a line at the begin and one at the end."""
+    monkeypatch.setattr(aserve.acceptor, "CALM_SECONDS", 1)
+    server = start_server(apps.hello, max_connections=3)
+    first = [raw_client(server) for _ in range(3)]
+    for client in first:
+        client.send(b"GET / HTTP/1.1\r\n")  # neither idle nor complete
+    server.wait_until_known(3)
+    others = [raw_client(server) for _ in range(5)]
+    for client in others:
+        client.request("/", "Connection: close")
+    wait_until(lambda: lines_of(caplog.text, "--max-connections", "more are accepted as others end"))
+    assert server.server.connection_count == 3
+    assert all(client.is_quiet() for client in others)
+    first[0].send(b"Host: a\r\n\r\n")  # those who are in are served
+    assert first[0].recv_response().status == 200
+    first[1].close()
+    for client in others:  # one place is enough for them all, one after another
+        assert client.recv_response().status == 200
+        client.close()
+    first[2].close()
+    wait_until(lambda: lines_of(caplog.text, "--max-connections", "accepting goes on"))
+    assert len(lines_of(caplog.text, "--max-connections")) == 2
+
+
+@pytest.mark.any_parser
+def test_those_that_idle_make_room(start_server, raw_client, caplog):
+    """At the limit the connection that has idled the longest is closed for a new one, and nobody waits."""
+    server = start_server(apps.hello, max_connections=2)
+    oldest, newer = raw_client(server), raw_client(server)
+    oldest.fetch()
+    server.wait_ticks(1)
+    newer.fetch()
+    server.wait_ticks(1)
+    assert raw_client(server).fetch().status == 200
+    assert oldest.is_closed()
+    assert newer.fetch().status == 200
+    assert lines_of(caplog.text, "--max-connections") == []
+
+
+@pytest.mark.one_way
+def test_the_limit_counts_both_kinds(start_server, raw_client, wait_until):
+    """A connection that has left the lane counts as well as one that is in it."""
+    server = start_server(apps.hello, max_connections=2)
+    leaver, stayer = raw_client(server), raw_client(server)
+    leaver.send(b"GET / HTTP/1.1\r\n")
+    stayer.fetch()
+    third = raw_client(server)
+    third.request()
+    server.wait_ticks(1)
+    assert third.is_quiet() and server.server.connection_count == 2
+    leaver.close()
+    assert third.recv_response().status == 200
+    assert stayer.fetch().status == 200
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs Linux's /proc")
+@pytest.mark.parametrize(
+    ("loop", "lane", "threads"),
+    [("auto", "auto", "4"), ("auto", "off", "4"), ("asyncio", "off", "4"), ("asyncio", "auto", "0")],
+)
+def test_descriptors_run_out(start_process, raw_client, loop, lane, threads):
+    """Those who are in are served, others wait; one line says so, another that it is over, and nothing spins."""
+    flags = ("--loop", loop, "--lane", lane, "--threads", threads, "--max-connections", "1000", "--body-memory", "1k")
+    process = start_process("short_of_files", *flags)
+    inside, uploader = raw_client(process), raw_client(process)
+    assert uploader.fetch().status == inside.fetch("/take-all").status == 200
+    others = [raw_client(process) for _ in range(8)]
+    for client in others:
+        client.request("/", "Connection: close")
+    process.wait_for_log("cannot accept connections: Too many open files")
+    assert inside.fetch().status == 200
+    cpu_seconds = process.cpu_seconds()
+    threading.Event().wait(1.2)  # it tries again
+    assert process.cpu_seconds() - cpu_seconds < 0.6
+    assert all(client.is_quiet() for client in others)
+    uploader.request(method="POST", body=b"x" * 300_000)
+    assert uploader.recv_response().status == 500
+    process.wait_for_log("cannot keep a request body in a temporary file: .*ulimit -n")
+    uploader.close()
+    assert inside.fetch("/give-back").status == 200
+    for client in others:
+        assert client.recv_response().status == 200
+    process.wait_for_log("file descriptors are free again")
+    assert len(lines_of(process.log, "cannot accept")) == 1
+    assert "Traceback" not in process.log

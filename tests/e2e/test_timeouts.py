@@ -49,7 +49,7 @@ def test_dripping_head(start_server, raw_client):
 
 def test_moving_body(start_server, raw_client):
     """A body that keeps moving may take longer than --body-timeout."""
-    server = start_server(apps.echo, body_seconds=1.5)
+    server = start_server(apps.echo, body_seconds=1.5, min_rate_bytes=0)
     client = raw_client(server)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
     for octet in b"123":
@@ -57,6 +57,60 @@ def test_moving_body(start_server, raw_client):
         client.send(bytes([octet]))
     client.send(b"4")
     assert client.recv_response().body == b"1234"
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields"),
+    [
+        ({}, b"Content-Length: 1000"),
+        ({"lane": "off"}, b"Content-Length: 1000"),
+        ({}, b"Transfer-Encoding: chunked"),
+        ({"body": "stream"}, b"Content-Length: 1000"),
+    ],
+)
+def test_dripping_body(start_server, raw_client, settings, fields):
+    """Octet after octet does not buy a body more time, either: --min-rate."""
+    client = raw_client(start_server(apps.echo, body_seconds=1.0, **settings))
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n\r\n")
+    client.sock.settimeout(0.2)
+    reply, started = None, time.monotonic()
+    while reply is None and time.monotonic() - started < 20:
+        try:
+            client.send(b"1\r\nx\r\n" if b"chunked" in fields else b"x")
+            reply = client.recv_response()
+        except TimeoutError:
+            pass
+    assert reply is not None
+    assert reply.status == 408 and b"--min-rate" in reply.body
+
+
+@pytest.mark.parametrize("how", ["generator", "file"])
+def test_dripping_reader(start_server, raw_client, tmp_path, caplog, how):
+    """Nor does it keep a response for ever."""
+    path = tmp_path / "file"
+    with open(path, "wb") as sparse:
+        sparse.truncate(64 << 20)
+
+    def app(environ, start_response):
+        start_response("200 OK", apps.PLAIN)
+        if how == "file":
+            return environ["wsgi.file_wrapper"](open(path, "rb"))
+        return (b"x" * 65536 for _ in range(1024))
+
+    # It reads some 100 KB a second, in steps that are seen as progress.
+    server = start_server(app, is_checked=False, write_seconds=1.5, min_rate_bytes=8 << 20)
+    client = raw_client(server, receive_buffer_bytes=8192)
+    client.request()
+
+    def read_all():
+        started = time.monotonic()
+        while time.monotonic() - started < 30:
+            client.recv_exactly(10_000)
+            time.sleep(0.1)
+
+    with pytest.raises(client.Truncated):
+        read_all()
+    assert "--min-rate" in caplog.text
 
 
 def test_idle_connections(start_server, raw_client):

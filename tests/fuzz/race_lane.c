@@ -414,6 +414,7 @@ static void open_lane(void)
     set.max_fields = 16;
     set.max_body_len = 1 << 20;
     set.stall_us = 1000;
+    set.max_conns = 1 << 30;
     set.arrivals = arrivals;
     set.arrivals_cap = ARRIVALS;
     require(lane_open(&set) == 0, "a lane opens");

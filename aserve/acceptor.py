@@ -1,0 +1,298 @@
+"""Who is let in: accepting on the general path, and how many connections there may be.
+
+Owns:     Crowd, a server's connections and their limit; Acceptor, accepting on
+          a listener that is not the lane's; what happens when connections or
+          descriptors run out.
+Thread:   event loop only.
+Not here: accepting in the lane (cparsers/lane.c), which asks by the same
+          numbers; one connection (connection.py).
+
+At the limit nobody is accepted: the kernel's queue (--backlog) holds who
+comes. First, connections that have idled the longest after a request are
+closed to make room. Descriptors that run out are met in the same way. The
+event loops' own accepting is not used: asyncio's logs a traceback a second,
+and uvloop's throws out those whom it cannot take.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+import socket
+from typing import Any, Callable, Protocol
+
+from .connection import Connection
+
+logger = logging.getLogger("aserve")
+
+# accept(2): what is missing is not the client's fault, and it stays in the queue.
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# Accepted in one turn of the event loop, so that those who are connected have theirs. Guess.
+TURN_COUNT = 64
+# Closed at once to make room: one in so many of those that idle, and so many at most. nginx's numbers.
+ROOM_SHARE = 8
+ROOM_COUNT = 32
+# A connection that has idled for less than this many seconds may be about to be used again.
+ROOM_SECONDS = 2.0  # of the timer: one at least
+# For so many seconds nobody must have been held, before it is said that it is over.
+CALM_SECONDS = 5
+
+# Descriptors that are not for connections: listeners, logs, the interpreter's; and those of the app,
+# which in each worker may have a file and a connection of its own open. Guess.
+OWN_DESCRIPTORS = 64
+WORKER_DESCRIPTORS = 4
+# A limit below this is told at the start, since nobody has chosen it. Guess.
+LOW_COUNT = 500
+# Where the system has no limit of descriptors.
+UNLIMITED_COUNT = 1_000_000
+
+
+def default_limit(threads: int) -> int:
+    """Return how many connections the limit of descriptors leaves room for."""
+    descriptors = descriptor_limit()
+    if descriptors is None:
+        return UNLIMITED_COUNT
+    return max(descriptors - OWN_DESCRIPTORS - WORKER_DESCRIPTORS * threads, descriptors // 2, 1)
+
+
+def descriptor_limit() -> int | None:
+    """Return RLIMIT_NOFILE; None: there is none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+class InLane(Protocol):
+    """What a Crowd asks of the lane."""
+
+    @property
+    def count(self) -> int:
+        """Its connections."""
+
+    def limit(self, max_count: int) -> None:
+        """How many connections there may be at most."""
+
+    def allow_for(self, others_count: int) -> None:
+        """So many connections are not in the lane, and yet count."""
+
+    def make_room(self) -> int:
+        """Close some that idle; return how many."""
+
+    @property
+    def held_counts(self) -> tuple[int, int]:
+        """How often accepting was held since the start: by the limit, by a shortage."""
+
+
+class Crowd(set[Connection]):
+    """The connections of one server: those on the general path itself, those in the lane by their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.max_count = UNLIMITED_COUNT
+        self.pending: set[Connection] = set()  # accepted, but without a transport yet
+        self._lane: InLane | None = None
+        self._held: list[Acceptor] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._full, self._short = _Story(), _Story()
+        self._lane_counts = (0, 0)
+
+    def open(self, max_connections: int, threads: int) -> None:
+        """Find the limit, and tell what is wrong with it."""
+        self._begin()
+        descriptors = descriptor_limit()
+        self.max_count = max_connections or default_limit(threads)
+        if not max_connections and self.max_count < LOW_COUNT:
+            logger.warning(
+                "at most %d connections at once, since `ulimit -n` is %s; raise it for more",
+                self.max_count,
+                descriptors,
+            )
+        elif descriptors is not None and self.max_count >= descriptors:
+            logger.warning(
+                "--max-connections %d needs more file descriptors than `ulimit -n` allows (%d); raise that",
+                max_connections, descriptors,
+            )  # fmt: skip
+
+    def join(self, lane: InLane | None) -> None:
+        """Count the connections of this lane, too; None: no more."""
+        self._lane, self._lane_counts = lane, (0, 0)
+        if lane is not None:
+            lane.limit(self.max_count)
+            lane.allow_for(len(self))
+
+    @property
+    def count(self) -> int:
+        """Connections that are open."""
+        return len(self) + (self._lane.count if self._lane is not None else 0)
+
+    # What a Connection does at its begin and its end
+
+    def add(self, connection: Connection) -> None:
+        """It is open."""
+        super().add(connection)
+        if self._lane is not None:
+            self._lane.allow_for(len(self))
+
+    def discard(self, connection: object) -> None:
+        """It is lost."""
+        super().discard(connection)
+        if self._lane is not None:
+            self._lane.allow_for(len(self))
+        if self._held:
+            self._let_in()
+
+    # What an Acceptor asks
+
+    def is_full(self) -> bool:
+        """Whether nobody else may come."""
+        # Those that are pending and those that are open meet for a moment.
+        return self.count + sum(connection not in self for connection in self.pending) >= self.max_count
+
+    def wait_for_room(self, acceptor: Acceptor) -> None:
+        """There are enough connections: start this again when one has ended."""
+        self._held.append(acceptor)
+        if self._lane is not None and self._lane.make_room():
+            self._let_in()
+        elif not self._close_idle():
+            self._tell_full()
+
+    def wait_for_descriptors(self, acceptor: Acceptor, error: OSError) -> None:
+        """There is nothing left to take connections with: start this again when there may be."""
+        self._held.append(acceptor)
+        self._tell_short(str(error.strerror))
+
+    def forget(self, acceptor: Acceptor) -> None:
+        """It will accept no more."""
+        if acceptor in self._held:
+            self._held.remove(acceptor)
+
+    def _let_in(self) -> None:
+        held, self._held = self._held, []
+        for acceptor in held:
+            acceptor.start()
+
+    def _close_idle(self) -> bool:
+        """Close connections that idle, the oldest first; return whether there are any."""
+        idle = [connection for connection in self if connection.idle_seconds >= ROOM_SECONDS]
+        idle.sort(key=lambda connection: connection.idle_seconds, reverse=True)
+        for connection in idle[: max(min(ROOM_COUNT, len(idle) // ROOM_SHARE), 1)]:
+            connection.drain()  # when it is lost, `discard` lets somebody in
+        return bool(idle)
+
+    def on_second(self) -> None:
+        """Called once a second: try again, and tell what has begun or ended."""
+        if self._lane is not None:
+            counts, before = self._lane.held_counts, self._lane_counts
+            self._lane_counts = counts
+            if counts[0] != before[0] and not self._close_idle():
+                self._tell_full()
+            if counts[1] != before[1]:
+                self._tell_short(os.strerror(errno.EMFILE))
+        if self._full.is_over_at_second():
+            logger.warning("fewer than %d connections again (--max-connections): accepting goes on", self.max_count)
+        if self._short.is_over_at_second():
+            logger.warning("file descriptors are free again: accepting goes on")
+        if self._held:
+            self._let_in()
+
+    def _tell_full(self) -> None:
+        if self._full.begins():
+            logger.warning(
+                "%d connections, the limit (--max-connections): more are accepted as others end, and wait until then",
+                self.max_count,
+            )
+
+    def _tell_short(self, why: str) -> None:
+        if self._short.begins():
+            logger.error(
+                "cannot accept connections: %s, with %d open; those go on, and others wait; "
+                "raise `ulimit -n`, or lower --max-connections (%d)",
+                why, self.count, self.max_count,
+            )  # fmt: skip
+
+
+class _Story:
+    """Something that comes and goes, told when it begins and when it is over."""
+
+    def __init__(self) -> None:
+        self._quiet_seconds: int | None = None  # None: it is over
+
+    def begins(self) -> bool:
+        """It happens; return whether that is news."""
+        is_news = self._quiet_seconds is None
+        self._quiet_seconds = 0
+        return is_news
+
+    def is_over_at_second(self) -> bool:
+        """A second has passed; return whether it has ended by that."""
+        if self._quiet_seconds is None:
+            return False
+        self._quiet_seconds += 1
+        if self._quiet_seconds <= CALM_SECONDS:
+            return False
+        self._quiet_seconds = None
+        return True
+
+
+class Acceptor:
+    """Accepts on one listening socket, and makes its connections."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, crowd: Crowd, listening: socket.socket, make: Callable[[], Connection]
+    ) -> None:
+        self._loop = loop
+        self._crowd = crowd
+        self._socket = listening  # non-blocking
+        self._make = make
+        self._is_reading = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def start(self) -> None:
+        """Accept from now on."""
+        self._loop.add_reader(self._socket.fileno(), self._on_ready)
+        self._is_reading = True
+
+    def stop(self) -> None:
+        """Accept no more; after this the socket may be closed."""
+        self._crowd.forget(self)
+        self._pause()
+
+    def _pause(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._loop.remove_reader(self._socket.fileno())
+
+    def _on_ready(self) -> None:
+        """Somebody waits."""
+        if self._crowd.is_full():
+            self._pause()
+            self._crowd.wait_for_room(self)
+            return
+        for _ in range(TURN_COUNT):
+            try:
+                sock, _ = self._socket.accept()
+            except OSError as exc:
+                if exc.errno in SHORTAGES:
+                    self._pause()
+                    self._crowd.wait_for_descriptors(self, exc)
+                return  # nobody else waits; or accept(2) tells what became of one who did
+            sock.setblocking(False)
+            connection = self._make()
+            self._crowd.pending.add(connection)
+            task = self._loop.create_task(self._connect(sock, connection))
+            self._tasks.add(task)  # a loop holds its tasks only weakly
+            task.add_done_callback(self._tasks.discard)
+            if self._crowd.is_full():
+                return  # whether somebody waits is told at the next turn
+
+    async def _connect(self, sock: socket.socket, connection: Connection) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, sock)
+        except OSError:
+            sock.close()  # gone again
+        finally:
+            self._crowd.pending.discard(connection)

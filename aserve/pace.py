@@ -1,0 +1,41 @@
+"""How fast a client is, in windows of time.
+
+Owns:     Pace: whether octets come, or go, at the minimum rate.
+Thread:   event loop only.
+Not here: which octets, and what becomes of a client that is slow
+          (connection.py, lane.py).
+
+Measured from the beginning, a client that was fast once could stop for days;
+measured each second, a short pause would cost it the connection. So it is
+the mean of a window, and then of the next.
+"""
+
+from __future__ import annotations
+
+
+class Pace:
+    """The pace of one thing at a time: a request body, or a reader."""
+
+    __slots__ = ("_done_bytes", "_of", "_seconds")
+
+    def __init__(self) -> None:
+        self._of: object = None
+        self._seconds = 0
+        self._done_bytes = 0
+
+    def is_slow(self, of: object, done_bytes: int, window_seconds: float, min_rate_bytes: int) -> bool:
+        """
+        Tell whether a window has ended in which it was too slow; called once a second, while the client has its turn.
+
+        `done_bytes` only grows, as long as `of` is the same object.
+        """
+        if of is not self._of:
+            # Less than a second of it has passed: the window begins with the next.
+            self._of, self._seconds, self._done_bytes = of, 0, done_bytes
+            return False
+        self._seconds += 1
+        if self._seconds <= window_seconds:
+            return False
+        is_slow = done_bytes - self._done_bytes < min_rate_bytes * self._seconds
+        self._seconds, self._done_bytes = 0, done_bytes
+        return is_slow

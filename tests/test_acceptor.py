@@ -1,0 +1,354 @@
+"""Who is let in, and when: real sockets on a real event loop, connections that only count."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+
+import pytest
+
+import aserve.acceptor
+from aserve.acceptor import Acceptor, Crowd, default_limit, descriptor_limit
+
+
+class Counted(asyncio.Protocol):
+    """A connection, as far as a crowd knows one."""
+
+    def __init__(self, crowd, idle_seconds=0.0):
+        self.crowd, self.idle_seconds = crowd, idle_seconds
+        self.is_drained = False
+        self.transport = None
+
+    def connection_made(self, transport):
+        self.transport = transport
+        self.crowd.add(self)
+
+    def connection_lost(self, exc):
+        self.crowd.discard(self)
+
+    def drain(self):
+        self.is_drained = True
+
+
+class CountedLane:
+    """A lane, as far as a crowd knows one."""
+
+    def __init__(self, count=0, idle_count=0):
+        self.count, self.idle_count = count, idle_count
+        self.max_count = self.others_count = None
+        self.held_counts = (0, 0)
+
+    def limit(self, max_count):
+        self.max_count = max_count
+
+    def allow_for(self, others_count):
+        self.others_count = others_count
+
+    def make_room(self):
+        closed, self.idle_count = self.idle_count, 0
+        self.count -= closed
+        return closed
+
+
+class Scripted:
+    """A listening socket whose accept() fails as told, and else accepts."""
+
+    def __init__(self, real):
+        self.real, self.errors = real, []
+
+    def fileno(self):
+        return self.real.fileno()
+
+    def accept(self):
+        if self.errors:
+            raise OSError(self.errors.pop(0), "as told")
+        return self.real.accept()
+
+
+@pytest.fixture
+def crowd(monkeypatch, caplog):
+    """A crowd of three at most, without the log's line on that."""
+    caplog.set_level(logging.INFO, "aserve")
+    monkeypatch.setattr(aserve.acceptor, "CALM_SECONDS", 1)
+    crowd = Crowd()
+    crowd.open(3, threads=1)
+    return crowd
+
+
+def lines(caplog):
+    """Return what was logged since the last call."""
+    found = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+# The limit
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "threads", "limit"),
+    [(1024, 32, 832), (1024, 0, 960), (256, 32, 128), (1, 0, 1), (1 << 20, 32, (1 << 20) - 192), (None, 32, 1_000_000)],
+)
+def test_default_limit(monkeypatch, descriptors, threads, limit):
+    """What the limit of descriptors leaves, half of it at least."""
+    monkeypatch.setattr(aserve.acceptor, "descriptor_limit", lambda: descriptors)
+    assert default_limit(threads) == limit
+
+
+@pytest.mark.parametrize(("soft", "limit"), [(1024, 1024), (resource.RLIM_INFINITY, None)])
+def test_descriptor_limit(monkeypatch, soft, limit):
+    """RLIMIT_NOFILE, the one in force."""
+    monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_NOFILE: (soft, 1 << 20)}[which])
+    assert descriptor_limit() == limit
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "chosen", "told"),
+    [
+        (1024, 0, ""),
+        (256, 0, "at most 160 connections at once, since `ulimit -n` is 256"),
+        (1024, 10, ""),
+        (1024, 1024, "--max-connections 1024 needs more file descriptors than `ulimit -n` allows (1024)"),
+        (None, 1_000_000, ""),
+    ],
+)
+def test_a_limit_is_told(monkeypatch, caplog, descriptors, chosen, told):
+    """At the start, if it is lower than one may think, or higher than it can be."""
+    monkeypatch.setattr(aserve.acceptor, "descriptor_limit", lambda: descriptors)
+    crowd = Crowd()
+    crowd.open(chosen, threads=8)
+    assert told in caplog.text and bool(told) == bool(caplog.text)
+    assert crowd.max_count == (chosen or default_limit(8))
+
+
+# Counting
+
+
+def test_the_lane_counts_too(crowd):
+    """Either side knows of the other."""
+    early = Counted(crowd)
+    crowd.add(early)
+    lane = CountedLane(count=1)
+    crowd.join(lane)
+    assert (lane.max_count, lane.others_count, crowd.count, crowd.is_full()) == (3, 1, 2, False)
+    late = Counted(crowd)
+    crowd.add(late)
+    assert (lane.others_count, crowd.count, crowd.is_full()) == (2, 3, True)
+    crowd.discard(early)
+    assert (lane.others_count, crowd.count) == (1, 2)
+    crowd.join(None)
+    assert (crowd.count, crowd.is_full()) == (1, False)
+
+
+def test_what_is_pending_counts_once(crowd):
+    """A connection that has its transport, and whose task has not ended yet, is one."""
+    connections = [Counted(crowd) for _ in range(3)]
+    crowd.pending.update(connections[:2])
+    crowd.update(connections[1:2])
+    assert not crowd.is_full()
+    crowd.pending.add(connections[2])
+    assert crowd.is_full()
+
+
+# The stories that the log tells
+
+
+def test_the_lane_is_full(crowd, caplog):
+    """One line when it begins, one when nobody has been held for a while."""
+    lane = CountedLane(count=3)
+    crowd.join(lane)
+    crowd.on_second()
+    assert lines(caplog) == []
+    for held_count in (1, 5, 6):
+        lane.held_counts = (held_count, 0)
+        crowd.on_second()
+    (line,) = lines(caplog)
+    assert "3 connections, the limit (--max-connections)" in line
+    crowd.on_second()
+    (line,) = lines(caplog)
+    assert "accepting goes on" in line
+    crowd.on_second()
+    assert lines(caplog) == []
+
+
+def test_the_lane_is_full_and_others_idle(crowd, caplog):
+    """Connections on the general path make room for those of the lane."""
+    idle = Counted(crowd, idle_seconds=2.0)
+    crowd.add(idle)
+    lane = CountedLane(count=2)
+    crowd.join(lane)
+    lane.held_counts = (1, 0)
+    crowd.on_second()
+    assert idle.is_drained and lines(caplog) == []
+
+
+def test_the_lane_has_no_descriptors(crowd, caplog):
+    """The same for descriptors; it says what to do."""
+    lane = CountedLane(count=2)
+    crowd.join(lane)
+    lane.held_counts = (0, 1)
+    crowd.on_second()
+    lane.held_counts = (0, 2)
+    crowd.on_second()
+    (line,) = lines(caplog)
+    assert "Too many open files" in line and "ulimit -n" in line and "2 open" in line
+    crowd.on_second()
+    (line,) = lines(caplog)
+    assert "descriptors are free again" in line
+
+
+def test_the_oldest_make_room_first(crowd):
+    """One in eight of those that idle, and those that have just been used not at all."""
+    connections = [Counted(crowd, float(seconds)) for seconds in range(18)]
+    crowd.update(connections)
+    crowd.wait_for_room(Acceptor(None, crowd, None, None))
+    assert [connection.is_drained for connection in connections] == [False] * 16 + [True] * 2
+
+
+# Accepting
+
+
+def run_acceptor(crowd, scenario):
+    """Run scenario(acceptor, listening, connect) with an acceptor on a socket of its own."""
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        with socket.create_server(("127.0.0.1", 0)) as real:
+            real.setblocking(False)
+            listening = Scripted(real)
+            acceptor = Acceptor(loop, crowd, listening, lambda: Counted(crowd))
+            acceptor.start()
+            clients = []
+
+            def connect(count):
+                for _ in range(count):
+                    clients.append(socket.create_connection(real.getsockname()))
+                return clients
+
+            await scenario(acceptor, listening, connect)
+            acceptor.stop()
+            for connection in list(crowd):
+                connection.transport.abort()
+            for client in clients:
+                client.close()
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+
+
+async def until(condition):
+    """Wait for what happens on this loop."""
+    for _ in range(1000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not happen in time")
+
+
+def test_accepting_up_to_the_limit(crowd, caplog):
+    """The fourth waits until one of the three leaves."""
+
+    async def scenario(acceptor, listening, connect):
+        clients = connect(4)
+        await until(lambda: lines(caplog))
+        assert crowd.count == 3 and not crowd.pending
+        first = set(crowd)
+        clients.pop(0).close()
+        await until(lambda: set(crowd) - first)
+        assert crowd.count == 3
+
+    run_acceptor(crowd, scenario)
+
+
+def test_the_lane_makes_room(crowd, caplog):
+    """What idles in the lane is closed for somebody who waits here."""
+
+    async def scenario(acceptor, listening, connect):
+        crowd.join(CountedLane(count=3, idle_count=2))
+        connect(1)
+        await until(lambda: crowd)
+        assert crowd.count == 2 and lines(caplog) == []
+
+    run_acceptor(crowd, scenario)
+
+
+def test_out_of_descriptors(crowd, caplog):
+    """It is tried again each second, and told once."""
+
+    async def scenario(acceptor, listening, connect):
+        listening.errors = [errno.EMFILE, errno.ENFILE]
+        connect(1)
+        await until(lambda: len(listening.errors) == 1)
+        await asyncio.sleep(0)
+        (line,) = lines(caplog)
+        assert "as told" in line and "raise `ulimit -n`" in line
+        crowd.on_second()
+        await until(lambda: not listening.errors)
+        assert not crowd
+        crowd.on_second()
+        await until(lambda: crowd)
+        assert lines(caplog) == []
+        crowd.on_second()
+        (line,) = lines(caplog)
+        assert "free again" in line
+
+    run_acceptor(crowd, scenario)
+
+
+def test_a_client_that_is_gone_again(crowd):
+    """What accept(2) tells of one client is no reason not to take the next."""
+
+    async def scenario(acceptor, listening, connect):
+        listening.errors = [errno.ECONNABORTED, errno.EPROTO]
+        connect(1)
+        await until(lambda: crowd)
+
+    run_acceptor(crowd, scenario)
+
+
+def test_a_transport_that_cannot_be_made(crowd, monkeypatch):
+    """Its descriptor is closed, and its place is free."""
+
+    async def scenario(acceptor, listening, connect):
+        async def fail(factory, sock):
+            raise OSError(errno.ECONNRESET, "as told")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail)
+            (client,) = connect(1)
+            client.setblocking(False)
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 5) == b""
+        assert not crowd.pending and not crowd
+
+    run_acceptor(crowd, scenario)
+
+
+def test_stop_while_held(crowd, caplog):
+    """After its end nothing starts an acceptor again; the socket may be closed."""
+
+    async def scenario(acceptor, listening, connect):
+        connect(4)
+        await until(lambda: lines(caplog))
+        acceptor.stop()
+        crowd.on_second()
+        next(iter(crowd)).transport.abort()
+        await until(lambda: crowd.count == 2)
+        await asyncio.sleep(0.01)
+        assert crowd.count == 2
+
+    run_acceptor(crowd, scenario)
+
+
+def test_many_at_once(crowd):
+    """More than one turn of the loop takes are all accepted."""
+    crowd.open(500, threads=1)
+
+    async def scenario(acceptor, listening, connect):
+        connect(100)
+        await until(lambda: crowd.count == 100)
+
+    run_acceptor(crowd, scenario)
+    assert crowd.count == 0

@@ -1,0 +1,31 @@
+"""The pace of a client, second by second."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.pace import Pace
+
+
+@pytest.mark.parametrize(
+    ("counts", "slow"),
+    [
+        ([0, 10, 20, 30, 40, 50, 60, 70], []),  # just the rate
+        ([0, 9, 18, 27, 36, 45, 54, 63], [3, 6]),  # below it: at the end of each window
+        ([0, 0, 0, 30, 30, 30, 60, 60], []),  # pauses within a window do no harm
+        ([1000, 1000, 1000, 1000], [3]),  # what came before the first look does not count
+        ([0, 1000, 1000, 1000, 1000, 1000, 1000], [6]),  # to have been fast does not help for ever
+    ],
+)
+def test_windows(counts, slow):
+    """At 10 octets a second, in windows of just above 2 seconds."""
+    pace, one = Pace(), object()
+    assert [at for at, count in enumerate(counts) if pace.is_slow(one, count, 2.0, 10)] == slow
+
+
+def test_another_begins_anew():
+    """The next body has a window of its own."""
+    pace, one, two = Pace(), object(), object()
+    assert not any(pace.is_slow(one, 0, 1.5, 10) for _ in range(2))
+    assert not any(pace.is_slow(two, 0, 1.5, 10) for _ in range(2))
+    assert pace.is_slow(two, 0, 1.5, 10)
