@@ -111,8 +111,9 @@ typedef struct {
     uint32_t nshort;   /* and no descriptor or memory left; atomic */
     /* kept by the lane */
     uint32_t
-        nconns;   /* connections that have not been closed or left; atomic */
-    uint32_t top; /* the highest descriptor so far, + 1; atomic */
+        nconns; /* connections that have not been closed or left; atomic */
+    uint32_t nusers; /* those, and the lane itself until lane_close; atomic */
+    uint32_t top;    /* the highest descriptor so far, + 1; atomic */
     uint32_t is_accepting;  /* atomic */
     uint32_t is_accept_due; /* the last batch was full before its listeners */
     uint32_t is_stall_set;
