@@ -139,7 +139,7 @@ int lane_open(lane *set);
  * lane's own.  No lane_poll may run, nor follow. */
 void lane_close(lane *set);
 
-/* Accept on listener `i` no more.  After this no thread uses its descriptor. */
+/* Accept on listener `i` no more: afterwards no thread uses its descriptor. */
 void lane_unlisten(lane *set, uint32_t i);
 
 /* Wait at most timeout_ms (-1: until something comes), then accept, read and

@@ -62,7 +62,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
+    config.addinivalue_line("markers", "plain: it is about HTTP without TLS; not with --over-tls")
     config.addinivalue_line("markers", "rule(clause): what a clause asks and what we do; see rules.py")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what cannot be done over TLS."""
+    if config.getoption("--over-tls"):
+        for item in items:
+            if item.get_closest_marker("plain"):
+                item.add_marker(pytest.mark.skip(reason="it is about HTTP without TLS"))
 
 
 # Ways of serving

@@ -126,6 +126,7 @@ def wrong_behind(port, tag, witness, pairs):
 
 @pytest.mark.checkout
 @pytest.mark.one_way
+@pytest.mark.plain
 @pytest.mark.parametrize("http_parser", ["c"] if IS_PYPY else ["c", "httptools"])
 @pytest.mark.parametrize("front", HTTP_FRONTS)
 def test_behind(start_server, fronts, front, http_parser):

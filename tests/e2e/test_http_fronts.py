@@ -9,7 +9,7 @@ import pytest
 from front import HTTP_FRONTS, fronts, octets, site
 from rules import rule
 
-pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
+pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.plain]
 
 __all__ = ["fronts"]  # a fixture
 

@@ -125,6 +125,7 @@ def test_unix_socket(start_server, raw_client, tmp_path):
     assert not path.exists()
 
 
+@pytest.mark.plain
 def test_no_delay(start_server, raw_client):
     """Nagle's algorithm is off: a response in pieces does not wait for acknowledgements."""
     server = start_server(apps.hello)

@@ -39,6 +39,7 @@ def shown(environ):
 # Nobody is believed
 
 
+@pytest.mark.plain
 @pytest.mark.also_inline
 @pytest.mark.parametrize("settings", [{}, {"trusted_proxies": "10.0.0.0/8, ::1, unix", "forwarded_fields": ALL}])
 def test_nothing_of_a_client_is_believed(start_server, raw_client, caplog, settings):
@@ -62,6 +63,7 @@ def test_nothing_of_a_client_is_believed(start_server, raw_client, caplog, setti
 # Proxies are believed
 
 
+@pytest.mark.plain
 @pytest.mark.also_inline
 def test_a_proxy_is_believed(start_server, raw_client):
     """Each request on a proxy's connection is its own client's; one without fields is the proxy's."""
@@ -93,6 +95,7 @@ def test_pipelined(start_server, raw_client):
         assert client.recv_response().json()["REMOTE_ADDR"] == "127.0.0.1"
 
 
+@pytest.mark.plain
 @pytest.mark.parametrize("body", ["buffer", "stream"])
 def test_with_a_body(start_server, raw_client, body):
     """A request with a body is believed like another, whichever way the body comes."""
