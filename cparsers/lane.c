@@ -602,7 +602,9 @@ int lane_poll(lane *set, int timeout_ms)
         let_in(set);
     if (set->is_stall_set)
         set_stall(set, 0);
+    __atomic_store_n(&set->is_waiting, 1, __ATOMIC_RELAXED);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
+    __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
     for (int i = 0; i < nevents; i++) {
         int key = events[i].data.fd;
 
