@@ -3,7 +3,7 @@
 from . import rpc
 from .config import VERSION as __version__
 from .config import Config, ConfigError
-from .errors import AserveError, BindError, ClientDisconnected
+from .errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
 from .server import Server, run, serve
 
 __all__ = [
@@ -12,7 +12,9 @@ __all__ = [
     "ClientDisconnected",
     "Config",
     "ConfigError",
+    "RequestTimeout",
     "Server",
+    "WorkersStuck",
     "__version__",
     "rpc",
     "run",

@@ -648,9 +648,15 @@ class Config:
     )
     write_buffer_bytes: int = _row(
         256 * KIB, "Limits", "--write-buffer", _size(KIB, GIB),
-        "octets of responses kept per connection before the app's thread waits for the client",
+        "octets of a response kept in memory for a client that reads slowly; more go to a temporary file",
         "Guess: most pages fit whole, so that their worker is free at once; 1,000 slow clients "
         "hold 256 MiB at most.",
+    )
+    response_spool_bytes: int = _row(
+        GIB, "Limits", "--response-spool", _size(0, TIB),
+        "octets of a streamed response kept in a temporary file before the app's thread waits for the client; "
+        "0: none, it waits once --write-buffer is full",
+        "nginx's proxy_max_temp_file_size: a download frees its thread, and an endless stream that nobody reads has an end.",
     )
     keep_alive_seconds: float = _row(
         75.0, "Time limits", "--keep-alive", PROGRESS,
@@ -678,6 +684,18 @@ class Config:
         "octets a second that a request body must bring, and a reader of a response take, as the mean of each "
         "--body-timeout and --write-timeout; slower: 408, or cut off; 0: any",
         "Kestrel's rate, less than half of Apache's. A modem was ten times as fast; a client that drips is no client.",
+    )
+    request_seconds: float = _row(
+        0.0, "Time limits", "--request-timeout", _duration(0.0),
+        "how long the app may take for a request; beyond it: an exception in its thread, and 504; 0: any time; "
+        "see docs/deadlines.md",
+        "An exception between any two steps of an app can leave its locks taken and its work half "
+        "done, and what a long request is only you know. 60 s suits many: nginx waits no longer.",
+    )
+    max_stuck: int = _row(
+        32, "Time limits", "--max-stuck", _count(1, 4096),
+        "worker threads that --request-timeout could not get out of the app, at which the process drains and ends",
+        "As many as --threads are by default: what is stuck then holds as much as a whole pool.",
     )
     drain_seconds: float = _row(
         30.0, "Time limits", "--drain-timeout", _duration(0.0),
@@ -712,6 +730,11 @@ class Config:
             raise ConfigError(
                 "body 'stream' needs threads of 1 or more: on the event loop's thread "
                 "the app would wait for octets that only this thread can receive"
+            )
+        if self.request_seconds and self.threads == 0:
+            raise ConfigError(
+                f"request-timeout ({self.request_seconds:g} s) needs threads of 1 or more: on the event loop's "
+                "thread nobody could look at the clock while the app runs"
             )
         if self.max_request_line_bytes > self.max_head_bytes:
             raise ConfigError(

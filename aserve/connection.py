@@ -116,6 +116,8 @@ class Connection(OutgoingHalf):
         self._protocol.receive_eof()
         if self._sender is not None:
             self._sender.cancel()
+        if self._exchange is not None:
+            self._close_spool(self._exchange.spool)
         self._go_on_writing()
 
     def on_second(self) -> None:
@@ -186,6 +188,18 @@ class Connection(OutgoingHalf):
             self._exchange.keep_alive = False
         elif self._state == IDLE:
             self._close()
+
+    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
+        """Answer in place of a worker that was written off; what that may still send is dropped."""
+        if exchange is not self._exchange or not self._attend():
+            return
+        if exchange.response.head_is_out:
+            self._on_abort(exchange, str(why))
+            return
+        self._exchange = None
+        exchange.keep_alive = False
+        # The body stays open: the app may be inside a read of it.
+        self._refuse(exchange, why)
 
     def abort(self) -> None:
         """Close at once, whatever is unfinished."""

@@ -28,6 +28,25 @@ class ResponseTruncated(AserveError):
     """The response cannot be finished as its head promised; the connection must be aborted."""
 
 
+class RequestTimeout(BaseException):
+    """
+    The request took longer than --request-timeout: raised in the app's thread, wherever it is.
+
+    Not an Exception, as KeyboardInterrupt is none: `except Exception` is for errors of what it guards.
+    """
+
+    def __str__(self) -> str:
+        return "the request took longer than --request-timeout"
+
+
+class WrittenOff(BaseException):
+    """A worker has come back from the app after its exchange was answered for it; it ends. Never the app's to see."""
+
+
+class WorkersStuck(AserveError):
+    """More workers hang inside the app than --max-stuck allows: the process should be replaced."""
+
+
 class RequestRefused(AserveError):
     """
     A request that is answered with an error: the client's fault, or a limit of ours.

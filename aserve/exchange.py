@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 if TYPE_CHECKING:
     from .body import RequestBody
     from .errors import RequestRefused
+    from .spool import ResponseSpool
 
 
 class ResponseForm(NamedTuple):
@@ -69,6 +70,7 @@ class Exchange:
     forwarded: dict[str, str] | None = None
     connection: Any = None  # set when it is the exchange's turn (a Connection; row 5)
     response: Any = None  # set when the app is called (a Response; row 2)
+    spool: ResponseSpool | None = None  # set when the response outruns its reader
 
     def __init__(self, vars: str, nvars: int) -> None:
         self.vars = vars  # NAME NUL VALUE NUL ... , octets as latin-1

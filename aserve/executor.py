@@ -37,6 +37,8 @@ import threading
 import time
 from typing import Any, Callable, Protocol
 
+from .errors import WrittenOff
+
 logger = logging.getLogger("aserve")
 
 # How long a queue may stand still before another worker is woken. Guess: 1 ms, a
@@ -84,6 +86,8 @@ class Executor:
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
         self._threads: list[threading.Thread] = []
+        self._written_off: list[threading.Thread] = []
+        self._written_off_count = 0
         self._starting = threading.Lock()
         self._kick_due = False
         self._flush_due = False
@@ -255,6 +259,31 @@ class Executor:
             thread.join(max(deadline - time.monotonic(), 0.0))
         return [thread.name for thread in self._threads if thread.is_alive()]
 
+    def name_of(self, thread_id: int | None) -> str:
+        """Return the name of the worker with this identifier."""
+        return next((thread.name for thread in self._threads if thread.ident == thread_id), "a worker")
+
+    def write_off(self, thread_id: int) -> None:
+        """
+        Put another worker in the place of one that hangs in its job, which raises WrittenOff should it come back.
+
+        Raises:
+            RuntimeError: there is no other, and none can be started.
+        """
+        with self._starting:
+            for thread in self._threads:
+                if thread.ident == thread_id:
+                    self._threads.remove(thread)
+                    self._written_off = [other for other in self._written_off if other.is_alive()] + [thread]
+                    self._written_off_count += 1
+                    break
+        self._start_thread()
+
+    @property
+    def stuck(self) -> list[str]:
+        """Names of the workers that were written off and have not ended."""
+        return [thread.name for thread in self._written_off if thread.is_alive()]
+
     # --- called from a worker ---
 
     @property
@@ -292,6 +321,8 @@ class Executor:
                 continue
             try:
                 function(argument)
+            except WrittenOff:
+                return
             except BaseException:  # a bug in aserve: the request is lost, the worker is not
                 logger.exception("a worker failed; please report this as a bug in aserve")
             del function, argument  # an idle worker keeps no exchange alive
@@ -362,7 +393,8 @@ class Executor:
             number = len(self._threads) + 1
             if number > self._max_threads:
                 return False
-            thread = threading.Thread(target=self._work, name=f"aserve-worker-{number}", daemon=True)
+            name = f"aserve-worker-{number + self._written_off_count}"
+            thread = threading.Thread(target=self._work, name=name, daemon=True)
             try:
                 thread.start()
             except RuntimeError as exc:
@@ -414,6 +446,8 @@ class InlineExecutor:
     def join(self, seconds: float) -> list[str]:
         """Nothing to wait for."""
         return []
+
+    stuck: tuple[str, ...] = ()  # nobody is written off
 
 
 def _yield_to_waker() -> None:

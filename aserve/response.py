@@ -97,6 +97,11 @@ class Response:
         self.is_full = False  # no more of the body can be sent: the app need not make it
         self.sent_bytes = 0  # of the body
 
+    @property
+    def exchange(self) -> Exchange:
+        """Whose response this is."""
+        return self._exchange
+
     # Starting
 
     def start_response(self, status: str, headers: Headers, exc_info: ExcInfo | None = None) -> Callable[[bytes], None]:

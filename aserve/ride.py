@@ -20,7 +20,7 @@ from typing import Any, Callable, cast
 from ._cparsers import lib
 from .connection import ARRIVING_SECONDS as ARRIVING_SECONDS
 from .connection import Connection
-from .errors import ClientDisconnected, RequestRefused, ResponseTruncated
+from .errors import ClientDisconnected, RequestRefused, ResponseTruncated, WrittenOff
 from .exchange import Exchange
 from .executor import Executor, InlineExecutor
 from .protocols.single import SingleRequest
@@ -84,6 +84,8 @@ class Ride:
             if exchange.body is not None:
                 exchange.body.close()
             exchange.response = None  # a cycle, which would wait for the garbage collector
+        except WrittenOff:
+            raise
         except BaseException:  # a bug in aserve: this request is lost, nothing else
             logger.exception("internal error; please report this as a bug in aserve")
             self._lose(exchange)
@@ -131,6 +133,22 @@ class Ride:
         """A body cannot be kept: leave, and say so."""
         self.exchange = None
         self._depart(exchange, lambda connection: connection.fail(exchange, exc), b"")
+
+    # --- called on the event loop ---
+
+    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
+        """See Connection.take_over; the worker is inside the app, and has nothing to do with the descriptor."""
+        if self._successor is not None:
+            self._successor.take_over(exchange, why)
+        elif exchange is self.exchange:
+            self._depart(exchange, lambda connection: connection.take_over(exchange, why), b"")
+
+    def cut(self, exchange: Exchange, why: str) -> None:
+        """See OutgoingHalf.cut; who waits there has left the lane."""
+        if self._successor is not None:
+            self._successor.cut(exchange, why)
+
+    # --- called from a worker (with --threads 0: on the event loop) ---
 
     def _leave(self, exchange: Exchange, reply: Reply, is_begun: bool = False) -> None:
         """Hand a reply of any form to a Connection; nothing is kept of it here, where the next may be long in coming."""

@@ -23,7 +23,9 @@ import anyio.abc
 from .acceptor import Acceptor, Crowd
 from .access_log import AccessLog
 from .config import Bind, Config, parse_bind
+from .deadlines import Deadlines
 from .environ import build_base_environ
+from .errors import WorkersStuck
 from .executor import Executor, InlineExecutor
 from .forwarded import SettingAside, set_aside
 from .lane import Lane
@@ -87,6 +89,8 @@ class Server:
         self._certificates = Certificates(())
         self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._deadlines: Deadlines | None = None  # with --request-timeout
+        self._failure = ""  # why the process should be replaced
         self._executor: Executor | InlineExecutor = InlineExecutor()
 
     @property
@@ -98,6 +102,16 @@ class Server:
     def urls(self) -> list[str]:
         """Where it listens, as a person would type it."""
         return [listener.url for listener in self._listeners]
+
+    @property
+    def failure(self) -> str:
+        """Why this process should be replaced, workers being stuck beyond --max-stuck; empty when all is well."""
+        return self._failure
+
+    async def wait_failing(self) -> str:
+        """Wait until there is a `failure`, and return it. The server goes on serving: draining is the caller's."""
+        await self._is_failing.wait()
+        return self._failure
 
     async def __aenter__(self) -> Server:
         await self.start()
@@ -117,6 +131,7 @@ class Server:
             BindError, ConfigError: see Server.
         """
         loop = self._loop = asyncio.get_running_loop()
+        self._is_failing, self._failure = asyncio.Event(), ""
         config = self.config
         self._peers = peers_of(config)
         self._connections.open(config.max_connections, config.threads)
@@ -130,6 +145,8 @@ class Server:
                 self._access_log = AccessLog(config.access_log)
             if config.threads:
                 self._executor = Executor(loop, config.threads)
+            if config.request_seconds:  # then there are threads: config.py
+                self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, self._on_failing)  # type: ignore[arg-type]
             self._services = [self._new_service(listener) for listener in self._listeners]
             self._accept()
         except BaseException:
@@ -209,6 +226,7 @@ class Server:
             await asyncio.sleep(0.01)
         # One more turn for what the last workers posted.
         await asyncio.sleep(0)
+        hung += self._executor.stuck  # for these nobody need wait
         if hung:
             logger.warning("left behind, still inside the app: %s", ", ".join(hung))
         if self._lane is not None:
@@ -270,9 +288,10 @@ class Server:
 
     def _new_gateway(self, protocol: str) -> Gateway:
         routes = compile_routes(self.config.route)
+        app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
-            return RoutingGateway(self._app, self._standing, HAS_SENDFILE, routes)
-        return Gateway(self._app, self._standing, HAS_SENDFILE)
+            return RoutingGateway(app, self._standing, HAS_SENDFILE, routes)
+        return Gateway(app, self._standing, HAS_SENDFILE)
 
     def _accept(self) -> None:
         pairs = list(zip(self._listeners, self._services))
@@ -329,8 +348,16 @@ class Server:
         if self._lane is not None:
             self._lane.on_second()
         self._connections.on_second()
+        if self._deadlines is not None:
+            self._deadlines.on_second()
         if self._access_log is not None:
             self._access_log.flush()
+
+    def _on_failing(self, why: str) -> None:
+        if not self._failure:
+            logger.error("this process should be replaced: %s", why)
+            self._failure = why
+            self._is_failing.set()
 
 
 def _connections_of(service: Service, bind: Bind) -> Callable[[], Any]:
@@ -364,17 +391,20 @@ async def serve(
 
     Raises:
         BindError: see Server.
+        WorkersStuck: as many as --max-stuck hang inside the app; it has drained.
     """
     if bind is not None:
         settings["bind"] = bind
     async with Server(app, **settings) as server:
         task_status.started(server)
-        await anyio.sleep_forever()
+        failure = await server.wait_failing()
+    raise WorkersStuck(failure)
 
 
 def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: Any) -> int:
     """
-    Serve until SIGTERM or SIGINT, then drain; blocking. Return the exit status.
+    Serve until SIGTERM or SIGINT, or until too many workers are stuck (--max-stuck), then drain;
+    blocking. Return the exit status: 1 when something was left unfinished.
 
         aserve.run(app, "0.0.0.0:7878", threads=3)
 
@@ -411,9 +441,16 @@ async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.Abstr
             loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
     try:
         logger.info("serving on %s", ", ".join(server.urls))
-        name, _ = await signalled
-        logger.info("%s: draining, at most %g s; once more to leave at once", name, config.drain_seconds)
-        is_clean = await server.drain()
+        failing = loop.create_task(server.wait_failing())
+        waited: set[asyncio.Future[Any]] = {signalled, failing}
+        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
+        if signalled.done():
+            name, hint = signalled.result()[0], "; once more to leave at once"
+        else:
+            name, hint = "too many workers are stuck", ""
+        logger.info("%s: draining, at most %g s%s", name, config.drain_seconds, hint)
+        failing.cancel()
+        is_clean = await server.drain() and not server.failure
         logger.info("stopped")
     finally:
         for number, handler in earlier.items():  # uvloop would leave behind one that does nothing

@@ -11,9 +11,8 @@ ours reach the socket only through `_flush`, so they are always in records.
 The event loops' own TLS is not used: the three of them (asyncio's before and
 after 3.11, uvloop's) differ in how a session ends, none tells us of a
 handshake that fails or lets a client close one direction, and on PyPy one
-client's error ends other clients' connections (tls.guard). Nor are they faster:
-measured 2026-11-21, wrk with 32 connections, this one answers 1.2 to 2 times as
-many small requests as either loop's own, on CPython 3.11 and PyPy 3.9.
+client's error ends other clients' connections (tls.guard). Nor were they faster
+in any run of 2026-11-21 (wrk with 32 connections, CPython 3.11 and PyPy 3.9).
 """
 
 from __future__ import annotations

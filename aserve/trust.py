@@ -172,6 +172,14 @@ class ClientView:
         """See OutgoingHalf.send."""
         self._connection.send(exchange, octets)
 
+    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
+        """See Connection.take_over."""
+        self._connection.take_over(exchange, why)
+
+    def cut(self, exchange: Exchange, why: str) -> None:
+        """See OutgoingHalf.cut."""
+        self._connection.cut(exchange, why)
+
 
 def _believe(exchange: Exchange, claims: Claims) -> None:
     """Let the exchange look as if the client were connected to us."""

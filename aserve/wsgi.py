@@ -13,7 +13,7 @@ Not here: checks and framing of the response (response.py), threads
     FileResponse         a head, then octets of a file, which the loop sends
     Iterator[bytes]      a response in pieces, to be sent as they come; it must
                          be closed when it is not exhausted
-and raises nothing; the iterator may raise ResponseTruncated.
+and raises nothing but WrittenOff (deadlines.py); the iterator may raise ResponseTruncated, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Callable, NamedTuple, Union
 
 from .environ import build_environ
-from .errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
+from .errors import AppError, ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
 from .exchange import Exchange
 from .response import Response, StandingFields, error_response
 
@@ -127,6 +127,8 @@ class Gateway:
                 file_reply = _file_response(response, iterable)
                 if file_reply is not None:
                     return file_reply
+        except WrittenOff:
+            raise
         except BaseException as exc:  # SystemExit and the like cost this request and nothing else
             return self._fail(exchange, response, exc)
         return self._stream(exchange, response, iterable)
@@ -153,6 +155,8 @@ class Gateway:
                 close = getattr(iterable, "close", None)
                 if close is not None:
                     close()
+        except WrittenOff:
+            raise
         except BaseException as exc:
             if not is_over:
                 yield from self._fail(exchange, response, exc)
@@ -169,14 +173,16 @@ class Gateway:
             logger.info("a request body was refused while %s read it: %s", self._name, refusal)
         elif isinstance(exc, (AppError, ResponseTruncated)):
             logger.error("%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc_info=exc)
-        else:
+        elif not isinstance(exc, RequestTimeout):  # deadlines.py has logged that
             logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
         if response.head_is_out:
             raise ResponseTruncated(str(exc)) from exc
-        if refusal is None:
-            refusal = RequestRefused(500, "the application failed; its log says why")
-        else:
+        if refusal is not None:
             exchange.keep_alive = False  # where the next request would begin is not known
+        elif isinstance(exc, RequestTimeout):
+            refusal = RequestRefused(504, "the app did not answer in time")
+        else:
+            refusal = RequestRefused(500, "the application failed; its log says why")
         response.code = refusal.status
         yield error_response(refusal.status, str(refusal), exchange, self._standing)
 

@@ -1059,3 +1059,35 @@ def test_the_access_log(new):
     connection.data_received(GET_CLOSE)
     bench.executor.run()
     assert bench.log.codes == [200] * 4 and len(bodies(transport.received())) == 4
+
+
+# Written off
+
+
+@pytest.mark.parametrize("is_out", [False, True])
+def test_an_exchange_is_taken_over(new, is_out):
+    """The loop answers in place of a worker that hangs, or cuts what it has begun."""
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(exchange := connection._exchange)
+        write = start_response("200 OK", [])
+        if is_out:
+            write(b"begun")
+        connection.take_over(exchange, why)
+        connection.take_over(exchange, why)  # it is the connection's no longer
+        with pytest.raises(ClientDisconnected):
+            write(b"late")
+        return []
+
+    why = RequestRefused(504, "too long")
+    bench, connection, transport = new(app)
+    bench.service.access_log = bench.log
+    connection.data_received(GET)
+    bench.executor.run_job()
+    octets = transport.received()
+    assert ("abort" in transport.calls) == is_out
+    assert octets.startswith(b"HTTP/1.1 200" if is_out else b"HTTP/1.1 504")
+    assert b"late" not in octets
+    if not is_out:
+        assert b"\r\nConnection: close\r\n" in octets and bench.log.codes == [504]

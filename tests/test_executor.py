@@ -17,6 +17,7 @@ import time
 import pytest
 
 from aserve import executor as executor_module
+from aserve.errors import WrittenOff
 from aserve.executor import Executor, InlineExecutor
 
 PATIENCE_SECONDS = 10
@@ -619,6 +620,36 @@ def test_join_names_those_who_hang():
         assert bench.executor.join(PATIENCE_SECONDS) == []
 
     run(test)
+
+
+def test_a_worker_that_is_written_off():
+    """Another takes its place at once; it is waited for no longer, and ends when it comes back."""
+
+    async def test(bench):
+        executor, gate, started = bench.executor, threading.Event(), asyncio.get_running_loop().create_future()
+
+        def job(_):
+            executor.post(_resolve, started, threading.current_thread())
+            gate.wait(PATIENCE_SECONDS)
+            raise WrittenOff
+
+        executor.submit(job, None)
+        worker = await wait(started)
+        assert executor.name_of(worker.ident) == "aserve-worker-1"
+        executor.write_off(worker.ident)
+        assert executor.stuck == ["aserve-worker-1"]
+        assert executor.name_of(worker.ident) == "a worker"
+        assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
+        await bench.wait_for_sleepers(1)
+        assert executor.is_idle
+        assert executor.join(0.0) == ["aserve-worker-2"]
+        gate.set()
+        worker.join(PATIENCE_SECONDS)
+        assert executor.stuck == []
+        executor.write_off(0)  # nobody: no harm
+        assert await wait(bench.submit(2)) == (2, "aserve-worker-2")
+
+    run(test, max_threads=1)
 
 
 def test_a_worker_left_behind_finds_the_loop_closed(caplog):

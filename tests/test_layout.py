@@ -31,6 +31,7 @@ ROWS = {
     5.4: ["connection"],
     5.2: ["outgoing"],  # the writing half of a connection, below the whole
     5: ["service", "listeners"],
+    4.5: ["deadlines"],  # counts what an executor runs
     4: ["executor", "static", "routes", "sendfile"],
     3.5: ["trust"],  # stands before the gateway of wsgi
     3: ["wsgi", "rpc"],
@@ -38,7 +39,7 @@ ROWS = {
     1.7: ["protocols.single"],
     1.5: ["protocols.base"],  # what the wire protocols share is below them
     1.3: ["forwarded"],  # rewrites exchanges
-    1: ["proxy_protocol", "exchange", "body", "tls", "client_hello", "loading", "demo"],
+    1: ["proxy_protocol", "exchange", "body", "spool", "tls", "client_hello", "loading", "demo"],
     0.5: ["config"],  # which checks what peers reads
     0: ["errors", "pace", "states", "peers", "_cparsers"],
 }
@@ -56,16 +57,23 @@ RESERVED = {
         {
             "executor": "the workers are its",
             "body": "a live body's reader waits for octets",
+            "spool": "the app's thread writes while the loop reads",
             "ride": "a worker waits there while its connection leaves the lane",
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
             "rpc": "functions are registered from any thread",
+            "deadlines": "raises an exception in one of them",
             "demo": "shows the name of its worker",
         },
     ),
 }
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
-DOORS = {("server", "uvloop"), ("cli", "importlib.metadata")}
+DOORS = {
+    ("server", "uvloop"),
+    ("cli", "importlib.metadata"),
+    ("deadlines", "ctypes"),
+    ("deadlines", "__pypy__.thread"),
+}
 TESTS_OF_NO_ONE_FILE = {"benchmarks", "layout"}
 
 

@@ -7,13 +7,16 @@ import errno
 import os
 import socket
 import struct
+import tempfile
 import threading
+import time
 
 import pytest
 from fakes import Bench
 
 from aserve import outgoing as outgoing_module
-from aserve.errors import AppError, ClientDisconnected
+from aserve import spool as spool_module
+from aserve.errors import AppError, ClientDisconnected, WrittenOff
 from aserve.executor import InlineExecutor
 from aserve.sendfile import HAS_SENDFILE
 from aserve.wsgi import FileWrapper
@@ -300,9 +303,9 @@ def start_blocked(bench, connection, chunks, raw=POST):
 
 
 def test_an_app_waits_for_its_client(new):
-    """Over --write-buffer, the app's thread waits until the client has read."""
+    """Over --write-buffer, and without a spool, the app's thread waits until the client has read."""
     chunks = Chunks(*[b"x" * 1000] * 10)
-    bench, connection, transport = new(returning(chunks), write_buffer_bytes=2048)
+    bench, connection, transport = new(returning(chunks), write_buffer_bytes=2048, response_spool_bytes=0)
     transport.high, transport.is_stuck = 500, True
     worker = start_blocked(bench, connection, chunks)
     bench.executor.flush()  # the transport is full now
@@ -331,7 +334,7 @@ def test_an_app_that_waits_goes_on_when_the_loop_has_caught_up(new):
 def test_a_waiting_app_is_told_that_its_client_has_left(new, is_flushed):
     """A worker that waits for a client that goes away is woken, and its iterable closed."""
     chunks = Chunks(*[b"x" * 1000] * 10)
-    bench, connection, transport = new(returning(chunks), write_buffer_bytes=2048)
+    bench, connection, transport = new(returning(chunks), write_buffer_bytes=2048, response_spool_bytes=0)
     transport.high, transport.is_stuck = 500, True
     worker = start_blocked(bench, connection, chunks)
     if is_flushed:
@@ -358,7 +361,7 @@ def test_write_waits_for_the_client_too(new):
             raise
         return []
 
-    bench, connection, transport = new(app, write_buffer_bytes=2048)
+    bench, connection, transport = new(app, write_buffer_bytes=2048, response_spool_bytes=0)
     transport.high, transport.is_stuck = 500, True
     worker = start_blocked(bench, connection, written)
     transport.lose()
@@ -379,6 +382,364 @@ def test_a_slow_client_gets_one_response_at_a_time(new):
         bench.executor.run()
         octets += transport.received()
     assert octets.count(b"HTTP/1.1 200 OK") == 3
+
+
+# The spool
+
+
+@pytest.fixture
+def files(monkeypatch):
+    """The temporary files that are made; all are closed in the end."""
+    made = []
+    real = tempfile.TemporaryFile
+
+    def make(**options):
+        made.append(real(**options))
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", make)
+    yield made
+    assert all(file.closed for file in made), "a file was left open"
+
+
+def numbered(count, first=0):
+    """Pieces of 1000 octets that differ."""
+    return [b"%04d" % number * 250 for number in range(first, first + count)]
+
+
+def start_stuck(new, app, raw=POST, is_inside=False, **settings):
+    """Let a worker answer a client that does not read; return when the worker is done, or waits for good."""
+    settings.setdefault("write_buffer_bytes", 2048)
+    bench, connection, transport = new(app, **settings)
+    bench.service.access_log = bench.log
+    transport.high, transport.is_stuck = 500, True
+    connection.data_received(raw)
+    worker = threading.Thread(target=bench.executor.run_job, daemon=True)
+    worker.start()
+    go_on(bench, worker, lambda: is_inside and connection._room is not None and connection._is_write_paused)
+    return bench, connection, transport, worker
+
+
+def go_on(bench, worker, is_enough=lambda: False):
+    """Turn the loop until the worker is done, or it is enough."""
+    deadline = time.monotonic() + 10
+    while True:
+        is_over = not worker.is_alive() or (is_enough() and not bench.executor.posts)
+        bench.executor.flush()
+        bench.loop.turn()
+        if is_over:
+            return
+        assert time.monotonic() < deadline, "the worker hangs"
+
+
+def read_all(bench, transport):
+    """The client reads on until nothing more comes."""
+    transport.unstick()
+    octets = b""
+    while True:
+        bench.executor.flush()
+        bench.loop.turn()
+        more = transport.received()
+        if not more and not bench.executor.posts and not bench.loop.soon:
+            return octets
+        octets += more
+
+
+def test_a_slow_client_holds_no_worker(new, files):
+    """The app is done, its iterable closed, before the client has read; then all comes, in order."""
+    chunks = Chunks(*numbered(100))
+    bench, connection, transport, worker = start_stuck(new, returning(chunks, [("Content-Length", "100000")]))
+    assert not worker.is_alive() and chunks.closed == 1
+    assert len(files) == 1 and not files[0].closed and len(transport.held) < 10_000
+    assert bench.log.codes == []
+    assert body_of(read_all(bench, transport)) == b"".join(numbered(100))
+    assert files[0].closed and bench.log.codes == [200]
+    connection.data_received(POST)  # the connection lives on
+    assert len(bench.executor.jobs) == 1
+
+
+@pytest.mark.parametrize("raw", [b"POST / HTTP/1.0\r\nContent-Length: 1\r\n\r\nx", GET + GET])
+def test_what_comes_behind_the_spool(new, files, raw):
+    """The end of the connection, or the next request, waits until the client has all."""
+    bodies = [iter(numbered(20)), [b"next"]]
+    bench, _, transport, _ = start_stuck(new, lambda environ, start: returning(bodies.pop(0))(environ, start), raw)
+    assert transport.calls == [] and bench.executor.jobs == []
+    octets = read_all(bench, transport)
+    assert octets.count(b"0019") == 250
+    if raw != GET + GET:
+        assert octets.endswith(numbered(20)[-1]) and transport.calls[0] == "write_eof"
+    else:
+        bench.executor.run()
+        assert body_of(transport.received()) == b"next"
+
+
+def test_write_goes_to_the_spool_too(new, files):
+    """So do the blocks of write()."""
+
+    def app(environ, start_response):
+        write = start_response("200 OK", [("Content-Length", "50004")])
+        for octets in numbered(50):
+            write(octets)
+        return [b"last"]
+
+    bench, _, transport, worker = start_stuck(new, app)
+    assert not worker.is_alive() and len(files) == 1
+    assert body_of(read_all(bench, transport)) == b"".join(numbered(50)) + b"last"
+
+
+def test_a_client_that_reads_is_not_sent_to_the_disk(new, files):
+    """A worker that is ahead of the loop alone waits for the loop."""
+    bench, connection, transport = new(returning(iter(numbered(100))), write_buffer_bytes=2048)
+    connection.data_received(POST)
+    worker = threading.Thread(target=bench.executor.run_job, daemon=True)
+    worker.start()
+    octets = bytearray()
+
+    def read():
+        octets.extend(transport.received())
+
+    go_on(bench, worker, read)
+    bench.executor.run()
+    read()
+    assert octets.count(b"0099") == 250 and files == []
+
+
+def test_from_memory_to_the_disk_and_back(new, files):
+    """Read empty, the spool is left; when the client stops again, it is used again."""
+    steps = [threading.Event(), threading.Event()]
+    pieces = numbered(90)
+
+    def body():
+        yield from pieces[:30]
+        assert steps[0].wait(10)
+        yield pieces[30]
+        assert steps[1].wait(10)
+        yield from pieces[31:]
+
+    bench, connection, transport = new(returning(body(), [("Content-Length", "90000")]), write_buffer_bytes=2048)
+    transport.high, transport.is_stuck = 500, True
+    connection.data_received(POST)
+    exchange = connection._exchange
+    worker = threading.Thread(target=bench.executor.run_job, daemon=True)
+    worker.start()
+    go_on(bench, worker, lambda: exchange.spool is not None and exchange.spool._written_count >= 25_000)
+    assert exchange.spool.is_begun
+    octets = read_all(bench, transport)
+    while exchange.spool.is_begun:
+        octets += read_all(bench, transport)
+    steps[0].set()
+    go_on(
+        bench, worker, lambda: octets.endswith(pieces[30]) or octets.__iadd__(transport.received()) is None
+    ) if False else None
+    steps[1].set()
+    transport.is_stuck = True
+    go_on(bench, worker)
+    assert exchange.spool._written_count and len(files) == 1
+    assert body_of(octets + read_all(bench, transport)) == b"".join(pieces)
+
+
+def test_the_limit_of_the_spool(new, files):
+    """A full spool is back-pressure: the app waits for its client after all, and goes on."""
+    chunks = Chunks(*numbered(100))
+    app = returning(chunks, [("Content-Length", "100000")])
+    bench, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=10_500)
+    assert worker.is_alive() and chunks.made < 20
+    octets = b""
+    while worker.is_alive():
+        octets += read_all(bench, transport)
+    octets += read_all(bench, transport)
+    assert body_of(octets) == b"".join(numbered(100))
+
+
+def test_pieces_larger_than_the_spool(new, files):
+    """What the spool can never hold goes by memory, one piece at a time."""
+    chunks = Chunks(*numbered(20))
+    app = returning(chunks, [("Content-Length", "20000")])
+    bench, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=999)
+    assert worker.is_alive() and chunks.made < 6
+    octets = b""
+    while worker.is_alive():
+        octets += read_all(bench, transport)
+    octets += read_all(bench, transport)
+    assert body_of(octets) == b"".join(numbered(20)) and files == []
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_a_full_disk(new, monkeypatch, caplog, is_begun):
+    """Where the disk takes no more, the app waits for its client; one line says why; nothing is lost."""
+    real = os.pwrite
+
+    def pwrite(fd, octets, at):
+        if at >= 5000 * is_begun:
+            with open("/dev/full", "wb") as full:
+                return real(full.fileno(), octets, at)
+        return real(fd, octets, at)
+
+    chunks = Chunks(*numbered(40))
+    app = returning(chunks, [("Content-Length", "40000")])
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    bench, _, transport, worker = start_stuck(new, app, is_inside=True)
+    assert worker.is_alive() and chunks.made < 15
+    octets = b""
+    while worker.is_alive():
+        octets += read_all(bench, transport)
+    octets += read_all(bench, transport)
+    assert body_of(octets) == b"".join(numbered(40))
+    assert caplog.text.count("--response-spool") == 1 and "No space left" in caplog.text
+
+
+def test_a_spool_that_cannot_be_read(new, files, caplog):
+    """What the disk has lost cuts the response short, visibly."""
+    bench, _, transport, worker = start_stuck(new, returning(iter(numbered(40))))
+    os.ftruncate(files[0].fileno(), 0)
+    transport.unstick()
+    assert is_reset(transport) and "lost in its temporary file" in caplog.text
+    assert bench.log.codes == [200] and files[0].closed
+    transport.lose()
+
+
+@pytest.mark.parametrize("is_stuck", [False, True])
+def test_a_failure_behind_the_spool(new, files, is_stuck):
+    """A response that fails is sent up to there, and then cut short."""
+    chunks = Chunks(*numbered(40), error=ValueError("on purpose"))
+    bench, _, transport, worker = start_stuck(new, returning(chunks))
+    assert not worker.is_alive() and chunks.closed == 1 and not transport.is_closing()
+    if is_stuck:  # the transport still holds some when the spool is empty
+        small_socket_buffer(transport)
+        transport.high = 65536
+    octets = read_all(bench, transport)
+    assert octets.count(b"0039") == 250 and not octets.endswith(b"0\r\n\r\n")
+    assert is_reset(transport) and bench.log.codes == [200]
+    transport.lose()
+
+
+def test_a_failure_behind_a_spool_that_is_empty(new, files):
+    """The same where all that was spooled has been sent long since."""
+    gate = threading.Event()
+
+    def body():
+        yield from numbered(40)
+        assert gate.wait(10)
+        raise ValueError("on purpose")
+
+    bench, connection, transport = new(returning(body()), write_buffer_bytes=2048)
+    transport.high, transport.is_stuck = 500, True
+    connection.data_received(POST)
+    exchange = connection._exchange
+    worker = threading.Thread(target=bench.executor.run_job, daemon=True)
+    worker.start()
+    go_on(bench, worker, lambda: exchange.spool is not None and exchange.spool._written_count > 35_000)
+    assert read_all(bench, transport).count(b"0039") == 250
+    gate.set()
+    go_on(bench, worker)
+    assert is_reset(transport) and files[0].closed
+    transport.lose()
+
+
+@pytest.mark.parametrize("is_done", [False, True])
+def test_a_client_that_leaves_its_spool(new, files, is_done, wait_until):
+    """The file is closed at once; an app that still makes pieces is told."""
+    gate = threading.Event()
+    chunks = Chunks(*numbered(40))
+
+    def body():
+        try:
+            yield from chunks
+            assert is_done or gate.wait(10)
+            yield b"more"
+        finally:
+            chunks.close()
+
+    bench, connection, transport = new(returning(body()), write_buffer_bytes=2048)
+    bench.service.access_log = bench.log
+    transport.high, transport.is_stuck = 500, True
+    connection.data_received(POST)
+    exchange = connection._exchange
+    worker = threading.Thread(target=bench.executor.run_job, daemon=True)
+    worker.start()
+    go_on(bench, worker, lambda: not is_done and exchange.spool is not None and exchange.spool._written_count > 35_000)
+    transport.lose()
+    wait_until(lambda: files[0].closed)  # at once, unless the worker is writing to it
+    assert (bench.log.codes == [200]) == is_done
+    gate.set()
+    worker.join(10)
+    bench.executor.run()
+    bench.loop.turn()
+    assert not worker.is_alive() and chunks.closed == 1 and bench.log.codes == [200]
+
+
+def test_a_client_that_leaves_while_the_spool_is_sent(new, files):
+    """Between two of its pieces, too."""
+    bench, _, transport, _ = start_stuck(new, returning(iter(numbered(600))))
+    transport.is_stuck = False
+    transport.flush()
+    bench.loop.turn()
+    assert bench.loop.soon  # the next piece
+    transport.lose()
+    bench.loop.turn()
+    assert files[0].closed and bench.log.codes == [200] and bench.loop.soon == []
+
+
+def test_a_client_that_does_not_read_its_spool(new, files):
+    """--write-timeout is for it, too."""
+    _, connection, transport, _ = start_stuck(new, returning(iter(numbered(40))), write_seconds=5)
+    for _ in range(7):
+        connection.on_second()
+    assert "abort" in transport.calls
+    transport.lose()
+    assert files[0].closed
+
+
+def test_a_drain_waits_for_the_spool(new, files):
+    """The connection is closed when the client has all."""
+    bench, connection, transport, _ = start_stuck(new, returning(iter(numbered(40))))
+    connection.drain()
+    assert transport.calls == []
+    assert read_all(bench, transport).endswith(b"0\r\n\r\n")
+    assert "write_eof" in transport.calls
+
+
+def test_a_large_spool_is_closed_by_a_worker(new, files, monkeypatch):
+    """The loop has better things to do than to wait for the disk."""
+    monkeypatch.setattr(spool_module, "QUICK_CLOSE_BYTES", 10_000)
+    bench, _, transport, _ = start_stuck(new, returning(iter(numbered(40))))
+    transport.lose()
+    assert not files[0].closed
+    bench.executor.run()
+    assert files[0].closed
+
+
+def test_early_hints_are_not_spooled(new, files):
+    """What comes before the head waits for the client, since the rest may take any way."""
+    hints = Chunks()
+
+    def app(environ, start_response):
+        for _ in range(10):
+            hints.is_made.release()
+            environ["wsgi.early_hints"]([("Link", "x" * 1000)])
+        start_response("200 OK", [])
+        return [b"hello"]
+
+    bench, _, transport, worker = start_stuck(new, app, is_inside=True)
+    assert worker.is_alive()
+    octets = b""
+    while worker.is_alive():
+        octets += read_all(bench, transport)
+    octets += read_all(bench, transport)
+    assert octets.count(b"HTTP/1.1 103 ") == 10 and octets.endswith(b"hello") and files == []
+
+
+def test_a_piece_for_the_spool_behind_the_end(new, files):
+    """What a second thread of the app spools while the end is on its way is dropped with its exchange."""
+    bench, connection, transport, _ = start_stuck(new, returning(iter(numbered(10)), [("Content-Length", "10000")]))
+    exchange = connection._exchange
+    with pytest.raises(ClientDisconnected):
+        connection.send(exchange, b"late")
+    assert body_of(read_all(bench, transport)) == b"".join(numbered(10))
+    connection._on_spool(exchange)
+    with pytest.raises(ClientDisconnected):
+        connection.send(exchange, b"late")
+    assert transport.received() == b"" and bench.log.codes == [200]
 
 
 # Cut short
@@ -736,3 +1097,44 @@ def test_inline_write(new):
     connection.data_received(GET)
     transport.unstick()
     assert body_of(transport.received()).count(b"x") == 10_000
+
+
+# Deadlines
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_a_worker_that_is_written_off(new, is_lazy):
+    """It hands over nothing, and the executor hears of it."""
+
+    def app(environ, start_response):
+        raise WrittenOff
+
+    def lazy(environ, start_response):
+        raise WrittenOff
+        yield b""
+
+    bench, connection, _ = new(lazy if is_lazy else app)
+    connection.data_received(GET)
+    with pytest.raises(WrittenOff):
+        bench.executor.run_job()
+    assert bench.executor.posts == []
+
+
+def test_cut(new):
+    """Only a response that has begun is cut, and only that of the exchange that is meant."""
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(exchange := connection._exchange)
+        connection.cut(exchange, "too long")
+        start_response("200 OK", [])(b"begun")
+        connection.cut(None, "not this one")
+        assert not is_reset(transport)
+        connection.cut(exchange, "too long")
+        return []
+
+    bench, connection, transport = new(app)
+    connection.data_received(GET)
+    bench.executor.run()
+    assert is_reset(transport)
+    connection.cut(seen[0], "it is over")

@@ -15,7 +15,7 @@ from fakes import FakeConnection
 
 from aserve.body import LiveBody
 from aserve.environ import build_base_environ
-from aserve.errors import ClientDisconnected, RequestRefused, ResponseTruncated
+from aserve.errors import ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
 from aserve.exchange import Exchange
 from aserve.response import LARGE_BODY_BYTES, StandingFields
 from aserve.wsgi import FileResponse, FileWrapper, Gateway
@@ -300,6 +300,34 @@ def test_an_app_that_raises(error, caplog):
     (record,) = caplog.records
     assert f"raised {type(error).__name__} at GET /x?y" in record.getMessage()
     assert "test_an_app_that_raises" in record.getMessage() and record.exc_info[1] is error
+
+
+def test_an_app_that_takes_too_long(caplog):
+    """What deadlines.py has logged already is a 504, after which the connection goes on."""
+
+    def app(environ, start_response):
+        raise RequestTimeout
+
+    exchange = new_exchange()
+    (octets,) = respond(app, exchange)
+    assert octets.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n") and exchange.response.code == 504
+    assert exchange.keep_alive and caplog.records == []
+
+
+def test_a_worker_that_is_written_off():
+    """That nobody waits for the response any more is not the app's failure: its worker must know."""
+
+    def app(environ, start_response):
+        raise WrittenOff
+
+    def lazy(environ, start_response):
+        raise WrittenOff
+        yield b""
+
+    with pytest.raises(WrittenOff):
+        respond(app)
+    with pytest.raises(WrittenOff):
+        list(respond(lazy))
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()])

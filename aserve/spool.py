@@ -1,0 +1,172 @@
+"""What a response has over its client: octets that wait in a file until there is room.
+
+Owns:     ResponseSpool: an unlinked temporary file, used as a ring.
+Thread:   two, under banners: the app's thread appends, the event loop reads.
+Not here: when a response goes through it (outgoing.py), the limit's value
+          (config.py).
+
+The file is written to the end of the ring and then from its beginning again, over
+what has been read: it never grows beyond its limit, however long the response is.
+Both sides give their own offsets (pread, pwrite), so one descriptor will do.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from typing import Any
+
+from .errors import ClientDisconnected
+
+# The most that the event loop closes by itself. Measured 2026-11-21: to let go of 8 MiB in the
+# page cache takes 0.4 ms, of 1 GiB 59 ms.
+QUICK_CLOSE_BYTES = 1 << 24
+
+
+class ResponseSpool:
+    """
+    The octets of one response that wait in a file, in order; at most `limit_bytes` of them.
+
+    Once `begin` was called, whatever follows has to be appended, until the loop has read it
+    empty: then `is_begun` is False again, and pieces may go the short way.
+    """
+
+    __slots__ = (
+        "_file", "_is_closed", "_is_failed", "_is_sealed", "_is_writing", "_limit_bytes", "_lock", "_read_count", "_writer",
+        "_written_count", "end_error", "has_reader", "is_begun", "is_ended",
+    )  # fmt: skip
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._file: Any = None  # made for the first octets
+        self._lock = threading.Lock()  # guards all below; never held while the disk is waited for
+        self._writer = threading.Lock()  # an app's second thread may write() meanwhile
+        self._read_count = self._written_count = 0  # octets, since it was last empty
+        self._is_writing = False
+        self._is_closed = False
+        self._is_failed = False
+        self._is_sealed = False
+        self.is_begun = False
+        self.has_reader = False  # the loop is on its way to read, or comes back to
+        # The event loop's own: whether the app is done, and what then cut the response short.
+        self.is_ended = False
+        self.end_error: str | None = None
+
+    # --- called from a worker ---
+
+    def begin(self) -> bool:
+        """Say that what follows will be appended; False: the disk has failed, or it is closed."""
+        with self._lock:
+            self.is_begun = not (self._is_failed or self._is_closed)
+            return self.is_begun
+
+    def append(self, octets: bytes) -> bool:
+        """
+        Put octets behind the others; False: there is no room for them now, and nothing was appended.
+
+        Raises:
+            ClientDisconnected: the response has ended, or its client has left.
+            OSError: the disk is full, or the file cannot be made; from then on there is no room.
+        """
+        with self._writer:
+            with self._lock:
+                if self._is_over:
+                    raise ClientDisconnected("the response has ended")
+                if not self._has_room(len(octets)):
+                    self.is_begun = self._read_count < self._written_count
+                    return False
+                self._is_writing = True
+                at = self._written_count % self._limit_bytes
+            is_written = False
+            try:
+                self._write(octets, at)
+                is_written = True
+            finally:
+                with self._lock:
+                    self._is_writing = False
+                    if is_written:
+                        self._written_count += len(octets)
+                    else:
+                        self._is_failed = True
+                        self.is_begun = self._read_count < self._written_count
+                    if self._is_closed:
+                        self.dispose()
+            return True
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_closed or self._is_sealed
+
+    def _write(self, octets: bytes, at: int) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile(prefix="aserve-response-", buffering=0)
+        rest = memoryview(octets)
+        while rest:
+            written = os.pwrite(self._file.fileno(), rest[: self._limit_bytes - at], at)
+            rest = rest[written:]
+            at = (at + written) % self._limit_bytes
+
+    def has_room(self, count: int) -> bool:
+        """Whether so many octets could be appended."""
+        with self._lock:
+            return self._has_room(count)
+
+    def _has_room(self, count: int) -> bool:
+        return not self._is_failed and self._written_count - self._read_count + count <= self._limit_bytes
+
+    def seal(self) -> None:
+        """Nothing more is appended: what a second thread of the app has ready would come behind the end."""
+        with self._lock:
+            self._is_sealed = True
+
+    def wants_reader(self) -> bool:
+        """Whether the loop has to be told that there is something to read; then do."""
+        with self._lock:
+            if self.has_reader:
+                return False
+            self.has_reader = True
+            return True
+
+    # --- called on the event loop ---
+
+    def read(self, most_bytes: int) -> bytes:
+        """
+        Take the next octets; none: it is empty, and `wants_reader` when there are more.
+
+        Raises:
+            OSError: the disk has failed.
+        """
+        with self._lock:
+            count = min(self._written_count - self._read_count, most_bytes)
+            if not count:
+                self.has_reader = False
+                if not self._is_writing:
+                    self.is_begun = False
+                    self._read_count = self._written_count = 0  # the pages at the beginning are warm
+                return b""
+            at = self._read_count % self._limit_bytes
+        octets = os.pread(self._file.fileno(), min(count, self._limit_bytes - at), at)
+        if not octets:
+            raise OSError("a temporary file has lost its end")
+        with self._lock:
+            self._read_count += len(octets)
+        return octets
+
+    def close(self) -> bool:
+        """Give the file up, now or when its writer is done; False: a worker should call `dispose`, as it is large."""
+        with self._lock:
+            self._is_closed = True
+            if self._is_writing or self._file is None or self._file.closed:
+                return True
+            if os.fstat(self._file.fileno()).st_size > QUICK_CLOSE_BYTES:
+                return False
+            self._file.close()
+            return True
+
+    # --- called from both sides ---
+
+    def dispose(self) -> None:
+        """Close the file of a spool that was given up."""
+        if self._file is not None:
+            self._file.close()
