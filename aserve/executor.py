@@ -60,6 +60,10 @@ class Source(Protocol):
     def stall_fd(self) -> int:
         """A descriptor: readable when what the last `wait` brought has not led to another within WATCH_SECONDS."""
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether somebody is inside `wait`, and nothing has come yet."""
+
     def wait(self, milliseconds: int) -> int:
         """Wait for requests, at most so long (-1: for ever); return how many."""
 
@@ -195,8 +199,10 @@ class Executor:
         try:
             return self._jobs[0]
         except IndexError:
-            # Also while a leader takes a batch: its timer may be over before it begins to run that.
-            return None if self.is_led or self._source is None else self._turn
+            # Also while a leader has found something, and has no GIL yet to take it: its timer may be over
+            # before it begins. (`is_led` still says that it waits.)
+            source = self._source
+            return None if source is None or source.is_waiting else self._turn
 
     def _look(self) -> None:
         """While every worker is busy, see who has come: pings are answered, and the queue is known."""

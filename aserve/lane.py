@@ -190,6 +190,11 @@ class Lane:
         """See Source."""
         return int(self.set.stall_fd)
 
+    @property
+    def is_waiting(self) -> bool:
+        """See Source."""
+        return bool(self.set.is_waiting)
+
     def wake(self) -> None:
         """See Source."""
         lib.lane_wake(self.set)

@@ -141,6 +141,7 @@ class Ride:
         if self._successor is not None:
             self._successor.take_over(exchange, why)
         elif exchange is self.exchange:
+            self.exchange = None
             self._depart(exchange, lambda connection: connection.take_over(exchange, why), b"")
 
     def cut(self, exchange: Exchange, why: str) -> None:

@@ -91,6 +91,11 @@ static void set_since(lane *set, lane_conn *conn)
     __atomic_store_n(&conn->since, now(set), __ATOMIC_RELAXED);
 }
 
+static uint32_t seconds_since(lane *set, lane_conn *conn)
+{
+    return now(set) - __atomic_load_n(&conn->since, __ATOMIC_RELAXED);
+}
+
 static void set_used(lane_conn *conn, uint8_t used)
 {
     __atomic_store_n(&conn->used, used, __ATOMIC_RELAXED);
@@ -419,7 +424,7 @@ static uint32_t idle_seconds(lane *set, lane_conn *conn)
     if (state_of(conn) != LANE_IDLE ||
         !__atomic_load_n(&conn->used, __ATOMIC_RELAXED))
         return 0;
-    return now(set) - __atomic_load_n(&conn->since, __ATOMIC_RELAXED);
+    return seconds_since(set, conn);
 }
 
 int lane_make_room(lane *set)
@@ -443,7 +448,8 @@ int lane_make_room(lane *set)
             !change(conn, LANE_IDLE, LANE_BUSY))
             continue;
         /* Once more, as in lane_sweep. */
-        if (conn->body_left == 0 && !has_octets((int)fd)) {
+        if (conn->body_left == 0 && seconds_since(set, conn) >= longest &&
+            !has_octets((int)fd)) {
             drop(set, (int)fd);
             count++;
         } else {
@@ -491,7 +497,8 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                 hold(set, i, &set->nshort);
             break;
         }
-        __atomic_add_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
+        __atomic_add_fetch(&set->nconns, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&set->nusers, 1, __ATOMIC_RELAXED);
         if ((uint32_t)fd >= set->conns_cap) {
             /* More than the table holds: the caller's, unread. */
             lane_arrival *arrival = &set->arrivals[n++];
@@ -595,7 +602,9 @@ int lane_poll(lane *set, int timeout_ms)
         let_in(set);
     if (set->is_stall_set)
         set_stall(set, 0);
+    __atomic_store_n(&set->is_waiting, 1, __ATOMIC_RELAXED);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
+    __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
     for (int i = 0; i < nevents; i++) {
         int key = events[i].data.fd;
 
@@ -707,32 +716,32 @@ static void close_one(int *fd)
     *fd = -1;
 }
 
-void lane_left(lane *set)
+/* The last who is in the lane, or leaves it, closes the lane's own. */
+static void end_use(lane *set)
 {
-    uint32_t left = __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_SEQ_CST);
-
-    if (!__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST)) {
-        /* Either this thread sees is_held, or let_in sees the lower count. */
-        if (__atomic_load_n(&set->is_held, __ATOMIC_SEQ_CST))
-            lane_wake(set);
+    if (__atomic_sub_fetch(&set->nusers, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    }
-    if (left > 0)
-        return;
-    /* Nobody is left who could look at these. */
     close_one(&set->stall_fd);
     close_one(&set->wake_fd);
     close_one(&set->epoll_fd);
 }
 
+void lane_left(lane *set)
+{
+    __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_SEQ_CST);
+    /* Either this thread sees is_held, or let_in sees the lower count. */
+    if (__atomic_load_n(&set->is_held, __ATOMIC_SEQ_CST))
+        lane_wake(set);
+    end_use(set);
+}
+
 static int is_overdue(lane *set, lane_conn *conn, int used_seconds,
                       int new_seconds)
 {
-    uint32_t since = __atomic_load_n(&conn->since, __ATOMIC_RELAXED);
     int seconds = __atomic_load_n(&conn->used, __ATOMIC_RELAXED) ? used_seconds
                                                                  : new_seconds;
 
-    return seconds < 0 || now(set) - since > (uint32_t)seconds;
+    return seconds < 0 || seconds_since(set, conn) > (uint32_t)seconds;
 }
 
 int lane_sweep(lane *set, int used_seconds, int new_seconds)
@@ -775,6 +784,8 @@ int lane_open(lane *set)
 {
     const int yes = 1;
 
+    set->is_closed = 0;
+    set->nusers = 1; /* until lane_close */
     set->wake_fd = set->stall_fd = -1;
     set->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (set->epoll_fd < 0)
@@ -821,11 +832,10 @@ void lane_close(lane *set)
 {
     if (set->is_closed)
         return;
-    __atomic_add_fetch(&set->nconns, 1, __ATOMIC_ACQ_REL);
     __atomic_store_n(&set->is_closed, 1, __ATOMIC_SEQ_CST);
     for (uint32_t fd = 0; fd < set->top; fd++)
         end(set, (int)fd);
-    lane_left(set);
+    end_use(set);
 }
 
 #else

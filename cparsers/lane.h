@@ -106,13 +106,15 @@ typedef struct {
     int32_t stall_fd; /* readable when a batch has taken longer than stall_us;
                          the next lane_poll resets it */
     /* set by lane_poll */
-    uint32_t vars_len; /* octets written to vars */
-    uint32_t nfull;    /* how often somebody found max_conns reached, */
-    uint32_t nshort;   /* and no descriptor or memory left; atomic */
+    uint32_t is_waiting; /* 1: until something comes; atomic */
+    uint32_t vars_len;   /* octets written to vars */
+    uint32_t nfull;      /* how often somebody found max_conns reached, */
+    uint32_t nshort;     /* and no descriptor or memory left; atomic */
     /* kept by the lane */
     uint32_t
-        nconns;   /* connections that have not been closed or left; atomic */
-    uint32_t top; /* the highest descriptor so far, + 1; atomic */
+        nconns; /* connections that have not been closed or left; atomic */
+    uint32_t nusers; /* those, and the lane itself until lane_close; atomic */
+    uint32_t top;    /* the highest descriptor so far, + 1; atomic */
     uint32_t is_accepting;  /* atomic */
     uint32_t is_accept_due; /* the last batch was full before its listeners */
     uint32_t is_stall_set;

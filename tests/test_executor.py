@@ -738,6 +738,9 @@ class FakeSource:
         self.go_on = threading.Event()  # `take` waits for it
         self.go_on.set()
         self.error = None  # what `take` raises
+        self.has_gil = threading.Event()  # `wait` returns only then, though something has come
+        self.has_gil.set()
+        self.is_waiting = False
         self.brought = None
         self.clock, self.timer = socket.socketpair()
         self.clock.setblocking(False)
@@ -748,8 +751,11 @@ class FakeSource:
 
     def wait(self, milliseconds):
         self.waits.append((milliseconds, threading.current_thread().name))
+        self.is_waiting = True
         self.woken.acquire(timeout=3 * PATIENCE_SECONDS if milliseconds else 0)
+        self.is_waiting = False
         self.brought = self.batches.popleft() if self.batches else []
+        assert self.has_gil.wait(PATIENCE_SECONDS)
         return len(self.brought)
 
     def take(self, count):
@@ -913,19 +919,21 @@ def test_after_an_app_was_seen_to_block():
     assert run_led(test) == []
 
 
-def test_the_time_is_over_before_the_batch_has_begun():
+@pytest.mark.parametrize("where", ["wait", "take"])
+def test_the_time_is_over_before_the_batch_has_begun(where):
     """A leader who comes late to what it has found (no CPU, no GIL) is watched all the same when its app then blocks."""
 
     async def test(bench, source):
         held, gate, started = bench.held()
         job, done = answering(bench)
-        source.go_on.clear()
+        late = source.has_gil if where == "wait" else source.go_on
+        late.clear()
         source.bring(held, job)
-        assert await bench.loop.run_in_executor(None, source.in_take.wait, PATIENCE_SECONDS)
+        await until(lambda: not source.batches if where == "wait" else source.in_take.is_set())
         await source.stall()
         for _ in range(10):
             await asyncio.sleep(0.001)  # looks of the executor's, at a batch that nobody has seen yet
-        source.go_on.set()
+        late.set()
         await wait(started)
         assert await asyncio.wait_for(done, PATIENCE_SECONDS / 2) != await started  # held jobs end by themselves
 

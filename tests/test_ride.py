@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import socket
@@ -13,6 +14,7 @@ import apps
 import pytest
 from fakes import Bench, FakeTransport
 
+import aserve
 from aserve.errors import ClientDisconnected
 from aserve.exchange import Exchange
 from aserve.ride import Departed
@@ -410,3 +412,43 @@ def test_nothing_is_kept_of_a_request(start_server, raw_client, wait_until, path
     server.wait_until_idle()
     ride = next(iter(server.server._lane._rides.values()))
     assert ride.exchange is None and ride._successor is None and ride._early == []
+
+
+def test_a_second_start_with_a_worker_left_behind():
+    """What an app gives to a server that has stopped does not reach the clients of the next start."""
+    gate, entered = threading.Event(), threading.Event()
+
+    def slow(environ, start_response):
+        start_response("200 OK", apps.PLAIN)
+        if environ["PATH_INFO"] == "/slow":
+            entered.set()
+            gate.wait(10)
+            return [b"of the first start"]
+        return [b"of the second"]
+
+    async def ask(server, path):
+        reader, writer = await asyncio.open_connection(*server.addresses[0])
+        writer.write(GET % path)
+        return reader, writer
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        server = aserve.Server(slow, bind="127.0.0.1:0", threads=2, drain_seconds=0.1)
+        async with server:
+            first, first_writer = await ask(server, b"/slow")
+            assert await loop.run_in_executor(None, entered.wait, 5)
+        assert await first.read() == b""
+        executor = server._executor
+        async with server:
+            clients = [await ask(server, b"/") for _ in range(20)]  # one of them has the number of the first
+            gate.set()
+            while executor.join(0.0):
+                await asyncio.sleep(0.001)
+            for reader, writer in clients:
+                writer.write(GET.replace(b"Host", b"Connection: close\r\nHost") % b"/")
+                replies = await asyncio.wait_for(reader.read(), 5)
+                assert replies.count(b"of the second") == 2 and b"of the first" not in replies
+                writer.close()
+        first_writer.close()
+
+    asyncio.run(main())

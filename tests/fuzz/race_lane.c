@@ -57,7 +57,8 @@ static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static request queue[QUEUE_CAP];
 static unsigned queue_len;
 
-static int is_wild; /* this round: the server closes when it likes */
+static int is_wild;   /* this round: the server closes when it likes */
+static int is_narrow; /* and does not let in everybody at once */
 static int clients_stop, workers_stop; /* atomic */
 static unsigned ntaken[1 + CLIENTS];   /* requests seen; atomic */
 static unsigned long noctets;          /* received; atomic */
@@ -414,6 +415,8 @@ static void open_lane(void)
     set.max_fields = 16;
     set.max_body_len = 1 << 20;
     set.stall_us = 1000;
+    /* In some rounds clients must wait for one another to be let in. */
+    set.max_conns = is_narrow ? CLIENTS - 1 : CONNS;
     set.max_conns = 1 << 30;
     set.arrivals = arrivals;
     set.arrivals_cap = ARRIVALS;
@@ -435,6 +438,8 @@ static void tend(unsigned *seed)
             lane_sweep(&set, 100000, 100000);
         if (is_wild && lane_hold(&set, fd) && lane_release(&set, fd))
             leave(fd, NULL, 0);
+        if (is_wild && roll(seed, 8) == 0)
+            lane_make_room(&set);
         lane_wake(&set);
         nap(200);
     }
@@ -507,8 +512,9 @@ int main(int argc, char **argv)
     unsigned seed = (unsigned)now_ms();
     int before = count_descriptors();
 
-    while (now_ms() < end) {
-        is_wild = !is_wild;
+    for (unsigned i = 0; now_ms() < end; i++) {
+        is_wild = i % 2;
+        is_narrow = i % 4 == 3;
         run_round(&seed);
     }
     require(count_descriptors() == before, "no descriptor is left");
