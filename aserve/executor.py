@@ -268,7 +268,7 @@ class Executor:
         Put another worker in the place of one that hangs in its job, which raises WrittenOff should it come back.
 
         Raises:
-            RuntimeError: there is no other, and none can be started.
+            RuntimeError: there is no other, and none can be started. Nor will it be tried again.
         """
         with self._starting:
             for thread in self._threads:
@@ -277,7 +277,8 @@ class Executor:
                     self._written_off = [other for other in self._written_off if other.is_alive()] + [thread]
                     self._written_off_count += 1
                     break
-        self._start_thread()
+        if not (self._start_thread() or self._threads):
+            raise RuntimeError("no other worker is left")
 
     @property
     def stuck(self) -> list[str]:
@@ -398,8 +399,8 @@ class Executor:
             try:
                 thread.start()
             except RuntimeError as exc:
-                if not self._threads:
-                    raise
+                if not (self._threads or self._written_off_count):
+                    raise  # a service that never had a worker
                 logger.error("cannot start worker %d: %s; going on with %d", number, exc, number - 1)
                 self._max_threads = number - 1
                 return False

@@ -548,6 +548,33 @@ def test_no_thread_at_all(monkeypatch):
     assert "can't start new thread" in str(fault["exception"])
 
 
+def test_no_thread_in_the_place_of_the_last(caplog, monkeypatch):
+    """Whoever writes off the last worker is told that there is no other, and the event loop hears of it no more."""
+    workers = []
+
+    async def test(bench):
+        executor, (job, gate, started) = bench.executor, bench.held()
+        executor.submit(lambda _: (workers.append(threading.current_thread()), job(None)), None)
+        await wait(started)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="no other worker is left"):
+                executor.write_off(workers[0].ident)
+        waiting = bench.submit(1)
+        for _ in range(3):
+            executor._watch()
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        gate.set()  # this one comes back after all
+        assert await wait(waiting) == (1, "aserve-worker-1")
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    assert run(test) == []
+    assert caplog.text.count("cannot start worker 1: can't start new thread; going on with 0") == 1
+
+
 # The end
 
 
