@@ -128,22 +128,25 @@ def _join_repeated(environ: Environ, vars: str) -> None:
 def _complete_front_environ(environ: Environ, base: Environ) -> None:
     """Add what PEP 3333 wants and a front server says otherwise, or not at all."""
     get = environ.get
-    if get("HTTPS", "").lower() in ("on", "1"):
+    https = get("HTTPS")
+    if https and https.lower() in ("on", "1"):
         environ["wsgi.url_scheme"] = "https"
     else:
         environ["wsgi.url_scheme"] = get("UWSGI_SCHEME") or get("REQUEST_SCHEME") or "http"
-    for name, value in FRONT_DEFAULTS:
+    for name in FRONT_DEFAULTS:
         if name not in environ:
-            environ[name] = value
+            environ[name] = FRONT_DEFAULTS[name]
     if "PATH_INFO" not in environ:
         environ["PATH_INFO"] = _derive_path_info(environ)
-    for name in ("SERVER_NAME", "SERVER_PORT"):
-        # nginx and Apache name themselves; an empty name would break URL building in frameworks.
-        environ[name] = environ[name] or base[name]
+    # nginx and Apache name themselves; an empty name would break URL building in frameworks.
+    if not environ["SERVER_NAME"]:
+        environ["SERVER_NAME"] = base["SERVER_NAME"]
+    if not environ["SERVER_PORT"]:
+        environ["SERVER_PORT"] = base["SERVER_PORT"]
 
 
 # RFC 3875 4.1: what an app may count on; the other names are in the base.
-FRONT_DEFAULTS = (("REQUEST_METHOD", "GET"), ("QUERY_STRING", ""), ("SERVER_PROTOCOL", "HTTP/1.1"))
+FRONT_DEFAULTS = {"REQUEST_METHOD": "GET", "QUERY_STRING": "", "SERVER_PROTOCOL": "HTTP/1.1"}
 
 
 def _move_slash(environ: Environ) -> None:

@@ -12,7 +12,7 @@ from fakes import FakeConnection
 
 from aserve import response as response_module
 from aserve.errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
-from aserve.exchange import HTTP_1_0, Exchange, refused_exchange
+from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD, Exchange, refused_exchange
 from aserve.response import LARGE_BODY_BYTES, Response, StandingFields, error_response
 
 TEXT = ("Content-Type", "text/plain")
@@ -636,3 +636,83 @@ def test_caches_are_bounded():
         for cache, entries in zip(caches, saved):
             cache.clear()
             cache.update(entries)
+
+
+# Heads that are known
+
+
+@pytest.fixture
+def known_heads(monkeypatch):
+    """Nothing is known yet."""
+    heads = {}
+    monkeypatch.setattr(response_module, "_known_heads", heads)
+    return heads
+
+
+def whole_response(status, headers, body=b"x", form=None):
+    response, _ = new(form=form)
+    response.start_response(status, headers)
+    return response.complete(body)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        ("200 OK", [("A", "1"), ("Content-Length", "1")]),
+        ("200 OK", [("Server", "mine")]),
+        ("204 No Content", [("Content-Length", "5")]),
+        ("304 Not Modified", [("Content-Length", "5")]),
+        ("101 Switching Protocols", []),
+        ("200 OK", []),
+    ],
+)
+def test_a_known_head_makes_the_same_response(known_heads, status, headers):
+    """The first response with a head, and those that find it."""
+    first = whole_response(status, headers)
+    assert len(known_heads) == 1
+    assert whole_response(status, list(headers)) == first
+    assert whole_response(status, [*headers, ("B", "2")]) != first
+    assert whole_response(status, headers, form=SCGI_STATUS_FIELD).startswith(b"Status: " + status.encode())
+    assert len(known_heads) == 3
+
+
+def test_the_length_declared_is_that_of_each(known_heads):
+    """A known head cuts and refuses as an unknown one does."""
+    for _ in range(2):
+        assert whole_response("200 OK", [("Content-Length", "1")], b"xyz").endswith(b"\r\n\r\nx")
+        assert whole_response("200 OK", [("Content-Length", "2")], b"x") is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("Set-Cookie", "secret=1")],
+        [("ETag", '"1"')],
+        [("Date", "Thu, 01 Jan 1970 00:00:00 GMT")],
+        [("A", "1" * 1024)],
+        [["A", "1"]],
+        (("A", "1"),),
+        iter([("A", "1")]),
+    ],
+    ids=lambda headers: type(headers).__name__,
+)
+def test_heads_that_are_not_kept(known_heads, headers):
+    """Secrets, what hardly comes twice, what is large, and what is no key of a dictionary."""
+    assert b"\r\nServer: " in whole_response("200 OK", headers)
+    assert known_heads == {}
+
+
+def test_a_refused_head_is_refused_again(known_heads):
+    """Only what has passed the checks is known."""
+    for _ in range(2):
+        for headers in ([("A", "1\n")], [("Connection", "x")], [("A", 1)], [("A",)], [("Content-Length", "x")]):
+            with pytest.raises(AppError):
+                whole_response("200 OK", headers)
+    assert known_heads == {}
+
+
+def test_known_heads_are_bounded(known_heads):
+    """An app that makes every head anew takes no more memory than the bound."""
+    for number in range(3000):
+        whole_response("200 OK", [("A", str(number))])
+        assert len(known_heads) <= 1024
