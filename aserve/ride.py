@@ -303,7 +303,8 @@ class Departed(Connection):
             if isinstance(exchange.connection, Ride):  # not a view of what a trusted proxy tells
                 exchange.connection = self
             self._exchange = exchange
-            self._state = State.ATTENDED
+            if self._state == State.NEW:  # else its client has gone already
+                self._state = State.ATTENDED
         elif self._initial:
             self.data_received(self._initial)
             self._initial = b""

@@ -21,7 +21,6 @@ class Counted(asyncio.Protocol):
         self.crowd, self.idle_seconds = crowd, idle_seconds
         self.is_drained = False
         self.transport = None
-        self.remote_addr = "127.0.0.1"
 
     def connection_made(self, transport):
         self.transport = transport
@@ -326,19 +325,6 @@ def test_a_transport_that_cannot_be_made(crowd, monkeypatch):
             client.setblocking(False)
             assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 5) == b""
         assert not crowd.pending and not crowd
-
-    run_acceptor(crowd, scenario)
-
-
-def test_a_client_without_an_address(crowd, monkeypatch):
-    """A TCP client whose address the transport has not learned is cut off: it is no unix socket's peer."""
-    monkeypatch.setattr(Counted, "remote_addr", property(lambda self: "", lambda self, value: None), raising=False)
-
-    async def scenario(acceptor, listening, connect):
-        (client,) = connect(1)
-        client.setblocking(False)
-        assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 5) == b""
-        await until(lambda: not crowd)
 
     run_acceptor(crowd, scenario)
 
