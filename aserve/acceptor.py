@@ -134,6 +134,7 @@ class Crowd(set[Connection]):
     def add(self, connection: Connection) -> None:
         """It is open."""
         super().add(connection)
+        self.pending.discard(connection)
         if self._lane is not None:
             self._lane.allow_for(len(self))
 
@@ -149,8 +150,7 @@ class Crowd(set[Connection]):
 
     def is_full(self) -> bool:
         """Whether nobody else may come."""
-        # Those that are pending and those that are open meet for a moment.
-        return self.count + sum(connection not in self for connection in self.pending) >= self.max_count
+        return self.count + len(self.pending) >= self.max_count
 
     def wait_for_room(self, acceptor: Acceptor) -> None:
         """There are enough connections: start this again when one has ended."""
