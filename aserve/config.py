@@ -473,6 +473,11 @@ class Setting(NamedTuple):
         """The environment variable."""
         return "ASERVE_" + self.key.upper().replace("-", "_")
 
+    @property
+    def is_list(self) -> bool:
+        """Whether it has several values: its flag may be repeated."""
+        return isinstance(self.default, tuple)
+
 
 def _row(default: object, group: str, flag: str, kind: Kind, help: str, why: str) -> Any:
     columns = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
