@@ -278,16 +278,19 @@ def _bind_of_table(table: Mapping[str, object]) -> str:
 
 def _parse_routes(value: object) -> tuple[str, ...]:
     # Only what a list of them looks like; what one says is for routes.py to read.
-    texts = value.splitlines() if isinstance(value, str) else value
+    return tuple(_texts_of(value, str.splitlines))
+
+
+def _texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
+    """Return the parts of a text, or a list's texts; none that is empty."""
+    texts = split(value) if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{value!r} is neither text nor a list of texts")
-    return tuple(text.strip() for text in texts if text.strip())
+    return [text.strip() for text in texts if text.strip()]
 
 
 def _parse_list(value: object) -> list[str]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{value!r} is neither text nor a list of texts")
+    texts = _texts_of(value, lambda text: [text])
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
@@ -347,10 +350,7 @@ def _parse_account(value: object) -> str | None:
 
 
 def _parse_sni(value: object) -> tuple[str, ...]:
-    texts = re.split(r"[,\n]", value) if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{value!r} is neither text nor a list of texts")
-    texts = tuple(text.strip() for text in texts if text.strip())
+    texts = tuple(_texts_of(value, re.compile(r"[,\n]").split))
     names = [split_sni(text)[0] for text in texts]
     for name in names:
         if names.count(name) > 1:
