@@ -23,7 +23,7 @@ from typing import Any, Callable
 from ._cparsers import ffi, lib
 from .body import BufferedBody
 from .config import Config
-from .connection import TOO_SLOW
+from .connection import ARRIVING_SECONDS, TOO_SLOW
 from .errors import RequestRefused
 from .exchange import Exchange
 from .executor import Executor, InlineExecutor
@@ -31,7 +31,7 @@ from .listeners import Listener
 from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
-from .ride import ARRIVING_SECONDS, Departures, Ride
+from .ride import Departures, Ride
 from .service import Service
 from .trust import needs_identity
 

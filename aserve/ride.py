@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from typing import Any, Callable, cast
 
 from ._cparsers import lib
-from .connection import ARRIVING_SECONDS as ARRIVING_SECONDS
 from .connection import Connection
 from .errors import ClientDisconnected, RequestRefused, ResponseTruncated, WrittenOff
 from .exchange import Exchange
