@@ -26,7 +26,7 @@ from .config import Config
 from .connection import ARRIVING_SECONDS, TOO_SLOW
 from .errors import RequestRefused
 from .exchange import Exchange
-from .executor import Executor, InlineExecutor
+from .executor import WATCH_SECONDS, Executor, InlineExecutor
 from .listeners import Listener
 from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi
@@ -376,5 +376,5 @@ class _Memory:
         set.max_fields = config.max_fields
         set.max_vars = config.max_fields + FRONT_VARS
         set.max_body_len = config.max_body_bytes
-        set.stall_us = 0 if config.threads == 0 else 1000
+        set.stall_us = 0 if config.threads == 0 else round(1e6 * WATCH_SECONDS)
         set.epoll_fd = set.wake_fd = set.stall_fd = -1
