@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 from urllib.parse import quote, unquote
 
-from .peers import parse_peer
+from .peers import ACCOUNT_NAME, parse_peer
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -344,7 +344,7 @@ def _parse_account(value: object) -> str | None:
     if value is None or value == "":
         return None
     text = str(value) if type(value) is int else value
-    if not isinstance(text, str) or not ACCOUNT.match(text):
+    if not isinstance(text, str) or not re.fullmatch(ACCOUNT_NAME, text):
         raise ValueError(f"{value!r} is neither a name nor a number")
     return text
 
@@ -418,7 +418,6 @@ ROUTES = Kind(
     _parse_routes,
     lambda routes: ", ".join(routes) or "none",
 )
-ACCOUNT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,255}\$?\Z")
 MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
 LOG_PATH = Kind("PATH", "a path, - for standard output", _parse_log_path, lambda v: v or "none")
