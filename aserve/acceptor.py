@@ -134,6 +134,7 @@ class Crowd(set[Connection]):
     def add(self, connection: Connection) -> None:
         """It is open."""
         super().add(connection)
+        self.pending.discard(connection)
         if self._lane is not None:
             self._lane.allow_for(len(self))
 
@@ -149,8 +150,7 @@ class Crowd(set[Connection]):
 
     def is_full(self) -> bool:
         """Whether nobody else may come."""
-        # Those that are pending and those that are open meet for a moment.
-        return self.count + sum(connection not in self for connection in self.pending) >= self.max_count
+        return self.count + len(self.pending) >= self.max_count
 
     def wait_for_room(self, acceptor: Acceptor) -> None:
         """There are enough connections: start this again when one has ended."""
@@ -274,7 +274,7 @@ class Acceptor:
             return
         for _ in range(TURN_COUNT):
             try:
-                sock, address = self._socket.accept()
+                sock, _ = self._socket.accept()
             except OSError as exc:
                 if exc.errno in SHORTAGES:
                     self._pause()
@@ -283,17 +283,15 @@ class Acceptor:
             sock.setblocking(False)
             connection = self._make()
             self._crowd.pending.add(connection)
-            task = self._loop.create_task(self._connect(sock, address, connection))
+            task = self._loop.create_task(self._connect(sock, connection))
             self._tasks.add(task)  # a loop holds its tasks only weakly
             task.add_done_callback(self._tasks.discard)
             if self._crowd.is_full():
                 return  # whether somebody waits is told at the next turn
 
-    async def _connect(self, sock: socket.socket, address: object, connection: Connection) -> None:
+    async def _connect(self, sock: socket.socket, connection: Connection) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, sock)
-            if isinstance(address, tuple) and not connection.remote_addr:
-                connection.abort()  # reset meanwhile: without its address it would pass for a unix socket's
         except OSError:
             sock.close()  # gone again
         finally:

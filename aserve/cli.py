@@ -34,7 +34,6 @@ logger = logging.getLogger("aserve")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
-LISTS = ("bind", "route", "sni", "trusted_proxies", "forwarded_fields")  # flags that may be repeated
 LOOP_THREAD = "0, the app runs on the event loop's thread"
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
@@ -139,7 +138,7 @@ def _build_parser() -> _Parser:
             setting.flag,
             dest=setting.name,
             metavar=setting.kind.metavar,
-            action="append" if setting.name in LISTS else "store",
+            action="append" if setting.is_list else "store",
             help=f"{setting.help} (default: {default})".replace("%", "%%"),
         )
     return parser

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple
 from urllib.parse import quote, unquote
 
-from .peers import parse_peer
+from .peers import ACCOUNT_NAME, parse_peer
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -278,16 +278,19 @@ def _bind_of_table(table: Mapping[str, object]) -> str:
 
 def _parse_routes(value: object) -> tuple[str, ...]:
     # Only what a list of them looks like; what one says is for routes.py to read.
-    texts = value.splitlines() if isinstance(value, str) else value
+    return tuple(_texts_of(value, str.splitlines))
+
+
+def _texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
+    """Return the parts of a text, or a list's texts; none that is empty."""
+    texts = split(value) if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{value!r} is neither text nor a list of texts")
-    return tuple(text.strip() for text in texts if text.strip())
+    return [text.strip() for text in texts if text.strip()]
 
 
 def _parse_list(value: object) -> list[str]:
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{value!r} is neither text nor a list of texts")
+    texts = _texts_of(value, lambda text: [text])
     return [part.strip() for text in texts for part in text.split(",") if part.strip()]
 
 
@@ -341,16 +344,13 @@ def _parse_account(value: object) -> str | None:
     if value is None or value == "":
         return None
     text = str(value) if type(value) is int else value
-    if not isinstance(text, str) or not ACCOUNT.match(text):
+    if not isinstance(text, str) or not re.fullmatch(ACCOUNT_NAME, text):
         raise ValueError(f"{value!r} is neither a name nor a number")
     return text
 
 
 def _parse_sni(value: object) -> tuple[str, ...]:
-    texts = re.split(r"[,\n]", value) if isinstance(value, str) else value
-    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{value!r} is neither text nor a list of texts")
-    texts = tuple(text.strip() for text in texts if text.strip())
+    texts = tuple(_texts_of(value, re.compile(r"[,\n]").split))
     names = [split_sni(text)[0] for text in texts]
     for name in names:
         if names.count(name) > 1:
@@ -418,7 +418,6 @@ ROUTES = Kind(
     _parse_routes,
     lambda routes: ", ".join(routes) or "none",
 )
-ACCOUNT = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,255}\$?\Z")
 MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
 LOG_PATH = Kind("PATH", "a path, - for standard output", _parse_log_path, lambda v: v or "none")
@@ -472,6 +471,11 @@ class Setting(NamedTuple):
     def variable(self) -> str:
         """The environment variable."""
         return "ASERVE_" + self.key.upper().replace("-", "_")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has several values: its flag may be repeated."""
+        return isinstance(self.default, tuple)
 
 
 def _row(default: object, group: str, flag: str, kind: Kind, help: str, why: str) -> Any:

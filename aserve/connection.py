@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import socket
 from typing import cast
 
 from .body import LiveBody
@@ -67,12 +68,11 @@ class Connection(OutgoingHalf):
         """A client has connected."""
         self._transport = cast(asyncio.Transport, transport)
         self._fd = transport.get_extra_info("socket").fileno()
-        peer = transport.get_extra_info("peername")
-        if isinstance(peer, tuple):
-            self.remote_addr, self.remote_port = peer[0], str(peer[1])
-        else:
-            self.remote_addr = self.remote_port = ""  # a unix socket
+        peer = peer_of(transport)
+        self.remote_addr, self.remote_port = peer or ("", "")
         self._service.connections.add(self)
+        if peer is None:
+            self._close()
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
@@ -375,3 +375,12 @@ class Connection(OutgoingHalf):
             self._quiet_seconds = 0.0
             self._state = TRANSITIONS[self._state, Event.CLOSE]
             self._transport.close()
+
+
+def peer_of(transport: asyncio.BaseTransport) -> tuple[str, str] | None:
+    """Return a client's address and port, both empty on a unix socket; None: it has gone already."""
+    peer = transport.get_extra_info("peername")
+    if isinstance(peer, tuple):
+        return peer[0], str(peer[1])
+    # Reset before it was accepted: its request is there, and without its address would pass for a unix socket's.
+    return ("", "") if transport.get_extra_info("socket").family == socket.AF_UNIX else None

@@ -3,7 +3,7 @@
 Owns:     Exchange, the only object that crosses the seam between the event
           loop and a worker, and ResponseForm, what a wire protocol wants a
           response to look like.
-Thread:   built on the event loop, read in a worker; never used by both at once.
+Thread:   built on the event loop, or by the lane's leader, read in a worker; never used by two at once.
 Spec:     RFC 9110 section 3.4 ("exchange").
 Not here: parsing (protocols/), building the response (response.py).
 """

@@ -2,7 +2,7 @@
 
 Owns:     their names, taking them out of every request, and what they claim
           where somebody believes them. Pure.
-Thread:   `set_aside` on the event loop, `read_claims` in a worker.
+Thread:   `set_aside` on the event loop, or in the lane's leader; `read_claims` in a worker.
 Spec:     RFC 7239, whose section 7.4 tells how X-Forwarded-*, which have none, relate to it.
 Not here: who is believed (peers.py), what becomes of a claim (trust.py).
 

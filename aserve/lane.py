@@ -23,15 +23,15 @@ from typing import Any, Callable
 from ._cparsers import ffi, lib
 from .body import BufferedBody
 from .config import Config
-from .connection import TOO_SLOW
+from .connection import ARRIVING_SECONDS, TOO_SLOW
 from .errors import RequestRefused
 from .exchange import Exchange
-from .executor import Executor, InlineExecutor
+from .executor import WATCH_SECONDS, Executor, InlineExecutor
 from .listeners import Listener
 from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
-from .ride import ARRIVING_SECONDS, Departures, Ride
+from .ride import Departures, Ride
 from .service import Service
 from .trust import needs_identity
 
@@ -388,5 +388,5 @@ class _Memory:
         set.max_fields = config.max_fields
         set.max_vars = config.max_fields + FRONT_VARS
         set.max_body_len = config.max_body_bytes
-        set.stall_us = 0 if config.threads == 0 else 1000
+        set.stall_us = 0 if config.threads == 0 else round(1e6 * WATCH_SECONDS)
         set.epoll_fd = set.wake_fd = set.stall_fd = -1

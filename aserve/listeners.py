@@ -2,7 +2,7 @@
 
 Owns:     binding, the texts of what can go wrong there, stale unix sockets.
 Thread:   event loop only, before it serves.
-Not here: the spec's grammar (config.py), accepting (the event loop).
+Not here: the spec's grammar (config.py), accepting (acceptor.py, the lane).
 """
 
 from __future__ import annotations

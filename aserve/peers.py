@@ -25,7 +25,8 @@ from typing import Any, Callable, NamedTuple
 SO_PEERCRED: int | None = getattr(socket, "SO_PEERCRED", 17 if sys.platform == "linux" else None)
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 
-ACCOUNT = re.compile(r"(uid|gid)=([A-Za-z0-9_.][A-Za-z0-9_.@-]{0,255}\$?)")
+ACCOUNT_NAME = r"[A-Za-z0-9_.][A-Za-z0-9_.@-]{0,255}\$?"  # or a number
+ACCOUNT = re.compile(rf"(uid|gid)=({ACCOUNT_NAME})")
 # Addresses whose answer is kept. Guess: more than any operator has proxies.
 KNOWN_MAX = 1024
 

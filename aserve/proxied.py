@@ -78,9 +78,7 @@ class IdentifiedConnection(Connection):
         sock = transport.get_extra_info("socket")
         if self.remote_addr:
             self.is_believed = self._peers.has_peer(self.remote_addr)
-        elif sock.family != socket.AF_UNIX:
-            self._close()  # gone already, as a balancer that only looks whether we listen
-        else:
+        elif sock.family == socket.AF_UNIX:  # else it has gone already, as a balancer that only looks whether we listen
             self._credentials = credentials_of(sock)
             self.is_believed = self._peers.has_unix_peer(self._credentials)
 

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from typing import Any, Callable, cast
 
 from ._cparsers import lib
-from .connection import ARRIVING_SECONDS as ARRIVING_SECONDS
 from .connection import Connection
 from .errors import ClientDisconnected, RequestRefused, ResponseTruncated, WrittenOff
 from .exchange import Exchange
@@ -303,7 +302,8 @@ class Departed(Connection):
             if isinstance(exchange.connection, Ride):  # not a view of what a trusted proxy tells
                 exchange.connection = self
             self._exchange = exchange
-            self._state = State.ATTENDED
+            if self._state == State.NEW:  # else its client has gone already
+                self._state = State.ATTENDED
         elif self._initial:
             self.data_received(self._initial)
             self._initial = b""

@@ -27,7 +27,7 @@ from typing import Any, Callable, cast
 
 from . import client_hello, tls
 from .config import Bind
-from .connection import ARRIVING_SECONDS, LINGER_SECONDS, Connection
+from .connection import ARRIVING_SECONDS, LINGER_SECONDS, Connection, peer_of
 from .exchange import Exchange
 from .outgoing import PIECE_BYTES
 from .proxied import IdentifiedConnection
@@ -102,9 +102,11 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         self._raw = cast(asyncio.Transport, transport)
-        peer = transport.get_extra_info("peername")
-        self.remote_addr = peer[0] if isinstance(peer, tuple) else ""
+        peer = peer_of(transport)
+        self.remote_addr = peer[0] if peer is not None else ""
         self._service.connections.add(self)
+        if peer is None:
+            self.abort()
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""

@@ -33,6 +33,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import procs
+
 HERE = pathlib.Path(__file__).resolve().parent
 THREADS = 4
 SERVERS = {
@@ -176,17 +178,10 @@ class Result(NamedTuple):
 # Servers
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on at the moment."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
-
-
 @contextlib.contextmanager
 def running(command: str, log: Any) -> Iterator[tuple[int, int]]:
     """Run a server, in a session of its own; yield its process id and its port once it answers."""
-    port = free_port()
+    port = procs.free_port()
     words = shlex.split(command.format(python=sys.executable, port=port, app="hostile:app"))
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ASERVE_", "GUNICORN_"))}
     process = subprocess.Popen(
@@ -205,21 +200,10 @@ def running(command: str, log: Any) -> Iterator[tuple[int, int]]:
         process.wait()
 
 
-def memory_mib(session: int) -> float:
-    """Return the proportional set size of all processes of a session."""
-    total = 0
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, ValueError):
-            if os.getsid(int(path.name)) == session:
-                found = [line for line in (path / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:")]
-                total += int(found[0].split()[1])
-    return total / 1024
-
-
 def measure(command: str, row: Row, count: int, seconds: float, log: Any) -> Result:
     """Run one row with one server."""
     with running(command, log) as (pid, port):
-        before = largest = memory_mib(pid)
+        before = largest = procs.pss_mb(pid)
         bad = BadClients(port, row, count if row.name != "none" else 0)
         try:
             time.sleep(row.pause_seconds)
@@ -234,9 +218,9 @@ def measure(command: str, row: Row, count: int, seconds: float, log: Any) -> Res
                     answers.append(answer)
                 if time.monotonic() > next_look:
                     next_look = time.monotonic() + 1.0
-                    largest = max(largest, memory_mib(pid))
+                    largest = max(largest, procs.pss_mb(pid))
                 time.sleep(PAUSE_SECONDS)
-            largest = max(largest, memory_mib(pid))
+            largest = max(largest, procs.pss_mb(pid))
         finally:
             bad.close()
     return Result(answers, waited, before, largest)

@@ -217,8 +217,9 @@ static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
     return LANE_WHOLE;
 }
 
-/* Write the peer's address and port behind the vars. */
-static void add_peer(lane *set, lane_arrival *arrival)
+/* Write the peer's address and port behind the vars.  Returns 0 when it has
+ * gone: reset before it was accepted, and its request is there all the same. */
+static int add_peer(lane *set, lane_arrival *arrival)
 {
     struct sockaddr_storage peer;
     socklen_t size = sizeof peer;
@@ -229,7 +230,7 @@ static void add_peer(lane *set, lane_arrival *arrival)
     unsigned port;
 
     if (getpeername(arrival->fd, (struct sockaddr *)&peer, &size) != 0)
-        return;
+        return 0;
     if (peer.ss_family == AF_INET) {
         address = &v4->sin_addr;
         port = ntohs(v4->sin_port);
@@ -238,13 +239,14 @@ static void add_peer(lane *set, lane_arrival *arrival)
         port = ntohs(v6->sin6_port);
     }
     if (inet_ntop(peer.ss_family, address, to, PEER_LEN - 6) == NULL)
-        return;
+        return 0;
     size = (socklen_t)strlen(to) + 1;
     size += (socklen_t)snprintf(to + size, 6, "%u", port);
     arrival->peer_off = set->vars_len;
     arrival->peer_len = size;
     set->vars_len += size;
     set->vars[set->vars_len++] = '\0';
+    return 1;
 }
 
 /* Read once from a connection that this thread has made BUSY.  Returns the
@@ -275,7 +277,8 @@ static int wait_for_more(lane *set, int fd, int is_there)
     return wait_on(set, fd);
 }
 
-static void take_head(lane *set, lane_arrival *arrival, int is_full)
+/* Returns 0 when the client is gone, and the connection is closed. */
+static int take_head(lane *set, lane_arrival *arrival, int is_full)
 {
     lane_conn *conn = &set->conns[arrival->fd];
     const lane_listener *listener = &set->listeners[conn->listener];
@@ -287,11 +290,14 @@ static void take_head(lane *set, lane_arrival *arrival, int is_full)
         arrival->kind = LANE_LEFT;
     if (arrival->kind == LANE_LEFT) {
         lane_release(set, arrival->fd);
-        return;
+        return 1;
     }
     arrival->is_first = !conn->used; /* only this thread sets it */
-    if (arrival->is_first && listener->is_tcp)
-        add_peer(set, arrival);
+    if (arrival->is_first && listener->is_tcp && !add_peer(set, arrival)) {
+        /* Without its address it would pass for a unix socket's. */
+        drop(set, arrival->fd);
+        return 0;
+    }
     set_used(conn, 1);
     conn->last = listener->protocol != LANE_HTTP ||
                  !(arrival->flags & HTTP1_KEEP_ALIVE);
@@ -303,6 +309,7 @@ static void take_head(lane *set, lane_arrival *arrival, int is_full)
             lane_release(set, arrival->fd);
         }
     }
+    return 1;
 }
 
 static void take_part(lane *set, lane_arrival *arrival, int is_full)
@@ -345,7 +352,7 @@ static int take(lane *set, int fd, uint32_t *input_len, lane_arrival *arrival)
     if (is_body)
         take_part(set, arrival, (size_t)got == cap);
     else
-        take_head(set, arrival, (size_t)got == cap);
+        return take_head(set, arrival, (size_t)got == cap);
     return 1;
 }
 

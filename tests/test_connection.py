@@ -13,8 +13,9 @@ import tempfile
 import threading
 
 import pytest
-from fakes import Bench
+from fakes import Bench, FakeTransport
 
+from aserve.connection import Connection
 from aserve.errors import ClientDisconnected, RequestRefused
 from aserve.exchange import Exchange
 
@@ -1091,3 +1092,15 @@ def test_an_exchange_is_taken_over(new, is_out):
     assert b"late" not in octets
     if not is_out:
         assert b"\r\nConnection: close\r\n" in octets and bench.log.codes == [504]
+
+
+def test_a_client_without_an_address(new):
+    """A TCP client whose address the transport has not learned is cut off: it is no unix socket's peer."""
+    bench, *_ = new()
+    connection, transport = Connection(bench.service), FakeTransport(peername=None)
+    bench.transports.append(transport)
+    with socket.socket() as sock:
+        transport.extra["socket"] = sock
+        transport.connect(connection)
+        connection.data_received(GET)
+    assert transport.calls == ["close"] and not bench.executor.jobs

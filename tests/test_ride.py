@@ -452,3 +452,19 @@ def test_a_second_start_with_a_worker_left_behind():
         first_writer.close()
 
     asyncio.run(main())
+
+
+def test_a_client_that_has_gone_on_its_way_out():
+    """Whose address its new transport has not learned, is cut off, and what its app still sends is told so."""
+    bench, exchange = Bench(app), Exchange("", 0)
+    try:
+        connection, transport = Departed(bench.service, b"", exchange), FakeTransport(peername=None)
+        bench.transports.append(transport)
+        with socket.socket() as sock:
+            transport.extra["socket"] = sock
+            transport.connect(connection)
+        assert transport.calls == ["close"]
+        with pytest.raises(ClientDisconnected):
+            connection.send(exchange, b"late")
+    finally:
+        bench.dispose()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import socket
 import ssl
 
 import pytest
@@ -749,3 +750,15 @@ def test_unix_socket(new, log):
     line.transport.connection_made(line.raw)
     line.transport.data_received(b"\x00")
     assert log.text.strip().endswith("unix socket: what came to a TLS port is not TLS")
+
+
+def test_a_client_without_an_address(new):
+    """A TCP client whose address the socket's transport has not learned gets no handshake: it is no unix socket's peer."""
+    line = new()
+    transport = type(line.transport)(line.bench.service, line.transport._new_connection)
+    line.raw.extra["peername"] = None
+    line.raw.calls.clear()
+    with socket.socket() as sock:
+        line.raw.extra["socket"] = sock
+        line.raw.connect(transport)
+    assert line.raw.calls == ["abort"]

@@ -11,7 +11,7 @@ from typing import Callable, NamedTuple, Protocol
 
 from .._cparsers import ffi, lib
 from ..body import BufferedBody, LiveBody
-from ..errors import RequestRefused
+from ..errors import RequestRefused, over_limit
 from ..exchange import Exchange
 from ..forwarded import set_aside
 
@@ -91,4 +91,4 @@ def new_body(limits: Limits, is_chunked: bool) -> BufferedBody | LiveBody:
 
 def body_too_large(limits: Limits) -> RequestRefused:
     """Return the refusal of a body over the limit (RFC 9110 section 15.5.14)."""
-    return RequestRefused(413, f"the request body is over the limit of {limits.max_body_bytes} octets (--max-body)")
+    return over_limit(413, "the request body", limits.max_body_bytes, "--max-body")

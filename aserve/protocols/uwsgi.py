@@ -1,7 +1,7 @@
 """uwsgi: one packet, then the body, on each connection.
 
 Owns:     from a uwsgi packet to an exchange; which modifiers are served.
-Thread:   event loop only.
+Thread:   event loop only; the lane's leader has a Uwsgi of its own for `new_exchange` and `receive_call`.
 Spec:     uwsgi-docs Protocol.rst.
 Not here: the grammar (cparsers/uwsgi.c), the body (single.py), calling RPC
           functions (rpc.py).

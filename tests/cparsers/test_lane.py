@@ -345,6 +345,17 @@ def test_a_body_larger_than_reads(new_lane):
     assert lane.poll_one().kind == WHOLE  # what came behind the body
 
 
+@pytest.mark.parametrize("octets", [GET, post(3) + b"a"])
+def test_a_client_that_has_gone_before_it_is_accepted(lane, octets):
+    """Its request is there but its address is not, without which it would pass for a unix socket's: nobody sees it."""
+    client = lane.connect(octets)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    lane.connect(GET)
+    assert lane.poll_one().peer.startswith("127.0.0.1\0")
+    assert lane.set.nconns == 1
+
+
 @pytest.mark.parametrize("is_reset", [True, False])
 def test_clients_that_leave_within_a_body(lane, is_reset):
     """Whose body will never be complete is gone, and told so."""

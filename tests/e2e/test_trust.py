@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import struct
 
 import apps
@@ -321,3 +322,25 @@ def test_a_drain(proxied, raw_client):
     assert silent.is_closed()
     gate.open()
     assert busy.recv_response().status == 200 and busy.is_closed()
+
+
+# Without an address
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("flags", [[], ["--lane", "off"]])
+def test_a_client_that_has_gone_before_it_is_accepted(start_process, raw_client, tmp_path, flags):
+    """Who resets its connection in the kernel's queue has no address any more: its request does not reach the app."""
+    process = start_process("hello", "--access-log", "log", *flags)
+    process.signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+    for octets in (GET, GET[:-2] + b"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n"):
+        client = raw_client(process)
+        client.send(octets)
+        client.reset()
+    process.signal(signal.SIGCONT)
+    raw_client(process).fetch()
+    process.signal()
+    assert process.wait() == 0
+    (line,) = (tmp_path / "log").read_text().splitlines()
+    assert line.startswith("127.0.0.1 ")
