@@ -111,11 +111,14 @@ def test_idle_connections_are_closed_at_once(start_server, raw_client):
 def test_new_connections_may_still_ask(start_server, raw_client):
     """Who has connected before the drain is answered if the request comes soon, and else closed without a word."""
     server = start_server(apps.hello)
+    server.hold_clock()
     asking, silent = raw_client(server), raw_client(server)
     server.wait_until_known(2)
     server.begin_drain()
     reply = asking.fetch()
     assert (reply.body, reply.get("Connection")) == (b"hello\n", "close")
+    assert silent.is_quiet()
+    server.pass_seconds_until(lambda: not silent.is_quiet())
     assert silent.recv_to_end() == b""
     server.stop()
     assert server.is_clean

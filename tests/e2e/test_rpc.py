@@ -91,8 +91,9 @@ def uwsgi_server(start_program, app_file):
         return "spawned uWSGI" in log and re.findall(r"bound to TCP address 127\.0\.0\.1:(\d+)", log)
 
     # It numbers its sockets in the order of the kinds, not of the flags: ask which one speaks HTTP.
+    # The second, as a rule; asked in HTTP, the other thinks for four seconds.
     first, second = wait_until(ports, 20, log_path.read_text)
-    http_port, uwsgi_port = (first, second) if fetch(first, "/") else (second, first)
+    http_port, uwsgi_port = (second, first) if fetch(second, "/") else (first, second)
     return f"127.0.0.1:{uwsgi_port}", int(http_port)
 
 

@@ -1,7 +1,12 @@
-"""Time limits; the timer ticks once a second, so each of these tests takes seconds."""
+"""Time limits.  The timer ticks once a second.
+
+Most tests let its seconds pass themselves (`pass_seconds`), once what they wait for has come about;
+where octets must come in between, it is left to the clock, and the test takes seconds.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 
 import apps
@@ -22,8 +27,13 @@ pytestmark = pytest.mark.one_way
 def test_incomplete_requests(start_server, raw_client, octets):
     """A head or a body that does not come in time is answered with 408, and the connection closed."""
     app = apps.Recorder(apps.hello)
-    client = raw_client(start_server(app, head_seconds=0.5, body_seconds=0.5))
+    server = start_server(app, head_seconds=0.5, body_seconds=0.5)
+    server.hold_clock()
+    client = raw_client(server)
     client.send(octets)
+    server.wait_until_receiving()
+    assert client.is_quiet()
+    server.pass_seconds_until(lambda: not client.is_quiet())
     reply = client.recv_response()
     assert (reply.status, reply.get("Connection")) == (408, "close")
     assert client.recv_to_end() == b""
@@ -114,7 +124,7 @@ def test_dripping_reader(start_server, raw_client, tmp_path, caplog, how):
 
 
 def test_idle_connections(start_server, raw_client):
-    """An idle connection is closed without a word, whether or not it was ever used."""
+    """An idle connection is closed without a word, whether or not it was ever used; this by the clock."""
     server = start_server(apps.hello, keep_alive_seconds=0.5, head_seconds=0.5)
     used, unused = raw_client(server), raw_client(server)
     used.fetch()
@@ -128,7 +138,7 @@ def test_slow_app_is_not_timed_out(start_server, raw_client):
     client = raw_client(server)
     client.request()
     gate.wait_entered()
-    server.wait_ticks(2)
+    server.pass_seconds(3)
     gate.open()
     assert client.recv_response().status == 200
 
@@ -153,7 +163,7 @@ def test_client_that_does_not_read(start_server, raw_client, tmp_path, how, wait
     client = raw_client(server, receive_buffer_bytes=4096)
     client.request()
     client.recv_head()
-    server.wait_until_idle()
+    server.pass_seconds_until(lambda: not server.server.connection_count)
     with pytest.raises(client.Truncated):
         client.recv_exactly(64 << 20)
     if how == "generator":
@@ -169,14 +179,15 @@ def test_lingering_is_not_for_ever(start_server, raw_client):
     client = raw_client(server)
     client.request("/", "Connection: close")
     assert client.recv_response().status == 200
-    server.wait_until_idle()
+    server.pass_seconds_until(lambda: not server.server.connection_count)
 
 
 def test_live_body_that_stalls(start_server, raw_client):
     """With --body stream, an app that waits for a stalled body meets ClientDisconnected, and its client a 408."""
-    errors = []
+    errors, entered = [], threading.Event()
 
     def app(environ, start_response):
+        entered.set()
         try:
             environ["wsgi.input"].read()
         except ConnectionError as exc:
@@ -186,6 +197,8 @@ def test_live_body_that_stalls(start_server, raw_client):
     server = start_server(app, body="stream", body_seconds=0.5)
     client = raw_client(server)
     client.request("/", "Content-Length: 5", method="POST")
+    assert entered.wait(5)
+    server.pass_seconds_until(lambda: not client.is_quiet())
     reply = client.recv_response()
     assert (reply.status, reply.get("Connection")) == (408, "close")
     assert client.recv_to_end() == b""
