@@ -44,7 +44,7 @@ import aserve  # noqa: E402
 from aserve.protocols import PROTOCOLS  # noqa: E402
 from aserve.states import State  # noqa: E402
 
-PATIENCE_SECONDS = 5.0  # for anything that should happen at once
+PATIENCE_SECONDS = 10.0  # for anything that should happen at once, also where others use the machine
 IS_PYPY = sys.implementation.name == "pypy"
 
 
@@ -463,7 +463,7 @@ class Reply(NamedTuple):
 
 
 class RawClient:
-    """A blocking socket that speaks in octets; each wait ends after five seconds."""
+    """A blocking socket that speaks in octets; each wait ends after ten seconds."""
 
     Truncated = Truncated
     authority = ""  # whose certificates are believed
@@ -580,7 +580,7 @@ class RawClient:
                 return self._cut(len(self._buffer))
 
     def is_closed(self) -> bool:
-        """Wait for the server's FIN or reset; False if octets come instead, or nothing for five seconds."""
+        """Wait for the server's FIN or reset; False if octets come instead, or nothing for ten seconds."""
         try:
             self._fill()
         except Truncated:
