@@ -41,6 +41,7 @@ import side_by_side  # noqa: E402
 from certificates import HAS_OPENSSL, Authority, Issued  # noqa: E402
 
 import aserve  # noqa: E402
+from aserve.connection import Connection  # noqa: E402
 from aserve.protocols import PROTOCOLS  # noqa: E402
 from aserve.states import State  # noqa: E402
 
@@ -187,11 +188,12 @@ class RunningServer:
         wait_until(lambda: self.server.connection_count == count)
 
     def wait_until_receiving(self) -> None:
-        """Wait until octets of a request have come."""
+        """Wait until octets of a request have come; those of a TLS handshake are none."""
 
         def is_receiving() -> bool:
             lane, connections = self.server._lane, list(self.server._connections)
-            return any(item._state == State.RECEIVING for item in connections) or bool(lane and lane._incomplete)
+            states = [item._state for item in connections if isinstance(item, Connection)]
+            return State.RECEIVING in states or bool(lane and lane._incomplete)
 
         wait_until(is_receiving)
 
