@@ -153,12 +153,6 @@ class RunningServer:
         future = asyncio.run_coroutine_threadsafe(run(), self._loop)
         return future.result(PATIENCE_SECONDS)
 
-    def wait_ticks(self, count: int) -> None:
-        """Wait until the timer of the time-outs, which ticks once a second, has ticked."""
-        for _ in range(count):
-            last = self.server._timer
-            wait_until(lambda last=last: self.server._timer is not last)
-
     def hold_clock(self) -> None:
         """For the time-outs no second passes from now on, but for those of `pass_seconds`; `stop` lets it go on."""
         self._is_clock_held = True
@@ -196,6 +190,13 @@ class RunningServer:
             return State.RECEIVING in states or bool(lane and lane._incomplete)
 
         wait_until(is_receiving)
+
+    def has_received(self, count: int) -> bool:
+        """Whether so many octets of the body of an incomplete request have come."""
+        lane, connections = self.server._lane, list(self.server._connections)
+        bodies = [getattr(ride.exchange, "body", None) for ride in list(lane._incomplete.values())] if lane else []
+        bodies += [item._protocol.body for item in connections if isinstance(item, Connection)]
+        return any(body is not None and body.length == count for body in bodies)
 
     def stop_when(self, condition: Callable[[], Any]) -> None:
         """Wait for a condition, then stop."""

@@ -128,7 +128,7 @@ def lines_of(log, *words):
 def test_at_the_limit_of_connections(start_server, raw_client, caplog, monkeypatch, wait_until):
     """Who comes beyond --max-connections waits until another leaves; the log has a line at the begin and one at the end."""
     monkeypatch.setattr(aserve.acceptor, "CALM_SECONDS", 1)
-    server = start_server(apps.hello, max_connections=3)
+    server = start_server(apps.hello, max_connections=3, head_seconds=600)
     first = [raw_client(server) for _ in range(3)]
     for client in first:
         client.send(b"GET / HTTP/1.1\r\n")  # neither idle nor complete
