@@ -47,10 +47,12 @@ suites:
 	printf "\nSummary\n$$summary"; exit $$failed
 
 # A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends.
-LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1200)
+LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 600)
+# The whole suite runs in two processes; what ARGS chooses in one, as --pdb and -s need it.
+SPREAD := $(if $(ARGS),,-n 2 --dist worksteal)
 
 suite: $(VENV)/.ready-test
-	$(LIMIT) $(RUN) -X faulthandler -m pytest $(ARGS)
+	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS)
 
 lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compiler's warnings
 	$(RUN) -m ruff check .

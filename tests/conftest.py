@@ -37,13 +37,15 @@ TESTS = pathlib.Path(__file__).parent
 sys.path.insert(0, str(TESTS))
 
 import apps  # noqa: E402
+import side_by_side  # noqa: E402
 from certificates import HAS_OPENSSL, Authority, Issued  # noqa: E402
 
 import aserve  # noqa: E402
+from aserve.connection import Connection  # noqa: E402
 from aserve.protocols import PROTOCOLS  # noqa: E402
 from aserve.states import State  # noqa: E402
 
-PATIENCE_SECONDS = 5.0  # for anything that should happen at once
+PATIENCE_SECONDS = 10.0  # for anything that should happen at once, also where others use the machine
 IS_PYPY = sys.implementation.name == "pypy"
 
 
@@ -58,7 +60,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the markers of the e2e tests."""
+    """Register the markers of the e2e tests, and what -n needs."""
+    side_by_side.configure(config)
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
@@ -120,6 +123,7 @@ class RunningServer:
         self.faults: list[str] = []  # what reached the event loop's exception handler
         self.is_clean: bool | None = None  # what drain() returned
         self.clients: list[RawClient] = []
+        self._is_clock_held = False
         self._error: BaseException | None = None
         self._ready = threading.Event()
         self._loop_kind = loop
@@ -149,11 +153,25 @@ class RunningServer:
         future = asyncio.run_coroutine_threadsafe(run(), self._loop)
         return future.result(PATIENCE_SECONDS)
 
-    def wait_ticks(self, count: int) -> None:
-        """Wait until the timer of the time-outs, which ticks once a second, has ticked."""
+    def hold_clock(self) -> None:
+        """For the time-outs no second passes from now on, but for those of `pass_seconds`; `stop` lets it go on."""
+        self._is_clock_held = True
+        self.call(self.server._timer.cancel)
+
+    def pass_seconds(self, count: int) -> None:
+        """Let so many seconds pass for the time-outs, at once, and hold the clock; harmless in a drain's last moment."""
+        self._is_clock_held = True
         for _ in range(count):
-            last = self.server._timer
-            wait_until(lambda last=last: self.server._timer is not last)
+            self._do(self._pass_second)
+
+    def pass_seconds_until(self, condition: Callable[[], Any]) -> None:
+        """Let them pass, one by one, until this is so."""
+
+        def look() -> Any:
+            self.pass_seconds(1)
+            return condition()
+
+        wait_until(look)
 
     def wait_until_idle(self) -> None:
         """Wait until no connection is left."""
@@ -164,13 +182,21 @@ class RunningServer:
         wait_until(lambda: self.server.connection_count == count)
 
     def wait_until_receiving(self) -> None:
-        """Wait until octets of a request have come."""
+        """Wait until octets of a request have come; those of a TLS handshake are none."""
 
         def is_receiving() -> bool:
             lane, connections = self.server._lane, list(self.server._connections)
-            return any(item._state == State.RECEIVING for item in connections) or bool(lane and lane._incomplete)
+            states = [item._state for item in connections if isinstance(item, Connection)]
+            return State.RECEIVING in states or bool(lane and lane._incomplete)
 
         wait_until(is_receiving)
+
+    def has_received(self, count: int) -> bool:
+        """Whether so many octets of the body of an incomplete request have come."""
+        lane, connections = self.server._lane, list(self.server._connections)
+        bodies = [getattr(ride.exchange, "body", None) for ride in list(lane._incomplete.values())] if lane else []
+        bodies += [item._protocol.body for item in connections if isinstance(item, Connection)]
+        return any(body is not None and body.length == count for body in bodies)
 
     def stop_when(self, condition: Callable[[], Any]) -> None:
         """Wait for a condition, then stop."""
@@ -179,7 +205,7 @@ class RunningServer:
 
     def begin_drain(self) -> None:
         """Start draining, and see it begun; `stop` waits for the end."""
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        self._do(self._stopping.set)
         wait_until(lambda: self.server._services[0].is_draining or not self._thread.is_alive())
 
     def stop(self) -> None:
@@ -187,11 +213,31 @@ class RunningServer:
         for client in self.clients:
             client.close()  # the drain need not linger for them
         if self._thread.is_alive():
+            if self._is_clock_held:
+                self._do(self.server._on_second)
             self.begin_drain()
         self._thread.join(20)
         assert not self._thread.is_alive(), "the server does not stop"
         assert self._error is None, self._error
         assert self.faults == []
+
+    def _pass_second(self) -> None:
+        self.server._timer.cancel()
+        self.server._on_second()
+        self.server._timer.cancel()
+
+    def _do(self, function: Callable[[], Any]) -> None:
+        """Run function() on the event loop, unless that has ended or is about to."""
+        is_done = threading.Event()
+
+        def run() -> None:
+            if self.is_clean is None:
+                function()
+            is_done.set()
+
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(run)
+        wait_until(lambda: is_done.is_set() or not self._thread.is_alive())
 
     def _run(self) -> None:
         loop = new_loop(self._loop_kind)
@@ -420,7 +466,7 @@ class Reply(NamedTuple):
 
 
 class RawClient:
-    """A blocking socket that speaks in octets; each wait ends after five seconds."""
+    """A blocking socket that speaks in octets; each wait ends after ten seconds."""
 
     Truncated = Truncated
     authority = ""  # whose certificates are believed
@@ -537,7 +583,7 @@ class RawClient:
                 return self._cut(len(self._buffer))
 
     def is_closed(self) -> bool:
-        """Wait for the server's FIN or reset; False if octets come instead, or nothing for five seconds."""
+        """Wait for the server's FIN or reset; False if octets come instead, or nothing for ten seconds."""
         try:
             self._fill()
         except Truncated:

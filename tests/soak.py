@@ -225,7 +225,7 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
             client.fetch("/", "Connection: close")
             client.recv_to_end()
         wait_until(lambda: not sockets(server)[1:], 10)  # the listener remains
-        before = server.open_files()
+        before = open_files(server)
         run = Soak(server.address, seconds)
         threads = [threading.Thread(target=run.run_good, args=(seed,), daemon=True) for seed in range(GOOD_THREADS)]
         threads += [
@@ -236,8 +236,8 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
         samples = sample_while(threads, server.pid)
         # The longest time limit, one tick of the timer, and the time to notice.
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: len(server.open_files()) <= len(before), 15)
-        after = server.open_files()
+            wait_until(lambda: len(open_files(server)) <= len(before), 15)
+        after = open_files(server)
         server.signal()
         status = server.wait(15)
     finally:
@@ -248,7 +248,6 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
     bound = SHORT_GROWTH_MIB if seconds < SHORT_SECONDS else GROWTH_MIB
     if end - warm > bound:
         faults.append(f"memory grew from {warm:.1f} to {end:.1f} MiB, by more than {bound}")
-    after = [name for name in after if name != "/dev/null"]  # libuv's own, opened with its first connection
     if len(after) > len(before):
         faults.append(f"file descriptors left: {after} instead of {before}")
     if status or "internal error" in server.log or "worker failed" in server.log:
@@ -262,6 +261,11 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
         "fds": {"before": len(before), "after": len(after)},
         "faults": faults,
     }
+
+
+def open_files(server: ServerProcess) -> list[str]:
+    """Return what a server has open, but for libuv's own /dev/null, which it opens when it likes."""
+    return [name for name in server.open_files() if name != "/dev/null"]
 
 
 def sockets(server: ServerProcess) -> list[str]:

@@ -73,7 +73,7 @@ def test_records_of_something_else(octets):
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (HELLO, True),
+        pytest.param(HELLO, True, id="hello"),  # it has random octets, an id must not
         (b"\x16", True),
         (b"\x16\x03", True),
         (b"\x16\x02\x00", False),  # no version that there ever was

@@ -588,17 +588,19 @@ def test_by_the_clock(start_process, raw_client, tmp_path):
     """The whole of it, unaided: struck, written off, replaced, and in the end drained with status 1."""
     (tmp_path / "slow_app.py").write_text(SLOW_APP)
     server = start_process(
-        f"{tmp_path}/slow_app.py:app", "--request-timeout", "1", "--threads", "1", "--max-stuck", "2"
+        f"{tmp_path}/slow_app.py:app", "--request-timeout", "0.8", "--threads", "1", "--max-stuck", "2"
     )
     client = raw_client(server)
     client.sock.settimeout(20)
     assert client.fetch("/computes").status == 504
     assert client.fetch("/").body == b"aserve-worker-1"
     assert client.fetch("/blocks").status == 504
+    client.close()
     client = raw_client(server)
     client.sock.settimeout(20)
     assert client.fetch("/").body == b"aserve-worker-2"
     assert client.fetch("/blocks").status == 504
+    client.close()
     assert server.wait() == 1
     assert "ERROR    this process should be replaced: 2 workers are stuck" in server.log
     assert "too many workers are stuck: draining" in server.log
@@ -608,10 +610,11 @@ def test_by_the_clock(start_process, raw_client, tmp_path):
 def test_one_that_is_stuck_does_not_hold_up_the_end(start_process, raw_client, tmp_path):
     """SIGTERM does not wait for who was written off."""
     (tmp_path / "slow_app.py").write_text(SLOW_APP)
-    server = start_process(f"{tmp_path}/slow_app.py:app", "--request-timeout", "1", "--threads", "1")
+    server = start_process(f"{tmp_path}/slow_app.py:app", "--request-timeout", "0.8", "--threads", "1")
     client = raw_client(server)
     client.sock.settimeout(20)
     assert client.fetch("/blocks").status == 504
+    client.close()
     server.signal(signal.SIGTERM)
     assert server.wait() == 1
     assert "left behind, still inside the app: aserve-worker-1" in server.log

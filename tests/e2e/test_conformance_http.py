@@ -248,6 +248,7 @@ def test_date_in_every_answer(start_server, raw_client):
     """The app's responses, refusals, failures and time-outs: each says when it was made."""
     limits = {"max_body_bytes": 10, "max_head_bytes": 512, "max_request_line_bytes": 100, "head_seconds": 0.2}
     server = start_server(status_of_path, **limits)
+    server.hold_clock()
     get = "GET {} HTTP/1.1\r\nHost: a\r\n"
     requests = {
         200: get.format("/200"),
@@ -271,6 +272,8 @@ def test_date_in_every_answer(start_server, raw_client):
         reply = client.recv_response()
         assert reply.status == status
         assert email.utils.parsedate_to_datetime(reply.get("Date")) is not None
+    server.wait_until_receiving()
+    server.pass_seconds_until(lambda: not late.is_quiet())
     reply = late.recv_response()
     assert reply.status == 408 and reply.get("Date").endswith(" GMT")
 

@@ -140,7 +140,7 @@ def test_live_continue_after_a_long_wait(start_server, raw_client):
     client = raw_client(server)
     client.request("/", EXPECT, "Content-Length: 5", method="POST")
     gate.wait_entered()
-    server.wait_ticks(3)
+    server.pass_seconds(3)
     gate.open()
     assert client.recv_response().status == 100
     client.send(b"hello")

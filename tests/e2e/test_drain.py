@@ -51,15 +51,17 @@ def test_signal_drains(running, raw_client, number):
 def test_second_signal(running):
     """A second signal, not the echo of the first, ends the process at once."""
     process, client, _ = running()
+    began = time.monotonic()
     process.signal()
     process.wait_for_log("draining")
     process.signal()  # within half a second: the same wish
     noticed = time.monotonic()
-    while time.monotonic() < noticed + 0.6:
-        assert process.process.poll() is None
-        time.sleep(0.05)
-    process.signal()
-    assert process.wait(3) == 128 + signal.SIGTERM
+    if noticed < began + 0.4:  # or the machine is too busy for an echo
+        while time.monotonic() < noticed + 0.6:
+            assert process.process.poll() is None
+            time.sleep(0.05)
+        process.signal()
+    assert process.wait() == 128 + signal.SIGTERM
     assert client.is_closed()
 
 
@@ -67,7 +69,7 @@ def test_drain_has_an_end(running):
     """An app that does not finish within --drain-timeout is left behind; the exit status says so."""
     process, client, _ = running("--drain-timeout", "0.5")
     process.signal()
-    assert process.wait(8) == 1
+    assert process.wait() == 1
     assert client.is_closed()
     assert "left behind" in process.log
 
@@ -88,7 +90,7 @@ def test_signal_without_connections(start_process):
     """A server that nobody uses ends at once."""
     process = start_process("hello")
     process.signal()
-    assert process.wait(3) == 0
+    assert process.wait() == 0
 
 
 # In this process: the same without signals
@@ -111,11 +113,14 @@ def test_idle_connections_are_closed_at_once(start_server, raw_client):
 def test_new_connections_may_still_ask(start_server, raw_client):
     """Who has connected before the drain is answered if the request comes soon, and else closed without a word."""
     server = start_server(apps.hello)
+    server.hold_clock()
     asking, silent = raw_client(server), raw_client(server)
     server.wait_until_known(2)
     server.begin_drain()
     reply = asking.fetch()
     assert (reply.body, reply.get("Connection")) == (b"hello\n", "close")
+    assert silent.is_quiet()
+    server.pass_seconds_until(lambda: not silent.is_quiet())
     assert silent.recv_to_end() == b""
     server.stop()
     assert server.is_clean

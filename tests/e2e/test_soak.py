@@ -15,6 +15,7 @@ SECONDS = float(os.environ.get("SOAK_SECONDS", "5"))
 
 
 @pytest.mark.slow
+@pytest.mark.alone  # it judges memory, and clients that are served in time
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.parametrize("flags", [[], ["--threads", "0"]], ids=["threads", "inline"])
 def test_soak(flags, capsys):

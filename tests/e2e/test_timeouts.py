@@ -1,7 +1,12 @@
-"""Time limits; the timer ticks once a second, so each of these tests takes seconds."""
+"""Time limits.  The timer ticks once a second.
+
+Most tests let its seconds pass themselves (`pass_seconds`), once what they wait for has come about;
+where they cannot see that, they leave it to the clock, and take seconds.
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 
 import apps
@@ -22,8 +27,13 @@ pytestmark = pytest.mark.one_way
 def test_incomplete_requests(start_server, raw_client, octets):
     """A head or a body that does not come in time is answered with 408, and the connection closed."""
     app = apps.Recorder(apps.hello)
-    client = raw_client(start_server(app, head_seconds=0.5, body_seconds=0.5))
+    server = start_server(app, head_seconds=0.5, body_seconds=0.5)
+    server.hold_clock()
+    client = raw_client(server)
     client.send(octets)
+    server.wait_until_receiving()
+    assert client.is_quiet()
+    server.pass_seconds_until(lambda: not client.is_quiet())
     reply = client.recv_response()
     assert (reply.status, reply.get("Connection")) == (408, "close")
     assert client.recv_to_end() == b""
@@ -47,14 +57,17 @@ def test_dripping_head(start_server, raw_client):
     assert reply.status == 408
 
 
-def test_moving_body(start_server, raw_client):
+def test_moving_body(start_server, raw_client, wait_until):
     """A body that keeps moving may take longer than --body-timeout."""
     server = start_server(apps.echo, body_seconds=1.5, min_rate_bytes=0)
+    server.hold_clock()
     client = raw_client(server)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n")
-    for octet in b"123":
-        server.wait_ticks(1)
+    server.wait_until_receiving()
+    for count, octet in enumerate(b"123"):
+        server.pass_seconds(1)
         client.send(bytes([octet]))
+        wait_until(lambda count=count: server.has_received(count + 1))
     client.send(b"4")
     assert client.recv_response().body == b"1234"
 
@@ -68,19 +81,20 @@ def test_moving_body(start_server, raw_client):
         ({"body": "stream"}, b"Content-Length: 1000"),
     ],
 )
-def test_dripping_body(start_server, raw_client, settings, fields):
+def test_dripping_body(start_server, raw_client, wait_until, settings, fields):
     """Octet after octet does not buy a body more time, either: --min-rate."""
-    client = raw_client(start_server(apps.echo, body_seconds=1.0, **settings))
+    server = start_server(apps.echo, body_seconds=1.0, **settings)
+    server.hold_clock()
+    client = raw_client(server)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\n" + fields + b"\r\n\r\n")
-    client.sock.settimeout(0.2)
-    reply, started = None, time.monotonic()
-    while reply is None and time.monotonic() - started < 20:
-        try:
-            client.send(b"1\r\nx\r\n" if b"chunked" in fields else b"x")
-            reply = client.recv_response()
-        except TimeoutError:
-            pass
-    assert reply is not None
+    count = 0
+    while client.is_quiet():
+        client.send(b"1\r\nx\r\n" if b"chunked" in fields else b"x")
+        count += 1
+        assert count < 20
+        wait_until(lambda count=count: server.has_received(count) or not client.is_quiet())
+        server.pass_seconds(1)
+    reply = client.recv_response()
     assert reply.status == 408 and b"--min-rate" in reply.body
 
 
@@ -114,7 +128,7 @@ def test_dripping_reader(start_server, raw_client, tmp_path, caplog, how):
 
 
 def test_idle_connections(start_server, raw_client):
-    """An idle connection is closed without a word, whether or not it was ever used."""
+    """An idle connection is closed without a word, whether or not it was ever used; this by the clock."""
     server = start_server(apps.hello, keep_alive_seconds=0.5, head_seconds=0.5)
     used, unused = raw_client(server), raw_client(server)
     used.fetch()
@@ -128,7 +142,7 @@ def test_slow_app_is_not_timed_out(start_server, raw_client):
     client = raw_client(server)
     client.request()
     gate.wait_entered()
-    server.wait_ticks(2)
+    server.pass_seconds(3)
     gate.open()
     assert client.recv_response().status == 200
 
@@ -153,7 +167,7 @@ def test_client_that_does_not_read(start_server, raw_client, tmp_path, how, wait
     client = raw_client(server, receive_buffer_bytes=4096)
     client.request()
     client.recv_head()
-    server.wait_until_idle()
+    server.pass_seconds_until(lambda: not server.server.connection_count)
     with pytest.raises(client.Truncated):
         client.recv_exactly(64 << 20)
     if how == "generator":
@@ -169,14 +183,15 @@ def test_lingering_is_not_for_ever(start_server, raw_client):
     client = raw_client(server)
     client.request("/", "Connection: close")
     assert client.recv_response().status == 200
-    server.wait_until_idle()
+    server.pass_seconds_until(lambda: not server.server.connection_count)
 
 
 def test_live_body_that_stalls(start_server, raw_client):
     """With --body stream, an app that waits for a stalled body meets ClientDisconnected, and its client a 408."""
-    errors = []
+    errors, entered = [], threading.Event()
 
     def app(environ, start_response):
+        entered.set()
         try:
             environ["wsgi.input"].read()
         except ConnectionError as exc:
@@ -186,6 +201,8 @@ def test_live_body_that_stalls(start_server, raw_client):
     server = start_server(app, body="stream", body_seconds=0.5)
     client = raw_client(server)
     client.request("/", "Content-Length: 5", method="POST")
+    assert entered.wait(5)
+    server.pass_seconds_until(lambda: not client.is_quiet())
     reply = client.recv_response()
     assert (reply.status, reply.get("Connection")) == (408, "close")
     assert client.recv_to_end() == b""

@@ -319,6 +319,7 @@ def test_a_drain(proxied, raw_client):
     busy.send(V1 + GET)
     gate.wait_entered()
     server.begin_drain()
+    server.pass_seconds_until(lambda: not silent.is_quiet())
     assert silent.is_closed()
     gate.open()
     assert busy.recv_response().status == 200 and busy.is_closed()

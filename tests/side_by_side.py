@@ -1,0 +1,75 @@
+"""`pytest -n 2` (pytest-xdist): tests run in several processes side by side.
+
+A test marked `alone` runs while the other processes run none. Where pytest is aborted, as by
+`make suite` after its time limit, these processes are, too, and say where their threads are.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import pathlib
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+PR_SET_PDEATHSIG = 1
+
+
+def configure(config: pytest.Config) -> None:
+    """Take part, in whichever of the processes this is; without -n nothing is done."""
+    folder = getattr(config, "workerinput", {}).get("turns")
+    if folder is not None:
+        config.pluginmanager.register(Turns(pathlib.Path(folder)))
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGABRT)  # pytest's faulthandler does the rest
+    elif config.getoption("dist", "no") != "no":
+        config.pluginmanager.register(Starter())
+
+
+class Starter:
+    """In the process that starts the others."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="aserve-")
+
+    def pytest_configure_node(self, node: Any) -> None:
+        """Tell a process that is about to start where it meets the others."""
+        node.workerinput["turns"] = self._folder.name
+
+    def pytest_unconfigure(self) -> None:
+        """Called at the end."""
+        self._folder.cleanup()
+
+
+class Turns:
+    """In each of the processes that run tests."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        # Who begins a test goes through the door into the room; who wants the room alone keeps the
+        # door closed, or the others would go in by turns for ever.
+        self._door = open(folder / "door", "wb")
+        self._room = open(folder / "room", "wb")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)  # around pytest-timeout: waiting here does not count
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Run a test when it may."""
+        is_alone = item.get_closest_marker("alone") is not None
+        fcntl.flock(self._door, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._room, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+            if not is_alone:
+                fcntl.flock(self._door, fcntl.LOCK_UN)
+            return (yield)
+        finally:
+            fcntl.flock(self._room, fcntl.LOCK_UN)
+            fcntl.flock(self._door, fcntl.LOCK_UN)
+
+    def pytest_unconfigure(self) -> None:
+        """Called at the end."""
+        self._door.close()
+        self._room.close()
