@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help serve test test-all suites suite lint wheel soak fuzz bench bench-sidecar bench-rpc bench-results bench-ready \
+.PHONY: help serve test test-all suites suite lint wheel soak soak-million fuzz bench bench-sidecar bench-rpc bench-results bench-ready \
 	docs clean
 .DELETE_ON_ERROR:
 
@@ -66,6 +66,9 @@ wheel: $(VENV)/.ready  ## sdist and wheel in dist/
 
 soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched
 	SOAK_SECONDS=$(SECONDS) $(RUN) -m pytest tests/e2e/test_soak.py $(ARGS)
+
+soak-million: $(VENV)/.ready-test  ## a million requests of every kind, memory flat; into benchmarks/results (PYTHON=pypy3 VENV=.venv-pypy)
+	$(VENV)/bin/python tests/million.py --save $(ARGS)
 
 fuzz: $(VENV)/.ready-test  ## each protocol under Hypothesis, each C parser under libFuzzer, for SECONDS=30
 	@.ci/need tools
