@@ -9,7 +9,6 @@ import io
 import json
 import os
 import resource
-import sys
 import tempfile
 import threading
 import time
