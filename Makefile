@@ -13,8 +13,8 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help serve test test-all suites suite lint wheel soak fuzz bench bench-sidecar bench-rpc bench-results bench-ready \
-	docs clean
+.PHONY: help serve test test-all suites suite lint wheel soak soak-million fuzz \
+	bench bench-sidecar bench-rpc bench-results bench-ready docs clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -23,9 +23,9 @@ help:  ## this list
 serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 (ARGS="module:app --threads 8")
 	@$(VENV)/bin/aserve $(ARGS)
 
-test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k config")
+test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k config"); all of it: the fuzzers beside
 	@.ci/need tools
-	@$(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))"
+	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))"
 
 test-all:  ## the suite on the interpreters you name: PYTHONS="python3.9 python3.13"
 	@$(MAKE) --no-print-directory suites PYTHONS="$(or $(PYTHONS),$(PYTHON))"
@@ -69,8 +69,12 @@ wheel: $(VENV)/.ready  ## sdist and wheel in dist/
 soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched
 	SOAK_SECONDS=$(SECONDS) $(RUN) -m pytest tests/e2e/test_soak.py $(ARGS)
 
-fuzz:  ## the C parsers under libFuzzer, each for SECONDS=30
+soak-million: $(VENV)/.ready-test  ## a million requests of every kind, memory flat; into benchmarks/results (PYTHON=pypy3 VENV=.venv-pypy)
+	$(VENV)/bin/python tests/million.py --save $(ARGS)
+
+fuzz: $(VENV)/.ready-test  ## each protocol under Hypothesis, each C parser under libFuzzer, for SECONDS=30
 	@.ci/need tools
+	FUZZ_SECONDS=$(SECONDS) $(RUN) -m pytest tests/fuzz $(ARGS)
 	$(MAKE) -C tests/fuzz fuzz SECONDS=$(SECONDS)
 
 bench: bench-ready  ## aserve beside other servers (ARGS="--app echo", ARGS=--targets); see benchmarks/README.md
@@ -102,7 +106,7 @@ docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/config.
 
 clean:  ## remove everything that make has made
 	rm -rf .venv .venv-* build dist *.egg-info .coverage* htmlcov
-	rm -rf .pytest_cache .mypy_cache .ruff_cache tests/fuzz/bin
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis tests/fuzz/bin
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f aserve/*.so
 

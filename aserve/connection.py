@@ -266,7 +266,9 @@ class Connection(OutgoingHalf):
 
     def _on_body_wanted(self, exchange: Exchange, _: None) -> None:
         # After the response's head an interim response would be part of its body.
-        if exchange is self._exchange and self._protocol.is_continue_due and not exchange.response.head_is_out:
+        if self._state > ATTENDED or exchange is not self._exchange:
+            return  # the client has gone meanwhile
+        if self._protocol.is_continue_due and not exchange.response.head_is_out:
             self._protocol.is_continue_due = False
             self._quiet_seconds = 0.0
             self._transport.write(CONTINUE)

@@ -44,17 +44,25 @@ def default_path(bench: str, interpreter: str) -> pathlib.Path:
 
 
 def save(path: pathlib.Path, bench: str, results: dict[str, tuple[Result, str]], judged: list[dict[str, Any]]) -> None:
-    """Write everything, as a whole or not at all; results: of each set, by its name, and its base."""
-    document = {
+    """Write everything; results: of each set, by its name, and its base."""
+    sets = {name: describe(result, base) for name, (result, base) in results.items()}
+    write(path, {**describe_run(bench), "targets": judged, "sets": sets})
+
+
+def describe_run(bench: str) -> dict[str, Any]:
+    """Return how every file begins: what was run, when, where, of what."""
+    return {
         "format": FORMAT,
         "bench": bench,
         "date": datetime.date.today().isoformat(),
         "machine": describe_machine(),
         "commit": _commit(),
         "tools": {"wrk": _wrk_version(), "nginx": nginx.version()},
-        "targets": judged,
-        "sets": {name: describe(result, base) for name, (result, base) in results.items()},
     }
+
+
+def write(path: pathlib.Path, document: dict[str, Any]) -> None:
+    """Write a file as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(document, indent=1) + "\n")

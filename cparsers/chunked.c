@@ -177,3 +177,9 @@ int http1_decode_chunked(http1_chunked *body, const char *buf, size_t len,
     body->done = body->state == DONE;
     return (int)(p - buf);
 }
+
+int http1_decode_chunked_at(http1_chunked *body, const char *buf, size_t at,
+                            size_t len, char *dst)
+{
+    return http1_decode_chunked(body, buf + at, len, dst);
+}

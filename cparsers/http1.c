@@ -231,3 +231,9 @@ int http1_parse_head(const char *buf, size_t len, size_t scanned,
     fault = find_fault(buf, end - 1, scanned, head);
     return fault != 0 ? fault : code;
 }
+
+int http1_parse_head_at(const char *buf, size_t at, size_t len, size_t scanned,
+                        http1_head *head)
+{
+    return http1_parse_head(buf + at, len, scanned, head);
+}

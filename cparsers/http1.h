@@ -50,6 +50,12 @@ typedef struct {
 int http1_parse_head(const char *buf, size_t len, size_t scanned,
                      http1_head *head);
 
+/* The same for the octets from buf[at] on: buf[at .. at + len).  For callers
+ * that have no pointer into the middle of their octets: cffi's from_buffer()
+ * copies them on PyPy, and frees the copy when the collector comes by. */
+int http1_parse_head_at(const char *buf, size_t at, size_t len, size_t scanned,
+                        http1_head *head);
+
 /* A chunked body's decoder.  Valid when zero-filled, but for the limits. */
 typedef struct {
     uint32_t max_extension_len; /* octets of one chunk's extensions: 400 */
@@ -73,6 +79,10 @@ typedef struct {
  * error the decoder is of no further use. */
 int http1_decode_chunked(http1_chunked *body, const char *buf, size_t len,
                          char *dst);
+
+/* The same for buf[at .. at + len): see http1_parse_head_at. */
+int http1_decode_chunked_at(http1_chunked *body, const char *buf, size_t at,
+                            size_t len, char *dst);
 
 /* cdef:end */
 #endif

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import gc
 import io
 import json
 import os
@@ -515,6 +517,16 @@ def site(environ: Any, start_response: Any) -> Iterable[bytes]:
         return [b"x" * int(environ["QUERY_STRING"])]
     if path == "/raise":
         return raises_mid_stream(environ, start_response)
+    if path == "/collect":
+        return collect(environ, start_response)
+    return hello(environ, start_response)
+
+
+def collect(environ: Any, start_response: Any) -> list[bytes]:
+    """Collect all garbage, and give free memory back to the system: what is resident then is in use."""
+    gc.collect()
+    gc.collect()  # what the first one's finalizers have let go of
+    getattr(ctypes.CDLL(None), "malloc_trim", id)(0)  # glibc's
     return hello(environ, start_response)
 
 

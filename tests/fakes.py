@@ -257,7 +257,7 @@ class Bench:
             name="http://a:80",
             loop=self.loop,  # type: ignore[arg-type]
             limits=limits,
-            new_protocol=PROTOCOLS[protocol, "c"](limits),
+            new_protocol=PROTOCOLS[protocol, config.http_parser if protocol == "http" else "c"](limits),
             executor=self.executor,
             gateway=Gateway(app, standing, has_sendfile),
             standing=standing,

@@ -408,6 +408,15 @@ def test_a_late_wish_for_a_body_that_has_come(new):
     assert bodies(transport.received()) == [b"/phello"]
 
 
+def test_a_wish_for_a_body_whose_client_has_gone(new):
+    """Nobody is told to go on: the transport is closed, and its descriptor may be another's."""
+    bench, connection, transport = new(body="stream")
+    connection.data_received(EXPECT)
+    transport.protocol.connection_lost(None)
+    bench.executor.run()
+    assert transport.received() == b""
+
+
 def test_a_fault_within_a_live_body(new):
     """The app meets it where it reads; what follows is not parsed, and the connection closes."""
     faults = []

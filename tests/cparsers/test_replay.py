@@ -1,4 +1,7 @@
-"""The corpus in C: compiled with every warning, run against guard pages under the sanitizers; the lane between threads."""
+"""The corpus in C: compiled with every warning, run against guard pages under the sanitizers.
+
+What runs longer is beside the suite: the fuzzers, and the lane under the thread sanitizer (.ci/beside).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.checkout
+pytestmark = [
+    pytest.mark.checkout,
+    pytest.mark.skipif(sys.implementation.name == "pypy", reason="no interpreter has a part in it: CPython's run does"),
+]
 
 FUZZ = pathlib.Path(__file__).parents[1] / "fuzz"
 
@@ -27,20 +33,15 @@ def need(*programs: str) -> None:
             pytest.skip(f"there is no {program} here")
 
 
-def need_sanitizer(compiler: str, names: str, folder: pathlib.Path) -> None:
-    """Skip where a C compiler has no such sanitizers, or they do not run."""
-    need("make", compiler)
-    source, program = folder / "probe.c", folder / "probe"
-    source.write_text("int main(void) { return 0; }\n")
-    built = subprocess.run([compiler, f"-fsanitize={names}", "-o", program, source], capture_output=True)
-    if built.returncode or subprocess.run([program], capture_output=True).returncode:
-        pytest.skip(f"{compiler}'s sanitizers ({names}) are not here")
-
-
 @pytest.fixture
 def need_sanitizers(tmp_path):
     """Skip where the C compiler has no sanitizers, or they do not run."""
-    need_sanitizer("cc", "address,undefined", tmp_path)
+    need("make", "cc")
+    source, program = tmp_path / "probe.c", tmp_path / "probe"
+    source.write_text("int main(void) { return 0; }\n")
+    built = subprocess.run(["cc", "-fsanitize=address,undefined", "-o", program, source], capture_output=True)
+    if built.returncode or subprocess.run([program], capture_output=True).returncode:
+        pytest.skip("the C compiler's sanitizers are not here")
 
 
 @pytest.mark.parametrize("parser", ["http1", "chunked", "uwsgi", "scgi"])
@@ -57,12 +58,3 @@ def test_no_warning(compiler, tmp_path):
     need("make", compiler)
     ran = make("check", f"CC={compiler}", f"BIN={tmp_path}")
     assert ran.returncode == 0, ran.stdout
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="a lane needs Linux")
-def test_race(tmp_path):
-    """A lane between threads, as a server uses it, keeps its promises; the thread sanitizer sees no race."""
-    need_sanitizer("clang", "thread", tmp_path)
-    ran = make("race", f"BIN={tmp_path}", "SECONDS=3")
-    assert ran.returncode == 0, ran.stdout
-    assert "every promise kept" in ran.stdout
