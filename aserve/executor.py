@@ -21,9 +21,9 @@ The order of events, and why (figures: benchmarks/README.md):
 Requests of the lane need no hand-off at all: one worker, the leader, waits for
 them itself (`_lead`), and runs them one after another, while the loop sleeps.
 Nobody waits for more meanwhile: the chair stands free. Should the batch take
-longer than WATCH_SECONDS, a timer in the kernel wakes the loop (`_on_stall`),
-and by the same rule as above another worker comes and takes the chair. Once an
-app was seen to block, a leader wakes its successor before it begins.
+longer than WATCH_SECONDS (or twice that), a timer in the kernel wakes the loop
+(`_on_stall`), and by the same rule as above another worker comes and takes the
+chair. Once an app was seen to block, a leader wakes its successor before it begins.
 """
 
 from __future__ import annotations
@@ -58,7 +58,11 @@ class Source(Protocol):
 
     @property
     def stall_fd(self) -> int:
-        """A descriptor: readable when what the last `wait` brought has not led to another within WATCH_SECONDS."""
+        """
+        A descriptor: readable when what the last `wait` brought has not led to another within WATCH_SECONDS.
+
+        Told at the latest when twice that is over; and once in vain when nothing more comes.
+        """
 
     @property
     def is_waiting(self) -> bool:

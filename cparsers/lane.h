@@ -103,8 +103,10 @@ typedef struct {
     /* set by lane_open */
     int32_t epoll_fd;
     int32_t wake_fd;
-    int32_t stall_fd; /* readable when a batch has taken longer than stall_us;
-                         the next lane_poll resets it */
+    int32_t
+        stall_fd; /* readable when a batch has taken stall_us, at the latest
+                         after twice that; but also at that time behind one
+                         that did not, while lane_poll waits */
     /* set by lane_poll */
     uint32_t is_waiting; /* 1: until something comes; atomic */
     uint32_t vars_len;   /* octets written to vars */
@@ -117,7 +119,8 @@ typedef struct {
     uint32_t top;    /* the highest descriptor so far, + 1; atomic */
     uint32_t is_accepting;  /* atomic */
     uint32_t is_accept_due; /* the last batch was full before its listeners */
-    uint32_t is_stall_set;
+    uint64_t
+        stall_at; /* microseconds of the monotonic clock: stall_fd tells */
     uint32_t is_closed; /* atomic */
     uint32_t is_held;   /* a listener is out of the epoll set, until fewer than
                          held_conns are open, or the second held_at is over;

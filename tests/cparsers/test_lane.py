@@ -13,6 +13,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 from typing import Any, NamedTuple
 
 import pytest
@@ -746,15 +747,37 @@ def is_readable(fd: int, seconds: float) -> bool:
 
 
 def test_stalling(new_lane):
-    """A batch that takes too long, or a wake, is told by a descriptor; the next poll ends that."""
+    """A batch that takes too long, or a wake, is told by a descriptor, once."""
     lane = new_lane(stall_us=2000)
     assert lane.poll(0) == [] and not is_readable(lane.set.stall_fd, 0.02)
     lane.connect(GET)
     lane.poll_one()
     assert is_readable(lane.set.stall_fd, PATIENCE_SECONDS)
+    os.read(lane.set.stall_fd, 8)
     assert lane.poll(0) == [] and not is_readable(lane.set.stall_fd, 0.02)
     lib.lane_wake(lane.set)
     assert lane.poll() == [] and is_readable(lane.set.stall_fd, PATIENCE_SECONDS)
+    lane.connect(GET)
+    lane.poll_one()  # the timer has told, and nobody has read that: it begins anew
+    assert is_readable(lane.set.stall_fd, PATIENCE_SECONDS)
+
+
+def test_batches_share_a_timer(new_lane):
+    """It is set anew only where it would be over before the batch has had its time; never by who waits."""
+    lane = new_lane(stall_us=50_000)
+
+    def take():
+        lane.connect(GET)
+        lane.poll_one()
+        return lane.set.stall_at
+
+    before = time.monotonic()
+    first = take()
+    assert before + 0.1 <= (first + 1) / 1e6 and first / 1e6 <= time.monotonic() + 0.1
+    assert lane.poll(0) == [] and lane.set.stall_at == first
+    while (second := take()) == first:
+        assert time.monotonic() < before + PATIENCE_SECONDS
+    assert first + 50_000 <= second
 
 
 # The end

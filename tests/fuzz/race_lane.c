@@ -417,7 +417,6 @@ static void open_lane(void)
     set.stall_us = 1000;
     /* In some rounds clients must wait for one another to be let in. */
     set.max_conns = is_narrow ? CLIENTS - 1 : CONNS;
-    set.max_conns = 1 << 30;
     set.arrivals = arrivals;
     set.arrivals_cap = ARRIVALS;
     require(lane_open(&set) == 0, "a lane opens");
