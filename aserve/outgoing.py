@@ -304,12 +304,8 @@ class OutgoingHalf(asyncio.Protocol):
         with self._lock:
             self._backlog_bytes = max(self._backlog_bytes - self._held_bytes, 0)
             self._held_bytes = 0
-            room = self._room
-            if room is not None and (
-                self._backlog_bytes <= self._service.config.write_buffer_bytes or self._state > ATTENDED
-            ):
-                self._room = None
-                room.release()
+        if self._has_memory or self._state > ATTENDED:
+            self._wake()
 
     def _wake(self) -> None:
         """Let a waiting worker look again."""
@@ -354,24 +350,20 @@ class OutgoingHalf(asyncio.Protocol):
             self._executor.post(self._on_abort, exchange, "internal error")
 
     def _run_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
+        why: str | None = None  # the response was cut short
         try:
             for octets in pieces:
                 self.send(exchange, octets)
         except (ClientDisconnected, ResponseTruncated) as exc:
             cast(Any, pieces).close()
-            if exchange.spool is None:
-                self._executor.post(self._on_abort, exchange, str(exc))
-            else:
-                self._finish_spool(exchange, exchange.spool, str(exc))
+            why = str(exc)
+        if exchange.spool is not None:
+            exchange.spool.seal()
+            self._executor.post(self._on_spooled, exchange, why)
+        elif why is not None:
+            self._executor.post(self._on_abort, exchange, why)
         else:
-            if exchange.spool is None:
-                self._complete(exchange, b"")
-            else:
-                self._finish_spool(exchange, exchange.spool, None)
-
-    def _finish_spool(self, exchange: Exchange, spool: ResponseSpool, why: str | None) -> None:
-        spool.seal()
-        self._executor.post(self._on_spooled, exchange, why)
+            self._complete(exchange, b"")
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
         """
