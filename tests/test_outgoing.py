@@ -445,6 +445,14 @@ def read_all(bench, transport):
         octets += more
 
 
+def read_to_the_end(bench, transport, worker):
+    """The client reads until the app is done, and then the rest."""
+    octets = b""
+    while worker.is_alive():
+        octets += read_all(bench, transport)
+    return octets + read_all(bench, transport)
+
+
 def test_a_slow_client_holds_no_worker(new, files):
     """The app is done, its iterable closed, before the client has read; then all comes, in order."""
     chunks = Chunks(*numbered(100))
@@ -541,10 +549,7 @@ def test_the_limit_of_the_spool(new, files):
     app = returning(chunks, [("Content-Length", "100000")])
     bench, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=10_500)
     assert worker.is_alive() and chunks.made < 20
-    octets = b""
-    while worker.is_alive():
-        octets += read_all(bench, transport)
-    octets += read_all(bench, transport)
+    octets = read_to_the_end(bench, transport, worker)
     assert body_of(octets) == b"".join(numbered(100))
 
 
@@ -554,10 +559,7 @@ def test_pieces_larger_than_the_spool(new, files):
     app = returning(chunks, [("Content-Length", "20000")])
     bench, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=999)
     assert worker.is_alive() and chunks.made < 6
-    octets = b""
-    while worker.is_alive():
-        octets += read_all(bench, transport)
-    octets += read_all(bench, transport)
+    octets = read_to_the_end(bench, transport, worker)
     assert body_of(octets) == b"".join(numbered(20)) and files == []
 
 
@@ -577,10 +579,7 @@ def test_a_full_disk(new, monkeypatch, caplog, is_begun):
     monkeypatch.setattr(os, "pwrite", pwrite)
     bench, _, transport, worker = start_stuck(new, app, is_inside=True)
     assert worker.is_alive() and chunks.made < 15
-    octets = b""
-    while worker.is_alive():
-        octets += read_all(bench, transport)
-    octets += read_all(bench, transport)
+    octets = read_to_the_end(bench, transport, worker)
     assert body_of(octets) == b"".join(numbered(40))
     assert caplog.text.count("--response-spool") == 1 and "No space left" in caplog.text
 
@@ -721,10 +720,7 @@ def test_early_hints_are_not_spooled(new, files):
 
     bench, _, transport, worker = start_stuck(new, app, is_inside=True)
     assert worker.is_alive()
-    octets = b""
-    while worker.is_alive():
-        octets += read_all(bench, transport)
-    octets += read_all(bench, transport)
+    octets = read_to_the_end(bench, transport, worker)
     assert octets.count(b"HTTP/1.1 103 ") == 10 and octets.endswith(b"hello") and files == []
 
 
