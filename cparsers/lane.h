@@ -103,28 +103,25 @@ typedef struct {
     /* set by lane_open */
     int32_t epoll_fd;
     int32_t wake_fd;
-    int32_t
-        stall_fd; /* readable when a batch has taken stall_us, at the latest
-                         after twice that; but also at that time behind one
-                         that did not, while lane_poll waits */
+    /* readable when a batch has taken stall_us, at the latest after twice that;
+     * but also at that time behind one that did not, while lane_poll waits */
+    int32_t stall_fd;
     /* set by lane_poll */
     uint32_t is_waiting; /* 1: until something comes; atomic */
     uint32_t vars_len;   /* octets written to vars */
     uint32_t nfull;      /* how often somebody found max_conns reached, */
     uint32_t nshort;     /* and no descriptor or memory left; atomic */
     /* kept by the lane */
-    uint32_t
-        nconns; /* connections that have not been closed or left; atomic */
+    uint32_t nconns; /* connections neither closed nor left; atomic */
     uint32_t nusers; /* those, and the lane itself until lane_close; atomic */
     uint32_t top;    /* the highest descriptor so far, + 1; atomic */
     uint32_t is_accepting;  /* atomic */
     uint32_t is_accept_due; /* the last batch was full before its listeners */
-    uint64_t
-        stall_at; /* microseconds of the monotonic clock: stall_fd tells */
-    uint32_t is_closed; /* atomic */
-    uint32_t is_held;   /* a listener is out of the epoll set, until fewer than
-                         held_conns are open, or the second held_at is over;
-                         atomic */
+    uint64_t stall_at;      /* stall_fd tells: monotonic microseconds */
+    uint32_t is_closed;     /* atomic */
+    /* a listener is out of the epoll set, until fewer than held_conns are
+     * open, or the second held_at is over; atomic */
+    uint32_t is_held;
     uint32_t held_conns;
     uint32_t held_at;
     uint32_t no_room_at; /* when lane_make_room has last found nobody */
