@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
 from .body import LiveBody
-from .errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff
+from .errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
 from .exchange import Exchange
 from .wsgi import FileWrapper, WSGIApp
 
@@ -160,8 +160,7 @@ class Deadlines:
             run.exchange.summary, name, now - run.since - self._seconds, len(self._stuck), self._max_stuck,
             self.written_off_count,
         )  # fmt: skip
-        why = RequestRefused(504, "the app did not answer in time")
-        run.exchange.connection.take_over(run.exchange, why)
+        run.exchange.connection.take_over(run.exchange, app_too_late())
         if len(self._stuck) >= self._max_stuck:
             self._on_failing(f"{len(self._stuck)} workers are stuck inside the app (--max-stuck)")
 

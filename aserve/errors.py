@@ -59,6 +59,11 @@ class RequestRefused(AserveError):
         self.status = status
 
 
+def app_too_late() -> RequestRefused:
+    """Return what a client gets whose request was not done within --request-timeout."""
+    return RequestRefused(504, "the app did not answer in time")
+
+
 def over_limit(status: int, what: str, limit_bytes: int, setting: str) -> RequestRefused:
     """Return the refusal of a request that crossed one of our limits, naming the setting."""
     return RequestRefused(status, f"{what} is over the limit of {limit_bytes} octets ({setting})")

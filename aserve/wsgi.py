@@ -27,7 +27,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Callable, NamedTuple, Union
 
 from .environ import build_environ
-from .errors import AppError, ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
+from .errors import (
+    AppError,
+    ClientDisconnected,
+    RequestRefused,
+    RequestTimeout,
+    ResponseTruncated,
+    WrittenOff,
+    app_too_late,
+)
 from .exchange import Exchange
 from .response import Response, StandingFields, error_response
 
@@ -180,7 +188,7 @@ class Gateway:
         if refusal is not None:
             exchange.keep_alive = False  # where the next request would begin is not known
         elif isinstance(exc, RequestTimeout):
-            refusal = RequestRefused(504, "the app did not answer in time")
+            refusal = app_too_late()
         else:
             refusal = RequestRefused(500, "the application failed; its log says why")
         response.code = refusal.status
