@@ -67,14 +67,8 @@ class Deadlines:
         self._strike, self.settle = _find_strike()
         self.runs: dict[int, Run] = {}  # by thread: the exchange that it has
         self._stuck: dict[int, Run] = {}  # by thread: those written off and still inside the app
-        self.written_off_count = 0  # since the start
 
     # --- called on the event loop ---
-
-    @property
-    def stuck_count(self) -> int:
-        """Threads that were written off and have not come back."""
-        return len(self._stuck)
 
     def timed(self, app: WSGIApp) -> WSGIApp:
         """Return the app as a gateway should call it."""
@@ -148,7 +142,6 @@ class Deadlines:
         try:
             self._stuck[run.thread_id] = run
             self.runs.pop(run.thread_id, None)
-            self.written_off_count += 1
             self._executor.write_off(run.thread_id)
         except RuntimeError as exc:
             self._on_failing(f"no thread can be started in the place of one that is stuck: {exc}")
@@ -158,7 +151,7 @@ class Deadlines:
             "%s: %s has not left the app %.1f s after --request-timeout; it is written off, and another takes its "
             "place (stuck now: %d, --max-stuck: %d; since the start: %d)",
             run.exchange.summary, name, now - run.since - self._seconds, len(self._stuck), self._max_stuck,
-            self.written_off_count,
+            self._executor.written_off_count,
         )  # fmt: skip
         run.exchange.connection.take_over(run.exchange, app_too_late())
         if len(self._stuck) >= self._max_stuck:

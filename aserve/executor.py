@@ -91,7 +91,7 @@ class Executor:
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
         self._threads: list[threading.Thread] = []
         self._written_off: list[threading.Thread] = []
-        self._written_off_count = 0
+        self.written_off_count = 0  # workers, since the start
         self._starting = threading.Lock()
         self._kick_due = False
         self._flush_due = False
@@ -279,7 +279,7 @@ class Executor:
                 if thread.ident == thread_id:
                     self._threads.remove(thread)
                     self._written_off = [other for other in self._written_off if other.is_alive()] + [thread]
-                    self._written_off_count += 1
+                    self.written_off_count += 1
                     break
         if not (self._start_thread() or self._threads):
             raise RuntimeError("no other worker is left")
@@ -398,12 +398,12 @@ class Executor:
             number = len(self._threads) + 1
             if number > self._max_threads:
                 return False
-            name = f"aserve-worker-{number + self._written_off_count}"
+            name = f"aserve-worker-{number + self.written_off_count}"
             thread = threading.Thread(target=self._work, name=name, daemon=True)
             try:
                 thread.start()
             except RuntimeError as exc:
-                if not (self._threads or self._written_off_count):
+                if not (self._threads or self.written_off_count):
                     raise  # a service that never had a worker
                 logger.error("cannot start worker %d: %s; going on with %d", number, exc, number - 1)
                 self._max_threads = number - 1

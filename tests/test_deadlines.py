@@ -253,7 +253,7 @@ def expire_grace(server):
 
 
 def stuck_count(server):
-    return server.server._deadlines.stuck_count
+    return len(server.server._deadlines._stuck)
 
 
 def messages(caplog, level="ERROR"):
