@@ -32,11 +32,11 @@ import asyncio
 import collections
 import logging
 import os
-import sys
 import threading
 import time
 from typing import Any, Callable, Protocol
 
+from .cpu import HAS_GIL, CpuMeter
 from .errors import WrittenOff
 
 logger = logging.getLogger("aserve")
@@ -47,10 +47,6 @@ WATCH_SECONDS = 0.001
 # The same while the process burns CPU: then the GIL is what is missing, not threads;
 # but one slow request must not hold up all others for longer than this.
 BUSY_WATCH_SECONDS = 0.020
-# The share of one CPU from which the process counts as busy.
-BUSY_SHARE = 0.8
-
-_has_gil: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 class Source(Protocol):
@@ -108,8 +104,7 @@ class Executor:
         self._chair: list[Source] = []  # the leader's: who takes the source out of it may wait for requests
         self._turn = 0  # how often somebody has
         self.is_led = False  # a leader waits, and has nothing to do
-        self._cpu_seconds = self._cpu_time = 0.0
-        self._is_busy = False
+        self._cpu = CpuMeter()  # the event loop's
 
     # --- called on the event loop ---
 
@@ -154,13 +149,13 @@ class Executor:
         # Counted now: a worker woken below may have taken the first, and block, before we look again.
         has_several = len(self._jobs) > 1
         if self._idle_count == len(self._threads):
-            self._app_blocks = not _has_gil
+            self._app_blocks = not HAS_GIL
             self._wake_one()
-        elif not self._burns_cpu():
+        elif not self._cpu.look():
             # A worker is awake and yet neither it nor anybody else computes: its app blocks.
             self._app_blocks = True
             self._wake_one()
-        if self._watch_timer is None and (has_several or self._is_busy):
+        if self._watch_timer is None and (has_several or self._cpu.is_busy):
             self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
 
     def _on_stall(self) -> None:
@@ -187,9 +182,9 @@ class Executor:
         if waiting != self._watched:
             self._watched = waiting
             self._still_since = now
-            self._burns_cpu()  # what it has burnt by the next look
-        elif not self._burns_cpu() or now - self._still_since >= BUSY_WATCH_SECONDS:
-            self._app_blocks = not self._is_busy
+            self._cpu.look()  # what it has burnt by the next look
+        elif not self._cpu.look() or now - self._still_since >= BUSY_WATCH_SECONDS:
+            self._app_blocks = not self._cpu.is_busy
             self._still_since = now
             if not self._wake_one():
                 if self._source is None:
@@ -221,16 +216,6 @@ class Executor:
         self._chair.append(source)  # stop() is called on this thread, too
         if self._idle:
             self._wake_one()  # one may have lain down since the chair was taken
-
-    def _burns_cpu(self) -> bool:
-        """Whether the process has used most of a CPU lately."""
-        now = time.perf_counter()
-        elapsed = now - self._cpu_time
-        if elapsed >= WATCH_SECONDS:
-            seconds = time.process_time()
-            self._is_busy = _has_gil and (seconds - self._cpu_seconds) >= BUSY_SHARE * elapsed
-            self._cpu_seconds, self._cpu_time = seconds, now
-        return self._is_busy
 
     def _flush(self) -> None:
         """Bring home what the workers have finished."""
@@ -356,7 +341,7 @@ class Executor:
             if not self._is_stopping:
                 self._chair.append(source)
         if len(self._idle) == len(self._threads) - 1:
-            self._app_blocks = not _has_gil  # nobody is inside the app: learn anew
+            self._app_blocks = not HAS_GIL  # nobody is inside the app: learn anew
         if self._app_blocks and self._jobs:
             self._wake_one()
         return True
@@ -410,49 +395,6 @@ class Executor:
                 return False
             self._threads.append(thread)
             return True
-
-
-class InlineExecutor:
-    """`--threads 0`: jobs run on the event loop's own thread, one after another."""
-
-    is_inline = True
-    is_quiet = False  # nobody writes past the loop
-    waiting_count = 0  # jobs run at once
-    is_idle = True
-    is_led = False
-
-    def __init__(self) -> None:
-        self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
-        self._is_running = False
-        self.coming: list[None] = []
-
-    def submit(self, function: Callable[[Any], None], argument: Any) -> None:
-        """Run function(argument) now, or after the job that submits it."""
-        self._jobs.append((function, argument))
-        if self._is_running:
-            return
-        self._is_running = True
-        try:
-            while self._jobs:
-                function, argument = self._jobs.popleft()
-                function(argument)
-        finally:
-            self._is_running = False
-
-    submit_here = submit
-
-    def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
-        """Run function(first, second) now."""
-        function(first, second)
-
-    def stop(self) -> None:
-        """Nothing to stop."""
-
-    def join(self, seconds: float) -> list[str]:
-        """Nothing to wait for."""
-        return []
-
-    stuck: tuple[str, ...] = ()  # nobody is written off
 
 
 def _yield_to_waker() -> None:

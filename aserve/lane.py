@@ -26,7 +26,8 @@ from .config import Config
 from .connection import ARRIVING_SECONDS, TOO_SLOW
 from .errors import RequestRefused
 from .exchange import Exchange
-from .executor import WATCH_SECONDS, Executor, InlineExecutor
+from .executor import WATCH_SECONDS, Executor
+from .inline import InlineExecutor
 from .listeners import Listener
 from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi

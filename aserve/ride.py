@@ -21,7 +21,8 @@ from ._cparsers import lib
 from .connection import Connection
 from .errors import ClientDisconnected, RequestRefused, ResponseTruncated, WrittenOff
 from .exchange import Exchange
-from .executor import Executor, InlineExecutor
+from .executor import Executor
+from .inline import InlineExecutor
 from .protocols.single import SingleRequest
 from .service import Service
 from .states import State

@@ -26,8 +26,9 @@ from .config import Bind, Config, parse_bind
 from .deadlines import Deadlines
 from .environ import build_base_environ
 from .errors import WorkersStuck
-from .executor import Executor, InlineExecutor
+from .executor import Executor
 from .forwarded import SettingAside, set_aside
+from .inline import InlineExecutor
 from .lane import Lane
 from .lane import is_available as is_lane_available
 from .listeners import Address, Listener, UnixRights, open_listeners

@@ -12,7 +12,8 @@ from typing import Any, Callable
 from .access_log import AccessLog
 from .config import Config
 from .environ import Environ
-from .executor import Executor, InlineExecutor
+from .executor import Executor
+from .inline import InlineExecutor
 from .peers import Peers
 from .protocols.base import Limits, WireProtocol
 from .response import StandingFields

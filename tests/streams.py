@@ -21,7 +21,7 @@ from conftest import RawClient, Truncated
 from fakes import Bench
 from hypothesis import strategies as st
 
-from aserve.executor import InlineExecutor
+from aserve.inline import InlineExecutor
 from aserve.sendfile import HAS_SENDFILE
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"

@@ -18,7 +18,7 @@ import pytest
 
 from aserve import executor as executor_module
 from aserve.errors import WrittenOff
-from aserve.executor import Executor, InlineExecutor
+from aserve.executor import Executor
 
 PATIENCE_SECONDS = 10
 
@@ -378,7 +378,7 @@ def test_a_job_that_computes_holds_up_others_only_so_long():
 
 def test_without_a_gil_workers_wake_one_another(monkeypatch):
     """Where threads run at once, a queue of several jobs wakes workers without a look."""
-    monkeypatch.setattr(executor_module, "_has_gil", False)
+    monkeypatch.setattr(executor_module, "HAS_GIL", False)
 
     async def test(bench):
         await bench.start_workers(3)
@@ -1087,7 +1087,7 @@ def test_a_batch_stalls_behind_a_look():
     """A batch that stalls before the next look is due does not wait for that."""
 
     async def test(bench, source):
-        bench.executor._burns_cpu = lambda: False
+        bench.executor._cpu.look = lambda: False
         held = [bench.held() for _ in range(2)]
         source.bring(*[job for job, _, _ in held])
         for _, _, started in held:
@@ -1223,58 +1223,6 @@ def test_no_request_is_lost_or_run_twice(seed):
         assert bench.executor.coming == []
 
     assert run_led(test, max_threads=choose.choice((1, 2, 8))) == []
-
-
-# --threads 0
-
-
-def test_inline_jobs_run_at_once():
-    """A job runs where it is submitted, before submit returns; its posts, too."""
-    executor = InlineExecutor()
-    seen = []
-
-    def job(argument):
-        executor.post(lambda first, second: seen.append((first, second)), argument, 2)
-        seen.append("end")
-
-    executor.submit(job, 1)
-    assert seen == [(1, 2), "end"]
-    assert executor.is_inline and not executor.is_quiet
-
-
-def test_inline_jobs_wait_for_one_another():
-    """A job submitted by a job runs after it: no recursion, however long the chain."""
-    executor = InlineExecutor()
-    seen = []
-
-    def job(number):
-        if number < 5000:
-            executor.submit(job, number + 1)
-        seen.append(number)
-
-    executor.submit(job, 0)
-    assert seen == list(range(5001))
-
-
-def test_an_inline_job_that_raises():
-    """A job must not raise; if one does, it is seen, and the next ones run."""
-    executor = InlineExecutor()
-    seen = []
-
-    def fail(_):
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        executor.submit(fail, None)
-    executor.submit(seen.append, 1)
-    assert seen == [1]
-
-
-def test_an_inline_executor_has_nothing_to_stop():
-    """Stop and join are there for who does not know which executor it is."""
-    executor = InlineExecutor()
-    executor.stop()
-    assert executor.join(1.0) == []
 
 
 def test_the_log_is_ours():

@@ -32,7 +32,7 @@ ROWS = {
     5.2: ["outgoing"],  # the writing half of a connection, below the whole
     5: ["service", "listeners"],
     4.5: ["deadlines"],  # counts what an executor runs
-    4: ["executor", "static", "routes", "sendfile"],
+    4: ["executor", "inline", "static", "routes", "sendfile"],
     3.5: ["trust"],  # stands before the gateway of wsgi
     3: ["wsgi", "rpc"],
     2: ["environ", "response", "access_log", "protocols"],
@@ -41,7 +41,7 @@ ROWS = {
     1.3: ["forwarded"],  # rewrites exchanges
     1: ["proxy_protocol", "exchange", "body", "spool", "tls", "client_hello", "loading", "demo"],
     0.5: ["config"],  # which checks what peers reads
-    0: ["errors", "pace", "states", "peers", "_cparsers"],
+    0: ["errors", "pace", "states", "peers", "cpu", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
 RESERVED = {

@@ -17,7 +17,7 @@ from fakes import Bench
 from aserve import outgoing as outgoing_module
 from aserve import spool as spool_module
 from aserve.errors import AppError, ClientDisconnected, WrittenOff
-from aserve.executor import InlineExecutor
+from aserve.inline import InlineExecutor
 from aserve.sendfile import HAS_SENDFILE
 from aserve.wsgi import FileWrapper
 
