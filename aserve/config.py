@@ -504,6 +504,12 @@ class Config:
         "The most that Python's own ThreadPoolExecutor starts by default. They are started when "
         "the app keeps the others waiting, so those never needed cost nothing.",
     )
+    extra_threads: int = _row(
+        64, "Serving", "--extra-threads", _count(0, 4096),
+        "threads beyond --threads, for streamed responses that outrun their readers: each leaves its place to another request, and goes "
+        "on in turn with the others; 0, and with --threads 1: it keeps its place until the app is done",
+        "Guess: twice as many as --threads are by default. Each holds what its generator holds, such as a connection to a database.",
+    )
     loop: str = _row(
         "auto", "Serving", "--loop", _choice("auto", "uvloop", "asyncio"),
         "event loop; auto: uvloop where it is installed",

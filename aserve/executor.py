@@ -1,8 +1,9 @@
 """The seam: the batched hand-off from the event loop to worker threads and back.
 
-Owns:     the two queues, the workers, the decision whom to wake and when.
+Owns:     the two queues, the decision whom to wake and when.
 Thread:   methods say which side calls them.
-Not here: what a job does (connection.py gives it), the app (wsgi.py).
+Not here: what a job does (connection.py gives it), the app (wsgi.py), how many
+          threads there are (crew.py), which of those aside go on (turns.py).
 
 The order of events, and why (figures: benchmarks/README.md):
 
@@ -24,6 +25,11 @@ Nobody waits for more meanwhile: the chair stands free. Should the batch take
 longer than WATCH_SECONDS (or twice that), a timer in the kernel wakes the loop
 (`_on_stall`), and by the same rule as above another worker comes and takes the
 chair. Once an app was seen to block, a leader wakes its successor before it begins.
+
+A worker at a response that outruns its reader steps aside (`give_way`): another takes
+its place, beyond --threads, and it goes on in turn with others like it (turns.py). Its app's
+iterable stays on its stack: one that moved to another thread would lose what the
+app keeps by thread, and another request on top of it might not end before it.
 """
 
 from __future__ import annotations
@@ -33,11 +39,12 @@ import collections
 import logging
 import os
 import threading
-import time
 from typing import Any, Callable, Protocol
 
 from .cpu import HAS_GIL, CpuMeter
+from .crew import Crew
 from .errors import WrittenOff
+from .turns import Turns
 
 logger = logging.getLogger("aserve")
 
@@ -79,16 +86,13 @@ class Executor:
 
     is_inline = False
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int, extra_threads: int = 0) -> None:
         self._loop = loop
-        self._max_threads = max_threads
+        self._crew = Crew(self._work, max_threads, extra_threads)
+        self._turns = Turns(loop, max_threads)  # of those that have stepped aside
         self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
-        self._threads: list[threading.Thread] = []
-        self._written_off: list[threading.Thread] = []
-        self.written_off_count = 0  # workers, since the start
-        self._starting = threading.Lock()
         self._kick_due = False
         self._flush_due = False
         self._is_stopping = False
@@ -120,7 +124,7 @@ class Executor:
         self._source = source
         self._chair.append(source)
         self._loop.add_reader(source.stall_fd, self._on_stall)
-        self._start_thread()
+        self._crew.start()
 
     @property
     def waiting_count(self) -> int:
@@ -130,7 +134,9 @@ class Executor:
     @property
     def is_idle(self) -> bool:
         """Whether no job waits, runs or comes back."""
-        return self.is_quiet and self._idle_count == sum(thread.is_alive() for thread in self._threads)
+        crew = self._crew
+        is_asleep = not crew.aside and self._idle_count == sum(thread.is_alive() for thread in crew.at_work)
+        return is_asleep and self.is_quiet
 
     @property
     def _idle_count(self) -> int:
@@ -148,7 +154,7 @@ class Executor:
             return
         # Counted now: a worker woken below may have taken the first, and block, before we look again.
         has_several = len(self._jobs) > 1
-        if self._idle_count == len(self._threads):
+        if self._idle_count == len(self._crew.at_work):
             self._app_blocks = not HAS_GIL
             self._wake_one()
         elif not self._cpu.look():
@@ -231,6 +237,7 @@ class Executor:
     def stop(self) -> None:
         """Let workers end when the queue is empty. Those inside an app that hangs are left behind."""
         self._is_stopping = True
+        self._turns.stop()
         if self._watch_timer is not None:
             self._watch_timer.cancel()
         if self._source is not None:
@@ -243,14 +250,11 @@ class Executor:
 
     def join(self, seconds: float) -> list[str]:
         """Wait for the workers to end, at most so long in all; return the names of those that have not."""
-        deadline = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(deadline - time.monotonic(), 0.0))
-        return [thread.name for thread in self._threads if thread.is_alive()]
+        return self._crew.join(seconds)
 
-    def name_of(self, thread_id: int | None) -> str:
+    def name_of(self, thread_id: int) -> str:
         """Return the name of the worker with this identifier."""
-        return next((thread.name for thread in self._threads if thread.ident == thread_id), "a worker")
+        return self._crew.name_of(thread_id)
 
     def write_off(self, thread_id: int) -> None:
         """
@@ -259,20 +263,20 @@ class Executor:
         Raises:
             RuntimeError: there is no other, and none can be started. Nor will it be tried again.
         """
-        with self._starting:
-            for thread in self._threads:
-                if thread.ident == thread_id:
-                    self._threads.remove(thread)
-                    self._written_off = [other for other in self._written_off if other.is_alive()] + [thread]
-                    self.written_off_count += 1
-                    break
-        if not (self._start_thread() or self._threads):
+        self._crew.write_off(thread_id)
+        self._turns.leave(thread_id)
+        if not (self._crew.start() or self._crew.at_work):
             raise RuntimeError("no other worker is left")
 
     @property
     def stuck(self) -> list[str]:
         """Names of the workers that were written off and have not ended."""
-        return [thread.name for thread in self._written_off if thread.is_alive()]
+        return self._crew.stuck
+
+    @property
+    def written_off_count(self) -> int:
+        """Workers that were written off, since the start."""
+        return self._crew.written_off_count
 
     # --- called from a worker ---
 
@@ -295,6 +299,38 @@ class Executor:
             except RuntimeError:
                 pass  # the loop is closed: this worker was left behind, and nobody waits for it
 
+    def give_way(self) -> None:
+        """
+        Wait for a turn: what the calling worker does is waited for by nobody.
+
+        Its place is another's meanwhile, so that --threads others are at work; at most --extra-threads do this.
+        """
+        thread_id = threading.get_ident()
+        if thread_id in self._crew.aside or self._step_aside(thread_id):
+            self._turns.take(thread_id, bool(self._jobs))
+
+    def leave_turn(self) -> None:
+        """The calling worker waits for its client, or goes on as others do; until it gives way again."""
+        self._turns.leave(threading.get_ident())
+
+    def _step_aside(self, thread_id: int) -> bool:
+        """Leave one's place to another worker; False: there is none to be had, or the caller is no worker of ours."""
+        crew = self._crew
+        if not crew.step_aside(thread_id):
+            return False
+        if self._jobs or self._chair or not crew.at_work:
+            self._wake_one()
+        # Where no thread can be started, nobody may have come.
+        return bool(crew.at_work) or not crew.come_back(thread_id)
+
+    def _come_back(self) -> bool:
+        """After a job: False if the calling worker has stepped aside, and its place is taken."""
+        thread_id = threading.get_ident()
+        if thread_id not in self._crew.aside:
+            return True
+        self._turns.leave(thread_id)
+        return self._crew.come_back(thread_id)
+
     def _work(self) -> None:
         _yield_to_waker()
         lock = threading.Lock()
@@ -306,6 +342,8 @@ class Executor:
             except IndexError:
                 if self._is_stopping:
                     return
+                if self._turns.is_held:
+                    self._turns.resume()
                 if not self._lead():
                     self._sleep(lock)
                 continue
@@ -316,6 +354,8 @@ class Executor:
             except BaseException:  # a bug in aserve: the request is lost, the worker is not
                 logger.exception("a worker failed; please report this as a bug in aserve")
             del function, argument  # an idle worker keeps no exchange alive
+            if self._crew.aside and not self._come_back():
+                return
 
     def _lead(self) -> bool:
         """Wait for requests, unless somebody else does."""
@@ -340,7 +380,7 @@ class Executor:
             self.is_led = False
             if not self._is_stopping:
                 self._chair.append(source)
-        if len(self._idle) == len(self._threads) - 1:
+        if len(self._idle) == len(self._crew.at_work) - 1:
             self._app_blocks = not HAS_GIL  # nobody is inside the app: learn anew
         if self._app_blocks and self._jobs:
             self._wake_one()
@@ -367,7 +407,7 @@ class Executor:
         try:
             lock = self._idle.pop()
         except IndexError:
-            if self._start_thread():
+            if self._crew.start():
                 return True
             source = self._source
             if self.is_led and source is not None:
@@ -377,24 +417,6 @@ class Executor:
         self.coming.append(None)
         lock.release()
         return True
-
-    def _start_thread(self) -> bool:
-        with self._starting:
-            number = len(self._threads) + 1
-            if number > self._max_threads:
-                return False
-            name = f"aserve-worker-{number + self.written_off_count}"
-            thread = threading.Thread(target=self._work, name=name, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as exc:
-                if not (self._threads or self.written_off_count):
-                    raise  # a service that never had a worker
-                logger.error("cannot start worker %d: %s; going on with %d", number, exc, number - 1)
-                self._max_threads = number - 1
-                return False
-            self._threads.append(thread)
-            return True
 
 
 def _yield_to_waker() -> None:

@@ -7,6 +7,7 @@ Not here: the spec's grammar (config.py), accepting (acceptor.py, the lane).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -16,6 +17,12 @@ from typing import NamedTuple, Union
 
 from .config import PROXIED, Bind
 from .errors import BindError
+
+# How much of a response the kernel takes before it can send it. Left to itself it takes 2.7 MiB for a client
+# on the loopback address that does not read, and as much of the app's time before anybody sees that it is
+# behind. Measured 2026-11-22: bodies of 0.1 to 10 MB cost the same with and without; with 128 KiB files cost more.
+UNSENT_BYTES = 1 << 18
+_NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
 Socket = socket.socket  # a Listener's field has the module's name
 Address = Union[tuple[str, int], str]
@@ -120,6 +127,13 @@ def open_listeners(binds: list[Bind], rights: UnixRights = UnixRights()) -> list
     return listeners
 
 
+def limit_unsent(sock: Socket, most_bytes: int) -> None:
+    """Let the kernel take no more of what it cannot send yet; 0: as it likes (tcp(7), TCP_NOTSENT_LOWAT)."""
+    if _NOTSENT_LOWAT is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+        with contextlib.suppress(OSError):  # it is closed, or the kernel has no such option
+            sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, most_bytes)
+
+
 def _open_tcp(bind: Bind) -> list[Listener]:
     try:
         found = socket.getaddrinfo(bind.host or None, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -137,6 +151,7 @@ def _open_tcp(bind: Bind) -> list[Listener]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            limit_unsent(sock, UNSENT_BYTES)  # each connection inherits it
             # With port 0 every family gets the port that the first one got.
             sock.bind((address[0], port, *address[2:]))
             sock.listen()  # SO_REUSEADDR lets two programs bind, but only one listen: find out here

@@ -24,6 +24,8 @@ from typing import Any, Callable, cast
 
 from .errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from .exchange import Exchange
+from .executor import Executor
+from .listeners import UNSENT_BYTES, limit_unsent
 from .sendfile import FileSender
 from .service import Service
 from .spool import ResponseSpool
@@ -173,6 +175,8 @@ class OutgoingHalf(asyncio.Protocol):
             self._end_file(exchange, reply, "the client closed the connection")
             return
         try:
+            # A file holds no memory of ours, and each call of sendfile moves what the kernel takes.
+            limit_unsent(self._transport.get_extra_info("socket"), 0)
             self._sender = FileSender(
                 self._service.loop, self._fd, reply.file, reply.offset, reply.size,
                 functools.partial(self._end_file, exchange, reply),
@@ -189,6 +193,7 @@ class OutgoingHalf(asyncio.Protocol):
             self._on_abort(exchange, error)
             return
         self._transport.set_write_buffer_limits()
+        limit_unsent(self._transport.get_extra_info("socket"), UNSENT_BYTES)
         self._end(exchange)
 
     def _on_spool(self, exchange: Exchange, _: None = None) -> None:
@@ -390,8 +395,9 @@ class OutgoingHalf(asyncio.Protocol):
 
     def _send_to_spool(self, exchange: Exchange, spool: ResponseSpool, octets: bytes) -> bool:
         """Put a piece behind what the spool holds; False: that has all been sent, and there is memory for it."""
-        size = len(octets)
+        size, executor = len(octets), cast(Executor, self._executor)  # with --threads 0 nothing is spooled
         while spool.is_begun:
+            executor.give_way()
             try:
                 if spool.append(octets):
                     if spool.wants_reader():
@@ -405,7 +411,9 @@ class OutgoingHalf(asyncio.Protocol):
                     "see TMPDIR, --response-spool",
                     exc,
                 )
+            executor.leave_turn()
             self._wait_until(lambda: self._has_memory if not spool.is_begun else spool.has_room(size))
+        executor.leave_turn()  # in memory it is as others are
         return False
 
     def _begin_spool(self, exchange: Exchange) -> bool:

@@ -145,7 +145,7 @@ class Server:
             if config.access_log is not None:
                 self._access_log = AccessLog(config.access_log)
             if config.threads:
-                self._executor = Executor(loop, config.threads)
+                self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
             if config.request_seconds:  # then there are threads: config.py
                 self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, self._on_failing)  # type: ignore[arg-type]
             self._services = [self._new_service(listener) for listener in self._listeners]

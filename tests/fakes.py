@@ -188,6 +188,7 @@ class StepExecutor:
         self.jobs: list[Any] = []
         self.posts: list[Any] = []
         self.coming: list[None] = []
+        self.turns: list[str] = []
 
     @property
     def is_quiet(self) -> bool:
@@ -202,6 +203,12 @@ class StepExecutor:
 
     def post(self, function: Any, first: Any, second: Any) -> None:
         self.posts.append((function, first, second))
+
+    def give_way(self) -> None:
+        self.turns.append("give way")
+
+    def leave_turn(self) -> None:
+        self.turns.append("leave")
 
     def run_job(self) -> None:
         """A worker takes the next job; nothing comes home yet."""

@@ -326,6 +326,7 @@ def test_defaults():
     assert dataclasses.asdict(Config()) == {
         "bind": ("127.0.0.1:8000",),
         "threads": 32,
+        "extra_threads": 64,
         "loop": "auto",
         "http_parser": "c",
         "body": "buffer",

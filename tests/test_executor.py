@@ -17,6 +17,7 @@ import time
 import pytest
 
 from aserve import executor as executor_module
+from aserve import turns as turns_module
 from aserve.errors import WrittenOff
 from aserve.executor import Executor
 
@@ -26,9 +27,9 @@ PATIENCE_SECONDS = 10
 class Bench:
     """An executor on a running loop, and jobs that can be held."""
 
-    def __init__(self, loop, max_threads):
+    def __init__(self, loop, max_threads, extra_threads):
         self.loop = loop
-        self.executor = Executor(loop, max_threads)
+        self.executor = Executor(loop, max_threads, extra_threads)
         self.gates = []
 
     def held(self):
@@ -67,11 +68,11 @@ class Bench:
 
     async def start_workers(self, count):
         """Start so many workers; they sleep in the order of their numbers."""
-        executor = self.executor
-        max_threads, executor._max_threads = executor._max_threads, count  # a slow machine would start more
+        crew = self.executor._crew
+        max_threads, crew.max_threads = crew.max_threads, count  # a slow machine would start more
         held = [self.submit_held() for _ in range(count)]
         names = [await wait(started) for _, started in held]
-        executor._max_threads = max_threads
+        crew.max_threads = max_threads
         assert sorted(names) == [f"aserve-worker-{number + 1}" for number in range(count)]
         for sleepers, name in enumerate(sorted(names), 1):
             held[names.index(name)][0].set()
@@ -87,14 +88,14 @@ async def wait(future):
     return await asyncio.wait_for(future, PATIENCE_SECONDS)
 
 
-def run(test, max_threads=8):
+def run(test, max_threads=8, extra_threads=0):
     """Run `await test(bench)` on a new loop; then every worker must end."""
 
     async def main():
         loop = asyncio.get_running_loop()
         faults = []
         loop.set_exception_handler(lambda _, context: faults.append(context))
-        bench = Bench(loop, max_threads)
+        bench = Bench(loop, max_threads, extra_threads)
         try:
             await test(bench)
         finally:
@@ -386,6 +387,132 @@ def test_without_a_gil_workers_wake_one_another(monkeypatch):
         assert len({await wait(started) for _, started in held}) == 3
 
     run(test)
+
+
+# Workers that step aside
+
+
+class Aside:
+    """A job at a response that outruns its reader: it gives way, tells where it is, and waits for its gate."""
+
+    def __init__(self, bench):
+        self._bench, self._gate = bench, threading.Event()
+        bench.gates.append(self._gate)
+        self.is_aside, self.is_done = bench.loop.create_future(), bench.loop.create_future()
+        bench.executor.submit(self._run, None)
+
+    def _run(self, _):
+        executor = self._bench.executor
+        executor.give_way()
+        executor.post(_resolve, self.is_aside, threading.get_ident())
+        self._gate.wait(PATIENCE_SECONDS)
+        executor.give_way()
+        executor.post(_resolve, self.is_done, threading.get_ident())
+
+    async def go_on(self):
+        self._gate.set()
+        return await wait(self.is_done)
+
+
+def test_who_steps_aside_makes_room():
+    """Others work in the places of those aside, one thread more for each; in the end there are as many as before."""
+
+    async def test(bench):
+        executor = bench.executor
+        asides = [Aside(bench) for _ in range(3)]
+        for each in asides:
+            await wait(each.is_aside)
+        assert len(executor._crew.aside) == 3 and not executor.is_idle
+        held = [bench.submit_held() for _ in range(2)]
+        names = {await wait(started) for _, started in held}
+        assert len(names) == 2 and len(worker_names()) == 5
+        for gate, _ in held:
+            gate.set()
+        assert len({await each.go_on() for each in asides}) == 3
+        await until(lambda: executor.is_idle)
+        assert len(executor._crew.at_work) <= 2 and executor._crew.aside == {}
+        assert (await wait(bench.submit(1)))[0] == 1
+
+    assert run(test, max_threads=2, extra_threads=3) == []
+
+
+def test_no_more_may_step_aside():
+    """Beyond --extra-threads a worker keeps its place, and what waits for one waits."""
+
+    async def test(bench):
+        first, second = Aside(bench), Aside(bench)
+        await wait(first.is_aside)
+        await wait(second.is_aside)
+        waiting = bench.submit(1)
+        assert len(bench.executor._crew.aside) == 1
+        [at_work] = bench.executor._crew.at_work
+        await second.go_on()
+        await first.go_on()
+        assert (await wait(waiting))[0] == 1
+        assert at_work.is_alive()
+
+    assert run(test, max_threads=1, extra_threads=1) == []
+
+
+def test_nobody_to_take_the_place(monkeypatch, caplog):
+    """Where no thread can be started, who would step aside stays, and serves what comes behind it."""
+
+    async def test(bench):
+        await bench.start_workers(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            aside = Aside(bench)
+            worker = await wait(aside.is_aside)
+        waiting = bench.submit(1)
+        assert bench.executor._crew.aside == {} and len(bench.executor._crew.at_work) == 1
+        assert await aside.go_on() == worker
+        assert await wait(waiting) == (1, "aserve-worker-1")
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    assert run(test, max_threads=2, extra_threads=2) == []
+    assert "can't start new thread; going on with 1" in caplog.text
+
+
+def test_requests_go_before_those_aside(monkeypatch):
+    """Who is aside goes on when the queue is empty."""
+    monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
+
+    async def test(bench):
+        aside = Aside(bench)
+        await wait(aside.is_aside)
+        gate, started = bench.submit_held()
+        await wait(started)
+        done = []
+        waiting = [bench.submit(number) for number in range(3)]
+        for each in [*waiting, aside.is_done]:
+            each.add_done_callback(lambda each: done.append(each))
+        aside._gate.set()
+        await until(lambda: bench.executor._turns.is_held)
+        assert done == []
+        gate.set()
+        await wait(asyncio.gather(*waiting, aside.is_done))
+        assert done[-1] is aside.is_done
+
+    assert run(test, max_threads=1, extra_threads=1) == []
+
+
+def test_written_off_aside():
+    """A worker that hangs aside is counted on no longer; nobody is started for it, and its turn is over."""
+
+    async def test(bench):
+        executor = bench.executor
+        aside = Aside(bench)
+        worker = await wait(aside.is_aside)
+        assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
+        executor.write_off(worker)
+        assert executor.stuck == ["aserve-worker-1"] and executor._crew.aside == {}
+        assert executor._turns._running == {}
+        await until(lambda: executor.is_idle)
+        assert len(executor._crew.at_work) == 1
+
+    assert run(test, max_threads=1, extra_threads=1) == []
 
 
 # The gap between a worker's look at the queue and its sleep

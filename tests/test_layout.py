@@ -33,6 +33,7 @@ ROWS = {
     5: ["service", "listeners"],
     4.5: ["deadlines"],  # counts what an executor runs
     4: ["executor", "inline", "static", "routes", "sendfile"],
+    3.7: ["crew", "turns"],  # of an executor
     3.5: ["trust"],  # stands before the gateway of wsgi
     3: ["wsgi", "rpc"],
     2: ["environ", "response", "access_log", "protocols"],
@@ -49,13 +50,16 @@ RESERVED = {
         5,
         {
             "executor": "hands responses back with the loop's own call_soon_threadsafe",
+            "turns": "the loop looks whether they move",
             "rpc": "one of its two clients is asyncio's",
         },
     ),
     "threading": (
         7,
         {
-            "executor": "the workers are its",
+            "crew": "the threads are its",
+            "executor": "workers sleep in it",
+            "turns": "workers wait in it",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
             "ride": "a worker waits there while its connection leaves the lane",

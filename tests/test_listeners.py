@@ -15,7 +15,7 @@ import pytest
 from aserve import listeners as listeners_module
 from aserve.config import Bind, parse_bind
 from aserve.errors import BindError
-from aserve.listeners import UnixRights, open_listeners
+from aserve.listeners import UNSENT_BYTES, UnixRights, limit_unsent, open_listeners
 
 
 @pytest.fixture
@@ -54,6 +54,35 @@ needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6
 
 
 # TCP
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system has no such option")
+def test_what_the_kernel_takes_for_a_client_that_does_not_read(opened):
+    """A connection inherits the limit; without one the kernel would take megabytes."""
+    [listener] = opened("127.0.0.1:0")
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(listener.address)
+        listener.socket.settimeout(5)
+        accepted, _ = listener.socket.accept()
+        with accepted:
+            accepted.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                for _ in range(1000):
+                    taken = accepted.send(bytes(1 << 16))
+            assert taken
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) == UNSENT_BYTES
+            limit_unsent(accepted, 0)
+            assert accepted.send(bytes(1 << 16))
+        limit_unsent(accepted, 0)  # closed: no harm
+
+
+def test_other_sockets_have_no_such_limit():
+    """A unix socket is left alone."""
+    ends = socket.socketpair()
+    for end in ends:
+        limit_unsent(end, UNSENT_BYTES)
+        end.close()
 
 
 def test_tcp(opened):

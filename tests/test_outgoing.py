@@ -543,6 +543,23 @@ def test_from_memory_to_the_disk_and_back(new, files):
     assert body_of(octets + read_all(bench, transport)) == b"".join(pieces)
 
 
+def test_who_fills_the_spool_gives_way(new, files):
+    """Before each piece for the spool, others go first; who waits for its client has no turn."""
+    chunks = Chunks(*numbered(20))
+    app = returning(chunks, [("Content-Length", "20000")])
+    bench, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=5000)
+    assert bench.executor.turns == ["give way"] * 6 + ["leave"]  # five pieces are in the spool, the sixth has no room
+    assert len(body_of(read_to_the_end(bench, transport, worker))) == 20_000
+
+
+def test_who_needs_no_spool_does_not_give_way(new, files):
+    """A client that reads has its response made at once."""
+    bench, connection, transport = new(returning(iter(numbered(20)), [("Content-Length", "20000")]))
+    connection.data_received(GET)
+    bench.executor.run()
+    assert len(transport.received()) > 20_000 and bench.executor.turns == []
+
+
 def test_the_limit_of_the_spool(new, files):
     """A full spool is back-pressure: the app waits for its client after all, and goes on."""
     chunks = Chunks(*numbered(100))

@@ -6,12 +6,15 @@ import bz2
 import gzip
 import io
 import os
+import socket
 import tempfile
 import threading
 
 import apps
 import pytest
 from rules import rule
+
+from aserve.listeners import UNSENT_BYTES
 
 pytestmark = [pytest.mark.also_inline, pytest.mark.any_parser]
 
@@ -55,6 +58,27 @@ def test_regular_file(start_server, raw_client, path, sendfile_calls):
         assert (reply.body, reply.framing) == (CONTENT, "length")
     server.stop()
     assert sum(sendfile_calls) == (3 * len(CONTENT) if is_plain else 0)
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_NOTSENT_LOWAT"), reason="this system has no such option")
+def test_the_kernel_takes_what_it_likes_of_a_file(start_server, raw_client, wait_until, tmp_path):
+    """What limits other responses to a client that reads slowly would only split the calls; it is back afterwards."""
+    path = tmp_path / "large"
+    path.write_bytes(CONTENT * 16)
+    server = start_server(apps.file_sender(lambda: open(path, "rb")))
+    if not server.url.startswith("http:"):
+        pytest.skip("a file over TLS is read")
+    client = raw_client(server, receive_buffer_bytes=4096)
+
+    def limits():
+        sockets = [connection._transport.get_extra_info("socket") for connection in server.server._connections]
+        return [sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) for sock in sockets]
+
+    client.request()
+    assert client.recv_head().status == 200
+    assert server.call(limits) == [0]
+    assert client.recv_exactly(len(CONTENT) * 16) == CONTENT * 16
+    wait_until(lambda: server.call(limits) == [UNSENT_BYTES])
 
 
 @pytest.mark.parametrize("offset", [0, 1, 1000, len(CONTENT) - 1, len(CONTENT), len(CONTENT) + 5])

@@ -121,6 +121,31 @@ def test_bad_clients_do_not_block_good_ones(start_server, raw_client, kind):
         assert raw_client(server).fetch().body == b"hello\n"
 
 
+def test_endless_responses_block_nobody(start_server, raw_client, wait_until):
+    """More of them than workers, their spools full, nobody reads: a good client is answered; all end with their clients."""
+
+    def app(environ, start_response):
+        if environ["PATH_INFO"] == "/endless":
+            return endless(environ, start_response)
+        return apps.hello(environ, start_response)
+
+    endless = apps.Streamer(lambda: iter(lambda: BLOCK, b""))
+    server = start_server(app, threads=2, response_spool_bytes=MIB)
+    bad = [raw_client(server, receive_buffer_bytes=4096) for _ in range(8)]
+    for client in bad:
+        client.request("/endless")
+    for _ in range(10):
+        assert raw_client(server).fetch().body == b"hello\n"
+    wait_until(lambda: len(endless.made) == len(bad))
+    for client in bad:
+        client.close()
+    assert all(made.closed.wait(10) for made in endless.made)
+    crew = server.server._executor._crew
+    wait_until(lambda: not crew.aside)
+    assert len(crew.at_work) <= 2
+    assert raw_client(server).fetch().body == b"hello\n"
+
+
 def memory_bytes(pid, which):
     """VmRSS, or VmHWM: the most it ever was."""
     with open(f"/proc/{pid}/status") as status:

@@ -1,0 +1,120 @@
+"""Whose turn it is, among workers that stepped aside.
+
+Owns:     Turns: who goes on, who waits, for how long.
+Thread:   two, under banners: workers take turns, the event loop looks whether they move.
+Not here: who steps aside, and who takes its place (executor.py).
+
+A response that outruns its reader goes to the disk as fast as the app makes it, and
+nobody waits for it. Were dozens of them to compute at once, those who are waited for
+would hardly get the GIL. So:
+
+- One goes on at a time, and after TURN_SECONDS the next. While they do not compute but
+  block, as many go on at once as there are workers beside them.
+- While requests wait for a worker, none goes on (`is_held`).
+- But whenever for TURN_SECONDS no turn has begun, the loop begins another: one of those
+  that wait may have what all others need, such as a connection of the app's pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+from .cpu import CpuMeter
+
+# How long one goes on before the next: some hundred pieces, so that few of them pay for the change. Guess.
+TURN_SECONDS = 0.020
+
+
+class Turns:
+    """Lets few of many threads go on at a time, in the order in which they came."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, max_running: int) -> None:
+        self._loop = loop
+        self._max_running = max_running
+        self._lock = threading.Lock()  # guards all below
+        self._running: dict[int, float] = {}  # by thread: until when, in monotonic time
+        self._waiting: dict[int, threading.Lock] = {}  # by thread, in order; the lock's release begins its turn
+        self._begun_count = 0
+        self._seen_count = 0  # of those begun, at the loop's last look
+        self.is_held = False  # until `resume`
+        self._is_watched = False
+        self._is_over = False
+        self._cpu = CpuMeter()
+
+    # --- called from a worker ---
+
+    def take(self, thread_id: int, is_queue: bool) -> None:
+        """
+        Wait for a turn, unless the calling thread has one that is not over, or that nobody else wants.
+
+        `is_queue` tells that requests wait for a worker; `resume` has to be called when none does any more.
+        """
+        with self._lock:
+            if self._is_over or (thread_id in self._running and not (is_queue or self._is_over_time(thread_id))):
+                return
+            self._running.pop(thread_id, None)
+            turn = self._waiting[thread_id] = threading.Lock()
+            turn.acquire()
+            self.is_held = is_queue
+            self._begin_turns()
+            if self._waiting and not self._is_watched:
+                self._is_watched = True
+                self._loop.call_soon_threadsafe(self._watch)
+        turn.acquire()
+
+    def _is_over_time(self, thread_id: int) -> bool:
+        """Whether a turn is over, and somebody waits for the next."""
+        return bool(self._waiting) and time.monotonic() >= self._running[thread_id]
+
+    def resume(self) -> None:
+        """No request waits any more."""
+        with self._lock:
+            self.is_held = False
+            self._begin_turns()
+
+    # --- called from both sides ---
+
+    def leave(self, thread_id: int) -> None:
+        """This thread is done, or waits for something else."""
+        with self._lock:
+            self._running.pop(thread_id, None)
+            self._begin_turns()
+
+    def _begin_turns(self) -> None:
+        while self._waiting and not self.is_held and len(self._running) < self._allowed_count:
+            self._begin_turn()
+
+    @property
+    def _allowed_count(self) -> int:
+        return 1 if self._cpu.look() else self._max_running
+
+    def _begin_turn(self) -> None:
+        thread_id = next(iter(self._waiting))
+        self._running[thread_id] = time.monotonic() + TURN_SECONDS
+        self._begun_count += 1
+        self._waiting.pop(thread_id).release()
+
+    # --- called on the event loop ---
+
+    def _watch(self) -> None:
+        self._loop.call_later(TURN_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Begin a turn if there was none since the last look, and there are not too many that compute."""
+        with self._lock:
+            is_still = self._begun_count == self._seen_count
+            if self._waiting and is_still and (len(self._running) < self._max_running or not self._cpu.look()):
+                self._begin_turn()
+            self._seen_count = self._begun_count
+            self._is_watched = bool(self._waiting)
+        if self._is_watched:
+            self._watch()
+
+    def stop(self) -> None:
+        """From now on everybody goes on at once: it is the end."""
+        with self._lock:
+            self._is_over = True
+            while self._waiting:
+                self._begin_turn()
