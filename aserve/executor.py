@@ -335,15 +335,15 @@ class Executor:
         _yield_to_waker()
         lock = threading.Lock()
         lock.acquire()
-        jobs = self._jobs
+        jobs, aside, turns = self._jobs, self._crew.aside, self._turns
         while True:
             try:
                 function, argument = jobs.popleft()
             except IndexError:
                 if self._is_stopping:
                     return
-                if self._turns.is_held:
-                    self._turns.resume()
+                if turns.is_held:
+                    turns.resume()
                 if not self._lead():
                     self._sleep(lock)
                 continue
@@ -354,7 +354,7 @@ class Executor:
             except BaseException:  # a bug in aserve: the request is lost, the worker is not
                 logger.exception("a worker failed; please report this as a bug in aserve")
             del function, argument  # an idle worker keeps no exchange alive
-            if self._crew.aside and not self._come_back():
+            if aside and not self._come_back():
                 return
 
     def _lead(self) -> bool:
