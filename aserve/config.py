@@ -668,6 +668,12 @@ class Config:
         "0: none, it waits once --write-buffer is full",
         "nginx's proxy_max_temp_file_size: a download frees its thread, and an endless stream that nobody reads has an end.",
     )
+    response_memory_bytes: int = _row(
+        64 * MIB, "Limits", "--response-memory", _size(0, TIB),
+        "octets of large bodies that wait in memory, for all clients together; beyond it they go to temporary files, as "
+        "what is streamed in small pieces does",
+        "Guess: a dozen downloads of 5 MB. From memory a body is sent without a worker; with --threads 0 there is no other way.",
+    )
     keep_alive_seconds: float = _row(
         75.0, "Time limits", "--keep-alive", PROGRESS,
         "how long a connection may be idle between requests",

@@ -323,6 +323,9 @@ class Connection(OutgoingHalf):
             self._on_writable = functools.partial(self._end, exchange)
             return
         self._exchange = None
+        if exchange.held_bytes:
+            self._service.held.give_back(exchange.held_bytes)
+            exchange.held_bytes = 0
         if exchange.body is not None:
             exchange.body.close()
         if self._service.access_log is not None:

@@ -70,6 +70,7 @@ class Exchange:
     forwarded: dict[str, str] | None = None
     connection: Any = None  # set when it is the exchange's turn (a Connection; row 5)
     response: Any = None  # set when the app is called (a Response; row 2)
+    held_bytes = 0  # of a large response, in memory
     spool: ResponseSpool | None = None  # set when the response outruns its reader
 
     def __init__(self, vars: str, nvars: int) -> None:

@@ -28,6 +28,7 @@ from .environ import build_base_environ
 from .errors import WorkersStuck
 from .executor import Executor
 from .forwarded import SettingAside, set_aside
+from .held import HeldBytes
 from .inline import InlineExecutor
 from .lane import Lane
 from .lane import is_available as is_lane_available
@@ -93,6 +94,7 @@ class Server:
         self._deadlines: Deadlines | None = None  # with --request-timeout
         self._failure = ""  # why the process should be replaced
         self._executor: Executor | InlineExecutor = InlineExecutor()
+        self._held = HeldBytes(self.config.response_memory_bytes)
 
     @property
     def addresses(self) -> list[Address]:
@@ -282,6 +284,7 @@ class Server:
                 file_wrapper=FileWrapper,
             ),
             connections=self._connections,
+            held=self._held,
             access_log=BelievingLog(access_log, trust) if trust and access_log else access_log,
             peers=self._peers,
             wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,

@@ -22,6 +22,9 @@ from .errors import ClientDisconnected
 # The most that the event loop closes by itself. Measured 2026-11-21: to let go of 8 MiB in the
 # page cache takes 0.4 ms, of 1 GiB 59 ms.
 QUICK_CLOSE_BYTES = 1 << 24
+# One call's worth: PyPy copies what it writes, and new memory of more than this comes from the system each time.
+# Measured 2026-11-22, 64 bodies of 5 MiB: 0.65 s with this and with half of it, 0.85 s with twice as much.
+WRITE_BYTES = 1 << 17
 
 
 class ResponseSpool:
@@ -61,7 +64,7 @@ class ResponseSpool:
             self.is_begun = not (self._is_failed or self._is_closed)
             return self.is_begun
 
-    def append(self, octets: bytes) -> bool:
+    def append(self, octets: bytes | memoryview) -> bool:
         """
         Put octets behind the others; False: there is no room for them now, and nothing was appended.
 
@@ -99,12 +102,12 @@ class ResponseSpool:
     def _is_over(self) -> bool:
         return self._is_closed or self._is_sealed
 
-    def _write(self, octets: bytes, at: int) -> None:
+    def _write(self, octets: bytes | memoryview, at: int) -> None:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="aserve-response-", buffering=0)
         rest = memoryview(octets)
         while rest:
-            written = os.pwrite(self._file.fileno(), rest[: self._limit_bytes - at], at)
+            written = os.pwrite(self._file.fileno(), rest[: min(self._limit_bytes - at, WRITE_BYTES)], at)
             rest = rest[written:]
             at = (at + written) % self._limit_bytes
 

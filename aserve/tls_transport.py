@@ -390,7 +390,7 @@ class TLSConnection(Connection):
         if self._state >= State.LINGERING:
             self._drop(data)
 
-    def _write_directly(self, exchange: Exchange, octets: bytes, is_last: bool) -> bool:
+    def _write_directly(self, exchange: Exchange, octets: bytes | memoryview, is_last: bool) -> bool:
         return False  # the session is the event loop's
 
     def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:

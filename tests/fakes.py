@@ -13,6 +13,7 @@ from typing import Any
 from aserve.config import Config
 from aserve.connection import Connection
 from aserve.environ import build_base_environ
+from aserve.held import HeldBytes
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.response import StandingFields
@@ -270,6 +271,7 @@ class Bench:
             standing=standing,
             base_environ=build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=FileWrapper),
             connections=set(),
+            held=HeldBytes(config.response_memory_bytes),
             access_log=None,
         )
 

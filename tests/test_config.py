@@ -357,6 +357,7 @@ def test_defaults():
         "max_pipelined": 16,
         "write_buffer_bytes": 256 << 10,
         "response_spool_bytes": 1 << 30,
+        "response_memory_bytes": 64 << 20,
         "keep_alive_seconds": 75.0,
         "head_seconds": 30.0,
         "body_seconds": 60.0,

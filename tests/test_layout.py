@@ -42,7 +42,7 @@ ROWS = {
     1.3: ["forwarded"],  # rewrites exchanges
     1: ["proxy_protocol", "exchange", "body", "spool", "tls", "client_hello", "loading", "demo"],
     0.5: ["config"],  # which checks what peers reads
-    0: ["errors", "pace", "states", "peers", "cpu", "_cparsers"],
+    0: ["errors", "pace", "states", "peers", "cpu", "held", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
 RESERVED = {
@@ -59,6 +59,7 @@ RESERVED = {
         {
             "crew": "the threads are its",
             "executor": "workers sleep in it",
+            "held": "workers and the loop count in it",
             "turns": "workers wait in it",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",

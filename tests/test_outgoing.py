@@ -267,9 +267,11 @@ def test_a_client_that_leaves_a_large_body(new):
     transport.is_stuck = True
     connection.data_received(GET)
     bench.executor.run()
+    assert bench.service.held.count == 3_000_000
     transport.lose()
     bench.executor.run()
     assert bench.log.codes == [200] and bench.service.connections == set()
+    assert bench.service.held.count == 0
 
 
 @pytest.mark.parametrize("reply", [[bytes(100_000)], [b"small"], "pieces", "file"])
@@ -382,6 +384,17 @@ def test_a_slow_client_gets_one_response_at_a_time(new):
         bench.executor.run()
         octets += transport.received()
     assert octets.count(b"HTTP/1.1 200 OK") == 3
+
+
+def test_large_bodies_with_threads_0(new):
+    """There is no thread that could take one to the disk: it waits in memory, however many do."""
+    body = os.urandom(3_000_000)
+    bench, connection, transport = new(returning([body]), executor=InlineExecutor(), threads=0, response_memory_bytes=0)
+    transport.is_stuck = True
+    connection.data_received(GET)
+    assert bench.service.held.count == len(body)
+    transport.unstick()
+    assert body_of(transport.received()) == body and bench.service.held.count == 0
 
 
 # The spool
@@ -550,6 +563,53 @@ def test_who_fills_the_spool_gives_way(new, files):
     bench, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=5000)
     assert bench.executor.turns == ["give way"] * 6 + ["leave"]  # five pieces are in the spool, the sixth has no room
     assert len(body_of(read_to_the_end(bench, transport, worker))) == 20_000
+
+
+@pytest.mark.parametrize("limit_bytes", [0, 2_999_999, 3_000_000])
+def test_large_bodies_beyond_the_memory_for_them(new, files, limit_bytes):
+    """Where those of other clients fill the memory, a large body goes to the disk, all but its first part, in one go."""
+    body = os.urandom(3_000_000)
+    app = returning([body])
+    bench, connection, transport, worker = start_stuck(new, app, GET, response_memory_bytes=limit_bytes)
+    assert not worker.is_alive()
+    is_held = limit_bytes == 3_000_000
+    assert len(files) == (not is_held) and bench.service.held.count == is_held * len(body)
+    assert len(transport.held) < outgoing_module.PART_BYTES + 1000
+    assert bench.executor.turns == []  # a body that waits for its turn would be in memory
+    assert body_of(read_all(bench, transport)) == body
+    assert bench.service.held.count == 0 and bench.log.codes == [200]
+
+
+@pytest.mark.parametrize("how", ["generator", "write"])
+def test_a_large_piece_beyond_the_memory_for_them(new, files, how):
+    """A client that is behind has the first part of it in memory, and the rest on the disk."""
+    piece = os.urandom(3_000_000)
+
+    def writing(environ, start_response):
+        start_response("200 OK", [("Content-Length", "6000000")])(piece)
+        return [piece]
+
+    app = writing if how == "write" else returning(iter([piece, piece]), [("Content-Length", "6000000")])
+    bench, _, transport, worker = start_stuck(new, app, GET, response_memory_bytes=2_999_999)
+    assert not worker.is_alive() and len(files) == 1 and bench.service.held.count == 0
+    assert len(transport.held) < outgoing_module.PART_BYTES + 1000
+    assert bench.executor.turns == ["give way"]  # before the second piece
+    assert body_of(read_all(bench, transport)) == piece + piece
+
+
+def test_large_pieces_in_memory(new, files):
+    """While there is room for the largest of them, they go as they are; what it is larger than the others is counted."""
+    pieces = [os.urandom(size) for size in (2_000_000, 3_000_000, 2_500_000)]
+    app = returning(iter(pieces), [("Content-Length", "7500000")])
+    bench, connection, transport = new(app, response_memory_bytes=3_000_000)
+    connection.data_received(POST)
+    held, taken = bench.service.held, []
+    take = held.take
+    held.take = lambda count, is_forced: taken.append(count) or take(count, is_forced)
+    worker = threading.Thread(target=bench.executor.run_job, daemon=True)
+    worker.start()
+    assert body_of(read_to_the_end(bench, transport, worker)) == b"".join(pieces)
+    assert sum(taken) == 3_000_000 and len(taken) == 2 and held.count == 0
 
 
 def test_who_needs_no_spool_does_not_give_way(new, files):

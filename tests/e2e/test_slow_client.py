@@ -191,6 +191,29 @@ def test_readers_that_stop_hold_no_worker(start_process, raw_client, wait_until)
     assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
+    """64 clients do not read 8 MiB each, given in one piece: most of it waits on the disk, and all comes in the end."""
+    process = start_process("site", "--threads", "4", "--write-timeout", "5m", "--response-memory", "32M")
+    raw_client(process).fetch()
+    memory = memory_bytes(process.pid, "VmRSS")
+    stuck = [raw_client(process, receive_buffer_bytes=4096) for _ in range(64)]
+    for client in stuck:
+        client.request(f"/big?{8 * MIB}")
+    wait_until(lambda: spool_count(process) == 60, 30)
+    for _ in range(10):
+        assert is_served(raw_client(process))
+    assert spool_count(process) == 60
+    for client in stuck:
+        client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MIB)
+        assert client.recv_head().get("Content-Length") == str(8 * MIB)
+        assert client.recv_exactly(8 * MIB) == b"x" * 8 * MIB
+        client.close()
+    wait_until(lambda: spool_count(process) == 0, 10)
+    if sys.implementation.name != "pypy":  # whose collector lets go of such objects late
+        assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
+
+
 def test_a_stream_that_fails_behind_its_spool(start_server, raw_client, wait_until):
     """What was made before the failure is sent, but for what a reset destroys on its way; then the reset."""
     app = apps.Streamer(lambda: fail_after(256))
