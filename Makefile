@@ -66,8 +66,9 @@ wheel: $(VENV)/.ready  ## sdist and wheel in dist/
 	$(RUN) -m pip install --quiet build
 	$(RUN) -m build
 
-soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched
-	SOAK_SECONDS=$(SECONDS) $(RUN) -m pytest tests/e2e/test_soak.py $(ARGS)
+soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched (ARGS=--save: into benchmarks/results)
+	$(VENV)/bin/python tests/soak.py $(SECONDS) $(ARGS)
+	$(VENV)/bin/python tests/soak.py $(SECONDS) $(ARGS) --threads 0
 
 soak-million: $(VENV)/.ready-test  ## a million requests of every kind, memory flat; into benchmarks/results (PYTHON=pypy3 VENV=.venv-pypy)
 	$(VENV)/bin/python tests/million.py --save $(ARGS)

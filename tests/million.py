@@ -27,11 +27,9 @@ import soak
 from conftest import RawClient, ServerProcess, Truncated, wait_until
 from streams import encode_head
 
-BENCHMARKS = pathlib.Path(__file__).parent.parent / "benchmarks"
-sys.path.append(str(BENCHMARKS))  # behind the tests' own: both have an apps.py
+sys.path.append(str(soak.BENCHMARKS))  # behind the tests' own: both have an apps.py
 
-import record  # noqa: E402
-import reports  # noqa: E402
+import reports
 
 CONNECTIONS = 16
 LOAD_SECONDS = 1.0  # of wrk in each round; of the others, each half of that
@@ -101,7 +99,7 @@ class Million:
         self._lock = threading.Lock()  # around the count of those that break off
         self.faults: list[str] = []
         self.rounds: list[dict[str, Any]] = []
-        subprocess.run(["cc", "-O2", "-o", folder / "close_load", BENCHMARKS / "close_load.c"], check=True)
+        subprocess.run(["cc", "-O2", "-o", folder / "close_load", soak.BENCHMARKS / "close_load.c"], check=True)
         for name, parts in CLOSING.items():
             (folder / name).mkdir()
             for part, octets in zip(("request", "begin", "end"), parts):
@@ -228,8 +226,7 @@ def main(arguments: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         result = run(requests, arguments, pathlib.Path(folder))
     if is_saved:
-        path = record.default_path("million", platform.python_implementation().lower())
-        record.write(path, {**record.describe_run("million"), **result})
+        soak.save("million", result)
     print(json.dumps(result))
     return 1 if result["faults"] else 0
 

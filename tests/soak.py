@@ -1,9 +1,10 @@
-"""Good and bad clients against one server for a while: python tests/soak.py [SECONDS] [FLAGS...]
+"""Good and bad clients against one server for a while: python tests/soak.py [SECONDS] [--save] [FLAGS...]
 
 Every good request must be answered rightly while others send half heads and garbage, break
 off in the middle, read slowly or not at all.  Memory must stay flat after the warm-up, and
 no file descriptor may be left.  The server runs on the interpreter that runs this; further
-arguments are flags for it.  Loopback only; stops by itself; the last line is the result as JSON.
+arguments are flags for it.  --save writes benchmarks/results/soak-INTERPRETER.json, or soak-inline-...
+for --threads 0.  Loopback only; stops by itself; the last line is the result as JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 from conftest import IS_PYPY, RawClient, ServerProcess, Truncated, wait_until
 
+BENCHMARKS = pathlib.Path(__file__).parent.parent / "benchmarks"
 GOOD_THREADS = BAD_THREADS = 6
 # The bound on growth, from the median of the second quarter of the time to that of the last.
 # CPython: the allocator's slack.  PyPy: its nursery, and its JIT, which compiles for minutes.
@@ -284,11 +286,25 @@ def sample_while(threads: list[threading.Thread], pid: int) -> list[float]:
     return samples
 
 
+def save(bench: str, result: dict[str, Any]) -> None:
+    """Keep a result among those of the benchmarks."""
+    sys.path.append(str(BENCHMARKS))  # behind the tests' own: both have an apps.py
+    import record
+
+    path = record.default_path(bench, platform.python_implementation().lower())
+    record.write(path, {**record.describe_run(bench), **result})
+
+
 def main(arguments: list[str]) -> int:
     """Run it from the command line."""
-    seconds = float(arguments[0]) if arguments else 30.0
+    is_saved = "--save" in arguments
+    arguments = [argument for argument in arguments if argument != "--save"]
+    seconds = float(arguments.pop(0)) if arguments else 30.0
     with tempfile.TemporaryDirectory() as folder:
-        result = soak(seconds, arguments[1:], pathlib.Path(folder))
+        result = soak(seconds, arguments, pathlib.Path(folder))
+    if is_saved:
+        is_inline = " --threads 0 " in f" {' '.join(arguments)} "
+        save("soak-inline" if is_inline else "soak", {"flags": [*FLAGS, *arguments], **result})
     print(json.dumps(result))
     return 1 if result["faults"] else 0
 
