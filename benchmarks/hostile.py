@@ -25,6 +25,7 @@ import shlex
 import signal
 import socket
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,7 @@ SERVERS = {
 START_SECONDS = 20.0
 PAUSE_SECONDS = 0.01  # between good requests
 DRIP_SECONDS = 0.1  # between the octets of a client that drips
+AGAIN_SECONDS = 0.2  # after which a client that floods connects anew
 BLOCKED_MS = 1000.0
 MIB = 1 << 20
 
@@ -73,6 +75,7 @@ class Row(NamedTuple):
     about: str
     octets: bytes = b""  # sent at once
     drip: bytes = b""  # then an octet of this now and then
+    is_again: bool = False  # then a reset, and all of it again
     pause_seconds: float = 0.0  # before the good client begins
 
 
@@ -82,6 +85,7 @@ def get(target: str) -> bytes:
 
 
 POST = b"POST / HTTP/1.1\r\nHost: bad\r\nContent-Length: 1000\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: bad\r\nTransfer-Encoding: chunked\r\n\r\n"
 ROWS = [
     Row("none", "no bad clients"),
     Row("silent", "connections without an octet"),
@@ -93,6 +97,10 @@ ROWS = [
     Row("stream-20", "not reading 20 MB from a generator", get("/stream?20"), pause_seconds=0.5),
     Row("stream-100", "not reading 100 MB from a generator", get("/stream?100"), pause_seconds=0.5),
     Row("pipelined", "pipelining, not reading", get("/list?1") * 50, pause_seconds=0.5),
+    Row("reset", "resets in the middle of a body", POST + b"x" * 10, is_again=True),
+    Row("chunks", "floods of chunks of one octet", CHUNKED + b"1\r\nx\r\n" * 20_000, is_again=True),
+    Row("extension", "a chunk extension of 1 MB", CHUNKED + b"1;" + b"x" * 1_000_000, is_again=True),
+    Row("fields", "100,000 header fields", b"GET / HTTP/1.1\r\nHost: bad\r\n" + b"a: b\r\n" * 100_000, is_again=True),
     Row("idle", "kept connections after one answer", get("/"), pause_seconds=0.5),
 ]
 
@@ -101,19 +109,23 @@ class BadClients:
     """All of them, until `close`."""
 
     def __init__(self, port: int, row: Row, count: int) -> None:
-        self._row, self._is_over = row, threading.Event()
-        self._sockets = [self._connect(port) for _ in range(count)]
-        self._thread = threading.Thread(target=self._drip, daemon=True)
+        self._port, self._row, self._is_over = port, row, threading.Event()
+        self._sockets = [self._connect() for _ in range(count)]
+        self._thread = threading.Thread(target=self._flood if row.is_again else self._drip, daemon=True)
         self._thread.start()
 
-    def _connect(self, port: int) -> socket.socket:
+    def _connect(self) -> socket.socket:
         sock = socket.socket()
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before connect(), or the window is open
         sock.settimeout(1.0)
         with contextlib.suppress(OSError):  # a full backlog is an answer, too
-            sock.connect(("127.0.0.1", port))
+            sock.connect(("127.0.0.1", self._port))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.sendall(self._row.octets)
+            if self._row.is_again:
+                sock.setblocking(False)
+                sock.send(self._row.octets)  # what the kernel takes
+            else:
+                sock.sendall(self._row.octets)
         sock.setblocking(False)
         return sock
 
@@ -124,6 +136,16 @@ class BadClients:
             for sock in self._sockets:
                 with contextlib.suppress(OSError):
                     sock.send(bytes([octet]))
+
+    def _flood(self) -> None:
+        pause_seconds = AGAIN_SECONDS / max(len(self._sockets), 1)
+        while True:
+            for at, sock in enumerate(self._sockets):
+                if self._is_over.wait(pause_seconds):
+                    return
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                sock.close()
+                self._sockets[at] = self._connect()
 
     def close(self) -> None:
         """They leave."""
