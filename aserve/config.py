@@ -506,8 +506,8 @@ class Config:
     )
     extra_threads: int = _row(
         64, "Serving", "--extra-threads", _count(0, 4096),
-        "threads beyond --threads, for streamed responses that outrun their readers: each leaves its place to another request, and goes "
-        "on in turn with the others; 0, and with --threads 1: it keeps its place until the app is done",
+        "threads beyond --threads, for streamed responses that outrun their readers (and go to --response-spool): each leaves its place "
+        "to another request, and goes on in turn with the others; with 0, or --threads 1, it keeps its place",
         "Guess: twice as many as --threads are by default. Each holds what its generator holds, such as a connection to a database.",
     )
     loop: str = _row(
@@ -670,8 +670,8 @@ class Config:
     )
     response_memory_bytes: int = _row(
         64 * MIB, "Limits", "--response-memory", _size(0, TIB),
-        "octets of large bodies that wait in memory, for all clients together; beyond it they go to temporary files, as "
-        "what is streamed in small pieces does",
+        "octets of large bodies that wait in memory, for all clients together; beyond it, all but the first MiB of each goes to "
+        "--response-spool, if it may",
         "Guess: a dozen downloads of 5 MB. From memory a body is sent without a worker; with --threads 0 there is no other way.",
     )
     keep_alive_seconds: float = _row(

@@ -318,14 +318,13 @@ class Connection(OutgoingHalf):
 
     def _end(self, exchange: Exchange) -> None:
         """The response is with the transport, or lost: go on with the connection."""
-        if self._is_write_paused and exchange.keep_alive and self._state <= ATTENDED:
-            # A client that does not read its responses gets no more of them made.
+        if self._is_write_paused and (exchange.keep_alive or exchange.held_bytes) and self._state <= ATTENDED:
+            # A client that does not read its responses gets no more of them made; and memory that is held is counted.
             self._on_writable = functools.partial(self._end, exchange)
             return
         self._exchange = None
         if exchange.held_bytes:
-            self._service.held.give_back(exchange.held_bytes)
-            exchange.held_bytes = 0
+            self._give_back(exchange)
         if exchange.body is not None:
             exchange.body.close()
         if self._service.access_log is not None:

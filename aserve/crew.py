@@ -71,10 +71,19 @@ class Crew:
         with self._lock:
             thread = self.aside.pop(thread_id)
             self._has_told_limit = self._has_told_limit and bool(self.aside)
-            if len(self.at_work) >= self.max_threads:
+            # At the end others have ended already, and there may be work left.
+            if sum(other.is_alive() for other in self.at_work) >= self.max_threads:
                 return False
             self.at_work.append(thread)
             return True
+
+    def stay(self, thread_id: int) -> bool:
+        """Count one that is aside among those at work again, if there is nobody else; False: there is."""
+        with self._lock:
+            if not self.at_work:
+                self.at_work.append(self.aside.pop(thread_id))
+                return True
+            return False
 
     def write_off(self, thread_id: int) -> None:
         """Count on a thread no longer."""
@@ -96,7 +105,7 @@ class Crew:
             self._has_told_limit = True
             logger.warning(
                 "%d responses outrun their readers, as many as --extra-threads has room for; "
-                "others keep their worker thread from now on until the app is done with them",
+                "others keep their worker threads until there is room",
                 len(self.aside),
             )
 

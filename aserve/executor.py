@@ -320,8 +320,7 @@ class Executor:
             return False
         if self._jobs or self._chair or not crew.at_work:
             self._wake_one()
-        # Where no thread can be started, nobody may have come.
-        return bool(crew.at_work) or not crew.come_back(thread_id)
+        return not crew.stay(thread_id)  # no thread could be started in its place
 
     def _come_back(self) -> bool:
         """After a job: False if the calling worker has stepped aside, and its place is taken."""

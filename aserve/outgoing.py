@@ -157,9 +157,11 @@ class OutgoingHalf(asyncio.Protocol):
             if self._is_write_paused:
                 self._on_writable = functools.partial(self._feed, exchange, rest)
                 return
-            self._transport.write(rest[:PIECE_BYTES])
-            self._put_bytes += min(len(rest), PIECE_BYTES)
-            rest = rest[PIECE_BYTES:]
+            piece, rest = rest[:PIECE_BYTES], rest[PIECE_BYTES:]
+            # What the transport still has at the end must not keep a body of megabytes.
+            is_end = len(rest) <= PIECE_BYTES and len(cast(bytes, rest.obj)) > 4 * PIECE_BYTES
+            self._transport.write(bytes(piece) if is_end else piece)
+            self._put_bytes += len(piece)
         self._end(exchange)
 
     def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:
@@ -388,8 +390,12 @@ class OutgoingHalf(asyncio.Protocol):
             ClientDisconnected: the client is gone, or this exchange is over.
         """
         spool = exchange.spool
-        if spool is not None and spool.is_begun:
-            cast(Executor, self._executor).give_way()  # with --threads 0 nothing is spooled
+        if spool is not None:  # with --threads 0 there is none
+            executor = cast(Executor, self._executor)
+            if spool.is_begun:
+                executor.give_way()
+            else:
+                executor.leave_turn()  # from memory it goes as any other
         if len(octets) <= PART_BYTES or self._may_hold(exchange, len(octets)):
             self._send_part(exchange, octets)
             return
@@ -399,12 +405,22 @@ class OutgoingHalf(asyncio.Protocol):
 
     def _may_hold(self, exchange: Exchange, count: int) -> bool:
         """Whether so much of a response may wait in memory, one piece of it at a time."""
-        more = count - exchange.held_bytes
-        if more > 0 and exchange is self._exchange:  # whoever ends it gives back
-            if not self._service.held.take(more, is_forced=self._executor.is_inline):
-                return False
-            exchange.held_bytes = count
+        has_spool = not self._executor.is_inline and count <= self._service.config.response_spool_bytes
+        with self._lock:  # a second thread of the app may write(), too
+            more = count - exchange.held_bytes
+            if more > 0:
+                if not self._service.held.take(more, is_forced=not has_spool):
+                    return False
+                exchange.held_bytes = count
+        if exchange is not self._exchange:
+            self._give_back(exchange)  # it has ended meanwhile
         return True
+
+    def _give_back(self, exchange: Exchange) -> None:
+        """Nothing large of this exchange is in memory any more."""
+        with self._lock:
+            held_bytes, exchange.held_bytes = exchange.held_bytes, 0
+        self._service.held.give_back(held_bytes)
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > ATTENDED or exchange is not self._exchange:
@@ -442,7 +458,6 @@ class OutgoingHalf(asyncio.Protocol):
                 )
             executor.leave_turn()
             self._wait_until(lambda: self._has_memory if not spool.is_begun else spool.has_room(size))
-        executor.leave_turn()  # in memory it is as others are
         return False
 
     def _begin_spool(self, exchange: Exchange) -> bool:

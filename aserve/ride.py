@@ -173,8 +173,9 @@ class Ride:
         try:
             for octets in early:
                 connection.send(exchange, octets)
-        except ClientDisconnected:
+        except ClientDisconnected as exc:
             _discard(reply)
+            connection._on_abort(exchange, str(exc))
             return
         connection.deliver(exchange, reply)
 

@@ -12,7 +12,8 @@ would hardly get the GIL. So:
   block, as many go on at once as there are workers beside them.
 - While requests wait for a worker, none goes on (`is_held`).
 - But whenever for TURN_SECONDS no turn has begun, the loop begins another: one of those
-  that wait may have what all others need, such as a connection of the app's pool.
+  that wait may have what all others need, such as a connection of the app's pool. Of those
+  who compute there are never more than workers: a turn of STALE_SECONDS is taken to block.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from .cpu import CpuMeter
 
 # How long one goes on before the next: some hundred pieces, so that few of them pay for the change. Guess.
 TURN_SECONDS = 0.020
+# How long a turn counts: one that has not ended by then waits inside the app, or is hopeless. Guess.
+STALE_SECONDS = 1.0
 
 
 class Turns:
@@ -60,9 +63,17 @@ class Turns:
             self.is_held = is_queue
             self._begin_turns()
             if self._waiting and not self._is_watched:
-                self._is_watched = True
-                self._loop.call_soon_threadsafe(self._watch)
+                self._is_watched = self._watch_soon()
         turn.acquire()
+
+    def _watch_soon(self) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(self._watch)
+        except RuntimeError:  # the loop is closed: this worker was left behind, and nobody waits for it
+            while self._waiting:
+                self._begin_turn()
+            return False
+        return True
 
     def _is_over_time(self, thread_id: int) -> bool:
         """Whether a turn is over, and somebody waits for the next."""
@@ -83,8 +94,14 @@ class Turns:
             self._begin_turns()
 
     def _begin_turns(self) -> None:
-        while self._waiting and not self.is_held and len(self._running) < self._allowed_count:
+        while self._waiting and not self.is_held and self._running_count < self._allowed_count:
             self._begin_turn()
+
+    @property
+    def _running_count(self) -> int:
+        """Turns that are not stale."""
+        since = time.monotonic() - STALE_SECONDS
+        return sum(until >= since for until in self._running.values())
 
     @property
     def _allowed_count(self) -> int:
@@ -105,7 +122,7 @@ class Turns:
         """Begin a turn if there was none since the last look, and there are not too many that compute."""
         with self._lock:
             is_still = self._begun_count == self._seen_count
-            if self._waiting and is_still and (len(self._running) < self._max_running or not self._cpu.look()):
+            if self._waiting and is_still and (self._running_count < self._max_running or not self._cpu.look()):
                 self._begin_turn()
             self._seen_count = self._begun_count
             self._is_watched = bool(self._waiting)

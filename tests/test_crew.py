@@ -59,6 +59,33 @@ def test_aside(new):
     assert crew.step_aside(second) and crew.come_back(second) and idents(crew) == [second]
 
 
+def test_nobody_in_the_place(new):
+    """Who finds nobody else at work stays."""
+    crew = new(1, 1)
+    crew.start()
+    [first] = idents(crew)
+    assert crew.step_aside(first) and crew.stay(first) and (idents(crew), crew.aside) == ([first], {})
+    crew.step_aside(first)
+    crew.start()
+    assert not crew.stay(first) and list(crew.aside) == [first]
+
+
+def test_back_when_the_others_have_ended():
+    """Threads that have ended take no place."""
+    gates = [threading.Event(), threading.Event()]
+    waiting = iter(gates)
+    crew = Crew(lambda: next(waiting).wait(PATIENCE_SECONDS), 1, 1)
+    crew.start()
+    [first] = idents(crew)
+    crew.step_aside(first)
+    crew.start()
+    gates[1].set()
+    crew.at_work[0].join(PATIENCE_SECONDS)
+    assert crew.come_back(first) and crew.join(0.0) == ["aserve-worker-1"]
+    gates[0].set()
+    assert crew.join(PATIENCE_SECONDS) == []
+
+
 def test_who_is_none_of_ours(new):
     """A thread of the app's cannot step aside."""
     crew = new(1, 1)

@@ -430,7 +430,7 @@ def test_who_steps_aside_makes_room():
             gate.set()
         assert len({await each.go_on() for each in asides}) == 3
         await until(lambda: executor.is_idle)
-        assert len(executor._crew.at_work) <= 2 and executor._crew.aside == {}
+        assert len(executor._crew.at_work) <= 2 and executor._crew.aside == {} and executor._turns._running == {}
         assert (await wait(bench.submit(1)))[0] == 1
 
     assert run(test, max_threads=2, extra_threads=3) == []
@@ -494,6 +494,26 @@ def test_requests_go_before_those_aside(monkeypatch):
         gate.set()
         await wait(asyncio.gather(*waiting, aside.is_done))
         assert done[-1] is aside.is_done
+
+    assert run(test, max_threads=1, extra_threads=1) == []
+
+
+def test_stop_ends_the_turns(monkeypatch):
+    """Who waits for a turn goes on when the executor stops."""
+    monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)
+
+    async def test(bench):
+        aside = Aside(bench)
+        await wait(aside.is_aside)
+        gate, started = bench.submit_held()
+        await wait(started)
+        waiting = bench.submit(1)
+        aside._gate.set()
+        await until(lambda: bench.executor._turns.is_held)
+        bench.executor.stop()
+        await wait(aside.is_done)
+        gate.set()
+        await wait(waiting)
 
     assert run(test, max_threads=1, extra_threads=1) == []
 
@@ -947,7 +967,7 @@ class FakeSource:
         self.timer.close()
 
 
-def run_led(test, max_threads=8):
+def run_led(test, max_threads=8, extra_threads=0):
     """Run `await test(bench, source)` with a worker that leads; then every worker must end."""
 
     async def test_with_source(bench):
@@ -965,7 +985,7 @@ def run_led(test, max_threads=8):
             assert bench.executor.join(PATIENCE_SECONDS) == []
             source.close()
 
-    return run(test_with_source, max_threads)
+    return run(test_with_source, max_threads, extra_threads)
 
 
 async def until(condition):
@@ -1260,6 +1280,24 @@ def test_nobody_to_look_for():
         assert bench.executor.is_led and source.waits == [(-1, "aserve-worker-1")]
 
     assert run_led(test) == []
+
+
+def test_a_leader_that_steps_aside():
+    """Somebody else takes the chair at once."""
+
+    async def test(bench, source):
+        def job(_):
+            bench.executor.give_way()
+            bench.executor.post(_resolve, is_aside, None)
+            gate.wait(PATIENCE_SECONDS)
+
+        is_aside, gate = bench.loop.create_future(), threading.Event()
+        bench.gates.append(gate)
+        source.bring(job)
+        await wait(is_aside)
+        await until(lambda: bench.executor.is_led)
+
+    assert run_led(test, max_threads=1, extra_threads=1) == []
 
 
 @pytest.mark.parametrize("is_look", [False, True])

@@ -17,6 +17,7 @@ from fakes import Bench
 from aserve import outgoing as outgoing_module
 from aserve import spool as spool_module
 from aserve.errors import AppError, ClientDisconnected, WrittenOff
+from aserve.exchange import Exchange
 from aserve.inline import InlineExecutor
 from aserve.sendfile import HAS_SENDFILE
 from aserve.wsgi import FileWrapper
@@ -386,6 +387,47 @@ def test_a_slow_client_gets_one_response_at_a_time(new):
     assert octets.count(b"HTTP/1.1 200 OK") == 3
 
 
+def test_the_end_of_a_large_body(new):
+    """What is left with the transport does not keep the whole of it."""
+    bench, connection, transport = new(returning([bytes(3_000_000)]))
+    kinds = []
+    write = transport.write
+    transport.write = lambda octets: kinds.append(type(octets)) or write(octets)
+    connection.data_received(GET)
+    bench.executor.run()
+    assert len(body_of(transport.received())) == 3_000_000
+    assert kinds[0] is bytes  # the head
+    assert kinds[1:] == [memoryview] * 10 + [bytes] * 2
+
+
+@pytest.mark.parametrize("raw", [GET, b"GET / HTTP/1.0\r\n\r\n"])
+def test_a_large_piece_at_the_end(new, raw):
+    """It is counted until the transport has room again, also where the connection closes behind it."""
+    bench, connection, transport = new(returning(iter([bytes(3_000_000)]), [("Content-Length", "3000000")]))
+    transport.is_stuck = True
+    connection.data_received(raw)
+    worker = threading.Thread(target=bench.executor.run_job, daemon=True)
+    worker.start()
+    go_on(bench, worker)
+    assert bench.service.held.count > 3_000_000
+    assert len(body_of(read_all(bench, transport))) == 3_000_000 and bench.service.held.count == 0
+
+
+@pytest.mark.parametrize("spool_bytes", [0, 2_999_999])
+def test_large_bodies_without_a_spool_for_them(new, spool_bytes):
+    """Where the disk may not take it, a body waits in memory, as no worker should wait instead."""
+    app = returning([bytes(3_000_000)])
+    bench, _, transport, worker = start_stuck(new, app, GET, response_spool_bytes=spool_bytes, response_memory_bytes=0)
+    assert not worker.is_alive() and bench.service.held.count == 3_000_000
+    assert len(body_of(read_all(bench, transport))) == 3_000_000 and bench.service.held.count == 0
+
+
+def test_what_comes_behind_the_end_is_not_counted(new):
+    """A second thread of the app's may write when the exchange has ended."""
+    bench, connection, _ = new(returning([b""]))
+    assert connection._may_hold(Exchange("", 0), 3_000_000) and bench.service.held.count == 0
+
+
 def test_large_bodies_with_threads_0(new):
     """There is no thread that could take one to the disk: it waits in memory, however many do."""
     body = os.urandom(3_000_000)
@@ -553,6 +595,7 @@ def test_from_memory_to_the_disk_and_back(new, files):
     transport.is_stuck = True
     go_on(bench, worker)
     assert exchange.spool._written_count and len(files) == 1
+    assert "leave" in bench.executor.turns  # of the piece that went by memory
     assert body_of(octets + read_all(bench, transport)) == b"".join(pieces)
 
 

@@ -200,6 +200,18 @@ def test_drain_has_an_end(caplog):
     assert "report this" not in caplog.text
 
 
+@pytest.mark.parametrize(("threads", "extra"), [(1, 0), (2, 64)])
+def test_one_thread_is_one_thread(threads, extra):
+    """An app that was promised that no other thread calls it is never called by an extra one."""
+
+    async def main():
+        async with Server(hello, bind=LOOPBACK, threads=threads) as server:
+            crew = server._executor._crew
+            assert crew._max_total - crew.max_threads == extra
+
+    asyncio.run(main())
+
+
 def test_drain_twice_and_start_again():
     """A server that has drained may start again; draining twice does nothing more."""
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from aserve import turns as turns_module
-from aserve.turns import TURN_SECONDS, Turns
+from aserve.turns import STALE_SECONDS, TURN_SECONDS, Turns
 
 PATIENCE_SECONDS = 10
 
@@ -137,7 +137,7 @@ def test_nothing_moves(new, is_queue):
     assert bench.take(1).is_set()
     second = bench.take(2, is_queue)
     bench.loop.fire()  # a turn has begun since the last look, of which there was none
-    assert not second.is_set()
+    assert bench.running == [1]
     bench.loop.fire()
     assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
     assert bench.loop.timers == []  # and nobody waits
@@ -155,6 +155,33 @@ def test_too_many_compute(new, burns_cpu):
         assert bench.running == [1] and len(bench.loop.timers) == 1  # it goes on looking
     else:
         assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
+
+
+def test_a_stale_turn(new):
+    """Who has had its turn for very long waits inside the app: it no longer keeps others from theirs."""
+    bench = new(max_running=1)
+    assert bench.take(1).is_set()
+    second, third = bench.take(2), bench.take(3)
+    bench.now += STALE_SECONDS + TURN_SECONDS
+    bench.loop.fire()
+    assert bench.running == [1]
+    bench.now += 0.001
+    bench.loop.fire()
+    assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
+    bench.turns.leave(2)
+    assert third.wait(PATIENCE_SECONDS) and bench.running == [1, 3]
+
+
+def test_a_loop_that_is_closed(new):
+    """Who was left behind by the end of the server goes on."""
+    bench = new()
+    assert bench.take(1).is_set()
+
+    def refuse(_):
+        raise RuntimeError("Event loop is closed")
+
+    bench.loop.call_soon_threadsafe = refuse
+    assert bench.take(2).wait(PATIENCE_SECONDS)
 
 
 def test_one_timer(new):
