@@ -25,8 +25,9 @@ from conftest import IS_PYPY, RawClient, ServerProcess, Truncated, wait_until
 
 BENCHMARKS = pathlib.Path(__file__).parent.parent / "benchmarks"
 GOOD_THREADS = BAD_THREADS = 6
-# The bound on growth, from the median of the second quarter of the time to that of the last.
-# CPython: the allocator's slack.  PyPy: its nursery, and its JIT, which compiles for minutes.
+SAMPLES = 24  # of what is in use: when garbage is collected, and free memory given back
+# The bound on their growth, from the median of the second quarter to that of the last.
+# CPython: the allocator's slack.  PyPy: its JIT, which compiles for minutes.
 # Guess, from runs of 30 and 150 seconds; in fewer PyPy has hardly begun (85 MiB were seen), and only
 # what has no bound at all is found.
 GROWTH_MIB = 48 if IS_PYPY else 12
@@ -235,7 +236,7 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
         ]
         for thread in threads:
             thread.start()
-        samples = sample_while(threads, server.pid)
+        resident, samples = sample_while(threads, server, seconds / SAMPLES)
         # The longest time limit, one tick of the timer, and the time to notice.
         with contextlib.suppress(AssertionError):
             wait_until(lambda: len(open_files(server)) <= len(before), 15)
@@ -259,7 +260,12 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
         "seconds": seconds,
         "good": run.good,
         "bad": run.bad,
-        "rss_mib": {"warm": round(warm, 1), "end": round(end, 1), "max": round(max(samples), 1), "bound": bound},
+        "rss_mib": {
+            "warm": round(warm, 1),
+            "end": round(end, 1),
+            "bound": bound,
+            "max_before_gc": round(max(resident), 1),
+        },
         "fds": {"before": len(before), "after": len(after)},
         "faults": faults,
     }
@@ -276,14 +282,23 @@ def sockets(server: ServerProcess) -> list[str]:
     return [name for name in server.open_files() if name.startswith("socket:") and f" {name[8:-1]} " in tcp]
 
 
-def sample_while(threads: list[threading.Thread], pid: int) -> list[float]:
-    """Return the memory of a process, ten times a second, until the threads have ended."""
-    samples = []
+def sample_while(
+    threads: list[threading.Thread], server: ServerProcess, every_seconds: float
+) -> tuple[list[float], list[float]]:
+    """Return what a server has resident until the threads have ended: as it comes, and now and then what is in use."""
+    resident, in_use = [], []
+    next_look = time.monotonic() + every_seconds
     for thread in threads:
         while thread.is_alive():
-            samples.append(rss_mib(pid))
+            resident.append(rss_mib(server.pid))
+            if time.monotonic() >= next_look:
+                client = RawClient(server.address)
+                client.fetch("/collect")
+                client.close()
+                in_use.append(rss_mib(server.pid))
+                next_look = time.monotonic() + every_seconds
             thread.join(0.1)
-    return samples
+    return resident, in_use
 
 
 def save(bench: str, result: dict[str, Any]) -> None:

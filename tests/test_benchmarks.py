@@ -309,5 +309,7 @@ def test_results_that_are_kept_can_be_read():
         assert path.name.startswith(kept["bench"] + "-"), path
         if kept["bench"] == "million":
             assert kept["requests"] >= 1_000_000 and kept["faults"] == [], path
+        elif kept["bench"].startswith("soak"):
+            assert kept["seconds"] >= 120 and kept["faults"] == [], path
         else:
             assert all(each["rounds"] > 1 for each in kept["sets"].values()), path
