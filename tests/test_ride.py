@@ -389,6 +389,27 @@ def test_much_is_written_before_the_end(start_server, raw_client):
         assert client.fetch("/").body == BLOCK * 200
 
 
+@pytest.mark.one_way
+def test_a_client_that_leaves_what_is_written_early(start_server, raw_client, wait_until):
+    """Its exchange ends as any other, and nothing of it is counted as held."""
+    piece, bodies = b"x" * (2 << 20), []
+
+    def writer(environ, start_response):
+        bodies.append(environ["wsgi.input"])
+        write = start_response("200 OK", [*apps.PLAIN, ("Content-Length", str(3 * len(piece)))])
+        write(piece)
+        write(piece)
+        client.reset()
+        return [piece]
+
+    server = start_server(writer, is_checked=False, threads=0, lane="auto")
+    client = raw_client(server, receive_buffer_bytes=4096)
+    client.request("/")
+    wait_until(lambda: bodies)
+    server.wait_until_idle()
+    assert server.call(lambda: server.server._held.count) == 0
+
+
 # What is kept
 
 
