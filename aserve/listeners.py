@@ -1,6 +1,7 @@
 """Bind specs to listening sockets.
 
-Owns:     binding, the texts of what can go wrong there, stale unix sockets.
+Owns:     binding, the texts of what can go wrong there, stale unix sockets, what
+          connections inherit.
 Thread:   event loop only, before it serves.
 Not here: the spec's grammar (config.py), accepting (acceptor.py, the lane).
 """

@@ -446,7 +446,7 @@ class OutgoingHalf(asyncio.Protocol):
             try:
                 if spool.append(octets):
                     if spool.wants_reader():
-                        self._executor.post(self._on_spool, exchange, None)
+                        executor.post(self._on_spool, exchange, None)
                     return True
             except ClientDisconnected:  # an OSError, too
                 raise

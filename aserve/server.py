@@ -147,6 +147,7 @@ class Server:
             if config.access_log is not None:
                 self._access_log = AccessLog(config.access_log)
             if config.threads:
+                # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
             if config.request_seconds:  # then there are threads: config.py
                 self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, self._on_failing)  # type: ignore[arg-type]

@@ -70,8 +70,7 @@ class Turns:
         try:
             self._loop.call_soon_threadsafe(self._watch)
         except RuntimeError:  # the loop is closed: this worker was left behind, and nobody waits for it
-            while self._waiting:
-                self._begin_turn()
+            self._begin_all()
             return False
         return True
 
@@ -107,6 +106,11 @@ class Turns:
     def _allowed_count(self) -> int:
         return 1 if self._cpu.look() else self._max_running
 
+    def _begin_all(self) -> None:
+        self._is_over = True
+        while self._waiting:
+            self._begin_turn()
+
     def _begin_turn(self) -> None:
         thread_id = next(iter(self._waiting))
         self._running[thread_id] = time.monotonic() + TURN_SECONDS
@@ -132,6 +136,4 @@ class Turns:
     def stop(self) -> None:
         """From now on everybody goes on at once: it is the end."""
         with self._lock:
-            self._is_over = True
-            while self._waiting:
-                self._begin_turn()
+            self._begin_all()
