@@ -39,9 +39,18 @@ enum {
     ROOM = 32           /* connections closed at once to make room */
 };
 
+/* What is told of a connection: octets, the end, urgent data; once. */
+static const uint32_t EDGES = EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLET;
+
 int lane_available(void)
 {
     return 1;
+}
+
+/* Whether the table has a place for this descriptor: -1 has none. */
+static int has(const lane *set, int fd)
+{
+    return (uint32_t)fd < set->conns_cap;
 }
 
 /* The states */
@@ -114,7 +123,7 @@ static int control(lane *set, int op, int fd, uint32_t events, int key)
 /* An edge is told again if there is anything to read. */
 static void list_again(lane *set, int fd)
 {
-    control(set, EPOLL_CTL_MOD, fd, EPOLLIN | EPOLLRDHUP | EPOLLET, fd);
+    control(set, EPOLL_CTL_MOD, fd, EDGES, fd);
 }
 
 /* From BUSY to IDLE.  Returns 0 when that cannot be: MORE has come (listed
@@ -124,8 +133,7 @@ static int wait_on(lane *set, int fd)
     lane_conn *conn = &set->conns[fd];
 
     if (!conn->listed) {
-        if (control(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLRDHUP | EPOLLET,
-                    fd) != 0)
+        if (control(set, EPOLL_CTL_ADD, fd, EDGES, fd) != 0)
             return 0;
         conn->listed = 1;
     }
@@ -250,14 +258,30 @@ static int add_peer(lane *set, lane_arrival *arrival)
     return 1;
 }
 
+/* recv() that tells when it may have left something behind: it has filled the
+ * buffer, or ended at a descriptor that was passed over a unix socket. */
+static ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full)
+{
+    struct iovec part = {to, cap};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t got;
+
+    if (set->listeners[set->conns[fd].listener].is_tcp)
+        got = recv(fd, to, cap, 0);
+    else
+        got = recvmsg(fd, &message, 0);
+    *is_full = got == (ssize_t)cap || (message.msg_flags & MSG_CTRUNC) != 0;
+    return got;
+}
+
 /* Read once from a connection that this thread has made BUSY.  Returns the
  * number of octets; 0 when there was nothing, and it is IDLE again; -1 when
  * the client is gone, and it is closed. */
-static ssize_t read_once(lane *set, int fd, char *to, size_t cap)
+static ssize_t read_once(lane *set, int fd, char *to, size_t cap, int *is_full)
 {
     ssize_t got;
 
-    while ((got = recv(fd, to, cap, 0)) <= 0) {
+    while ((got = receive(set, fd, to, cap, is_full)) <= 0) {
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN && wait_on(set, fd))
@@ -328,15 +352,19 @@ static void take_part(lane *set, lane_arrival *arrival, int is_full)
 }
 
 /* Returns 1 with an arrival from a connection that this thread has made BUSY,
- * or 0. */
-static int take(lane *set, int fd, uint32_t *input_len, lane_arrival *arrival)
+ * or 0.  With is_urgent, the client has sent urgent data, at whose mark recv()
+ * ends however much has come. */
+static int take(lane *set, int fd, int is_urgent, uint32_t *input_len,
+                lane_arrival *arrival)
 {
+    int is_full = 0;
     lane_conn *conn = &set->conns[fd];
     int is_body = conn->body_left > 0;
     size_t cap = is_body && conn->body_left < set->read_cap
                      ? (size_t)conn->body_left
                      : set->read_cap;
-    ssize_t got = read_once(set, fd, set->input + *input_len, cap);
+    ssize_t got =
+        read_once(set, fd, set->input + *input_len, cap, &is_full);
 
     if (got == 0 || (got < 0 && !is_body))
         return 0;
@@ -350,10 +378,11 @@ static int take(lane *set, int fd, uint32_t *input_len, lane_arrival *arrival)
     }
     arrival->input_len = (uint32_t)got;
     *input_len += (uint32_t)got;
+    is_full |= is_urgent;
     if (is_body)
-        take_part(set, arrival, (size_t)got == cap);
+        take_part(set, arrival, is_full);
     else
-        return take_head(set, arrival, (size_t)got == cap);
+        return take_head(set, arrival, is_full);
     return 1;
 }
 
@@ -461,6 +490,9 @@ int lane_make_room(lane *set)
             drop(set, (int)fd);
             count++;
         } else {
+            /* Perhaps no edge is due for what is there, and nobody would
+             * ever look at it. */
+            list_again(set, (int)fd);
             go_on(set, (int)fd);
         }
     }
@@ -526,7 +558,8 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
         set_since(set, conn);
         if ((uint32_t)fd >= set->top)
             __atomic_store_n(&set->top, (uint32_t)fd + 1, __ATOMIC_RELAXED);
-        if (take(set, fd, input_len, &set->arrivals[n]))
+        /* Not in the epoll set yet: what a read leaves is told on the way in. */
+        if (take(set, fd, 0, input_len, &set->arrivals[n]))
             n++;
     }
     return n;
@@ -603,7 +636,8 @@ static uint32_t take_ready(lane *set, const struct epoll_event *event,
         return n;
     if (!has_room(set, n, *input_len)) {
         wait_for_more(set, fd, 1);
-    } else if (take(set, fd, input_len, &set->arrivals[n])) {
+    } else if (take(set, fd, (event->events & EPOLLPRI) != 0, input_len,
+                    &set->arrivals[n])) {
         n++;
         /* The end has come already, and no edge will tell it. */
         if (event->events & (EPOLLRDHUP | EPOLLHUP) && get_hold(conn))
@@ -664,14 +698,18 @@ void lane_wake(lane *set)
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep)
 {
-    lane_conn *conn = &set->conns[fd];
-    uint8_t state = state_of(conn);
     uint32_t len = head_len + body_len;
     struct iovec parts[2] = {{(void *)(uintptr_t)head, head_len},
                              {(void *)(uintptr_t)body, body_len}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    lane_conn *conn;
+    uint8_t state;
     ssize_t took;
 
+    if (!has(set, fd))
+        return (int)len;
+    conn = &set->conns[fd];
+    state = state_of(conn);
     if (state == LANE_FREE || state == LANE_IDLE)
         return (int)len; /* no reply is due */
     /* RFC 9112 9.6: a close with octets unread would reset the connection. */
@@ -705,9 +743,13 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
 
 int lane_release(lane *set, int fd)
 {
-    lane_conn *conn = &set->conns[fd];
-    uint8_t state = state_of(conn);
+    lane_conn *conn;
+    uint8_t state;
 
+    if (!has(set, fd))
+        return 0;
+    conn = &set->conns[fd];
+    state = state_of(conn);
     if (state == LANE_FREE || state == LANE_IDLE)
         return 0;
     if (__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST)) {
@@ -722,7 +764,7 @@ int lane_release(lane *set, int fd)
 
 int lane_hold(lane *set, int fd)
 {
-    if (!change(&set->conns[fd], LANE_IDLE, LANE_BUSY))
+    if (!has(set, fd) || !change(&set->conns[fd], LANE_IDLE, LANE_BUSY))
         return 0;
     if (set->conns[fd].body_left > 0)
         return 1;
@@ -784,6 +826,9 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
             drop(set, (int)fd);
             count++;
         } else {
+            /* Perhaps no edge is due for what is there, and nobody would
+             * ever look at it. */
+            list_again(set, (int)fd);
             go_on(set, (int)fd);
         }
     }

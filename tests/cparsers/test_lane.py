@@ -99,10 +99,9 @@ class Lane:
     def poll_all(self, count: int) -> list[Arrival]:
         """Poll until so many have arrived."""
         found: list[Arrival] = []
-        for _ in range(20):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(found) < count and time.monotonic() < deadline:
             found += self.poll()
-            if len(found) >= count:
-                break
         assert len(found) == count, found
         return found
 
@@ -640,6 +639,13 @@ def test_a_reply_that_nobody_is_due(lane):
     assert lane.reply(fd, b"this") == 4 and client.recv(9) == b"this"
 
 
+@pytest.mark.parametrize("fd", [-1, -(1 << 31), 1024, (1 << 31) - 1])
+def test_a_number_without_a_place(lane, fd):
+    """A descriptor that the table has no place for, such as the -1 of one that has left, is nobody's."""
+    assert lane.reply(fd, b"this") == 4
+    assert lib.lane_release(lane.set, fd) == 0 and lib.lane_hold(lane.set, fd) == 0
+
+
 # Sweeping
 
 
@@ -672,6 +678,68 @@ def test_a_reply_begins_a_new_time(lane):
     assert lib.lane_sweep(lane.set, -1, -1) == 0  # it is BUSY
     assert lane.reply(fd) == 2
     assert lib.lane_sweep(lane.set, -1, -1) == 1
+
+
+# A recv() that ends early: what stands behind an urgent octet, or a descriptor that was passed, has no edge
+
+
+def send_behind_urgent(client: socket.socket) -> None:
+    """A request, an urgent octet, and another request that the same recv() does not reach."""
+    client.send(GET + b"!", socket.MSG_OOB)
+    client.send(GET)
+
+
+def send_behind_descriptor(client: socket.socket) -> None:
+    """The same on a unix socket, with a descriptor in the place of the urgent octet."""
+    with socket.socket() as passed:
+        client.sendmsg([GET], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", passed.fileno()))])
+    client.send(GET)
+
+
+EARLY_ENDS = [("http", send_behind_urgent), ("http unix", send_behind_descriptor)]
+
+
+@pytest.mark.parametrize(("bind", "send"), EARLY_ENDS)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_read_that_ends_early(new_lane, bind, send, is_first):
+    """A second request behind such a place is not left unread: it comes at once, in the lane or out of it."""
+    lane = new_lane(bind)
+    client = lane.connect()
+    if is_first:
+        send(client)
+    else:
+        lane.accept(client)
+        send(client)
+    arrival = lane.poll_one()
+    if arrival.kind == LEFT:
+        assert lane.state(arrival.fd) == FREE
+        with socket.socket(fileno=arrival.fd) as sock:
+            rest = arrival.input
+            while len(rest) < 2 * len(GET):
+                assert select.select([sock], [], [], PATIENCE_SECONDS)[0]
+                rest += sock.recv(999)
+            assert rest == GET + GET
+        lib.lane_left(lane.set)
+    else:
+        assert arrival.input == GET and lane.reply(arrival.fd) == 2
+        assert lane.poll_one().input == GET
+
+
+@pytest.mark.parametrize(("bind", "send"), EARLY_ENDS)
+@pytest.mark.parametrize("end", ["sweep", "room"])
+def test_nobody_idles_for_ever(new_lane, bind, send, end):
+    """What was read without its connection being told of the rest is found when its time is over, and told then."""
+    lane = new_lane(bind)
+    client = lane.connect()
+    fd = lane.accept(client)
+    lane.set.conns[fd].state = BUSY  # as if its request was with the caller: nothing is read meanwhile
+    client.sendall(GET)
+    lane.poll(0)  # the edge is taken
+    lane.set.conns[fd].state = IDLE  # and forgotten, as where recv() ends early
+    assert lane.poll(20) == []
+    lane.set.now += 10
+    assert (lib.lane_sweep(lane.set, 5, 5) if end == "sweep" else lib.lane_make_room(lane.set)) == 0
+    assert lane.poll_one().input == GET
 
 
 @pytest.mark.parametrize("is_new", [True, False])
