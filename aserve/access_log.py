@@ -41,11 +41,12 @@ class AccessLog:
         """Note a finished exchange."""
         response = exchange.response
         code, sent_bytes = (response.code, response.sent_bytes) if response is not None else (0, 0)
-        self._add(exchange.connection.remote_addr, exchange, code, sent_bytes)
+        self._add((exchange.client or exchange.connection).remote_addr, exchange, code, sent_bytes)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Note a request that the app has not seen."""
-        self._add(connection.remote_addr, exchange, why.status, 0)
+        client = exchange.client if exchange is not None else None
+        self._add((client or connection).remote_addr, exchange, why.status, 0)
 
     def flush(self) -> None:
         """Write what has been noted."""

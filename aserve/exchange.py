@@ -1,8 +1,8 @@
 """One exchange: a request and what its protocol allows the response to be.
 
 Owns:     Exchange, the only object that crosses the seam between the event
-          loop and a worker, and ResponseForm, what a wire protocol wants a
-          response to look like.
+          loop and a worker; ResponseForm, what a wire protocol wants a
+          response to look like; Client, who asks.
 Thread:   built on the event loop, or by the lane's leader, read in a worker; never used by two at once.
 Spec:     RFC 9110 section 3.4 ("exchange").
 Not here: parsing (protocols/), building the response (response.py).
@@ -47,6 +47,14 @@ class RpcCall(NamedTuple):
     is_head: bool = False  # with modifier2 2: the caller wants the head alone
 
 
+class Client(NamedTuple):
+    """Who a request is from, as a trusted proxy tells: a value, never another connection."""
+
+    remote_addr: str  # "" on a unix socket
+    remote_port: str
+    base_environ: dict[str, Any]  # what is the same in each environ of this client
+
+
 class Exchange:
     """
     One request, as far as the app needs it, and the form of its response.
@@ -68,8 +76,10 @@ class Exchange:
     rpc: RpcCall | None = None  # set: a function is called, not the app
     # What proxies tell of their client, by CGI names, and no longer in `vars` (forwarded.py).
     forwarded: dict[str, str] | None = None
-    connection: Any = None  # set when it is the exchange's turn (a Connection; row 5)
+    connection: Any = None  # set when it is the exchange's turn (a Connection or a Ride; row 5)
+    client: Client | None = None  # set where a trusted proxy tells of another than is connected
     response: Any = None  # set when the app is called (a Response; row 2)
+    is_written = False  # the app has called write(), before any of its octets went out
     held_bytes = 0  # of a large response, in memory
     spool: ResponseSpool | None = None  # set when the response outruns its reader
 

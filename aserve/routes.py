@@ -195,7 +195,7 @@ def _environ_of(exchange: Exchange) -> Environ:
     if exchange.body is None:
         return build_environ(exchange)
     bodyless = Exchange(exchange.vars, exchange.nvars)
-    bodyless.connection = exchange.connection
+    bodyless.connection, bodyless.client = exchange.connection, exchange.client
     bodyless.is_from_front, bodyless.is_mounted = exchange.is_from_front, exchange.is_mounted
     return build_environ(bodyless)
 

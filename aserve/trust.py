@@ -21,10 +21,9 @@ from typing import Any, Callable
 
 from .access_log import AccessLog
 from .config import Bind, Config
-from .environ import Environ
 from .errors import BindError, RequestRefused
-from .exchange import Exchange
-from .forwarded import DEFAULT_PORTS, Claims, Node, Rules, cgi_name, field_name, read_claims, split_host
+from .exchange import Client, Exchange
+from .forwarded import DEFAULT_PORTS, Claims, Rules, cgi_name, field_name, read_claims, split_host
 from .peers import Peers
 from .response import Response, StandingFields, error_response
 from .wsgi import Gateway, Reply
@@ -151,34 +150,7 @@ class BelievingLog:
                 self._trust.apply(exchange)
             except RequestRefused:
                 pass  # it is refused anyhow
-            connection = exchange.connection
         self._inner.write_refused(connection, exchange, why)
-
-
-class ClientView:
-    """A connection as it looks to the client behind the proxies: of one exchange, whose `connection` it is."""
-
-    __slots__ = ("_connection", "base_environ", "remote_addr", "remote_port")
-
-    remote_addr: str
-    remote_port: str
-
-    def __init__(self, connection: Any, base_environ: Environ, client: Node | None) -> None:
-        self._connection = connection
-        self.base_environ = base_environ
-        self.remote_addr, self.remote_port = client or (connection.remote_addr, connection.remote_port)
-
-    def send(self, exchange: Exchange, octets: bytes) -> None:
-        """See OutgoingHalf.send."""
-        self._connection.send(exchange, octets)
-
-    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
-        """See Connection.take_over."""
-        self._connection.take_over(exchange, why)
-
-    def cut(self, exchange: Exchange, why: str) -> None:
-        """See OutgoingHalf.cut."""
-        self._connection.cut(exchange, why)
 
 
 def _believe(exchange: Exchange, claims: Claims) -> None:
@@ -203,7 +175,9 @@ def _believe(exchange: Exchange, claims: Claims) -> None:
         base["SCRIPT_NAME"] = claims.prefix
     exchange.vars = "\0".join([exchange.vars, *[part for pair in kept for part in pair]])
     exchange.nvars += len(kept)
-    exchange.connection = ClientView(exchange.connection, base, claims.client)
+    connected = exchange.connection
+    addr, port = claims.client or (connected.remote_addr, connected.remote_port)
+    exchange.client = Client(addr, port, base)
 
 
 def _name_host(exchange: Exchange, claims: Claims, scheme: str) -> tuple[tuple[str, str], ...]:

@@ -171,13 +171,13 @@ def test_the_same_again():
             assert trust.apply(exchange) and build_environ(exchange)["REMOTE_PORT"] == port
 
 
-def test_sending_goes_on_as_before():
-    """What the app writes goes to the connection itself."""
+def test_the_connection_is_what_it_was():
+    """Only who asks is another; what the app writes goes to who is connected."""
     exchange = new_exchange(("HTTP_X_FORWARDED_FOR", "203.0.113.7"))
     connection = exchange.connection
     assert new_trust().apply(exchange)
-    exchange.connection.send(exchange, b"x")
-    assert connection.sent == [b"x"] and connection.remote_addr == PROXY
+    assert exchange.connection is connection and connection.remote_addr == PROXY
+    assert (exchange.client.remote_addr, exchange.client.remote_port) == ("203.0.113.7", "")
 
 
 # Who is believed
@@ -307,7 +307,7 @@ def test_refused_requests_in_the_log(value, peer, client):
     why = RequestRefused(413, "large")
     log.write_refused(request.connection, refused_exchange(why, request), why)
     ((connection, exchange),) = seen
-    assert connection.remote_addr == (client or peer) and exchange.vars == request.vars + (
+    assert (exchange.client or connection).remote_addr == (client or peer) and exchange.vars == request.vars + (
         f"\0HTTP_X_FORWARDED_FOR\0{value}" if client else ""
     )
 
