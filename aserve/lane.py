@@ -14,6 +14,7 @@ Not here: the response (ride.py); anything a connection may need beyond one
 
 from __future__ import annotations
 
+import collections
 import logging
 import mmap
 import os
@@ -55,6 +56,7 @@ MAX_DESCRIPTORS = 1 << 16
 _poll = lib.lane_poll
 _ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
 _unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
+TOO_LATE = "the request did not come in time"
 PLAIN = http1.PLAIN
 WHOLE: int = lib.LANE_WHOLE
 BEGUN: int = lib.LANE_BEGUN
@@ -88,9 +90,11 @@ class Lane:
         self._memory = _Memory(config, self._listeners)
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
-        self._departures = Departures(self._memory, self._loop, executor)
+        self._departures = Departures(self._memory, self._rides, self._loop, executor)
         self._incomplete: dict[int, Ride] = {}  # by descriptor: those whose request's body is still to come
         self._paces: dict[int, Pace] = {}  # of those
+        # Of those, with the reason: refused by the leader, who alone knows that nothing has come of them meanwhile.
+        self._overdue: collections.deque[tuple[int, Ride, str]] = collections.deque()
         self._is_draining = False
         self._is_closed = False
 
@@ -128,16 +132,12 @@ class Lane:
         paces, self._paces = self._paces, {}
         for fd, ride in list(self._incomplete.items()):
             pace = self._paces[fd] = paces.get(fd) or Pace()
-            ride.quiet_seconds += 1
-            if ride.quiet_seconds > config.body_seconds:
-                self._refuse(fd, ride, "the request did not come in time")
+            if self.set.now - ride.moved_at > config.body_seconds:
+                self._overdue.append((fd, ride, TOO_LATE))
             elif config.min_rate_bytes and _is_slow(pace, ride, config):
-                self._refuse(fd, ride, TOO_SLOW)
-
-    def _refuse(self, fd: int, ride: Ride, why: str) -> None:
-        if ride.fd == fd and lib.lane_hold(self.set, fd):
-            self._incomplete.pop(fd, None)
-            ride.leave_refused(RequestRefused(408, why))
+                self._overdue.append((fd, ride, TOO_SLOW))
+        if self._overdue:
+            lib.lane_wake(self.set)
 
     def stop_accepting(self) -> None:
         """Accept no more; after this the listening sockets may be closed."""
@@ -146,11 +146,12 @@ class Lane:
 
     def drain(self) -> None:
         """Close what idles, and every other connection after its response; called until `is_empty`."""
-        self._is_draining = True
-        for ride in list(self._rides.values()):  # each time: a leader may have taken some since, and not known
-            exchange = ride.exchange
-            if exchange is not None:
-                exchange.keep_alive = False
+        if not self._is_draining:
+            self._is_draining = True
+            for ride in list(self._rides.values()):
+                exchange = ride.exchange  # one that a leader takes later, it tells itself
+                if exchange is not None:
+                    exchange.keep_alive = False
         lib.lane_sweep(self.set, -1, int(ARRIVING_SECONDS))
 
     @property
@@ -205,12 +206,24 @@ class Lane:
 
     def wait(self, milliseconds: int) -> int:
         """See Source."""
+        if self._overdue:
+            self._refuse_overdue()
         return int(_poll(self.set, milliseconds))
+
+    def _refuse_overdue(self) -> None:
+        """Answer bodies that do not come; all that the last poll has brought is taken by now."""
+        while self._overdue:
+            fd, ride, why = self._overdue.popleft()
+            if why is TOO_LATE and self.set.now - ride.moved_at <= self.services[0].config.body_seconds:
+                continue  # a part has come just now
+            if self._incomplete.get(fd) is ride and lib.lane_hold(self.set, fd):
+                del self._incomplete[fd]
+                ride.leave_refused(RequestRefused(408, why))
 
     def take(self, count: int) -> None:
         """Submit what the last `wait` has brought."""
         text = self._vars[: self.set.vars_len].decode("latin-1")
-        rides, submit, is_draining = self._rides, self.executor.submit_here, self._is_draining
+        rides, submit = self._rides, self.executor.submit_here
         for (
             length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
@@ -233,10 +246,10 @@ class Lane:
                     ride = rides[fd] = Ride(self._departures, self.services[index], fd, peer)
                 else:
                     ride = rides[fd]
-                if is_draining:
-                    exchange.keep_alive = False
                 exchange.connection = ride
                 ride.exchange = exchange
+                if self._is_draining:  # looked at last: either this sees it, or `drain` sees the exchange
+                    exchange.keep_alive = False
                 if kind == BEGUN:
                     self._begin_body(ride, exchange, self._input[start + consumed : start + size])
                     continue
@@ -252,10 +265,10 @@ class Lane:
         if kind == lib.LANE_LEFT:
             self._departures.leave(fd, self.services[index], octets)
             return
-        ride = self._rides[fd]
+        ride = self._rides.get(fd)
+        if ride is None or ride.exchange is None:
+            return  # it has left since: an earlier part could not be kept
         exchange = ride.exchange
-        if exchange is None:
-            return  # it has left since: `on_second` was quicker, or an earlier part could not be kept
         if kind == lib.LANE_GONE:
             self._incomplete.pop(fd, None)
             ride.exchange = None
@@ -271,7 +284,7 @@ class Lane:
         self._feed(ride, exchange, octets)
 
     def _feed(self, ride: Ride, exchange: Exchange, octets: bytes) -> bool:
-        ride.quiet_seconds = 0
+        ride.moved_at = self.set.now
         try:
             exchange.body.feed(octets)  # type: ignore[union-attr]
         except OSError as exc:  # a full disk: the body cannot be kept

@@ -15,7 +15,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from typing import Any, Callable, cast
+from typing import Any, Callable
 
 from ._cparsers import lib
 from .connection import Connection
@@ -40,7 +40,7 @@ class Ride:
     """One connection in the lane."""
 
     __slots__ = (
-        "_access_log", "_departures", "_early", "_respond", "_service", "_set", "_successor", "base_environ", "exchange", "fd", "quiet_seconds", "remote_addr", "remote_port",
+        "_access_log", "_departures", "_early", "_handover", "_lock", "_respond", "_service", "_set", "base_environ", "exchange", "fd", "moved_at", "remote_addr", "remote_port",
     )  # fmt: skip
 
     def __init__(self, departures: Departures, service: Service, fd: int, peer: str) -> None:
@@ -50,12 +50,14 @@ class Ride:
         self._respond = service.gateway.respond
         self._access_log = service.access_log
         self.base_environ = service.base_environ
-        self.fd = fd  # -1 once the connection has left the lane: the number may be another's
         self.remote_addr, _, self.remote_port = peer.partition("\0")
+        # Guards the four below: a second thread of the app may send something as the worker ends the exchange.
+        self._lock = threading.Lock()
+        self.fd = fd  # -1 once the connection has left the lane: the number may be another's
         self.exchange: Exchange | None = None  # that is with the app, or whose body is still to come
-        self.quiet_seconds = 0  # since the last part of that body
-        self._successor: Connection | None = None  # the same connection, out of the lane while the app runs
+        self._handover: Handover | None = None  # set once the connection leaves; it never comes back
         self._early: list[bytes] = []  # with --threads 0: what the socket has not taken before the app has returned
+        self.moved_at = 0  # the lane's second in which the last part of that body came
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
@@ -70,14 +72,17 @@ class Ride:
             else:
                 self._leave(exchange, reply)
                 return
-            if self._successor is not None or self._early:
+            with self._lock:
+                is_here = self._handover is None and not self._early
+                if is_here:
+                    self.exchange = None  # from here on nobody else can take the connection
+            if not is_here:
                 self._leave(exchange, reply)
                 return
-            self.exchange = None
             size, body_size = len(head), len(body)
             sent = _reply(self._set, self.fd, head, size, body, body_size, exchange.keep_alive)
             if sent != size + body_size:
-                self._leave(exchange, (head + body)[max(sent, 0) :], is_begun=sent > 0)
+                self._leave_with(exchange, (head + body)[max(sent, 0) :])
                 return
             if self._access_log is not None:
                 self._access_log.write(exchange)
@@ -90,83 +95,68 @@ class Ride:
             logger.exception("internal error; please report this as a bug in aserve")
             self._lose(exchange)
 
-    def _lose(self, exchange: Exchange) -> None:
-        """Close the connection of an exchange that has failed, if it is still this one's."""
-        if exchange is not self.exchange:
-            return
-        self.exchange = None
-        if self._successor is not None:
-            self._departures.executor.post(self._successor._on_abort, exchange, "internal error")
-            self._successor = None
-            return
-        fd = self._release()
-        if fd >= 0:
-            os.close(fd)
-            lib.lane_left(self._set)
-
     def send(self, exchange: Exchange, octets: bytes) -> None:
         """Send a piece of the response before the app has returned; see OutgoingHalf.send."""
-        if exchange is not self.exchange:
-            raise ClientDisconnected("the response has ended")
         if self._departures.executor.is_inline:
-            self._send_early(octets)
+            self._send_early(exchange, octets)
         else:
-            self._succeed(exchange).send(exchange, octets)
+            self._hand_over(exchange).wait().send(exchange, octets)
 
-    def _send_early(self, octets: bytes) -> None:
+    def _send_early(self, exchange: Exchange, octets: bytes) -> None:
         # Nobody can make a transport while the app runs. PEP 3333: what write() is given may not wait for its end.
-        if not self._early:
-            try:
-                octets = octets[os.write(self.fd, octets) :]
-            except OSError:
-                pass  # full, or gone: a transport meets the same, and knows what to do
-        if octets:
-            self._early.append(octets)
+        with self._lock:
+            if exchange is not self.exchange:
+                raise ClientDisconnected("the response has ended")
+            if not self._early:
+                try:
+                    octets = octets[os.write(self.fd, octets) :]
+                except OSError:
+                    pass  # full, or gone: a transport meets the same, and knows what to do
+            if octets:
+                self._early.append(octets)
 
     def leave_refused(self, why: RequestRefused) -> None:
         """A body does not come: leave, and say so."""
-        exchange, self.exchange = self.exchange, None
+        exchange = self.exchange
         assert exchange is not None
-        self._depart(exchange, lambda connection: connection.refuse(exchange, why), b"")
+        self._depart(exchange, lambda connection: connection.refuse(exchange, why))
 
     def leave_failed(self, exchange: Exchange, exc: OSError) -> None:
         """A body cannot be kept: leave, and say so."""
-        self.exchange = None
-        self._depart(exchange, lambda connection: connection.fail(exchange, exc), b"")
+        self._depart(exchange, lambda connection: connection.fail(exchange, exc))
 
     # --- called on the event loop ---
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Connection.take_over; the worker is inside the app, and has nothing to do with the descriptor."""
-        if self._successor is not None:
-            self._successor.take_over(exchange, why)
-        elif exchange is self.exchange:
-            self.exchange = None
-            self._depart(exchange, lambda connection: connection.take_over(exchange, why), b"")
+        self._depart(exchange, lambda connection: connection.take_over(exchange, why))
 
     def cut(self, exchange: Exchange, why: str) -> None:
         """See OutgoingHalf.cut; who waits there has left the lane."""
-        if self._successor is not None:
-            self._successor.cut(exchange, why)
+        if self._handover is not None:
+            self._handover.then(lambda connection: connection.cut(exchange, why))
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
-    def _leave(self, exchange: Exchange, reply: Reply, is_begun: bool = False) -> None:
-        """Hand a reply of any form to a Connection; nothing is kept of it here, where the next may be long in coming."""
-        self.exchange = None
-        if is_begun:
-            # What is left of it, behind what the socket has taken.
-            self._depart(exchange, lambda connection: connection._on_complete(exchange, cast(bytes, reply)), reply)
-        elif self._departures.executor.is_inline:
+    def _leave(self, exchange: Exchange, reply: Reply) -> None:
+        """Hand a reply of any form to a Connection."""
+        if self._departures.executor.is_inline:
             self._depart(exchange, lambda connection: self._deliver_early(connection, exchange, reply), reply)
-        else:
-            try:
-                connection = self._succeed(exchange)
-            except ClientDisconnected:
-                _discard(reply)
-                return
-            self._successor = None
-            connection.deliver(exchange, reply)
+            return
+        try:
+            connection = self._hand_over(exchange).wait()
+        except ClientDisconnected:
+            _discard(reply)
+            return
+        connection.deliver(exchange, reply)
+
+    def _leave_with(self, exchange: Exchange, rest: bytes) -> None:
+        """Let a Connection send what the socket has not taken of a whole response, before anything else."""
+        try:
+            with self._lock:
+                self._release(exchange, rest)
+        except ClientDisconnected:
+            pass
 
     def _deliver_early(self, connection: Connection, exchange: Exchange, reply: Reply) -> None:
         early, self._early = self._early, []
@@ -179,52 +169,114 @@ class Ride:
             return
         connection.deliver(exchange, reply)
 
-    def _depart(self, exchange: Exchange, on_made: Callable[[Departed], None], reply: Reply) -> None:
-        def on_ready(connection: Departed | None) -> None:
-            if connection is None:
-                _discard(reply)
-            else:
-                on_made(connection)
+    def _lose(self, exchange: Exchange) -> None:
+        """Close the connection of an exchange that has failed, if it is still this one's."""
+        self._depart(exchange, lambda connection: connection._on_abort(exchange, "internal error"))
 
-        fd = self._release()
-        if fd >= 0:
-            self._departures.leave(fd, self._service, exchange=exchange, on_ready=on_ready)
-        else:
+    # --- called from both sides ---
+
+    def _depart(self, exchange: Exchange, then: Callable[[Departed], None], reply: Reply = b"") -> None:
+        """Leave the lane, and go on with `then` on the event loop; without a connection, discard the reply."""
+        try:
+            self._hand_over(exchange).then(then, reply)
+        except ClientDisconnected:
             _discard(reply)
 
-    def _release(self) -> int:
-        """Take the connection out of the lane, for good; return its descriptor, or -1 when it is there no more."""
-        fd, self.fd = self.fd, -1
-        return fd if fd >= 0 and lib.lane_release(self._set, fd) else -1
+    def _hand_over(self, exchange: Exchange) -> Handover:
+        """
+        Take the connection out of the lane, if nobody has; return what tells when the event loop has it.
 
-    def _succeed(self, exchange: Exchange) -> Connection:
-        """Wait until the loop has made a Connection of this, if it has not yet."""
-        if self._successor is not None:
-            return self._successor
-        fd = self._release()
-        if fd < 0:
+        Raises:
+            ClientDisconnected: the exchange has ended, or the connection.
+        """
+        with self._lock:
+            if self._handover is not None:
+                return self._handover  # the Connection itself knows which exchange it has
+            if exchange is not self.exchange:
+                raise ClientDisconnected("the response has ended")
+            return self._release(exchange, b"")
+
+    def _release(self, exchange: Exchange, rest: bytes) -> Handover:
+        """The same, by who has the lock, and the exchange; `rest` is what remains of a whole response."""
+        fd, self.fd, self.exchange = self.fd, -1, None
+        self._departures.rides.pop(fd, None)  # or the lane would keep it, and the Connection, for as long as it lives
+        if fd < 0 or not lib.lane_release(self._set, fd):
             raise ClientDisconnected("the connection is closed")
-        is_ready = threading.Lock()
-        is_ready.acquire()
-        made: list[Departed | None] = []
+        handover = self._handover = Handover(self._departures.executor)
+        self._departures.leave(fd, self._service, rest, exchange, handover.on_ready)
+        return handover
 
-        def on_ready(connection: Departed | None) -> None:
-            made.append(connection)
-            is_ready.release()
 
-        self._departures.leave(fd, self._service, exchange=exchange, on_ready=on_ready)
-        is_ready.acquire()
-        self._successor = made[0]
-        if self._successor is None:
+class Handover:
+    """
+    A connection on its way from the lane to the event loop.
+
+    Whoever needs the Connection that it becomes waits for it, or says what is to be done then.
+    """
+
+    __slots__ = ("_connection", "_executor", "_is_done", "_lock", "_then")
+
+    def __init__(self, executor: Executor | InlineExecutor) -> None:
+        self._executor = executor
+        self._is_done = threading.Event()
+        self._lock = threading.Lock()  # guards the two below until it is done
+        self._connection: Departed | None = None  # None: it was lost on its way
+        self._then: list[tuple[Callable[[Departed], None], Reply]] = []
+
+    # --- called on the event loop ---
+
+    def on_ready(self, connection: Departed | None) -> None:
+        """The Connection is made, or lost."""
+        with self._lock:
+            self._connection = connection
+            self._is_done.set()
+        for then, reply in self._then:
+            self._call(then, reply)
+        self._then.clear()
+
+    def _call(self, then: Callable[[Departed], None], reply: Reply) -> None:
+        if self._connection is None:
+            _discard(reply)
+        else:
+            then(self._connection)
+
+    # --- called from both sides ---
+
+    def then(self, then: Callable[[Departed], None], reply: Reply = b"") -> None:
+        """Call `then` with the Connection, on the event loop; if it is lost, discard the reply."""
+        with self._lock:
+            if not self._is_done.is_set():
+                self._then.append((then, reply))
+                return
+        self._executor.post(self._call, then, reply)
+
+    # --- called from a worker ---
+
+    def wait(self) -> Departed:
+        """
+        Wait for the Connection.
+
+        Raises:
+            ClientDisconnected: it was lost on its way.
+        """
+        self._is_done.wait()
+        if self._connection is None:
             raise ClientDisconnected("the client closed the connection")
-        return self._successor
+        return self._connection
 
 
 class Departures:
     """Connections on their way out of the lane."""
 
-    def __init__(self, memory: Any, loop: asyncio.AbstractEventLoop, executor: Executor | InlineExecutor) -> None:
+    def __init__(
+        self,
+        memory: Any,
+        rides: dict[int, Ride],
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor | InlineExecutor,
+    ) -> None:
         self.set = memory.set  # the C structure of the lane
+        self.rides = rides  # those in it, by descriptor
         self._memory = memory  # kept as long as an app that hangs may come back with a reply
         self.executor = executor
         self._loop = loop
@@ -242,7 +294,9 @@ class Departures:
         on_ready: Callable[[Departed | None], None] | None = None,
     ) -> None:
         """
-        Make a Connection of a released descriptor: with octets read, or with an exchange that is with the app.
+        Make a Connection of a released descriptor: with octets read, or with an exchange.
+
+        The exchange is with the app; or the octets are all that is still to be sent of its response.
 
         `on_ready` is called on the event loop, with None if the connection is lost.
         """
@@ -281,7 +335,7 @@ class Departures:
 
 
 class Departed(Connection):
-    """A Connection that begins in the middle: with octets read, or with an exchange."""
+    """A Connection that begins in the middle: with octets read, or with an exchange; see Departures.leave."""
 
     __slots__ = ("_adopted", "_initial")
 
@@ -301,14 +355,17 @@ class Departed(Connection):
         if exchange is not None:
             if isinstance(self._protocol, SingleRequest):
                 self._protocol.end()
-            if isinstance(exchange.connection, Ride):  # not a view of what a trusted proxy tells
-                exchange.connection = self
+            exchange.connection = self
             self._exchange = exchange
             if self._state == State.NEW:  # else its client has gone already
                 self._state = State.ATTENDED
-        elif self._initial:
-            self.data_received(self._initial)
-            self._initial = b""
+        initial, self._initial = self._initial, b""
+        if not initial:
+            return
+        if exchange is None:
+            self.data_received(initial)
+        else:
+            self._on_complete(exchange, initial)
 
     def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
         """Answer for the client's fault the exchange with which this has begun."""

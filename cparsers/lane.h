@@ -5,10 +5,10 @@
  * does I/O.  A request that is not complete after one read, or anything else
  * that takes more than a read and a write, is passed on to the caller.
  * Linux (epoll, timerfd) only; elsewhere lane_available() is 0.
- * No allocation, no globals.  lane_poll: one thread at a time; lane_reply and
- * lane_release: any thread, for a connection that is BUSY there; lane_sweep,
- * lane_hold, lane_unlisten and lane_close: one thread, which may be another;
- * the others: any thread. */
+ * No allocation, no globals.  lane_poll and lane_hold: one thread at a time;
+ * lane_reply and lane_release: any thread, for a connection that is BUSY
+ * there, and of two such threads one; lane_sweep, lane_unlisten and lane_close:
+ * one thread, which may be another; the others: any thread. */
 #ifndef ASERVE_LANE_H
 #define ASERVE_LANE_H
 #include "aserve.h"
@@ -166,7 +166,9 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
 int lane_release(lane *set, int fd);
 
 /* Make a connection that waits for more of a body BUSY, so that no other
- * thread touches it.  Returns 0 when it does not wait for that. */
+ * thread touches it.  Returns 0 when it does not wait for that.  Call it when
+ * all that lane_poll has brought is known: the number may have become another
+ * connection's in there. */
 int lane_hold(lane *set, int fd);
 
 /* A connection that has left the lane is counted in nconns until this. */

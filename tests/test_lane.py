@@ -12,8 +12,6 @@ from types import SimpleNamespace
 import apps
 import pytest
 
-from aserve.exchange import Exchange
-
 HELLO = b"My Own Hello World!"
 
 
@@ -250,23 +248,71 @@ def inline(start_server, raw_client, wait_until):
 
 @pytest.mark.one_way
 def test_a_body_that_comes_too_late(inline):
-    """A part that was read as its time ran out is not fed to an exchange that has been refused."""
+    """Its client is told; who comes in the same batch is served."""
     client, other = inline.connect(), inline.connect()
     client.send(http(body=b"abc", sent=1))
     inline.wait_for_body()
 
     def act():
-        client.send(b"b")
+        inline.lane.on_second()
+        inline.lane.on_second()
         other.send(http(body=b"of the other"))
-        count = inline.lane.wait(1000)
-        assert count == 2
-        inline.lane.on_second()
-        inline.lane.on_second()
-        inline.lane.take(count)
+        inline.take()
 
     inline.run(act)
     assert client.recv_response().status == 408
     assert other.recv_response().body == b"of the other"
+
+
+@pytest.mark.one_way
+def test_a_part_that_comes_as_the_time_is_over(inline):
+    """It was read before anybody was refused: the body goes on, and the request is answered."""
+    client = inline.connect()
+    client.send(http(body=b"abc", sent=1))
+    inline.wait_for_body()
+
+    def act():
+        client.send(b"b")
+        count = inline.lane.wait(1000)
+        inline.lane.on_second()
+        inline.lane.on_second()
+        inline.lane.take(count)
+        client.send(b"c")
+        inline.take()
+
+    inline.run(act)
+    assert client.recv_response().body == b"abc"
+
+
+@pytest.mark.one_way
+def test_a_number_that_is_used_again(inline):
+    """A new upload is not refused for the lateness of another whose client is gone, and whose number it has."""
+    first = inline.connect()
+    first.send(http(body=b"abc", sent=1))
+    inline.wait_for_body()
+    [number] = inline.lane._incomplete
+
+    def act():
+        second = inline.connect()
+        second.send(http(body=b"of the second", sent=1))
+        first.reset()
+        fillers = [os.dup(0)]
+        while fillers[-1] < number:  # no lower number is free
+            fillers.append(os.dup(0))
+        os.close(fillers.pop())
+        count = inline.lane.wait(1000)  # the leader has no GIL to take it yet
+        for filler in fillers:
+            os.close(filler)
+        inline.lane.on_second()
+        inline.lane.on_second()
+        inline.lane.take(count)
+        assert count == 2 and list(inline.lane._incomplete) == [number]
+        second.send(b"f the second")
+        inline.take()
+        return second
+
+    second = inline.run(act)
+    assert second.recv_response().body == b"of the second"
 
 
 @pytest.mark.one_way
@@ -329,17 +375,24 @@ def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
 
 @pytest.mark.one_way
 def test_a_request_that_is_taken_as_the_drain_begins(inline):
-    """A leader that had not heard of the drain yet has its exchanges told a moment later."""
+    """One that is with the app is told; one that a leader takes from then on closes its connection, too."""
+    early, late = inline.connect(), inline.connect()
+    late.fetch("/")
 
     def act():
+        early.send(http(body=b"abc", sent=1))
+        inline.take()
+        late.request("/")
+        count = inline.lane.wait(1000)
         inline.lane.drain()
-        exchange = Exchange("", 0)
-        inline.lane._rides[-1] = SimpleNamespace(exchange=exchange)
-        inline.lane.drain()
-        del inline.lane._rides[-1]
-        return exchange.keep_alive
+        inline.lane.take(count)
+        early.send(b"bc")
+        inline.take()
 
-    assert inline.run(act) is False
+    inline.run(act)
+    for client, body in ((late, HELLO), (early, b"abc")):
+        reply = client.recv_response()
+        assert (reply.body, reply.get("Connection")) == (body, "close")
 
 
 @pytest.mark.one_way
