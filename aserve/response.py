@@ -13,6 +13,7 @@ from __future__ import annotations
 import http
 import logging
 import re
+import threading
 import time
 from email.utils import formatdate
 from types import TracebackType
@@ -28,6 +29,8 @@ logger = logging.getLogger("aserve.app")
 # A body at least this long is not copied behind its head.
 # Guess: 64 KiB, a copy of some 5 us; far above any page that matters for speed.
 LARGE_BODY_BYTES = 65536
+
+_new_sending = threading.Lock()
 
 # What a field name means to us, found by one dictionary look-up a field.
 PLAIN, CONTENT_LENGTH, DATE, SERVER, HOP_BY_HOP, UNIQUE = range(6)
@@ -94,7 +97,8 @@ class Response:
     """One response while the app makes it: heads and chunks in, octets out."""
 
     __slots__ = (
-        "_exchange", "_has_no_body", "_head", "_is_chunked", "_length", "_standing", "_tail", "code", "head_is_out", "is_full", "sent_bytes",
+        "_exchange", "_has_no_body", "_head", "_is_chunked", "_length", "_sending", "_standing", "_tail", "code", "head_is_out", "is_full",
+        "sent_bytes",
     )  # fmt: skip
 
     def __init__(self, exchange: Exchange, standing: StandingFields) -> None:
@@ -106,6 +110,19 @@ class Response:
         self._is_chunked = False
         self.is_full = False  # no more of the body can be sent: the app need not make it
         self.sent_bytes = 0  # of the body
+        self._sending: threading.RLock | None = None
+
+    @property
+    def sending(self) -> threading.RLock:
+        """
+        Held from making a piece until it is sent: a second thread of the app may write(), too, or send early hints.
+
+        The same thread may have it already: with --threads 0 an iterable waits for its client while the loop goes on.
+        """
+        if self._sending is None:
+            with _new_sending:
+                self._sending = self._sending or threading.RLock()
+        return self._sending
 
     @property
     def exchange(self) -> Exchange:
@@ -156,7 +173,7 @@ class Response:
             AppError: the head has already gone out, or a field is not valid.
         """
         if self.head_is_out:
-            raise AppError("wsgi.early_hints was called after the response's head had gone out")
+            raise _hints_too_late()
         head = f"{self._exchange.form.status_prefix}103 Early Hints\r\n"
         try:
             for name, value in headers:
@@ -170,7 +187,10 @@ class Response:
         except (TypeError, ValueError) as exc:
             raise _explain("103 Early Hints", headers) from exc
         if self._exchange.form.may_inform:
-            self._send(octets)
+            with self.sending:
+                if self.head_is_out:
+                    raise _hints_too_late()
+                self._send(octets)
 
     # Sending
 
@@ -182,12 +202,15 @@ class Response:
             AppError: `data` is not bytes, or the response has ended.
             ClientDisconnected: the client is gone.
         """
-        if self.is_full and self._length < 0 and not self._has_no_body:
-            # Another thread of the app: behind our last octet these would be taken for the next response.
-            raise AppError("write() was called after the end of the response")
-        octets = self.encode(data)
-        if octets:
-            self._send(octets)
+        with self.sending:
+            if data:
+                self._exchange.is_written = True  # first: either this sees the end, or `Gateway.respond` sees this
+            if self.is_full and self._length < 0 and not self._has_no_body:
+                # Another thread of the app: behind our last octet these would be taken for the next response.
+                raise AppError("write() was called after the end of the response")
+            octets = self.encode(data)
+            if octets:
+                self._send(octets)
 
     def complete(self, body: bytes) -> bytes | tuple[bytes, bytes] | None:
         """
@@ -381,6 +404,10 @@ def _keep_head(key: tuple[Any, ...], head: AppHead) -> None:
 def _is_bodyless(code: int) -> bool:
     """Whether a response of this status never has a body (RFC 9112 section 6.3)."""
     return code in (204, 304) or code < 200
+
+
+def _hints_too_late() -> AppError:
+    return AppError("wsgi.early_hints was called after the response's head had gone out")
 
 
 def _not_started() -> AppError:

@@ -129,10 +129,14 @@ class Gateway:
                 body = iterable[0] if len(iterable) == 1 else _join(iterable)
                 if type(body) is bytes:
                     reply = response.complete(body)
+                    if exchange.is_written:
+                        raise _torn()
                     if reply is not None:
                         return reply
             elif type(iterable) is FileWrapper and self.has_sendfile and not response.head_is_out:
                 file_reply = _file_response(response, iterable)
+                if exchange.is_written:
+                    raise _torn()
                 if file_reply is not None:
                     return file_reply
         except WrittenOff:
@@ -144,21 +148,24 @@ class Gateway:
     def _stream(self, exchange: Exchange, response: Response, iterable: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the response in pieces; close the iterable in any case."""
         is_over = False  # the response is whole, or whoever closes us here wants no more of it
+        sending = response.sending
         try:
             try:
                 for chunk in iterable:
-                    octets = response.encode(chunk)
-                    if octets:
-                        is_over = True
-                        yield octets
-                        is_over = False
-                        octets = b""  # not kept while the app makes the next one
+                    with sending:
+                        octets = response.encode(chunk)
+                        if octets:
+                            is_over = True
+                            yield octets
+                            is_over = False
+                            octets = b""  # not kept while the app makes the next one
                     if response.is_full:
                         break
-                octets = response.finish()
-                is_over = True
-                if octets:
-                    yield octets
+                with sending:
+                    octets = response.finish()
+                    is_over = True
+                    if octets:
+                        yield octets
             finally:
                 close = getattr(iterable, "close", None)
                 if close is not None:
@@ -183,22 +190,29 @@ class Gateway:
             logger.error("%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc_info=exc)
         elif not isinstance(exc, RequestTimeout):  # deadlines.py has logged that
             logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
-        if response.head_is_out:
-            raise ResponseTruncated(str(exc)) from exc
         if refusal is not None:
             exchange.keep_alive = False  # where the next request would begin is not known
         elif isinstance(exc, RequestTimeout):
             refusal = app_too_late()
         else:
             refusal = RequestRefused(500, "the application failed; its log says why")
-        response.code = refusal.status
-        yield error_response(refusal.status, str(refusal), exchange, self._standing)
+        with response.sending:
+            if response.head_is_out:
+                raise ResponseTruncated(str(exc)) from exc
+            response.head_is_out = True
+            response.code = refusal.status
+            yield error_response(refusal.status, str(refusal), exchange, self._standing)
 
 
 def _name_of(app: object) -> str:
     name = getattr(app, "__qualname__", None) or type(app).__qualname__
     module = getattr(app, "__module__", None) or type(app).__module__
     return f"app {module}:{name}"
+
+
+def _torn() -> AppError:
+    """Return what a whole response is when a second thread has written meanwhile: nobody can tell what belongs to it."""
+    return AppError("write() was called in another thread while the app returned; the response is cut")
 
 
 def _join(chunks: list[bytes]) -> bytes | None:
