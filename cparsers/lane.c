@@ -363,8 +363,7 @@ static int take(lane *set, int fd, int is_urgent, uint32_t *input_len,
     size_t cap = is_body && conn->body_left < set->read_cap
                      ? (size_t)conn->body_left
                      : set->read_cap;
-    ssize_t got =
-        read_once(set, fd, set->input + *input_len, cap, &is_full);
+    ssize_t got = read_once(set, fd, set->input + *input_len, cap, &is_full);
 
     if (got == 0 || (got < 0 && !is_body))
         return 0;

@@ -63,6 +63,7 @@ RESERVED = {
             "turns": "workers wait in it",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
+            "response": "a second thread of the app may send pieces of it, too",
             "ride": "a worker waits there while its connection leaves the lane",
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",

@@ -2,8 +2,9 @@
  * sanitizer.
  * Workers take turns at polling and reply at once with one another; the main
  * thread sweeps, takes hold of bodies, stops listening and closes the lane
- * while workers are still at it; clients send whole requests, halves, several
- * at once, and leave politely or not.
+ * while workers are still at it; clients come over TCP or a unix socket, send
+ * whole requests, halves, several at once, urgent data or a descriptor in the
+ * middle, and leave politely or not.
  * Promises: a client gets the responses to its own requests, in their order,
  * and nothing else.  One that stays gets all of them, unless the server closes
  * for its own reasons (wild rounds).  In the end no connection and no
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 #include "invariants.h"
@@ -45,11 +47,13 @@ typedef struct {
 } request;
 
 static lane set;
-static lane_listener listener;
+static lane_listener listeners[2]; /* TCP, unix */
 static lane_conn conns[CONNS];
 static lane_arrival arrivals[ARRIVALS];
 static char input[INPUT_CAP], vars[VARS_CAP];
 static struct sockaddr_in address;
+static struct sockaddr_un unix_address; /* abstract: the kernel names it */
+static socklen_t unix_len;
 
 static pthread_mutex_t chair = PTHREAD_MUTEX_INITIALIZER;
 static request begun[CONNS]; /* by descriptor; the chair's */
@@ -215,24 +219,29 @@ typedef struct {
     unsigned seed;
     unsigned nsent; /* requests */
     int fd;
+    int is_unix;
+    int has_interrupted; /* once a connection: a second mark makes the first
+                          * urgent octet one of the stream */
     char octets[4 * READ_CAP]; /* to be sent */
     size_t len;
     char expected[64 * PATH_CAP]; /* responses that have not come */
     size_t expected_len;
 } client;
 
-static int connect_to_lane(void)
+static int connect_to_lane(int is_unix)
 {
     const int yes = 1;
     struct timeval patience = {5, 0};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = socket(is_unix ? AF_UNIX : AF_INET, SOCK_STREAM, 0);
 
     require(fd >= 0, "there are descriptors");
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
+    if (is_unix ? connect(fd, (struct sockaddr *)&unix_address, unix_len)
+                : connect(fd, (struct sockaddr *)&address, sizeof address)) {
         close(fd);
         return -1;
     }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    if (!is_unix)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     return fd;
 }
@@ -258,11 +267,41 @@ static int receive(client *self)
     return 1;
 }
 
+/* End the server's next recv() early: by urgent data, or by a descriptor that
+ * is passed with the octet. */
+static ssize_t interrupt(client *self, const char *octet)
+{
+    union {
+        char space[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr aligned;
+    } control = {{0}};
+    struct iovec part = {(void *)(uintptr_t)octet, 1};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.space,
+                             .msg_controllen = sizeof control.space};
+    struct cmsghdr *passed = CMSG_FIRSTHDR(&message);
+
+    self->has_interrupted = 1;
+    if (!self->is_unix) /* an octet of its own, no part of the stream */
+        return send(self->fd, "!", 1, MSG_OOB | MSG_NOSIGNAL) == 1 ? 0 : -1;
+    passed->cmsg_level = SOL_SOCKET;
+    passed->cmsg_type = SCM_RIGHTS;
+    passed->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(passed), &self->fd, sizeof(int));
+    return sendmsg(self->fd, &message, MSG_NOSIGNAL);
+}
+
 /* Send the first `len` octets of what is to be sent.  Returns 0 when the
  * server has closed. */
 static int send_some(client *self, size_t len)
 {
-    if (send(self->fd, self->octets, len, MSG_NOSIGNAL) != (ssize_t)len)
+    ssize_t sent = 0;
+
+    if (is_wild && !self->has_interrupted && roll(&self->seed, 16) == 0)
+        sent = interrupt(self, self->octets);
+    if (sent < 0 || send(self->fd, self->octets + sent, len - (size_t)sent,
+                         MSG_NOSIGNAL) != (ssize_t)len - sent)
         return 0;
     self->len -= len;
     memmove(self->octets, self->octets + len, self->len);
@@ -336,6 +375,7 @@ static void converse(client *self)
     int is_open = 1;
 
     self->expected_len = self->len = 0;
+    self->has_interrupted = 0;
     if (roll(&self->seed, 8) == 0)
         nap(roll(&self->seed, 1000)); /* what is accepted has sent nothing */
     for (unsigned i = 0; i < count && is_open; i++) {
@@ -375,7 +415,11 @@ static void *be_client(void *argument)
     client self = {.number = *(unsigned *)argument};
 
     self.seed = self.number * 7919 + (unsigned)now_ms();
-    while (!is_set(&clients_stop) && (self.fd = connect_to_lane()) >= 0) {
+    while (!is_set(&clients_stop)) {
+        self.is_unix = roll(&self.seed, 2) != 0;
+        self.fd = connect_to_lane(self.is_unix);
+        if (self.fd < 0)
+            break;
         converse(&self);
         end_connection(&self);
     }
@@ -384,26 +428,38 @@ static void *be_client(void *argument)
 
 /* The main thread, which does what a server's event loop does */
 
+static void open_listener(lane_listener *listener, struct sockaddr *at,
+                          socklen_t *len)
+{
+    socklen_t cap = sizeof unix_address;
+
+    memset(listener, 0, sizeof *listener);
+    listener->is_tcp = at->sa_family == AF_INET;
+    listener->fd = socket(at->sa_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    listener->protocol = LANE_HTTP;
+    require(bind(listener->fd, at, *len) == 0 &&
+                listen(listener->fd, 64) == 0 &&
+                getsockname(listener->fd, at, &cap) == 0,
+            "there is a place to listen");
+    *len = cap;
+}
+
 static void open_lane(void)
 {
     socklen_t len = sizeof address;
 
     memset(&set, 0, sizeof set);
     memset(conns, 0, sizeof conns);
-    listener.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-    listener.protocol = LANE_HTTP;
-    listener.is_tcp = 1;
-    listener.is_off = 0;
     memset(&address, 0, sizeof address);
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    require(bind(listener.fd, (struct sockaddr *)&address, len) == 0 &&
-                listen(listener.fd, 64) == 0 &&
-                getsockname(listener.fd, (struct sockaddr *)&address, &len) ==
-                    0,
-            "there is a port to listen on");
-    set.listeners = &listener;
-    set.nlisteners = 1;
+    open_listener(&listeners[0], (struct sockaddr *)&address, &len);
+    memset(&unix_address, 0, sizeof unix_address);
+    unix_address.sun_family = AF_UNIX;
+    unix_len = sizeof unix_address.sun_family;
+    open_listener(&listeners[1], (struct sockaddr *)&unix_address, &unix_len);
+    set.listeners = listeners;
+    set.nlisteners = 2;
     set.conns = conns;
     set.conns_cap = CONNS;
     set.input = input;
@@ -422,6 +478,23 @@ static void open_lane(void)
     require(lane_open(&set) == 0, "a lane opens");
 }
 
+static void close_listeners(void)
+{
+    close(listeners[0].fd);
+    close(listeners[1].fd);
+}
+
+/* Only while nobody polls: see lane.h. */
+static int hold(int fd)
+{
+    int is_held;
+
+    pthread_mutex_lock(&chair);
+    is_held = lane_hold(&set, fd);
+    pthread_mutex_unlock(&chair);
+    return is_held;
+}
+
 /* Sweep, hold and wake for a while. */
 static void tend(unsigned *seed)
 {
@@ -435,7 +508,7 @@ static void tend(unsigned *seed)
             lane_sweep(&set, (int)roll(seed, 4) - 1, (int)roll(seed, 4) - 1);
         else
             lane_sweep(&set, 100000, 100000);
-        if (is_wild && lane_hold(&set, fd) && lane_release(&set, fd))
+        if (is_wild && hold(fd) && lane_release(&set, fd))
             leave(fd, NULL, 0);
         if (is_wild && roll(seed, 8) == 0)
             lane_make_room(&set);
@@ -486,19 +559,20 @@ static void run_round(unsigned *seed)
     tend(seed);
     if (is_wild) {
         lane_unlisten(&set, 0);
+        lane_unlisten(&set, 1);
         pthread_mutex_lock(&chair);
         lane_close(&set);
         pthread_mutex_unlock(&chair);
     }
     set_flag(&clients_stop);
     if (is_wild)
-        close(listener.fd);
+        close_listeners();
     join(clients, CLIENTS);
     set_flag(&workers_stop);
     join(workers, WORKERS);
     if (!is_wild) {
         lane_close(&set);
-        close(listener.fd);
+        close_listeners();
     }
     require(set.nconns == 0, "no connection is left");
     for (int fd = 0; fd < CONNS; fd++)
