@@ -1,7 +1,7 @@
 """One exchange: a request and what its protocol allows the response to be.
 
-Owns:     Exchange, the only object that crosses the seam between the event
-          loop and a worker; ResponseForm, what a wire protocol wants a
+Owns:     Exchange, which crosses the seam between the event loop and a
+          worker, and its reply back; ResponseForm, what a wire protocol wants a
           response to look like; Client, who asks.
 Thread:   built on the event loop, or by the lane's leader, read in a worker; never used by two at once.
 Spec:     RFC 9110 section 3.4 ("exchange").
