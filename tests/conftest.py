@@ -37,6 +37,7 @@ TESTS = pathlib.Path(__file__).parent
 sys.path.insert(0, str(TESTS))
 
 import apps  # noqa: E402
+import faults  # noqa: E402
 import side_by_side  # noqa: E402
 from certificates import HAS_OPENSSL, Authority, Issued  # noqa: E402
 
@@ -66,6 +67,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
     config.addinivalue_line("markers", "plain: it is about HTTP without TLS; not with --over-tls")
+    config.addinivalue_line(
+        "markers", "provokes(line): it logs a fault on purpose, in a line that matches; see faults.py"
+    )
     config.addinivalue_line("markers", "rule(clause): what a clause asks and what we do; see rules.py")
 
 
@@ -75,6 +79,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("plain"):
                 item.add_marker(pytest.mark.skip(reason="it is about HTTP without TLS"))
+
+
+# Faults
+
+
+def provoked_by(item: Any) -> tuple[str, ...]:
+    """Return the patterns of the faults that a test provokes on purpose."""
+    return tuple(pattern for marker in item.iter_markers("provokes") for pattern in marker.args)
+
+
+@pytest.fixture(autouse=True)
+def fault_watch(request: pytest.FixtureRequest) -> Iterator[faults.Watch]:
+    """Fail a test in which an event loop, or aserve itself, has logged a fault."""
+    watch = faults.Watch()
+    logging.getLogger().addHandler(watch)
+    yield watch
+    logging.getLogger().removeHandler(watch)
+    text = watch.text(provoked_by(request.node))
+    assert not text, f"logged while the test ran:\n{text}"
 
 
 # Ways of serving
@@ -219,7 +242,7 @@ class RunningServer:
         self._thread.join(20)
         assert not self._thread.is_alive(), "the server does not stop"
         assert self._error is None, self._error
-        assert self.faults == []
+        assert not self.faults, "what reached the event loop's exception handler:\n" + "\n\n".join(self.faults)
 
     def _pass_second(self) -> None:
         self.server._timer.cancel()
@@ -241,7 +264,7 @@ class RunningServer:
 
     def _run(self) -> None:
         loop = new_loop(self._loop_kind)
-        loop.set_exception_handler(lambda _, context: self.faults.append(repr(context)))
+        loop.set_exception_handler(lambda _, context: self.faults.append(faults.describe(context)))
         try:
             loop.run_until_complete(self._serve())
         except BaseException as exc:
@@ -291,7 +314,7 @@ def tls_settings(authority: Authority, localhost: Issued) -> dict[str, Any]:
 
 
 @pytest.fixture
-def start_server(request: pytest.FixtureRequest, way: Way, caplog: Any) -> Iterator[Any]:
+def start_server(request: pytest.FixtureRequest, way: Way, caplog: Any, fault_watch: Any) -> Iterator[Any]:
     """Start servers: start_server(app, is_checked=True, **settings) -> RunningServer."""
     if ("http", way.http_parser) not in PROTOCOLS:
         pytest.skip(f"--http-parser {way.http_parser} is not in aserve.protocols.PROTOCOLS")
@@ -313,8 +336,6 @@ def start_server(request: pytest.FixtureRequest, way: Way, caplog: Any) -> Itera
     yield start
     for server in running:
         server.stop()
-    for record in caplog.get_records("call") + caplog.records:
-        assert "report this" not in record.getMessage(), record.exc_text or record.exc_info
 
 
 @pytest.fixture
@@ -387,6 +408,10 @@ class ServerProcess:
                     names.append(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
         return sorted(names)
 
+    def faults(self, provoked: tuple[str, ...] = ()) -> str:
+        """Return what its log tells of that must never happen; "" when all is well."""
+        return faults.faults_in(self.log, provoked)
+
     def end(self) -> None:
         """End it in any case."""
         if self.process.poll() is None:
@@ -397,7 +422,7 @@ class ServerProcess:
 
 
 @pytest.fixture
-def start_process(tmp_path: pathlib.Path) -> Iterator[Any]:
+def start_process(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
     """Start servers: start_process(app, *flags, **env) -> ServerProcess; app: a name in apps.py, or a spec."""
     running: list[ServerProcess] = []
 
@@ -410,6 +435,9 @@ def start_process(tmp_path: pathlib.Path) -> Iterator[Any]:
     yield start
     for process in running:
         process.end()
+    for process in running:
+        text = process.faults(provoked_by(request.node))
+        assert not text, f"the server's standard error has:\n{text}"
 
 
 def wait_until(

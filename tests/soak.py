@@ -253,8 +253,8 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
         faults.append(f"memory grew from {warm:.1f} to {end:.1f} MiB, by more than {bound}")
     if len(after) > len(before):
         faults.append(f"file descriptors left: {after} instead of {before}")
-    if status or "internal error" in server.log or "worker failed" in server.log:
-        faults.append(f"the server ended with status {status}: {server.log[-2000:]}")
+    if status or server.faults():
+        faults.append(f"the server ended with status {status}: {server.faults() or server.log[-2000:]}")
     return {
         "server": f"{platform.python_implementation()} {platform.python_version()}",
         "seconds": seconds,

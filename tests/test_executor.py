@@ -616,6 +616,7 @@ def test_without_a_scheduler_to_ask(how, monkeypatch):
 # What goes wrong
 
 
+@pytest.mark.provokes("please report this as a bug")
 def test_a_job_that_raises_costs_itself_alone(caplog):
     """A job must not raise; if one does, it is logged as our bug and the worker goes on."""
 
@@ -630,6 +631,7 @@ def test_a_job_that_raises_costs_itself_alone(caplog):
     assert "please report this as a bug" in caplog.text and "SystemExit" in caplog.text
 
 
+@pytest.mark.provokes("please report this as a bug")
 def test_an_answer_that_raises_costs_itself_alone(caplog):
     """An answer that fails on the loop does not keep back those behind it."""
 
@@ -1301,6 +1303,7 @@ def test_a_leader_that_steps_aside():
 
 
 @pytest.mark.parametrize("is_look", [False, True])
+@pytest.mark.provokes("please report this as a bug")
 def test_a_source_that_fails(is_look, caplog):
     """A fault while a batch is taken is logged as our bug; the next batch is taken."""
 

@@ -334,6 +334,7 @@ def test_a_disk_that_is_full(start_server, raw_client, monkeypatch):
 
 @pytest.mark.one_way
 @pytest.mark.parametrize("kind", ["whole", "begun", "part", "done", "left", "gone"])
+@pytest.mark.provokes("please report this as a bug")
 def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
     """A fault of ours costs the connection that has met it, and none beside it."""
     first, other = inline.connect(), inline.connect()

@@ -80,7 +80,7 @@ DOORS = {
     ("deadlines", "ctypes"),
     ("deadlines", "__pypy__.thread"),
 }
-TESTS_OF_NO_ONE_FILE = {"benchmarks", "layout"}
+TESTS_OF_NO_ONE_FILE = {"benchmarks", "faults", "layout"}
 
 
 class Import(NamedTuple):

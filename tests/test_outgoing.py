@@ -906,6 +906,7 @@ def test_a_close_that_fails_when_the_client_has_left(new, count, caplog):
     assert "KeyError in close()" in caplog.text and "report this" not in caplog.text
 
 
+@pytest.mark.provokes("please report this as a bug")
 def test_our_own_bug_costs_one_request(new, monkeypatch, caplog):
     """An exception of ours in a worker is logged as such, and resets this connection alone."""
     bench, connection, transport = new(returning([b"x"]))

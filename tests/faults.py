@@ -1,0 +1,73 @@
+"""What must never happen unseen: a failure that reaches an event loop's exception handler, or is our own bug.
+
+Three places can tell of one, and each fails the test that runs, with the traceback:
+
+- the handler of a loop that `start_server` runs (`describe`);
+- the log of this process: asyncio and uvloop write there what reaches any other loop, and aserve
+  what "please report this as a bug" belongs to (`Watch`);
+- the standard error of a process that `start_process` runs (`faults_in`).
+
+A test that provokes one on purpose says so: `@pytest.mark.provokes("a worker failed")`, by a
+regular expression that finds the line. Exceptions in threads, in __del__ and in callbacks
+from C are warnings of pytest, and so errors already.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import traceback
+from typing import Any
+
+MOST_LINES = 60  # of one fault: a traceback and its cause
+
+# As asyncio, uvloop, the interpreter and aserve write it. A failing app is none of these.
+_FAULT = re.compile(
+    r"please report this as a bug"
+    r"|Exception in callback|exception was never retrieved|was destroyed but it is pending"
+    r"|Fatal (read |write )?error|Error on reading from the event loop self pipe"
+    r"|Exception ignored|Exception in thread|Unhandled exception|Fatal Python error"
+    r"|Exception in default exception handler|ResourceWarning|accept\(\) out of system resource"
+)
+
+
+def describe(context: dict[str, Any]) -> str:
+    """Return what a loop's exception handler was told, with the traceback."""
+    exception = context.get("exception")
+    lines = [str(context.get("message") or "an event loop's exception handler was called")]
+    lines += [
+        f"{name}: {value!r}"
+        for name, value in context.items()
+        if name not in ("message", "exception", "source_traceback")
+    ]
+    if exception is not None:
+        lines += "".join(traceback.format_exception(type(exception), exception, exception.__traceback__)).splitlines()
+    return "\n".join(lines)
+
+
+def faults_in(log: str, provoked: tuple[str, ...] = ()) -> str:
+    """Return the faults that a log tells of, each with the lines behind it; "" when there is none."""
+    lines, shown = log.splitlines(), []
+    for number, line in enumerate(lines):
+        if _FAULT.search(line) and not any(re.search(pattern, line) for pattern in provoked):
+            shown.append("\n".join(lines[number : number + MOST_LINES]))
+    return "\n...\n".join(shown)
+
+
+class Watch(logging.Handler):
+    """Keeps the faults that are logged in this process."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.faults: list[str] = []
+        self._formatter = logging.Formatter("%(name)s: %(message)s")
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep what an event loop has not handled, and our own bugs."""
+        if record.name == "asyncio" or _FAULT.search(record.getMessage()):
+            self.faults.append(self._formatter.format(record))
+
+    def text(self, provoked: tuple[str, ...] = ()) -> str:
+        """Return those that no test has provoked."""
+        faults = list(self.faults)
+        return "\n".join(one for one in faults if not any(re.search(pattern, one) for pattern in provoked))

@@ -1,0 +1,142 @@
+"""The guards of the tests themselves: what nobody has handled fails the test that runs, and says where it was."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+from faults import describe, faults_in
+
+TESTS = pathlib.Path(__file__).parent
+
+pytestmark = pytest.mark.checkout
+
+# A conftest for tests elsewhere: with all that ours does.
+CONFTEST = f"""
+import importlib.util
+import sys
+
+spec = importlib.util.spec_from_file_location("aserve_conftest", {str(TESTS / "conftest.py")!r})
+module = sys.modules["conftest"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+globals().update({{name: value for name, value in vars(module).items() if not name.startswith("__")}})
+"""
+
+RAISES = '''
+import asyncio, gc, logging, threading
+import pytest
+
+def fall():
+    raise ValueError("on the floor")
+
+@pytest.mark.one_way
+@pytest.mark.any_parser
+def test_callback_of_a_server(server):
+    server.call(lambda: asyncio.get_running_loop().call_soon(fall))
+    server.call(lambda: None)
+
+def test_callback_of_a_loop():
+    async def main():
+        asyncio.get_running_loop().call_soon(fall)
+        await asyncio.sleep(0)
+    asyncio.run(main())
+
+def test_task():
+    async def main():
+        asyncio.get_running_loop().create_task(falls())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    async def falls():
+        fall()
+    asyncio.run(main())
+    gc.collect()
+
+def test_our_own_bug():
+    try:
+        fall()
+    except ValueError:
+        logging.getLogger("aserve").exception("internal error; please report this as a bug in aserve")
+
+def test_process(start_process, tmp_path):
+    (tmp_path / "falling.py").write_text("""
+import threading
+def app(environ, start_response):
+    def fall():
+        raise ValueError("on the floor")
+    thread = threading.Thread(target=fall)
+    thread.start()
+    thread.join()
+    start_response("204 No Content", [])
+    return []
+""")
+    import urllib.request
+    urllib.request.urlopen(start_process(f"{tmp_path}/falling.py:app").url).close()
+
+def test_thread():
+    thread = threading.Thread(target=fall)
+    thread.start()
+    thread.join()
+
+def test_finalizer():
+    class Falls:
+        def __del__(self):
+            fall()
+    Falls()
+    gc.collect()
+'''
+
+
+def run(folder: pathlib.Path, text: str) -> str:
+    """Return what pytest says of a file of tests."""
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "test_it.py").write_text(text)
+    command = [sys.executable, "-Im", "pytest", "-c", str(TESTS.parent / "pyproject.toml"), "--rootdir", str(folder)]
+    command += ["-p", "no:cacheprovider", "-p", "no:xdist", str(folder)]
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=100, check=False
+    )
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_what_nobody_has_handled_fails_its_test(tmp_path):
+    """In a callback, a task, a thread, a finalizer, a process, or logged by us: its test fails, and shows the place."""
+    names = [line.split("(")[0][len("def ") :] for line in RAISES.splitlines() if line.startswith("def test_")]
+    said = run(tmp_path, RAISES)
+    failed = re.findall(r"^(?:FAILED|ERROR) \S*::(\w+)", said, re.MULTILINE)
+    assert sorted(failed) == sorted(names), said
+    shown = re.split(r"^_{3,} .* _{3,}$", said, flags=re.MULTILINE)[1:]
+    assert len(shown) == len(names)
+    for part in shown:
+        assert "ValueError: on the floor" in part and 'raise ValueError("on the floor")' in part, part
+
+
+@pytest.mark.slow
+def test_a_fault_that_is_provoked_passes(tmp_path):
+    """A test that names the line provokes it on purpose; another line still fails it."""
+    text = RAISES.replace("def test_our", '@pytest.mark.provokes("please report this")\ndef test_our')
+    text = text.replace("def test_task", '@pytest.mark.provokes("another line")\ndef test_task')
+    said = run(tmp_path, text)
+    assert "::test_our_own_bug" not in said, said
+    assert "::test_task" in said, said
+
+
+def test_a_context_is_shown_with_its_traceback():
+    """What asyncio tells is there, and where the exception was raised."""
+    try:
+        raise KeyError("lost")
+    except KeyError as exc:
+        text = describe({"message": "Exception in callback", "exception": exc, "handle": "<Handle>"})
+    assert text.startswith("Exception in callback\nhandle: '<Handle>'\nTraceback")
+    assert "test_faults.py" in text and text.endswith("KeyError: 'lost'")
+    assert describe({}) == "an event loop's exception handler was called"
+
+
+def test_a_log_is_searched():
+    """Faults are shown with the lines behind them; a failing app, and what is provoked, are none."""
+    log = "app failed\nTraceback\nValueError\nException in callback f()\nTraceback\nOSError"
+    assert faults_in(log) == "Exception in callback f()\nTraceback\nOSError"
+    assert faults_in(log, ("in callback f",)) == faults_in("app failed\nTraceback") == ""
