@@ -5,6 +5,7 @@ from .config import VERSION as __version__
 from .config import Config, ConfigError
 from .errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
 from .server import Server, run, serve
+from .statistics import Statistics
 
 __all__ = [
     "AserveError",
@@ -14,6 +15,7 @@ __all__ = [
     "ConfigError",
     "RequestTimeout",
     "Server",
+    "Statistics",
     "WorkersStuck",
     "__version__",
     "rpc",

@@ -55,6 +55,16 @@ class BufferedBody:
         self._file = spool
         self._spooled = True
 
+    @property
+    def is_spooled(self) -> bool:
+        """Whether it is in a file, and no longer in memory."""
+        return self._spooled
+
+    @property
+    def memory_bytes(self) -> int:
+        """Octets that are in memory."""
+        return 0 if self._spooled else self.length
+
     def open(self) -> BinaryIO:
         """Return the file object behind wsgi.input, at its start; it ends where the body ends."""
         self._file.seek(0)
@@ -79,6 +89,7 @@ class LiveBody:
         "refusal",
     )  # fmt: skip
     is_live = True
+    is_spooled = False
 
     def __init__(self, high_bytes: int, is_chunked: bool) -> None:
         self.length = 0  # octets received
@@ -127,6 +138,11 @@ class LiveBody:
     def is_complete(self) -> bool:
         """Whether the whole body has come."""
         return self._complete
+
+    @property
+    def memory_bytes(self) -> int:
+        """Octets that the app has not read."""
+        return len(self._buffer)
 
     @property
     def is_full(self) -> bool:

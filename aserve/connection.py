@@ -17,7 +17,7 @@ import logging
 import socket
 from typing import cast
 
-from .body import LiveBody
+from .body import BufferedBody, LiveBody
 from .errors import RequestRefused
 from .exchange import Exchange
 from .outgoing import OutgoingHalf
@@ -173,6 +173,26 @@ class Connection(OutgoingHalf):
             pace = self._pace = self._pace or Pace()
             if pace.is_slow(self._exchange or self, self._read_bytes, config.write_seconds, config.min_rate_bytes):
                 self._abort("the client read more slowly than --min-rate")
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        return self._state
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The one that the app has; those that wait behind it are not shown."""
+        return self._exchange
+
+    @property
+    def incomplete_body(self) -> BufferedBody | LiveBody | None:
+        """The request body that is being received."""
+        return self._protocol.body
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Octets that the transport holds."""
+        return self._transport.get_write_buffer_size()
 
     @property
     def idle_seconds(self) -> float:

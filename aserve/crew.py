@@ -10,9 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable
+from typing import Callable, NamedTuple
 
 logger = logging.getLogger("aserve")
+
+
+class WorkerCounts(NamedTuple):
+    """How many workers there are of each kind."""
+
+    at_work: int = 0  # in a place of --threads
+    idle: int = 0  # of these: they wait for something to do
+    aside: int = 0
+    stuck: int = 0  # written off, and not yet ended
+    written_off: int = 0  # since the start
 
 
 class Crew:
@@ -108,6 +118,11 @@ class Crew:
                 "others keep their worker threads until there is room",
                 len(self.aside),
             )
+
+    def counts(self, idle_count: int) -> WorkerCounts:
+        """Return how many there are, `idle_count` of which sleep."""
+        at_work = len(self.at_work)
+        return WorkerCounts(at_work, min(idle_count, at_work), len(self.aside), len(self.stuck), self.written_off_count)
 
     @property
     def stuck(self) -> list[str]:

@@ -42,7 +42,7 @@ import threading
 from typing import Any, Callable, Protocol
 
 from .cpu import HAS_GIL, CpuMeter
-from .crew import Crew
+from .crew import Crew, WorkerCounts
 from .errors import WrittenOff
 from .turns import Turns
 
@@ -130,6 +130,11 @@ class Executor:
     def waiting_count(self) -> int:
         """Jobs that no worker has begun."""
         return len(self._jobs)
+
+    @property
+    def workers(self) -> WorkerCounts:
+        """How many workers there are, and how many of them sleep or wait for requests."""
+        return self._crew.counts(self._idle_count)
 
     @property
     def is_idle(self) -> bool:

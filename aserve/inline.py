@@ -10,6 +10,8 @@ from __future__ import annotations
 import collections
 from typing import Any, Callable
 
+from .crew import WorkerCounts
+
 
 class InlineExecutor:
     """Runs jobs where they are submitted, one after another."""
@@ -19,6 +21,7 @@ class InlineExecutor:
     waiting_count = 0  # jobs run at once
     is_idle = True
     is_led = False
+    workers = WorkerCounts()  # none: what runs the app is the event loop
 
     def __init__(self) -> None:
         self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()

@@ -22,7 +22,7 @@ import struct
 from typing import Any, Callable
 
 from ._cparsers import ffi, lib
-from .body import BufferedBody
+from .body import BufferedBody, RequestBody
 from .config import Config
 from .connection import ARRIVING_SECONDS, TOO_SLOW
 from .errors import RequestRefused
@@ -158,6 +158,18 @@ class Lane:
     def count(self) -> int:
         """Connections that are in the lane, or on their way out of it."""
         return int(self.set.nconns)
+
+    @property
+    def exchanges(self) -> list[Exchange]:
+        """Those that are received, or whose responses are not out."""
+        exchanges = (ride.exchange for ride in list(self._rides.values()))
+        return [exchange for exchange in exchanges if exchange is not None]
+
+    @property
+    def incomplete_bodies(self) -> list[RequestBody]:
+        """The request bodies that are being received."""
+        exchanges = (ride.exchange for ride in list(self._incomplete.values()))
+        return [exchange.body for exchange in exchanges if exchange is not None and exchange.body is not None]
 
     def close(self) -> None:
         """Close every connection, also those that an app still works for."""

@@ -41,6 +41,7 @@ from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
 from .service import Service
+from .statistics import Statistics, take_statistics
 from .tls import Certificates
 from .tls_transport import tls_connections_of
 from .trust import BelievingLog, TrustingGateway, peers_of, trust_of
@@ -157,7 +158,7 @@ class Server:
             with anyio.CancelScope(shield=True):
                 await self._abandon_start()
             raise
-        self._timer = loop.call_later(1.0, self._on_second)
+        self._timer = loop.call_later(1.0, self._tick)
 
     async def _abandon_start(self) -> None:
         if self._lane is not None:
@@ -207,6 +208,19 @@ class Server:
     def connection_count(self) -> int:
         """Connections that are open."""
         return self._connections.count
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether `drain` has begun."""
+        return any(service.is_draining for service in self._services)
+
+    def statistics(self) -> Statistics:
+        """
+        Return what it is doing at this moment; see Statistics for the names.
+
+        To be called on the event loop's thread. It costs a step for each connection, and requests nothing.
+        """
+        return take_statistics(list(self._connections), self._lane, self._executor, self._held.count, self.is_draining)
 
     def _is_busy(self) -> bool:
         """Whether there is anything to wait for at the end."""
@@ -343,9 +357,12 @@ class Server:
             listener.close()
         self._listeners = []
 
-    def _on_second(self) -> None:
-        """Time-outs, the Date field and the access log: one timer for all, none on a request's path."""
-        self._timer = self._loop.call_later(1.0, self._on_second)  # first: a fault below must not end it
+    def _tick(self) -> None:
+        self._timer = self._loop.call_later(1.0, self._tick)  # first: a fault below must not end it
+        self.on_second()
+
+    def on_second(self) -> None:
+        """Called once a second: time-outs, the Date field and the access log; one timer for all."""
         self._standing.refresh()
         for connection in list(self._connections):
             connection.on_second()

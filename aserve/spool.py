@@ -170,6 +170,16 @@ class ResponseSpool:
 
     # --- called from both sides ---
 
+    @property
+    def has_file(self) -> bool:
+        """Whether there is a file, open."""
+        return self._file is not None and not self._file.closed
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Octets that the loop has not read."""
+        return self._written_count - self._read_count
+
     def dispose(self) -> None:
         """Close the file of a spool that was given up."""
         if self._file is not None:

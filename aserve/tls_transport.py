@@ -80,7 +80,6 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
 
     _read: Callable[[int], bytes]
     _write: Callable[[Any], int]
-    _state = State.RECEIVING  # what the handshake counts as among the server's connections
     idle_seconds = 0.0
 
     def __init__(self, service: Service, new_connection: Callable[[], TLSConnection]) -> None:

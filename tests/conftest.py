@@ -22,6 +22,7 @@ import re
 import signal
 import socket
 import ssl
+import stat
 import struct
 import subprocess
 import sys
@@ -42,9 +43,7 @@ import side_by_side  # noqa: E402
 from certificates import HAS_OPENSSL, Authority, Issued  # noqa: E402
 
 import aserve  # noqa: E402
-from aserve.connection import Connection  # noqa: E402
 from aserve.protocols import PROTOCOLS  # noqa: E402
-from aserve.states import State  # noqa: E402
 
 PATIENCE_SECONDS = 10.0  # for anything that should happen at once, also where others use the machine
 IS_PYPY = sys.implementation.name == "pypy"
@@ -179,13 +178,13 @@ class RunningServer:
     def hold_clock(self) -> None:
         """For the time-outs no second passes from now on, but for those of `pass_seconds`; `stop` lets it go on."""
         self._is_clock_held = True
-        self.call(self.server._timer.cancel)
+        self._do(lambda: setattr(self.server, "on_second", lambda: None))  # which its timer calls
 
     def pass_seconds(self, count: int) -> None:
         """Let so many seconds pass for the time-outs, at once, and hold the clock; harmless in a drain's last moment."""
-        self._is_clock_held = True
+        self.hold_clock()
         for _ in range(count):
-            self._do(self._pass_second)
+            self._do(lambda: aserve.Server.on_second(self.server))
 
     def pass_seconds_until(self, condition: Callable[[], Any]) -> None:
         """Let them pass, one by one, until this is so."""
@@ -195,6 +194,25 @@ class RunningServer:
             return condition()
 
         wait_until(look)
+
+    def statistics(self) -> aserve.Statistics:
+        """Return what it is doing at this moment."""
+        return self.call(self.server.statistics)
+
+    def options(self, level: int, name: int) -> list[int]:
+        """Return what a socket option is for each of its connections, TCP only."""
+
+        def look() -> list[int]:
+            found = {}  # by client: a connection may have two descriptors for a while
+            for fd in map(int, os.listdir("/dev/fd")):
+                with contextlib.suppress(OSError):  # the folder's own, which is closed again; and no socket
+                    if stat.S_ISSOCK(os.fstat(fd).st_mode):
+                        with socket.socket(fileno=os.dup(fd)) as sock:
+                            if sock.getsockname() == self.address:
+                                found[sock.getpeername()] = sock.getsockopt(level, name)
+            return list(found.values())
+
+        return self.call(look)
 
     def wait_until_idle(self) -> None:
         """Wait until no connection is left."""
@@ -206,20 +224,12 @@ class RunningServer:
 
     def wait_until_receiving(self) -> None:
         """Wait until octets of a request have come; those of a TLS handshake are none."""
-
-        def is_receiving() -> bool:
-            lane, connections = self.server._lane, list(self.server._connections)
-            states = [item._state for item in connections if isinstance(item, Connection)]
-            return State.RECEIVING in states or bool(lane and lane._incomplete)
-
-        wait_until(is_receiving)
+        wait_until(lambda: self.statistics().connections_receiving)
 
     def has_received(self, count: int) -> bool:
         """Whether so many octets of the body of an incomplete request have come."""
-        lane, connections = self.server._lane, list(self.server._connections)
-        bodies = [getattr(ride.exchange, "body", None) for ride in list(lane._incomplete.values())] if lane else []
-        bodies += [item._protocol.body for item in connections if isinstance(item, Connection)]
-        return any(body is not None and body.length == count for body in bodies)
+        statistics = self.statistics()
+        return statistics.bodies_incomplete > 0 and statistics.bodies_incomplete_bytes == count
 
     def stop_when(self, condition: Callable[[], Any]) -> None:
         """Wait for a condition, then stop."""
@@ -229,7 +239,7 @@ class RunningServer:
     def begin_drain(self) -> None:
         """Start draining, and see it begun; `stop` waits for the end."""
         self._do(self._stopping.set)
-        wait_until(lambda: self.server._services[0].is_draining or not self._thread.is_alive())
+        wait_until(lambda: self.server.is_draining or not self._thread.is_alive())
 
     def stop(self) -> None:
         """Drain, and check that nothing went wrong on the event loop."""
@@ -237,17 +247,12 @@ class RunningServer:
             client.close()  # the drain need not linger for them
         if self._thread.is_alive():
             if self._is_clock_held:
-                self._do(self.server._on_second)
+                self._do(lambda: vars(self.server).pop("on_second"))
             self.begin_drain()
         self._thread.join(20)
         assert not self._thread.is_alive(), "the server does not stop"
         assert self._error is None, self._error
         assert not self.faults, "what reached the event loop's exception handler:\n" + "\n\n".join(self.faults)
-
-    def _pass_second(self) -> None:
-        self.server._timer.cancel()
-        self.server._on_second()
-        self.server._timer.cancel()
 
     def _do(self, function: Callable[[], Any]) -> None:
         """Run function() on the event loop, unless that has ended or is about to."""
@@ -514,7 +519,7 @@ class RawClient:
         if family == socket.AF_INET:
             self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
-        self._is_reset = False
+        self.is_reset = False
 
     # Sending
 
@@ -557,7 +562,7 @@ class RawClient:
                     data = self._recv()
                 except Truncated:
                     self._buffer = b"".join(parts)
-                    raise Truncated(self._buffer, self._is_reset) from None
+                    raise Truncated(self._buffer, self.is_reset) from None
                 parts.append(data)
                 have += len(data)
             self._buffer = b"".join(parts)
@@ -653,12 +658,12 @@ class RawClient:
         try:
             data = self.sock.recv(1 << 16)
         except ConnectionResetError:
-            self._is_reset = True
+            self.is_reset = True
             data = b""
         except socket.timeout as exc:  # before 3.10 not yet the same as TimeoutError
             raise TimeoutError(str(exc)) from None
         if not data:
-            raise Truncated(self._buffer, self._is_reset)
+            raise Truncated(self._buffer, self.is_reset)
         return data
 
     def _cut(self, end: int) -> bytes:
@@ -697,8 +702,8 @@ class TLSClient(RawClient):
         try:
             return super()._recv()
         except ssl.SSLEOFError:
-            self._is_reset = True
-            raise Truncated(self._buffer, self._is_reset) from None
+            self.is_reset = True
+            raise Truncated(self._buffer, self.is_reset) from None
 
 
 @pytest.fixture

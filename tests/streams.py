@@ -275,7 +275,7 @@ class Talk:
         self.settle()
         assert not self.bench.service.connections
         assert not self.bench.loop.writers
-        assert self.connection._exchange is None
+        assert self.connection.exchange is None
 
     # The client
 
@@ -316,7 +316,7 @@ class Talk:
 
     def job(self) -> None:
         """A worker takes a job; the reader of a live body does so when it need not wait."""
-        executor, exchange = self.bench.executor, self.connection._exchange
+        executor, exchange = self.bench.executor, self.connection.exchange
         body = exchange.body if exchange is not None else None
         is_waiting = body is not None and body.is_live and not body.is_complete and body._error is None
         if self._jobs and not is_waiting:

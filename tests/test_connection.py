@@ -601,7 +601,7 @@ def test_an_app_that_writes_faster_than_its_client_reads(new):
     bench, connection, transport = new(write_seconds=5)
     transport.is_stuck = True
     connection.data_received(GET)
-    exchange = connection._exchange
+    exchange = connection.exchange
     connection._on_piece(exchange, bytes(100_000))
     for _ in range(20):
         connection._on_piece(exchange, bytes(2000))
@@ -1080,7 +1080,7 @@ def test_an_exchange_is_taken_over(new, is_out):
     seen = []
 
     def app(environ, start_response):
-        seen.append(exchange := connection._exchange)
+        seen.append(exchange := connection.exchange)
         write = start_response("200 OK", [])
         if is_out:
             write(b"begun")

@@ -257,27 +257,32 @@ def raw_client(raw_client, is_proxied):
     return connect
 
 
+def deadlines_of(server):
+    """Return what the tests let time pass for."""
+    return server.server._deadlines
+
+
 def look(server):
-    server.call(server.server._deadlines.on_second)
+    server.call(deadlines_of(server).on_second)
 
 
 def expire(server):
     """Let the time of every exchange be over, and the server notice."""
-    for run in list(server.server._deadlines.runs.values()):
+    for run in list(deadlines_of(server).runs.values()):
         run.since -= 2 * HOUR
     look(server)
 
 
 def expire_grace(server):
     """Let that of struck workers be over, too."""
-    for run in list(server.server._deadlines.runs.values()):
+    for run in list(deadlines_of(server).runs.values()):
         if run.struck_at is not None:
             run.struck_at -= 2 * HOUR
     look(server)
 
 
 def stuck_count(server):
-    return len(server.server._deadlines._stuck)
+    return server.statistics().workers_stuck
 
 
 def messages(caplog, level="ERROR"):
@@ -306,7 +311,7 @@ def test_an_app_that_computes_is_ended(serve, app, raw_client, caplog, name):
     assert "--request-timeout (3600 s); RequestTimeout was raised in it; aserve-worker-1 was at:" in message
     assert f"in {name}\n" in message
     assert "executor.py" not in message
-    assert not server.server._deadlines.runs
+    assert not deadlines_of(server).runs
 
 
 def test_an_app_may_answer_itself(serve, app, raw_client):
@@ -363,7 +368,7 @@ def test_a_client_that_does_not_read(serve, app, raw_client, wait_until):
     client = raw_client(server, 4096)
     client.request("/floods")
     app.wait_for_one()
-    [run] = server.server._deadlines.runs.values()
+    [run] = deadlines_of(server).runs.values()
 
     wait_until(lambda: getattr(run.exchange.connection, "_room", None) is not None)
     expire(server)
@@ -377,7 +382,7 @@ def test_a_live_body_that_does_not_come(serve, app, raw_client, wait_until):
     client = raw_client(server := serve(body="stream"))
     client.request("/reads", "Content-Length: 10", method="POST")
     app.wait_for_one()
-    [run] = server.server._deadlines.runs.values()
+    [run] = deadlines_of(server).runs.values()
     wait_until(lambda: run._owner)
     expire(server)
     assert client.recv_response().status == 504
@@ -464,7 +469,7 @@ def test_a_late_iterable_is_closed(serve, app, raw_client, wait_until, caplog):
     client.request("/blocks_then_streams")
     app.wait_for_one()
     # As where nothing can be raised in a thread: it comes back with what it has.
-    server.server._deadlines._strike = None
+    deadlines_of(server)._strike = None
     expire(server)
     expire_grace(server)
     assert client.recv_response().status == 504
@@ -630,7 +635,7 @@ def test_without_a_limit_nothing_is_there(start_server):
     """The app is in the gateway as it is."""
     server = start_server(apps.hello, is_checked=False)
     assert server.server._services[0].gateway._app is apps.hello
-    assert server.server._deadlines is None
+    assert deadlines_of(server) is None
 
 
 def test_without_threads_it_is_refused():
@@ -821,7 +826,7 @@ def test_requests_that_end_near_their_deadline(start_server, raw_client, caplog)
         return (part.encode() for part in (name[:3], name[3:]))
 
     server = start_server(app, is_checked=False, threads=4, request_seconds=HOUR, max_stuck=4096)
-    deadlines = server.server._deadlines
+    deadlines = deadlines_of(server)
     deadlines._seconds = 0.002
     deadlines._grace_seconds = 0.004
     end = time.monotonic() + 2.0

@@ -422,7 +422,7 @@ def test_who_steps_aside_makes_room():
         asides = [Aside(bench) for _ in range(3)]
         for each in asides:
             await wait(each.is_aside)
-        assert len(executor._crew.aside) == 3 and not executor.is_idle
+        assert executor.workers.aside == 3 and not executor.is_idle
         held = [bench.submit_held() for _ in range(2)]
         names = {await wait(started) for _, started in held}
         assert len(names) == 2 and len(worker_names()) == 5
@@ -430,7 +430,7 @@ def test_who_steps_aside_makes_room():
             gate.set()
         assert len({await each.go_on() for each in asides}) == 3
         await until(lambda: executor.is_idle)
-        assert len(executor._crew.at_work) <= 2 and executor._crew.aside == {} and executor._turns._running == {}
+        assert executor.workers.at_work <= 2 and executor.workers.aside == 0 and executor._turns._running == {}
         assert (await wait(bench.submit(1)))[0] == 1
 
     assert run(test, max_threads=2, extra_threads=3) == []
@@ -444,7 +444,7 @@ def test_no_more_may_step_aside():
         await wait(first.is_aside)
         await wait(second.is_aside)
         waiting = bench.submit(1)
-        assert len(bench.executor._crew.aside) == 1
+        assert bench.executor.workers.aside == 1
         [at_work] = bench.executor._crew.at_work
         await second.go_on()
         await first.go_on()
@@ -464,7 +464,7 @@ def test_nobody_to_take_the_place(monkeypatch, caplog):
             aside = Aside(bench)
             worker = await wait(aside.is_aside)
         waiting = bench.submit(1)
-        assert bench.executor._crew.aside == {} and len(bench.executor._crew.at_work) == 1
+        assert bench.executor.workers[:3:2] == (1, 0)  # at work, aside
         assert await aside.go_on() == worker
         assert await wait(waiting) == (1, "aserve-worker-1")
 
@@ -527,10 +527,10 @@ def test_written_off_aside():
         worker = await wait(aside.is_aside)
         assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
         executor.write_off(worker)
-        assert executor.stuck == ["aserve-worker-1"] and executor._crew.aside == {}
+        assert executor.stuck == ["aserve-worker-1"] and executor.workers.aside == 0
         assert executor._turns._running == {}
         await until(lambda: executor.is_idle)
-        assert len(executor._crew.at_work) == 1
+        assert executor.workers.at_work == 1
 
     assert run(test, max_threads=1, extra_threads=1) == []
 

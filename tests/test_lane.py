@@ -238,7 +238,7 @@ def inline(start_server, raw_client, wait_until):
         lane.take(lane.wait(1000))
 
     def wait_for_body():
-        wait_until(lambda: lane._incomplete)
+        wait_until(lambda: lane.incomplete_bodies)
 
     return SimpleNamespace(
         server=server, lane=lane, run=server.call, take=take, wait_for_body=wait_for_body,
@@ -329,7 +329,7 @@ def test_a_disk_that_is_full(start_server, raw_client, monkeypatch):
     server.call(act)
     assert other.recv_response().body == b"small"
     assert client.recv_response().status == 500
-    assert server.server._lane._incomplete == {}
+    assert server.statistics().bodies_incomplete == 0
 
 
 @pytest.mark.one_way
@@ -368,7 +368,7 @@ def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
     caplog.clear()
     other.close()
     inline.server.wait_until_idle()
-    assert inline.lane._incomplete == {}
+    assert inline.lane.incomplete_bodies == []
 
 
 # Draining

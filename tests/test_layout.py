@@ -25,6 +25,7 @@ ROWS = {
     8: ["cli"],
     7: ["processes", "monitoring", "compat"],
     6: ["server"],
+    5.9: ["statistics"],  # looks at all of them
     5.8: ["acceptor"],  # lets in; its numbers are the lane's, too
     5.7: ["lane", "tls_transport"],  # the latter makes connections
     5.6: ["ride", "proxied"],  # lead to a connection; are one

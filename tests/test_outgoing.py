@@ -582,10 +582,10 @@ def test_from_memory_to_the_disk_and_back(new, files):
     bench, connection, transport = new(returning(body(), [("Content-Length", "90000")]), write_buffer_bytes=2048)
     transport.high, transport.is_stuck = 500, True
     connection.data_received(POST)
-    exchange = connection._exchange
+    exchange = connection.exchange
     worker = threading.Thread(target=bench.executor.run_job, daemon=True)
     worker.start()
-    go_on(bench, worker, lambda: exchange.spool is not None and exchange.spool._written_count >= 25_000)
+    go_on(bench, worker, lambda: exchange.spool is not None and exchange.spool.waiting_bytes >= 25_000)
     assert exchange.spool.is_begun
     octets = read_all(bench, transport)
     while exchange.spool.is_begun:
@@ -594,7 +594,7 @@ def test_from_memory_to_the_disk_and_back(new, files):
     steps[1].set()
     transport.is_stuck = True
     go_on(bench, worker)
-    assert exchange.spool._written_count and len(files) == 1
+    assert exchange.spool.waiting_bytes and len(files) == 1
     assert "leave" in bench.executor.turns  # of the piece that went by memory
     assert body_of(octets + read_all(bench, transport)) == b"".join(pieces)
 
@@ -742,7 +742,7 @@ def test_a_failure_behind_a_spool_that_is_empty(new, files):
     bench, connection, transport = new(returning(body()), write_buffer_bytes=2048)
     transport.high, transport.is_stuck = 500, True
     connection.data_received(POST)
-    exchange = connection._exchange
+    exchange = connection.exchange
     worker = threading.Thread(target=bench.executor.run_job, daemon=True)
     worker.start()
     go_on(bench, worker, is_sent.is_set)
@@ -847,7 +847,7 @@ def test_early_hints_are_not_spooled(new, files):
 def test_a_piece_for_the_spool_behind_the_end(new, files):
     """What a second thread of the app spools while the end is on its way is dropped with its exchange."""
     bench, connection, transport, _ = start_stuck(new, returning(iter(numbered(10)), [("Content-Length", "10000")]))
-    exchange = connection._exchange
+    exchange = connection.exchange
     with pytest.raises(ClientDisconnected):
         connection.send(exchange, b"late")
     assert body_of(read_all(bench, transport)) == b"".join(numbered(10))
@@ -962,7 +962,7 @@ def test_a_piece_posted_behind_the_end(new):
     """A piece that a second thread hands over while the end is on its way home is dropped."""
     bench, connection, transport = new(returning(iter([b"a"])))
     connection.data_received(GET)
-    exchange = connection._exchange
+    exchange = connection.exchange
     bench.executor.posts.append((lambda *_: None, None, None))  # the loop is awake: nobody writes directly
     bench.executor.run_job()
     connection.send(exchange, b"late")
@@ -1241,7 +1241,7 @@ def test_cut(new):
     seen = []
 
     def app(environ, start_response):
-        seen.append(exchange := connection._exchange)
+        seen.append(exchange := connection.exchange)
         connection.cut(exchange, "too long")
         start_response("200 OK", [])(b"begun")
         connection.cut(None, "not this one")

@@ -407,7 +407,7 @@ def test_a_client_that_leaves_what_is_written_early(start_server, raw_client, wa
     client.request("/")
     wait_until(lambda: bodies)
     server.wait_until_idle()
-    assert server.call(lambda: server.server._held.count) == 0
+    assert server.statistics().responses_memory_bytes == 0
 
 
 # What is kept

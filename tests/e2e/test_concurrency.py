@@ -99,7 +99,7 @@ def test_threads_are_started_when_needed(start_server, raw_client):
     client = raw_client(server)
     for _ in range(50):
         client.fetch()
-    assert len(server.server._executor._crew.at_work) <= 2
+    assert server.statistics().workers <= 2
 
 
 @pytest.mark.also_inline

@@ -71,14 +71,13 @@ def test_the_kernel_takes_what_it_likes_of_a_file(start_server, raw_client, wait
     client = raw_client(server, receive_buffer_bytes=4096)
 
     def limits():
-        sockets = [connection._transport.get_extra_info("socket") for connection in server.server._connections]
-        return [sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) for sock in sockets]
+        return server.options(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT)
 
     client.request()
     assert client.recv_head().status == 200
-    assert server.call(limits) == [0]
+    assert limits() == [0]
     assert client.recv_exactly(len(CONTENT) * 16) == CONTENT * 16
-    wait_until(lambda: server.call(limits) == [UNSENT_BYTES])
+    wait_until(lambda: limits() == [UNSENT_BYTES])
 
 
 @pytest.mark.parametrize("offset", [0, 1, 1000, len(CONTENT) - 1, len(CONTENT), len(CONTENT) + 5])

@@ -23,6 +23,7 @@ from conftest import new_loop
 
 import aserve
 from aserve import cli
+from aserve._cparsers import lib
 from aserve.config import Config, parse_bind, read_toml
 
 pytestmark = [pytest.mark.any_parser]
@@ -497,7 +498,7 @@ def test_truncation_is_seen(serve, raw_client):
     client = raw_client(serve(apps.lazy_generator))
     client.send(b"GET / HTTP/1.0\r\n\r\n")
     assert client.recv_response().body == b"made late"
-    assert client.is_closed() and not client._is_reset
+    assert client.is_closed() and not client.is_reset
 
 
 def test_refused_upload(serve, raw_client):
@@ -523,7 +524,7 @@ def test_drain(serve, raw_client, authority):
     gate.wait_entered()
     server.wait_until_known(4)
     server.begin_drain()
-    assert idle.is_closed() and not idle._is_reset
+    assert idle.is_closed() and not idle.is_reset
     gate.open(3)
     assert busy.recv_response().get("Connection") == "close"
     assert busy.recv_to_end() == b""
@@ -563,12 +564,15 @@ def test_queued_when_the_drain_begins(way, tls_settings, authority):
 
 
 @one_way
-def test_the_lane_is_not_taken(serve):
+def test_the_lane_is_not_taken(serve, raw_client):
     """The lane, which sends and receives octets as they are, has no part in it."""
-    server = serve(lane="auto", threads=8)
-    assert server.server._lane is None
-    lane = serve(lane="auto", threads=8, bind=["127.0.0.1:0", "https://127.0.0.1:0"]).server._lane
-    assert lane is None or [listener.bind.protocol for listener in lane._listeners] == ["http"]
+    server = serve(lane="auto", threads=8, bind=["https://127.0.0.1:0", "127.0.0.1:0"])
+    with contextlib.closing(raw_client(server)) as client:
+        assert client.fetch().status == 200
+        assert server.statistics().connections_in_lane == 0 and server.statistics().connections_open == 1
+    with contextlib.closing(raw_client(server.server.addresses[1])) as client:
+        assert client.fetch().status == 200
+        assert server.statistics().connections_in_lane == lib.lane_available()
 
 
 @one_way

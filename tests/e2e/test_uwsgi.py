@@ -131,7 +131,7 @@ def test_a_ping_of_an_overloaded_server(start, raw_client, wait_until):
     for client in clients:
         client.send(packet())
     gate.wait_entered()
-    wait_until(lambda: server.server._executor.waiting_count > 100)
+    wait_until(lambda: server.statistics().requests_waiting > 100)
     assert ask(raw_client, server, PING)[4:].startswith(b"overloaded: 10")
     gate.open(len(clients))
     assert {client.recv_response().status for client in clients} == {200}

@@ -1,0 +1,121 @@
+"""What a server is doing, at one moment.
+
+Owns:     Statistics, and how its numbers are found.
+Thread:   event loop only: there the numbers fit together, but for those of workers, which go on meanwhile.
+Not here: what the numbers mean for the process (server.py: `failure`), or for a health check (service.py).
+
+Nothing is counted for this on a request's path: it looks at what is there anyway. One look costs as
+much as the time-outs' own, once a second: a step for each connection that is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .body import BufferedBody, LiveBody
+from .connection import Connection
+from .executor import Executor
+from .inline import InlineExecutor
+from .lane import Lane
+from .states import State
+from .tls_transport import TLSTransport
+
+
+class Statistics(NamedTuple):
+    """Numbers of one moment, from `Server.statistics()`; counts, unless their names say octets."""
+
+    is_draining: bool  # `drain` has begun
+
+    connections_open: int  # in all: the sum of the next five
+    connections_in_handshake: int  # TLS, up to its end
+    connections_idle: int  # wait for a request, the first or another
+    connections_receiving: int  # a request has begun, and is not complete
+    connections_running: int  # their request waits for a worker or is with the app, or its response is sent
+    connections_ending: int  # their last response was given to the kernel; what they still send is dropped
+    connections_in_lane: int  # of those open: read and answered by workers themselves (--lane)
+
+    requests_waiting: int  # no worker has begun them; those that the kernel holds are not known
+    bodies_incomplete: int  # request bodies of which a part is still to come
+    bodies_incomplete_bytes: int  # what has come of them
+    bodies_memory_bytes: int  # of request bodies, incomplete or with the app, in memory
+    bodies_spooled: int  # request bodies in temporary files (--body-memory)
+    responses_unsent_bytes: int  # with the transports, as the kernel has no room for them
+    responses_spooled: int  # responses in temporary files (--response-spool)
+    responses_spooled_bytes: int  # of these, still to be read from there
+    responses_memory_bytes: int  # of large responses, waiting for their readers (--response-memory)
+
+    workers: int  # threads that are in a place of --threads
+    workers_idle: int  # of these: they wait for requests
+    workers_aside: int  # in a place of --extra-threads: their responses outrun their readers
+    workers_stuck: int  # written off by --request-timeout, and still inside the app
+    workers_written_off: int  # since the start, whether they have ended or not
+
+
+def take_statistics(
+    connections: Iterable[Connection | TLSTransport],
+    lane: Lane | None,
+    executor: Executor | InlineExecutor,
+    held_bytes: int,
+    is_draining: bool,
+) -> Statistics:
+    """Return the numbers of a server that consists of these."""
+    in_handshake = idle = receiving = running = ending = in_lane = 0
+    responses_spooled = spooled_bytes = unsent_bytes = 0
+    bodies: set[BufferedBody | LiveBody] = set()
+    incomplete_bodies: set[BufferedBody | LiveBody] = set()
+    for connection in connections:
+        if not isinstance(connection, Connection):
+            in_handshake += 1
+            continue
+        state = connection.state
+        if state <= State.IDLE:
+            idle += 1
+        elif state == State.RECEIVING:
+            receiving += 1
+        elif state <= State.ATTENDED:
+            running += 1
+        else:
+            ending += 1
+        unsent_bytes += connection.unsent_bytes
+        if connection.incomplete_body is not None:
+            incomplete_bodies.add(connection.incomplete_body)
+        exchange = connection.exchange
+        if exchange is not None:
+            if exchange.body is not None:
+                bodies.add(exchange.body)
+            if exchange.spool is not None:
+                responses_spooled += exchange.spool.has_file
+                spooled_bytes += exchange.spool.waiting_bytes
+    if lane is not None:
+        in_lane, busy, lane_bodies = lane.count, lane.exchanges, lane.incomplete_bodies
+        incomplete_bodies.update(lane_bodies)
+        bodies.update(exchange.body for exchange in busy if exchange.body is not None)
+        receiving += len(lane_bodies)
+        running += len(busy) - len(lane_bodies)
+        idle += max(in_lane - len(busy), 0)  # one may just be leaving
+    workers = executor.workers
+    return Statistics(
+        is_draining=is_draining,
+        connections_open=in_handshake + idle + receiving + running + ending,
+        connections_in_handshake=in_handshake,
+        connections_idle=idle,
+        connections_receiving=receiving,
+        connections_running=running,
+        connections_ending=ending,
+        connections_in_lane=in_lane,
+        requests_waiting=executor.waiting_count,
+        bodies_incomplete=len(incomplete_bodies),
+        bodies_incomplete_bytes=sum(body.length for body in incomplete_bodies),
+        bodies_memory_bytes=sum(body.memory_bytes for body in bodies | incomplete_bodies),
+        bodies_spooled=sum(body.is_spooled for body in bodies | incomplete_bodies),
+        responses_unsent_bytes=unsent_bytes,
+        responses_spooled=responses_spooled,
+        responses_spooled_bytes=spooled_bytes,
+        responses_memory_bytes=held_bytes,
+        workers=workers.at_work,
+        workers_idle=workers.idle,
+        workers_aside=workers.aside,
+        workers_stuck=workers.stuck,
+        workers_written_off=workers.written_off,
+    )
