@@ -14,7 +14,7 @@ MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
 .PHONY: help serve test test-all suites suite lint wheel soak soak-million fuzz \
-	bench bench-sidecar bench-rpc bench-results bench-ready docs clean
+	bench bench-sidecar bench-rpc bench-results bench-tables bench-ready docs clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -93,6 +93,9 @@ bench-results: bench-ready  ## all of them on CPython and PyPy, into benchmarks/
 	set -- $$bench; name=$$1; shift; \
 	.venv-bench/bin/python benchmarks/bench_$$name.py "$$@" --interpreter $$interpreter --save $(ARGS) || failed=1; \
 	done; done; exit $$failed
+
+bench-tables:  ## write benchmarks/results/README.md from the files beside it; a run that is saved has done so
+	@$(PYTHON) benchmarks/tables.py
 
 # The environments of aserve and of the servers beside it; PEERS names another place for the latter.
 bench-ready:

@@ -1,6 +1,7 @@
 """What is kept of a measurement: the figures of every round, on what, of what, in JSON.
 
-Owns:     the form of the files in results/, their names, the description of the machine.
+Owns:     the form of the files in results/, their names, the description of the machine. One row a line:
+          a difference between two runs can be read.
 Rules:    nothing in a file names a host, a user or a folder of theirs.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 
 import nginx
 import servers
+import tables
 from figures import COLUMNS, Result, base_of
 
 FORMAT = 2  # of the file; a change of meaning raises it
@@ -65,8 +67,30 @@ def write(path: pathlib.Path, document: dict[str, Any]) -> None:
     """Write a file as a whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(document, indent=1) + "\n")
+    new.write_text(format_json(document) + "\n")
     new.replace(path)
+    if path.parent == RESULTS:
+        tables.write()
+
+
+def format_json(value: Any, indent: str = "") -> str:
+    """Return JSON with each row of figures on a line of its own."""
+    has_rows = isinstance(value, list) and any(isinstance(item, dict) for item in value)
+    if _height(value) <= (2 if indent else 0) and not has_rows:
+        return json.dumps(value)
+    inner = indent + " "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(str(key))}: {format_json(item, inner)}" for key, item in value.items()]
+        return "{\n" + ",\n".join(inner + item for item in items) + f"\n{indent}}}"
+    return "[\n" + ",\n".join(inner + format_json(item, inner) for item in value) + f"\n{indent}]"
+
+
+def _height(value: Any) -> int:
+    """How deep lists and objects are nested: a row of figures is one, with a table of its errors two."""
+    if not isinstance(value, (dict, list)):
+        return 0
+    items = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(_height, items), default=0)
 
 
 def describe(result: Result, base: str) -> dict[str, Any]:

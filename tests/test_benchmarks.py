@@ -28,8 +28,8 @@ def modules(*names: str) -> list[ModuleType]:
         sys.path.remove(str(BENCHMARKS))
 
 
-figures, procs, record, reports, servers, targets = modules(
-    "figures", "procs", "record", "reports", "servers", "targets"
+figures, procs, record, reports, servers, tables, targets = modules(
+    "figures", "procs", "record", "reports", "servers", "tables", "targets"
 )
 
 
@@ -299,6 +299,25 @@ def test_the_file_holds_figures_settings_and_verdicts(tmp_path):
     assert "without master" in of_set["servers"]["uwsgi:uwsgi"]["note"]
     assert [path.name for path in path.parent.iterdir()] == ["x.json"]
     assert record.default_path("sidecar", "pypy") == BENCHMARKS / "results" / "sidecar-pypy.json"
+
+
+def test_each_row_of_figures_is_a_line():
+    """A row, also with its errors, is on one line, what holds rows is not; it is read as it was."""
+    row = {"n": 1, "errors": {"read": 2}}
+    document = {"bench": "x", "rounds": [{"aserve": {"1": row, "10": row}}], "flags": ["-t", "1"], "none": {}}
+    text = record.format_json(document)
+    assert json.loads(text) == document
+    assert [line.strip(" ,") for line in text.splitlines() if '"n"' in line] == [
+        f'"1": {json.dumps(row)}', f'"10": {json.dumps(row)}',
+    ]  # fmt: skip
+
+
+def test_the_tables_are_those_of_the_files():
+    """results/README.md is what `make bench-tables` makes of the files; those are as they are written now."""
+    assert tables.PAGE.read_text() == tables.page()
+    for path in tables.RESULTS.glob("*.json"):
+        text = path.read_text()
+        assert text == record.format_json(json.loads(text)) + "\n", path
 
 
 def test_results_that_are_kept_can_be_read():

@@ -1,0 +1,121 @@
+"""results/README.md: the tables of what is kept in results/.   python benchmarks/tables.py
+
+Owns:     how a file of results is shown to who has no script at hand. Every figure in it is from a file beside it.
+Not here: the files' own form (record.py); tables of a run that is not kept (figures.py).
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+RESULTS = pathlib.Path(__file__).parent / "results"
+PAGE = RESULTS / "README.md"
+
+HEAD = """\
+# Results
+
+Made by `make bench-tables` from the JSON files of this folder, one section for each; `hostile.md` is by hand.
+What the columns mean, and what may not be concluded: [../README.md](../README.md).
+"""
+# Key of a row of medians, its column, its form.
+COLUMNS = (
+    ("per_cpu_s", "req/cpu-s", ",.0f"),
+    ("ratio", "x", ".2f"),
+    ("rps", "rps", ",.0f"),
+    ("p50_ms", "p50 ms", ".2f"),
+    ("p99_ms", "p99 ms", ".2f"),
+    ("pss_mb", "PSS MB", ".1f"),
+    ("busy", "busy", ".0%"),
+    ("switches", "switches", ".3f"),
+)
+
+
+def page(folder: pathlib.Path = RESULTS) -> str:
+    """Return the page of a folder of results."""
+    parts = [HEAD]
+    for path in sorted(folder.glob("*.json")):
+        kept = json.loads(path.read_text())
+        machine = kept["machine"]
+        kind = "virtual " * machine["is_virtual"] + "cores"
+        about = [
+            kept["date"], f"commit {kept['commit']}", f"{machine['cores']} {kind}", machine["cpu"],
+            f"kernel {machine['kernel']}", machine["system"],
+        ]  # fmt: skip
+        parts.append(f"## {path.stem}\n\n{'; '.join(about)}.\n")
+        parts += _sets(kept) if "sets" in kept else [_long_run(kept)]
+    return "\n".join(parts)
+
+
+def write() -> None:
+    """Make the page anew."""
+    PAGE.write_text(page())
+
+
+def _sets(kept: dict[str, Any]) -> Iterable[str]:
+    if kept["targets"]:
+        yield _table(
+            ("target", "set", "connections", "server", "base", "at least", "reached", "met"),
+            [
+                (
+                    each["target"], each["set"], each["connections"], each["server"], each["base"],
+                    _cell(each["at_least"], ".2f"), _cell(each["figure"], ".2f"),
+                    "; ".join(["yes" if each["met"] else "**no**", *each["notes"]]),
+                )
+                for each in kept["targets"]
+            ],
+        )  # fmt: skip
+    for name, each in kept["sets"].items():
+        base = each["base"]
+        whom = f"{base[1:]} on the same protocol" if base.startswith(":") else base
+        yield f"### {name}\n"
+        yield f"{each['title']}; medians of {each['rounds']} rounds of {each['seconds']:g} s; x: ratio to {whom}.\n"
+        counts = {count: None for rows in each["medians"].values() for count in rows}  # in their order
+        yield _table(
+            ("server", "connections", *(title for _, title, _ in COLUMNS), "errors"),
+            [
+                (
+                    name,
+                    count,
+                    *(_cell(rows[count][key], form) for key, _, form in COLUMNS),
+                    ", ".join(f"{kind} {number}" for kind, number in rows[count]["errors"].items()),
+                )
+                for count in counts
+                for name, rows in each["medians"].items()
+                if count in rows
+            ],
+        )
+        remarks = [f"{server} was left out: {why}" for server, why in each["left_out"].items()] + each["warnings"]
+        if remarks:
+            yield "\n".join(f"- {remark}" for remark in remarks) + "\n"
+
+
+def _long_run(kept: dict[str, Any]) -> str:
+    """A soak, or a million requests."""
+    requests = kept["counts"] if "counts" in kept else {"good": kept["good"], "bad": kept["bad"]}
+    memory, files = kept["rss_mib"], kept.get("fds") or [each["fds"] for each in kept["rounds"]]
+    first, last = (files["before"], files["after"]) if isinstance(files, dict) else (files[0], files[-1])
+    return _table(
+        ("server", "seconds", "requests", "MiB warm", "MiB at the end", "may grow by", "descriptors", "faults"),
+        [
+            (
+                kept["server"], f"{kept['seconds']:g}", ", ".join(f"{kind} {count:,}" for kind, count in requests.items()),
+                memory["warm"], memory["end"], memory["bound"], f"{first}, then {last}", len(kept["faults"]),
+            )
+        ],
+    )  # fmt: skip
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+if __name__ == "__main__":
+    write()
