@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import importlib.util
 import json
 import logging
@@ -32,6 +33,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import pytest
+import pytest_asyncio.plugin
 
 TESTS = pathlib.Path(__file__).parent
 # The tests import apps.py and soak.py as modules; importmode=importlib puts nothing on sys.path.
@@ -63,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of the e2e tests, and what -n needs."""
     side_by_side.configure(config)
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
+    config.addinivalue_line("markers", "both_loops: a coroutine that runs on asyncio's event loop and on uvloop's")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
     config.addinivalue_line("markers", "plain: it is about HTTP without TLS; not with --over-tls")
@@ -78,6 +81,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("plain"):
                 item.add_marker(pytest.mark.skip(reason="it is about HTTP without TLS"))
+
+
+# Event loops of tests that are coroutines: pytest-asyncio's, asyncio's own or uvloop's
+
+LOOP_KINDS = ["asyncio", *(["uvloop"] if has_module("uvloop") else [])]
+
+
+def loop_kinds_of(item: Any) -> list[str]:
+    """Return the kinds of event loops that a test runs on."""
+    return LOOP_KINDS if item.get_closest_marker("both_loops") else LOOP_KINDS[:1]
+
+
+if hasattr(pytest_asyncio.plugin, "PytestAsyncioSpecs"):
+
+    def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+        """Name the loops for pytest-asyncio."""
+        return {kind: functools.partial(new_loop, kind) for kind in loop_kinds_of(item)}
+
+else:  # before 1.4, which is the last for Python 3.9: by a policy
+
+    class LoopPolicy(asyncio.DefaultEventLoopPolicy):
+        """Makes loops of one kind."""
+
+        def __init__(self, kind: str) -> None:
+            super().__init__()
+            self._kind = kind
+
+        def new_event_loop(self) -> asyncio.AbstractEventLoop:
+            """Return a new loop."""
+            return new_loop(self._kind)
+
+    @pytest.fixture
+    def event_loop_policy(request: pytest.FixtureRequest) -> LoopPolicy:
+        """Choose the loop for pytest-asyncio."""
+        return LoopPolicy(getattr(request, "param", LOOP_KINDS[0]))
 
 
 # Faults
@@ -123,7 +161,9 @@ else:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrise whatever serves."""
+    """Parametrise whatever serves, and whatever runs on both event loops."""
+    if "event_loop_policy" in globals() and metafunc.definition.get_closest_marker("both_loops"):
+        metafunc.parametrize("event_loop_policy", LOOP_KINDS, indirect=True)
     if "way" in metafunc.fixturenames:
         markers = {marker.name for marker in metafunc.definition.iter_markers()}
         ways = WAYS[:1] if "one_way" in markers else WAYS

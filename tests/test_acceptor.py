@@ -214,32 +214,28 @@ def test_the_oldest_make_room_first(crowd):
 # Accepting
 
 
-def run_acceptor(crowd, scenario):
+async def run_acceptor(crowd, scenario):
     """Run scenario(acceptor, listening, connect) with an acceptor on a socket of its own."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as real:
+        real.setblocking(False)
+        listening = Scripted(real)
+        acceptor = Acceptor(loop, crowd, listening, lambda: Counted(crowd))
+        acceptor.start()
+        clients = []
 
-    async def main():
-        loop = asyncio.get_running_loop()
-        with socket.create_server(("127.0.0.1", 0)) as real:
-            real.setblocking(False)
-            listening = Scripted(real)
-            acceptor = Acceptor(loop, crowd, listening, lambda: Counted(crowd))
-            acceptor.start()
-            clients = []
+        def connect(count):
+            for _ in range(count):
+                clients.append(socket.create_connection(real.getsockname()))
+            return clients
 
-            def connect(count):
-                for _ in range(count):
-                    clients.append(socket.create_connection(real.getsockname()))
-                return clients
-
-            await scenario(acceptor, listening, connect)
-            acceptor.stop()
-            for connection in list(crowd):
-                connection.transport.abort()
-            for client in clients:
-                client.close()
-            await asyncio.sleep(0)
-
-    asyncio.run(main())
+        await scenario(acceptor, listening, connect)
+        acceptor.stop()
+        for connection in list(crowd):
+            connection.transport.abort()
+        for client in clients:
+            client.close()
+        await asyncio.sleep(0)
 
 
 async def until(condition):
@@ -251,7 +247,7 @@ async def until(condition):
     raise AssertionError("it did not happen in time")
 
 
-def test_accepting_up_to_the_limit(crowd, caplog):
+async def test_accepting_up_to_the_limit(crowd, caplog):
     """The fourth waits until one of the three leaves."""
 
     async def scenario(acceptor, listening, connect):
@@ -264,10 +260,10 @@ def test_accepting_up_to_the_limit(crowd, caplog):
         await until(lambda: set(crowd) - first)
         assert crowd.count == 3
 
-    run_acceptor(crowd, scenario)
+    await run_acceptor(crowd, scenario)
 
 
-def test_the_lane_makes_room(crowd, caplog):
+async def test_the_lane_makes_room(crowd, caplog):
     """What idles in the lane is closed for somebody who waits here."""
 
     async def scenario(acceptor, listening, connect):
@@ -276,10 +272,10 @@ def test_the_lane_makes_room(crowd, caplog):
         await until(lambda: crowd)
         assert crowd.count == 2 and lines(caplog) == []
 
-    run_acceptor(crowd, scenario)
+    await run_acceptor(crowd, scenario)
 
 
-def test_out_of_descriptors(crowd, caplog):
+async def test_out_of_descriptors(crowd, caplog):
     """It is tried again each second, and told once."""
 
     async def scenario(acceptor, listening, connect):
@@ -299,10 +295,10 @@ def test_out_of_descriptors(crowd, caplog):
         (line,) = lines(caplog)
         assert "free again" in line
 
-    run_acceptor(crowd, scenario)
+    await run_acceptor(crowd, scenario)
 
 
-def test_a_client_that_is_gone_again(crowd):
+async def test_a_client_that_is_gone_again(crowd):
     """What accept(2) tells of one client is no reason not to take the next."""
 
     async def scenario(acceptor, listening, connect):
@@ -310,10 +306,10 @@ def test_a_client_that_is_gone_again(crowd):
         connect(1)
         await until(lambda: crowd)
 
-    run_acceptor(crowd, scenario)
+    await run_acceptor(crowd, scenario)
 
 
-def test_a_transport_that_cannot_be_made(crowd, monkeypatch):
+async def test_a_transport_that_cannot_be_made(crowd, monkeypatch):
     """Its descriptor is closed, and its place is free."""
 
     async def scenario(acceptor, listening, connect):
@@ -327,10 +323,10 @@ def test_a_transport_that_cannot_be_made(crowd, monkeypatch):
             assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 5) == b""
         assert not crowd.pending and not crowd
 
-    run_acceptor(crowd, scenario)
+    await run_acceptor(crowd, scenario)
 
 
-def test_stop_while_held(crowd, caplog):
+async def test_stop_while_held(crowd, caplog):
     """After its end nothing starts an acceptor again; the socket may be closed."""
 
     async def scenario(acceptor, listening, connect):
@@ -343,10 +339,10 @@ def test_stop_while_held(crowd, caplog):
         await asyncio.sleep(0.01)
         assert crowd.count == 2
 
-    run_acceptor(crowd, scenario)
+    await run_acceptor(crowd, scenario)
 
 
-def test_many_at_once(crowd):
+async def test_many_at_once(crowd):
     """More than one turn of the loop takes are all accepted."""
     crowd.open(500, threads=1)
 
@@ -354,5 +350,5 @@ def test_many_at_once(crowd):
         connect(100)
         await until(lambda: crowd.count == 100)
 
-    run_acceptor(crowd, scenario)
+    await run_acceptor(crowd, scenario)
     assert crowd.count == 0

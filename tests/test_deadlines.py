@@ -559,7 +559,7 @@ def test_no_thread_can_be_started(serve, app, raw_client, monkeypatch):
     assert "no thread can be started" in server.server.failure
 
 
-def test_serve_ends(app):
+async def test_serve_ends(app):
     """In somebody's program the task drains, and raises."""
 
     async def main():
@@ -575,7 +575,7 @@ def test_serve_ends(app):
         await aserve.serve(app, "127.0.0.1:0", task_status=Status())
 
     with pytest.raises(aserve.WorkersStuck, match="for a test"):
-        asyncio.run(main())
+        await main()
 
 
 SLOW_APP = """

@@ -88,25 +88,21 @@ async def wait(future):
     return await asyncio.wait_for(future, PATIENCE_SECONDS)
 
 
-def run(test, max_threads=8, extra_threads=0):
-    """Run `await test(bench)` on a new loop; then every worker must end."""
-
-    async def main():
-        loop = asyncio.get_running_loop()
-        faults = []
-        loop.set_exception_handler(lambda _, context: faults.append(context))
-        bench = Bench(loop, max_threads, extra_threads)
-        try:
-            await test(bench)
-        finally:
-            for gate in bench.gates:
-                gate.set()
-            bench.executor.stop()
-            await asyncio.sleep(0)
-        assert bench.executor.join(PATIENCE_SECONDS) == []
-        return faults
-
-    return asyncio.run(main())
+async def run(test, max_threads=8, extra_threads=0):
+    """Run `await test(bench)`; then every worker must end. Return what has reached the loop's exception handler."""
+    loop = asyncio.get_running_loop()
+    faults = []
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    bench = Bench(loop, max_threads, extra_threads)
+    try:
+        await test(bench)
+    finally:
+        for gate in bench.gates:
+            gate.set()
+        bench.executor.stop()
+        await asyncio.sleep(0)
+    assert bench.executor.join(PATIENCE_SECONDS) == []
+    return faults
 
 
 def worker_names():
@@ -117,7 +113,7 @@ def worker_names():
 # There and back
 
 
-def test_a_job_runs_in_a_worker_and_answers_on_the_loop():
+async def test_a_job_runs_in_a_worker_and_answers_on_the_loop():
     """A job runs in a thread named aserve-worker-N; what it posts runs on the loop's own thread."""
 
     async def test(bench):
@@ -135,10 +131,10 @@ def test_a_job_runs_in_a_worker_and_answers_on_the_loop():
         bench.executor.submit(job, 5)
         assert await wait(where) == (5, "aserve-worker-1")
 
-    assert run(test) == []
+    assert await run(test) == []
 
 
-def test_threads_start_when_they_are_needed():
+async def test_threads_start_when_they_are_needed():
     """No job, no thread; and never more threads than were asked for."""
 
     async def test(bench):
@@ -148,10 +144,10 @@ def test_threads_start_when_they_are_needed():
         await wait(bench.submit())
         assert len(worker_names()) == 1
 
-    run(test)
+    await run(test)
 
 
-def test_jobs_run_in_order():
+async def test_jobs_run_in_order():
     """One worker takes jobs, and the loop their answers, in the order they came."""
 
     async def test(bench):
@@ -163,10 +159,10 @@ def test_jobs_run_in_order():
         await asyncio.sleep(0)
         assert order == list(range(50))
 
-    run(test, max_threads=1)
+    await run(test, max_threads=1)
 
 
-def test_posts_keep_their_order():
+async def test_posts_keep_their_order():
     """What one job posts arrives in the order of its posts, also across flushes."""
 
     async def test(bench):
@@ -181,10 +177,10 @@ def test_posts_keep_their_order():
         await wait(done)
         assert seen == list(range(1000))
 
-    run(test)
+    await run(test)
 
 
-def test_one_wake_up_for_all_jobs_of_an_iteration():
+async def test_one_wake_up_for_all_jobs_of_an_iteration():
     """Jobs submitted in one iteration wake one worker, which runs them all while the loop does not look."""
 
     async def test(bench):
@@ -204,7 +200,7 @@ def test_one_wake_up_for_all_jobs_of_an_iteration():
         assert await blocked
         assert threads == [(number, "aserve-worker-1") for number in range(50)]
 
-    run(test)
+    await run(test)
 
 
 class CountingLoop(asyncio.SelectorEventLoop):
@@ -253,7 +249,7 @@ def test_one_callback_each_way():
         loop.close()
 
 
-def test_is_quiet():
+async def test_is_quiet():
     """Quiet means: nothing waits on the way there or back."""
 
     async def test(bench):
@@ -270,13 +266,13 @@ def test_is_quiet():
         assert executor.is_quiet
         gate.set()
 
-    run(test)
+    await run(test)
 
 
 # Which worker, and when another one
 
 
-def test_the_hottest_worker_is_taken():
+async def test_the_hottest_worker_is_taken():
     """Last in, first out: the worker that slept last is woken first."""
 
     async def test(bench):
@@ -286,11 +282,11 @@ def test_the_hottest_worker_is_taken():
             assert name == "aserve-worker-3"
             await bench.wait_for_sleepers(3)
 
-    run(test)
+    await run(test)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
-def test_a_blocked_job_holds_up_nobody(count):
+async def test_a_blocked_job_holds_up_nobody(count):
     """Behind an app that blocks, more workers come, one after another, up to the maximum."""
 
     async def test(bench):
@@ -298,10 +294,10 @@ def test_a_blocked_job_holds_up_nobody(count):
         names = [await wait(started) for _, started in held]
         assert len(set(names)) == count
 
-    run(test, max_threads=8)
+    await run(test, max_threads=8)
 
 
-def test_a_job_in_a_later_iteration_is_not_held_up_either():
+async def test_a_job_in_a_later_iteration_is_not_held_up_either():
     """A job that comes while another blocks gets a worker of its own."""
 
     async def test(bench):
@@ -309,10 +305,10 @@ def test_a_job_in_a_later_iteration_is_not_held_up_either():
         assert await wait(started) == "aserve-worker-1"
         assert (await wait(bench.submit(7)))[0] == 7
 
-    run(test)
+    await run(test)
 
 
-def test_the_maximum_is_kept():
+async def test_the_maximum_is_kept():
     """With every worker blocked, the next job waits for one of them."""
 
     async def test(bench):
@@ -326,10 +322,10 @@ def test_the_maximum_is_kept():
         held[0][0].set()
         await wait(waiting)
 
-    run(test, max_threads=2)
+    await run(test, max_threads=2)
 
 
-def test_a_worker_on_its_way_does_not_strand_the_second_job():
+async def test_a_worker_on_its_way_does_not_strand_the_second_job():
     """Jobs that come while a worker is on its way: if the first one blocks, the next gets another worker."""
 
     async def test(bench):
@@ -350,10 +346,10 @@ def test_a_worker_on_its_way_does_not_strand_the_second_job():
         await wait(started)
         assert (await wait(second))[0] == 2
 
-    run(test)
+    await run(test)
 
 
-def test_a_job_that_computes_holds_up_others_only_so_long():
+async def test_a_job_that_computes_holds_up_others_only_so_long():
     """Behind an app that burns CPU, too, another worker comes, if later."""
 
     async def test(bench):
@@ -374,10 +370,10 @@ def test_a_job_that_computes_holds_up_others_only_so_long():
         finally:
             stop.set()
 
-    run(test)
+    await run(test)
 
 
-def test_without_a_gil_workers_wake_one_another(monkeypatch):
+async def test_without_a_gil_workers_wake_one_another(monkeypatch):
     """Where threads run at once, a queue of several jobs wakes workers without a look."""
     monkeypatch.setattr(executor_module, "HAS_GIL", False)
 
@@ -386,7 +382,7 @@ def test_without_a_gil_workers_wake_one_another(monkeypatch):
         held = [bench.submit_held() for _ in range(3)]
         assert len({await wait(started) for _, started in held}) == 3
 
-    run(test)
+    await run(test)
 
 
 # Workers that step aside
@@ -414,7 +410,7 @@ class Aside:
         return await wait(self.is_done)
 
 
-def test_who_steps_aside_makes_room():
+async def test_who_steps_aside_makes_room():
     """Others work in the places of those aside, one thread more for each; in the end there are as many as before."""
 
     async def test(bench):
@@ -433,10 +429,10 @@ def test_who_steps_aside_makes_room():
         assert executor.workers.at_work <= 2 and executor.workers.aside == 0 and executor._turns._running == {}
         assert (await wait(bench.submit(1)))[0] == 1
 
-    assert run(test, max_threads=2, extra_threads=3) == []
+    assert await run(test, max_threads=2, extra_threads=3) == []
 
 
-def test_no_more_may_step_aside():
+async def test_no_more_may_step_aside():
     """Beyond --extra-threads a worker keeps its place, and what waits for one waits."""
 
     async def test(bench):
@@ -451,10 +447,10 @@ def test_no_more_may_step_aside():
         assert (await wait(waiting))[0] == 1
         assert at_work.is_alive()
 
-    assert run(test, max_threads=1, extra_threads=1) == []
+    assert await run(test, max_threads=1, extra_threads=1) == []
 
 
-def test_nobody_to_take_the_place(monkeypatch, caplog):
+async def test_nobody_to_take_the_place(monkeypatch, caplog):
     """Where no thread can be started, who would step aside stays, and serves what comes behind it."""
 
     async def test(bench):
@@ -471,11 +467,11 @@ def test_nobody_to_take_the_place(monkeypatch, caplog):
     def refuse(_):
         raise RuntimeError("can't start new thread")
 
-    assert run(test, max_threads=2, extra_threads=2) == []
+    assert await run(test, max_threads=2, extra_threads=2) == []
     assert "can't start new thread; going on with 1" in caplog.text
 
 
-def test_requests_go_before_those_aside(monkeypatch):
+async def test_requests_go_before_those_aside(monkeypatch):
     """Who is aside goes on when the queue is empty."""
     monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
 
@@ -495,10 +491,10 @@ def test_requests_go_before_those_aside(monkeypatch):
         await wait(asyncio.gather(*waiting, aside.is_done))
         assert done[-1] is aside.is_done
 
-    assert run(test, max_threads=1, extra_threads=1) == []
+    assert await run(test, max_threads=1, extra_threads=1) == []
 
 
-def test_stop_ends_the_turns(monkeypatch):
+async def test_stop_ends_the_turns(monkeypatch):
     """Who waits for a turn goes on when the executor stops."""
     monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)
 
@@ -515,10 +511,10 @@ def test_stop_ends_the_turns(monkeypatch):
         gate.set()
         await wait(waiting)
 
-    assert run(test, max_threads=1, extra_threads=1) == []
+    assert await run(test, max_threads=1, extra_threads=1) == []
 
 
-def test_written_off_aside():
+async def test_written_off_aside():
     """A worker that hangs aside is counted on no longer; nobody is started for it, and its turn is over."""
 
     async def test(bench):
@@ -532,7 +528,7 @@ def test_written_off_aside():
         await until(lambda: executor.is_idle)
         assert executor.workers.at_work == 1
 
-    assert run(test, max_threads=1, extra_threads=1) == []
+    assert await run(test, max_threads=1, extra_threads=1) == []
 
 
 # The gap between a worker's look at the queue and its sleep
@@ -553,7 +549,7 @@ class Gap(list):
 
 
 @pytest.mark.parametrize("is_kicked", [False, True])
-def test_a_job_that_comes_in_the_gap(is_kicked):
+async def test_a_job_that_comes_in_the_gap(is_kicked):
     """A job that comes while a worker lies down is run, whether or not the loop has woken it already."""
 
     async def test(bench):
@@ -578,10 +574,10 @@ def test_a_job_that_comes_in_the_gap(is_kicked):
         await bench.wait_for_sleepers(1)
         assert executor.coming == [] and worker_names() == {"aserve-worker-1"}
 
-    run(test, max_threads=1)
+    await run(test, max_threads=1)
 
 
-def test_waiting_count():
+async def test_waiting_count():
     """Jobs that no worker has begun are counted."""
 
     async def test(bench):
@@ -592,11 +588,11 @@ def test_waiting_count():
         assert bench.executor.waiting_count == 1
         gate.set()
 
-    run(test, max_threads=1)
+    await run(test, max_threads=1)
 
 
 @pytest.mark.parametrize("how", ["refused", "missing"])
-def test_without_a_scheduler_to_ask(how, monkeypatch):
+async def test_without_a_scheduler_to_ask(how, monkeypatch):
     """Where the kernel does not take the hint, workers work all the same."""
 
     def refuse(*_):
@@ -610,14 +606,14 @@ def test_without_a_scheduler_to_ask(how, monkeypatch):
     async def test(bench):
         await wait(bench.submit())
 
-    assert run(test) == []
+    assert await run(test) == []
 
 
 # What goes wrong
 
 
 @pytest.mark.provokes("please report this as a bug")
-def test_a_job_that_raises_costs_itself_alone(caplog):
+async def test_a_job_that_raises_costs_itself_alone(caplog):
     """A job must not raise; if one does, it is logged as our bug and the worker goes on."""
 
     async def test(bench):
@@ -627,12 +623,12 @@ def test_a_job_that_raises_costs_itself_alone(caplog):
         bench.executor.submit(job, None)
         assert (await wait(bench.submit(1)))[0] == 1
 
-    run(test)
+    await run(test)
     assert "please report this as a bug" in caplog.text and "SystemExit" in caplog.text
 
 
 @pytest.mark.provokes("please report this as a bug")
-def test_an_answer_that_raises_costs_itself_alone(caplog):
+async def test_an_answer_that_raises_costs_itself_alone(caplog):
     """An answer that fails on the loop does not keep back those behind it."""
 
     async def test(bench):
@@ -648,11 +644,11 @@ def test_an_answer_that_raises_costs_itself_alone(caplog):
         bench.executor.submit(job, None)
         assert await wait(done) == 5
 
-    assert run(test) == []
+    assert await run(test) == []
     assert "please report this as a bug" in caplog.text and "ValueError: no" in caplog.text
 
 
-def test_no_more_threads_to_be_had(caplog, monkeypatch):
+async def test_no_more_threads_to_be_had(caplog, monkeypatch):
     """Where the system gives no more threads, those that run go on with the work."""
 
     async def test(bench):
@@ -673,11 +669,11 @@ def test_no_more_threads_to_be_had(caplog, monkeypatch):
     def refuse(_):
         raise RuntimeError("can't start new thread")
 
-    run(test)
+    await run(test)
     assert "can't start new thread; going on with 1" in caplog.text
 
 
-def test_no_thread_at_all(monkeypatch):
+async def test_no_thread_at_all(monkeypatch):
     """Without a single worker there is no service: that is not hidden."""
 
     def refuse(_):
@@ -693,11 +689,11 @@ def test_no_thread_at_all(monkeypatch):
         second = bench.submit(2)  # and the service recovers when there are threads again
         await wait(asyncio.gather(waiting, second))
 
-    (fault,) = run(test)
+    (fault,) = await run(test)
     assert "can't start new thread" in str(fault["exception"])
 
 
-def test_no_thread_in_the_place_of_the_last(caplog, monkeypatch):
+async def test_no_thread_in_the_place_of_the_last(caplog, monkeypatch):
     """Whoever writes off the last worker is told that there is no other, and the event loop hears of it no more."""
     workers = []
 
@@ -720,14 +716,14 @@ def test_no_thread_in_the_place_of_the_last(caplog, monkeypatch):
     def refuse(_):
         raise RuntimeError("can't start new thread")
 
-    assert run(test) == []
+    assert await run(test) == []
     assert caplog.text.count("cannot start worker 1: can't start new thread; going on with 0") == 1
 
 
 # The end
 
 
-def test_stop_ends_sleeping_workers():
+async def test_stop_ends_sleeping_workers():
     """After stop, workers that sleep end; join has nobody to name."""
 
     async def test(bench):
@@ -735,10 +731,10 @@ def test_stop_ends_sleeping_workers():
         bench.executor.stop()
         assert bench.executor.join(PATIENCE_SECONDS) == []
 
-    run(test)
+    await run(test)
 
 
-def test_stop_runs_what_is_queued():
+async def test_stop_runs_what_is_queued():
     """What was submitted before stop is still run."""
 
     async def test(bench):
@@ -749,11 +745,11 @@ def test_stop_runs_what_is_queued():
         gate.set()
         assert (await wait(waiting))[0] == 1
 
-    run(test, max_threads=1)
+    await run(test, max_threads=1)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
-def test_a_job_submitted_just_before_stop_is_run(workers):
+async def test_a_job_submitted_just_before_stop_is_run(workers):
     """A job whose worker is not woken yet when stop is called is run all the same."""
 
     async def test(bench):
@@ -763,10 +759,10 @@ def test_a_job_submitted_just_before_stop_is_run(workers):
         bench.executor.stop()
         assert (await wait(waiting))[0] == 1
 
-    run(test)
+    await run(test)
 
 
-def test_stop_while_the_queue_is_watched():
+async def test_stop_while_the_queue_is_watched():
     """Stop ends the looks at the queue."""
 
     async def test(bench):
@@ -778,10 +774,10 @@ def test_stop_while_the_queue_is_watched():
         for _, started in held:
             await wait(started)
 
-    run(test, max_threads=1)
+    await run(test, max_threads=1)
 
 
-def test_join_names_those_who_hang():
+async def test_join_names_those_who_hang():
     """Who is still inside the app when the time is over is named, and left behind."""
 
     async def test(bench):
@@ -795,10 +791,10 @@ def test_join_names_those_who_hang():
         gate.set()
         assert bench.executor.join(PATIENCE_SECONDS) == []
 
-    run(test)
+    await run(test)
 
 
-def test_a_worker_that_is_written_off():
+async def test_a_worker_that_is_written_off():
     """Another takes its place at once; it is waited for no longer, and ends when it comes back."""
 
     async def test(bench):
@@ -825,7 +821,7 @@ def test_a_worker_that_is_written_off():
         executor.write_off(0)  # nobody: no harm
         assert await wait(bench.submit(2)) == (2, "aserve-worker-2")
 
-    run(test, max_threads=1)
+    await run(test, max_threads=1)
 
 
 def test_a_worker_left_behind_finds_the_loop_closed(caplog):
@@ -847,7 +843,7 @@ def test_a_worker_left_behind_finds_the_loop_closed(caplog):
         assert executor.join(0) == ["aserve-worker-1"]
         return executor
 
-    executor = asyncio.run(main())
+    executor = asyncio.run(main())  # by hand: the worker must find the loop closed
     gate.set()
     assert executor.join(PATIENCE_SECONDS) == []
     assert caplog.records == []
@@ -857,7 +853,7 @@ def test_a_worker_left_behind_finds_the_loop_closed(caplog):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_job_is_lost_or_run_twice(seed):
+async def test_no_job_is_lost_or_run_twice(seed):
     """Bursts of jobs, some of which block or compute, and workers that report themselves as coming."""
     choose = random.Random(seed)
     total = 1500
@@ -896,7 +892,7 @@ def test_no_job_is_lost_or_run_twice(seed):
         await bench.wait_for_sleepers(len(worker_names()))
         assert bench.executor.coming == [] and bench.executor.is_quiet
 
-    assert run(test, max_threads=choose.choice((1, 2, 8))) == []
+    assert await run(test, max_threads=choose.choice((1, 2, 8))) == []
 
 
 # Workers who wait for requests by themselves
@@ -969,7 +965,7 @@ class FakeSource:
         self.timer.close()
 
 
-def run_led(test, max_threads=8, extra_threads=0):
+async def run_led(test, max_threads=8, extra_threads=0):
     """Run `await test(bench, source)` with a worker that leads; then every worker must end."""
 
     async def test_with_source(bench):
@@ -987,7 +983,7 @@ def run_led(test, max_threads=8, extra_threads=0):
             assert bench.executor.join(PATIENCE_SECONDS) == []
             source.close()
 
-    return run(test_with_source, max_threads, extra_threads)
+    return await run(test_with_source, max_threads, extra_threads)
 
 
 async def until(condition):
@@ -1003,7 +999,7 @@ def answering(bench):
     return lambda _: bench.executor.post(_resolve, done, threading.current_thread().name), done
 
 
-def test_the_leader_runs_what_it_finds():
+async def test_the_leader_runs_what_it_finds():
     """Requests are run by who waited for them, in their order, and the loop is not asked; then it waits again."""
 
     async def test(bench, source):
@@ -1016,10 +1012,10 @@ def test_the_leader_runs_what_it_finds():
         assert bench.executor._watch_timer is None
         assert source.waits == [(-1, "aserve-worker-1")] * 4
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
-def test_a_wake_without_a_reason():
+async def test_a_wake_without_a_reason():
     """A leader who is woken for nothing, or whose clients have only left, waits on."""
 
     async def test(bench, source):
@@ -1028,11 +1024,11 @@ def test_a_wake_without_a_reason():
         await until(lambda: len(source.waits) == 3)
         assert bench.executor.is_led and not bench.executor._chair
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
-def test_a_request_that_blocks_holds_up_nobody(count):
+async def test_a_request_that_blocks_holds_up_nobody(count):
     """Behind a batch that takes too long, another worker takes over what is left of it, and the waiting."""
 
     async def test(bench, source):
@@ -1050,10 +1046,10 @@ def test_a_request_that_blocks_holds_up_nobody(count):
             held[3][1].set()
         await wait(done)
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
-def test_the_only_request_blocks():
+async def test_the_only_request_blocks():
     """A request that blocks alone: another worker comes to wait for more."""
 
     async def test(bench, source):
@@ -1066,10 +1062,10 @@ def test_the_only_request_blocks():
         source.bring(job)
         assert await wait(done) != "aserve-worker-1"
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
-def test_after_an_app_was_seen_to_block():
+async def test_after_an_app_was_seen_to_block():
     """From then on a leader wakes its successor before it begins, without waiting for the time to be over."""
 
     async def test(bench, source):
@@ -1092,11 +1088,11 @@ def test_after_an_app_was_seen_to_block():
         await until(lambda: bench.executor.is_led)
         assert not bench.executor._app_blocks  # nobody was inside the app: it is learnt anew
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
 @pytest.mark.parametrize("where", ["wait", "take"])
-def test_the_time_is_over_before_the_batch_has_begun(where):
+async def test_the_time_is_over_before_the_batch_has_begun(where):
     """A leader who comes late to what it has found (no CPU, no GIL) is watched all the same when its app then blocks."""
 
     async def test(bench, source):
@@ -1113,10 +1109,10 @@ def test_the_time_is_over_before_the_batch_has_begun(where):
         await wait(started)
         assert await asyncio.wait_for(done, PATIENCE_SECONDS / 2) != await started  # held jobs end by themselves
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
-def test_the_batch_is_done_after_all():
+async def test_the_batch_is_done_after_all():
     """A timer that was reset before the loop could read it means nothing."""
 
     async def test(bench, source):
@@ -1125,10 +1121,10 @@ def test_the_batch_is_done_after_all():
         source.close()
         source.clock, source.timer = socket.socketpair()  # for stop()
 
-    run_led(test)
+    await run_led(test)
 
 
-def test_a_job_of_the_loop_wakes_the_leader():
+async def test_a_job_of_the_loop_wakes_the_leader():
     """With a single worker the leader leaves its chair for a job of the loop's, and sits down again."""
 
     async def test(bench, source):
@@ -1136,17 +1132,17 @@ def test_a_job_of_the_loop_wakes_the_leader():
             assert await wait(bench.submit(number)) == (number, "aserve-worker-1")
             await until(lambda: bench.executor.is_led)
 
-    assert run_led(test, max_threads=1) == []
+    assert await run_led(test, max_threads=1) == []
 
 
-def test_a_job_of_the_loop_prefers_another_worker():
+async def test_a_job_of_the_loop_prefers_another_worker():
     """While there are others, the leader goes on waiting."""
 
     async def test(bench, source):
         assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
         assert bench.executor.is_led
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
 class Chair(list):
@@ -1163,7 +1159,7 @@ class Chair(list):
         return source
 
 
-def test_a_job_that_comes_as_the_leader_sits_down():
+async def test_a_job_that_comes_as_the_leader_sits_down():
     """A job submitted between the leader's look at the queue and its wait is not left behind."""
 
     async def test(bench, source):
@@ -1182,10 +1178,10 @@ def test_a_job_that_comes_as_the_leader_sits_down():
         source.bring(lambda _: None)  # the leader gets up, and sits down again
         await wait(done)
 
-    assert run_led(test, max_threads=1) == []
+    assert await run_led(test, max_threads=1) == []
 
 
-def test_a_job_of_the_loop_leaves_the_chair_watched():
+async def test_a_job_of_the_loop_leaves_the_chair_watched():
     """Who gets up for a job of the loop's starts the timer: that job may block, and nobody would wait."""
 
     async def test(bench, source):
@@ -1194,10 +1190,10 @@ def test_a_job_of_the_loop_leaves_the_chair_watched():
         assert source.waits[-1] == (0, "aserve-worker-1")  # behind a wake of its own
         assert not source.woken.acquire(blocking=False)
 
-    assert run_led(test, max_threads=1) == []
+    assert await run_led(test, max_threads=1) == []
 
 
-def test_all_workers_are_busy():
+async def test_all_workers_are_busy():
     """Then the loop looks who has come, so that pings are answered; the rest waits for a worker."""
 
     async def test(bench, source):
@@ -1214,10 +1210,10 @@ def test_all_workers_are_busy():
         assert await wait(done) == "aserve-worker-1"
         await until(lambda: bench.executor.is_led)
 
-    assert run_led(test, max_threads=1) == []
+    assert await run_led(test, max_threads=1) == []
 
 
-def test_looks_are_rare():
+async def test_looks_are_rare():
     """A process whose workers all wait is nearly idle itself."""
 
     async def test(bench, source):
@@ -1229,10 +1225,10 @@ def test_looks_are_rare():
         await asyncio.sleep(0.1)
         assert len(source.waits) - before <= (time.monotonic() - start) / executor_module.BUSY_WATCH_SECONDS + 2
 
-    assert run_led(test, max_threads=1) == []
+    assert await run_led(test, max_threads=1) == []
 
 
-def test_a_batch_stalls_behind_a_look():
+async def test_a_batch_stalls_behind_a_look():
     """A batch that stalls before the next look is due does not wait for that."""
 
     async def test(bench, source):
@@ -1247,10 +1243,10 @@ def test_a_batch_stalls_behind_a_look():
         await source.stall()
         assert len(source.waits) > before
 
-    assert run_led(test, max_threads=2) == []
+    assert await run_led(test, max_threads=2) == []
 
 
-def test_a_worker_lies_down_during_a_look():
+async def test_a_worker_lies_down_during_a_look():
     """A worker that finds the chair taken by the loop's look is woken to wait for requests."""
 
     async def test(bench, source):
@@ -1271,20 +1267,20 @@ def test_a_worker_lies_down_during_a_look():
         await until(lambda: bench.executor.is_led)
         bench.executor._watch_timer = None
 
-    assert run_led(test, max_threads=1) == []
+    assert await run_led(test, max_threads=1) == []
 
 
-def test_nobody_to_look_for():
+async def test_nobody_to_look_for():
     """A look that finds the chair taken sees nothing, and harms nothing."""
 
     async def test(bench, source):
         bench.executor._look()
         assert bench.executor.is_led and source.waits == [(-1, "aserve-worker-1")]
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
-def test_a_leader_that_steps_aside():
+async def test_a_leader_that_steps_aside():
     """Somebody else takes the chair at once."""
 
     async def test(bench, source):
@@ -1299,12 +1295,12 @@ def test_a_leader_that_steps_aside():
         await wait(is_aside)
         await until(lambda: bench.executor.is_led)
 
-    assert run_led(test, max_threads=1, extra_threads=1) == []
+    assert await run_led(test, max_threads=1, extra_threads=1) == []
 
 
 @pytest.mark.parametrize("is_look", [False, True])
 @pytest.mark.provokes("please report this as a bug")
-def test_a_source_that_fails(is_look, caplog):
+async def test_a_source_that_fails(is_look, caplog):
     """A fault while a batch is taken is logged as our bug; the next batch is taken."""
 
     async def test(bench, source):
@@ -1323,12 +1319,12 @@ def test_a_source_that_fails(is_look, caplog):
             gate.set()
         await wait(done)
 
-    assert run_led(test, max_threads=1) == []
+    assert await run_led(test, max_threads=1) == []
     assert "please report this as a bug" in caplog.text
 
 
 @pytest.mark.parametrize("is_waiting", [True, False])
-def test_stop_ends_the_leader(is_waiting):
+async def test_stop_ends_the_leader(is_waiting):
     """Whether it waits or takes a batch: what it has found is still run, and nobody sits down again."""
 
     async def test(bench, source):
@@ -1344,11 +1340,11 @@ def test_stop_ends_the_leader(is_waiting):
         assert bench.executor.join(PATIENCE_SECONDS) == []
         assert not bench.executor.is_led and bench.executor._chair == []
 
-    assert run_led(test) == []
+    assert await run_led(test) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_request_is_lost_or_run_twice(seed):
+async def test_no_request_is_lost_or_run_twice(seed):
     """Batches and jobs of the loop at once, some of which block; a timer that goes off at any time."""
     choose = random.Random(seed)
     total = 600
@@ -1390,7 +1386,7 @@ def test_no_request_is_lost_or_run_twice(seed):
         await until(lambda: bench.executor.is_idle and bench.executor.is_led)
         assert bench.executor.coming == []
 
-    assert run_led(test, max_threads=choose.choice((1, 2, 8))) == []
+    assert await run_led(test, max_threads=choose.choice((1, 2, 8))) == []
 
 
 def test_the_log_is_ours():

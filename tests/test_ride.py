@@ -435,7 +435,7 @@ def test_nothing_is_kept_of_a_request(start_server, raw_client, wait_until, path
         assert ride.exchange is None
 
 
-def test_a_second_start_with_a_worker_left_behind():
+async def test_a_second_start_with_a_worker_left_behind():
     """What an app gives to a server that has stopped does not reach the clients of the next start."""
     gate, entered = threading.Event(), threading.Event()
 
@@ -472,7 +472,7 @@ def test_a_second_start_with_a_worker_left_behind():
                 writer.close()
         first_writer.close()
 
-    asyncio.run(main())
+    await main()
 
 
 def test_a_client_that_has_gone_on_its_way_out():

@@ -259,12 +259,12 @@ def test_encode_the_largest():
         (None, (), TypeError),
     ],
 )
-def test_calls_that_no_packet_holds(name, arguments, error):
+async def test_calls_that_no_packet_holds(name, arguments, error):
     """What does not fit is refused before anything is sent, even where nobody listens."""
     with pytest.raises(error):
         rpc.call_blocking("127.0.0.1:1", name, *arguments)
     with pytest.raises(error):
-        asyncio.run(rpc.call("127.0.0.1:1", name, *arguments))
+        await rpc.call("127.0.0.1:1", name, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -490,7 +490,7 @@ def test_nobody_listens(tmp_path, call):
         call("a..b:1", "hello")
 
 
-def test_cancelling_closes(answering):
+async def test_cancelling_closes(answering):
     """A call that is cancelled closes its connection; nothing is left behind."""
 
     async def main(server):
@@ -501,19 +501,19 @@ def test_cancelling_closes(answering):
             await task
 
     server = answering(b"", then="wait")
-    asyncio.run(main(server))
+    await main(server)
     assert server.is_closed_by_peer.wait(5)
     gc.collect()  # an unclosed socket would be a ResourceWarning, which is an error here
 
 
-def test_many_at_once(answering):
+async def test_many_at_once(answering):
     """Calls run side by side on one loop."""
 
     async def main(servers):
         return await asyncio.gather(*(rpc.call(server.address, "f") for server in servers))
 
     servers = [answering(b"\xad\x01\x00\x00%d" % number) for number in range(8)]
-    assert asyncio.run(main(servers)) == [b"%d" % number for number in range(8)]
+    assert await main(servers) == [b"%d" % number for number in range(8)]
 
 
 def test_the_clients_do_not_log(caplog, answering):

@@ -78,7 +78,7 @@ def test_a_server_that_has_not_started():
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_serve_and_drain(threads):
+async def test_serve_and_drain(threads):
     """Within the block it serves, and knows where; after it, nothing is bound any more."""
 
     async def main():
@@ -92,10 +92,10 @@ def test_serve_and_drain(threads):
             assert not is_open(address)
         await asyncio.sleep(0)
 
-    asyncio.run(main())
+    await main()
 
 
-def test_a_unix_socket(tmp_path):
+async def test_a_unix_socket(tmp_path):
     """A unix socket's file comes and goes with the server; its client has no address."""
     path, seen = str(tmp_path / "s"), {}
 
@@ -109,11 +109,11 @@ def test_a_unix_socket(tmp_path):
             assert (await get(path)).endswith(b"hello")
         assert not os.path.exists(path)
 
-    asyncio.run(main())
+    await main()
     assert seen["REMOTE_ADDR"] == "" and seen["SERVER_NAME"] == "localhost"
 
 
-def test_what_the_listener_says():
+async def test_what_the_listener_says():
     """Each listener has a base environ of its own."""
     seen = []
 
@@ -128,10 +128,10 @@ def test_what_the_listener_says():
             assert b"\r\nServer:" not in octets
             assert seen == [["127.0.0.1", str(server.addresses[0][1]), "aserve", False]]
 
-    asyncio.run(main())
+    await main()
 
 
-def test_drain_finishes_what_runs():
+async def test_drain_finishes_what_runs():
     """A request that is with the app when the drain begins gets its whole response."""
     started, go_on = threading.Event(), threading.Event()
 
@@ -152,10 +152,10 @@ def test_drain_finishes_what_runs():
         assert (await request).endswith(b"hello")
         assert await drained is True
 
-    asyncio.run(main())
+    await main()
 
 
-def test_drain_closes_idle_connections():
+async def test_drain_closes_idle_connections():
     """A connection that waits for its next request does not hold up the end."""
 
     async def main():
@@ -167,10 +167,10 @@ def test_drain_closes_idle_connections():
         assert await reader.read() == b""
         writer.close()
 
-    asyncio.run(main())
+    await main()
 
 
-def test_drain_has_an_end(caplog):
+async def test_drain_has_an_end(caplog):
     """After drain_seconds, what hangs is cut off, named, and left behind."""
     started, go_on = threading.Event(), threading.Event()
 
@@ -190,7 +190,7 @@ def test_drain_has_an_end(caplog):
         except ConnectionError:
             pass
 
-    asyncio.run(main())
+    await main()
     assert "1 connections unfinished" in caplog.text
     assert "left behind, still inside the app: aserve-worker-1" in caplog.text
     go_on.set()
@@ -201,7 +201,7 @@ def test_drain_has_an_end(caplog):
 
 
 @pytest.mark.parametrize(("threads", "extra"), [(1, 0), (2, 64)])
-def test_one_thread_is_one_thread(threads, extra):
+async def test_one_thread_is_one_thread(threads, extra):
     """An app that was promised that no other thread calls it is never called by an extra one."""
 
     async def main():
@@ -209,10 +209,10 @@ def test_one_thread_is_one_thread(threads, extra):
             crew = server._executor._crew
             assert crew._max_total - crew.max_threads == extra
 
-    asyncio.run(main())
+    await main()
 
 
-def test_drain_twice_and_start_again():
+async def test_drain_twice_and_start_again():
     """A server that has drained may start again; draining twice does nothing more."""
 
     async def main():
@@ -225,15 +225,15 @@ def test_drain_twice_and_start_again():
             assert await server.drain() is True
             assert not is_open(address)
 
-    asyncio.run(main())
+    await main()
 
 
 PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
 
 
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.both_loops
 @pytest.mark.parametrize("bind", ["uwsgi://127.0.0.1:0", "uwsgi://unix:{}/s"])
-def test_what_the_kernel_has_queued_is_served(loop, bind, tmp_path):
+async def test_what_the_kernel_has_queued_is_served(bind, tmp_path):
     """A front server whose connection nobody has accepted yet has sent its request: it is answered."""
 
     async def main():
@@ -251,14 +251,10 @@ def test_what_the_kernel_has_queued_is_served(loop, bind, tmp_path):
             assert client.recv(4096).endswith(b"hello")
             client.close()
 
-    if loop == "uvloop":
-        pytest.importorskip("uvloop")
-    new = server_module._new_loop(loop)
-    new.run_until_complete(main())
-    new.close()
+    await main()
 
 
-def test_a_queue_that_cannot_be_kept(monkeypatch):
+async def test_a_queue_that_cannot_be_kept(monkeypatch):
     """Without descriptors, or with clients gone again, a drain goes on."""
 
     async def main():
@@ -279,10 +275,10 @@ def test_a_queue_that_cannot_be_kept(monkeypatch):
     async def fail(*_):
         raise OSError(errno.ECONNRESET, "Connection reset by peer")
 
-    asyncio.run(main())
+    await main()
 
 
-def test_after_the_end_it_listens_nowhere():
+async def test_after_the_end_it_listens_nowhere():
     """A drained server has no addresses."""
 
     async def main():
@@ -291,11 +287,11 @@ def test_after_the_end_it_listens_nowhere():
         await server.drain()
         return server
 
-    server = asyncio.run(main())
+    server = await main()
     assert server.addresses == server.urls == []
 
 
-def test_several_servers_share_a_loop():
+async def test_several_servers_share_a_loop():
     """Servers know nothing of one another."""
 
     async def main():
@@ -304,14 +300,14 @@ def test_several_servers_share_a_loop():
                 assert (await get(two.addresses[0])).endswith(b"hello")
             assert (await get(one.addresses[0])).endswith(b"hello")
 
-    asyncio.run(main())
+    await main()
 
 
 # BindError leaves nothing bound
 
 
 @pytest.mark.parametrize("what", ["port", "log", "file"])
-def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
+async def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
     """Whatever cannot be opened, what was opened before it is closed again."""
     port, path = free_port(), tmp_path / "s"
     bind, settings = [f"127.0.0.1:{port}", f"unix:{path}"], {}
@@ -331,11 +327,11 @@ def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
         async with Server(hello, bind=bind[:2]):
             assert is_open(("127.0.0.1", port))
 
-    asyncio.run(main())
+    await main()
 
 
 @pytest.mark.parametrize("threads", [0, 2])
-def test_a_start_that_fails_half_way_through(threads, monkeypatch):
+async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
     """Workers that wait for requests already end again, and the start may be tried anew."""
     ports = [free_port(), free_port()]
     monkeypatch.setattr(server_module, "is_lane_available", lambda listener, _: listener.address[1] == ports[0])
@@ -356,13 +352,13 @@ def test_a_start_that_fails_half_way_through(threads, monkeypatch):
             for port in ports:
                 assert (await get(("127.0.0.1", port))).endswith(b"hello")
 
-    asyncio.run(main())
+    await main()
 
 
 # The timer
 
 
-def test_every_second(tmp_path, monkeypatch):
+async def test_every_second(tmp_path, monkeypatch):
     """Once a second: connections are looked at, the Date moves, the access log is written."""
 
     async def main():
@@ -386,10 +382,10 @@ def test_every_second(tmp_path, monkeypatch):
         monkeypatch.undo()
         await server.drain()
 
-    asyncio.run(main())
+    await main()
 
 
-def test_a_fault_does_not_stop_the_timer(monkeypatch):
+async def test_a_fault_does_not_stop_the_timer(monkeypatch):
     """Time-outs of all connections must not end with a fault in one second's look."""
 
     async def main():
@@ -406,10 +402,10 @@ def test_a_fault_does_not_stop_the_timer(monkeypatch):
         monkeypatch.undo()
         await server.drain()
 
-    asyncio.run(main())
+    await main()
 
 
-def test_a_second_without_an_access_log(monkeypatch):
+async def test_a_second_without_an_access_log(monkeypatch):
     """Most servers have no access log to write."""
 
     async def main():
@@ -422,10 +418,10 @@ def test_a_second_without_an_access_log(monkeypatch):
             assert timers[0] == timers[1]
             monkeypatch.undo()
 
-    asyncio.run(main())
+    await main()
 
 
-def test_drain_after_a_failing_start(tmp_path):
+async def test_drain_after_a_failing_start(tmp_path):
     """A server that could not start has nothing to finish."""
 
     async def main():
@@ -434,7 +430,7 @@ def test_drain_after_a_failing_start(tmp_path):
             await server.start()
         assert await server.drain() is True
 
-    asyncio.run(main())
+    await main()
 
 
 # serve()
@@ -454,7 +450,7 @@ def test_serve_in_a_task_group():
     anyio.run(main)
 
 
-def test_serve_as_a_task(tmp_path):
+async def test_serve_as_a_task(tmp_path):
     """A plain asyncio task serves until it is cancelled, and finishes what runs."""
     path = str(tmp_path / "s")
     started, go_on = threading.Event(), threading.Event()
@@ -478,10 +474,10 @@ def test_serve_as_a_task(tmp_path):
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(main())
+    await main()
 
 
-def test_serve_where_the_settings_say(monkeypatch):
+async def test_serve_where_the_settings_say(monkeypatch):
     """Without a place to bind, it is that of the settings."""
     given = []
 
@@ -491,17 +487,17 @@ def test_serve_where_the_settings_say(monkeypatch):
 
     monkeypatch.setattr(server_module, "Server", stop)
     with pytest.raises(BindError):
-        asyncio.run(aserve.serve(hello, threads=1))
+        await aserve.serve(hello, threads=1)
     assert given == [{"threads": 1}]
 
 
-def test_serve_that_cannot_bind():
+async def test_serve_that_cannot_bind():
     """serve() raises what Server raises."""
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         with pytest.raises(BindError):
-            asyncio.run(aserve.serve(hello, f"127.0.0.1:{other.getsockname()[1]}", threads=0))
+            await aserve.serve(hello, f"127.0.0.1:{other.getsockname()[1]}", threads=0)
 
 
 # run()
@@ -574,7 +570,7 @@ def test_run_without_tls(on_serving):
     assert seen == [before]
 
 
-def test_certificates_that_cannot_be_used():
+async def test_certificates_that_cannot_be_used():
     """start() says what is wrong, and has bound nothing."""
     port = free_port()
 
@@ -582,7 +578,7 @@ def test_certificates_that_cannot_be_used():
         with pytest.raises(ConfigError, match="cannot read the certificate"):
             await Server(hello, bind=[f"127.0.0.1:{port}", "https://:0"], certificate="/nowhere/a.pem").start()
 
-    asyncio.run(run())
+    await run()
     assert not is_open(("127.0.0.1", port))
 
 

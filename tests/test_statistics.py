@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pathlib
 import threading
 
@@ -37,7 +36,7 @@ def gated():
     gated.gate.set()
 
 
-def test_before_the_start_and_after_the_end():
+async def test_before_the_start_and_after_the_end():
     """A server that does not serve has nothing; one that has been stopped drains."""
     server = Server(lambda *_: [], bind="127.0.0.1:0", threads=2)
     assert server.statistics() == Statistics(False, *[0] * (len(Statistics._fields) - 1))
@@ -46,7 +45,7 @@ def test_before_the_start_and_after_the_end():
         async with server:
             assert not server.is_draining and server.statistics().workers <= 2
 
-    asyncio.run(main())
+    await main()
     assert server.is_draining and server.statistics().is_draining
     assert server.statistics().connections_open == 0
 

@@ -202,7 +202,7 @@ def test_the_end(new):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_everybody_gets_through(seed):
+async def test_everybody_gets_through(seed):
     """Many threads, random waits, a real loop: all of them finish."""
     choose = random.Random(seed)
     plans = [[choose.choice(("take", "take", "queue", "leave")) for _ in range(30)] for _ in range(12)]
@@ -228,4 +228,4 @@ def test_everybody_gets_through(seed):
             await asyncio.sleep(0.001)
         assert (turns._running, turns._waiting) == ({}, {})
 
-    asyncio.run(main())
+    await main()

@@ -18,45 +18,22 @@ import pytest
 
 import aserve
 
-pytestmark = pytest.mark.one_way
-
-LOOPS = ["asyncio"]
-try:
-    import uvloop
-
-    LOOPS.append("uvloop")
-except ImportError:
-    pass
+pytestmark = [pytest.mark.one_way, pytest.mark.both_loops]
 
 
-@pytest.fixture(params=LOOPS)
-def run(request):
-    """Run a coroutine function on a new event loop; check that neither tasks, threads nor files are left."""
-
-    def run(main):
-        loop = asyncio.new_event_loop() if request.param == "asyncio" else uvloop.new_event_loop()
-        faults = []
-        loop.set_exception_handler(lambda _, context: faults.append(context))
-
-        async def watched():
-            before = open_files()
-            threads = set(threading.enumerate())
-            handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
-            result = await main()
-            await asyncio.sleep(0.01)
-            assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
-            assert set(threading.enumerate()) - threads == set()
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-            assert open_files() - before == set()
-            return result
-
-        try:
-            return loop.run_until_complete(watched())
-        finally:
-            loop.close()
-            assert faults == []
-
-    return run
+async def run(main):
+    """Run a coroutine function; check that neither tasks, threads nor files are left."""
+    before = open_files()
+    threads = set(threading.enumerate())
+    tasks = asyncio.all_tasks()
+    handlers = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+    result = await main()
+    await asyncio.sleep(0.01)
+    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == handlers
+    assert set(threading.enumerate()) - threads == set()
+    assert asyncio.all_tasks() == tasks
+    assert open_files() - before == set()
+    return result
 
 
 def open_files():
@@ -80,7 +57,7 @@ async def fetch(address, path="/"):
     return octets.partition(b"\r\n\r\n")[2]
 
 
-def test_async_with(run):
+async def test_async_with():
     """`async with aserve.Server(...)`: it serves inside the block, and is gone behind it."""
 
     async def main():
@@ -92,10 +69,10 @@ def test_async_with(run):
         with pytest.raises(OSError):
             await fetch(address)
 
-    run(main)
+    await run(main)
 
 
-def test_several_addresses(run, tmp_path):
+async def test_several_addresses(tmp_path):
     """One server listens on several addresses at once, and names them all in order."""
 
     async def main():
@@ -108,10 +85,10 @@ def test_several_addresses(run, tmp_path):
                 assert b'"wsgi.version"' in await fetch(address)
         assert not os.path.exists(path)
 
-    run(main)
+    await run(main)
 
 
-def test_several_servers(run):
+async def test_several_servers():
     """Several servers share a loop, each with its app, settings and workers."""
 
     async def main():
@@ -121,10 +98,10 @@ def test_several_servers(run):
                 assert bodies == [b"hello\n", b"one two three"] * 10
             assert await fetch(one.addresses[0]) == b"hello\n"
 
-    run(main)
+    await run(main)
 
 
-def test_cancellation_drains(run):
+async def test_cancellation_drains():
     """Cancelling serve() finishes what runs before it returns."""
     gate = apps.Gate()
 
@@ -148,10 +125,10 @@ def test_cancellation_drains(run):
             await task
         await asyncio.get_running_loop().shutdown_default_executor()
 
-    run(main)
+    await run(main)
 
 
-def test_task_group(run):
+async def test_task_group():
     """`await task_group.start(aserve.serve, ...)` gives the server once it accepts."""
 
     async def main():
@@ -160,10 +137,10 @@ def test_task_group(run):
             assert await fetch(server.addresses[0]) == b"hello\n"
             group.cancel_scope.cancel()
 
-    run(main)
+    await run(main)
 
 
-def test_exception_in_the_block(run):
+async def test_exception_in_the_block():
     """An exception in the block drains like its end, and is passed on."""
 
     async def main():
@@ -175,10 +152,10 @@ def test_exception_in_the_block(run):
         with pytest.raises(KeyError):
             await serve_and_raise()
 
-    run(main)
+    await run(main)
 
 
-def test_failed_start_leaves_nothing(run, tmp_path):
+async def test_failed_start_leaves_nothing(tmp_path):
     """A server that cannot start leaves nothing open: port in use, access log not writable."""
 
     async def main():
@@ -197,10 +174,10 @@ def test_failed_start_leaves_nothing(run, tmp_path):
                 assert "\n" not in str(caught.value)
                 assert open_files() - before == set()
 
-    run(main)
+    await run(main)
 
 
-def test_one_drain_after_another(run):
+async def test_one_drain_after_another():
     """drain() may be called early; the end of the block then has nothing to do."""
 
     async def main():
@@ -210,10 +187,10 @@ def test_one_drain_after_another(run):
             drained = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - drained < 10  # not --drain-timeout once more
 
-    run(main)
+    await run(main)
 
 
-def test_left_behind(run, caplog):
+def test_left_behind(caplog):
     """An app that does not end is left behind after --drain-timeout, and said so; it ends in silence."""
     gate = apps.Gate()
     caplog.set_level(logging.INFO, "aserve")
@@ -234,7 +211,7 @@ def test_left_behind(run, caplog):
         writer.close()
         await asyncio.get_running_loop().shutdown_default_executor()
 
-    loop = asyncio.new_event_loop()
+    loop = asyncio.new_event_loop()  # by hand: what is left behind must find it closed
     loop.run_until_complete(main())
     loop.close()
     assert "left behind" in caplog.text
@@ -264,7 +241,7 @@ def test_run_in_a_thread():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_run(tmp_path):
+async def test_run(tmp_path):
     """aserve.run(app, "127.0.0.1:0", threads=3) serves until SIGTERM, then returns 0."""
     script = tmp_path / "script.py"
     script.write_text(
@@ -288,7 +265,7 @@ def test_run(tmp_path):
         async def main():
             return await asyncio.gather(*(fetch((host, int(port))) for _ in range(10)))
 
-        assert asyncio.run(main()) == [b"run"] * 10
+        assert await main() == [b"run"] * 10
         process.send_signal(signal.SIGTERM)
         assert process.stdout.read() == "returned 0\n"
         assert process.wait(10) == 0

@@ -229,7 +229,7 @@ def test_packets(start_server, raw_client, functions, packet, reply):
 
 
 @pytest.mark.one_way
-def test_calls_run_side_by_side(start_server, functions):
+async def test_calls_run_side_by_side(start_server, functions):
     """Slow functions run in the workers, several at once: each ends when all have begun."""
     all_inside = threading.Barrier(8)
 
@@ -244,7 +244,7 @@ def test_calls_run_side_by_side(start_server, functions):
     async def main():
         return await asyncio.gather(*(rpc.call(address, "slow") for _ in range(8)))
 
-    assert asyncio.run(main()) == [b"done"] * 8
+    assert await main() == [b"done"] * 8
 
 
 @pytest.mark.one_way

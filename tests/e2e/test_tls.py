@@ -19,7 +19,6 @@ import types
 import apps
 import pytest
 from certificates import MemoryClient
-from conftest import new_loop
 
 import aserve
 from aserve import cli
@@ -539,7 +538,8 @@ def test_drain(serve, raw_client, authority):
     assert server.is_clean
 
 
-def test_queued_when_the_drain_begins(way, tls_settings, authority):
+@pytest.mark.both_loops
+async def test_queued_when_the_drain_begins(tls_settings, authority):
     """A client that the kernel has queued is served, too, in TLS."""
 
     async def run():
@@ -558,8 +558,7 @@ def test_queued_when_the_drain_begins(way, tls_settings, authority):
         client.close()
 
     answers = []
-    with contextlib.closing(new_loop(way.loop)) as loop:
-        loop.run_until_complete(run())
+    await run()
     assert answers[0].endswith(b"\r\n\r\nhello\n")
 
 
