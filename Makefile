@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help serve test test-all suites suite lint wheel soak soak-million fuzz \
+.PHONY: help serve test test-all suites suite check lint coverage wheel soak soak-million fuzz \
 	bench bench-sidecar bench-rpc bench-results bench-tables bench-ready docs clean
 .DELETE_ON_ERROR:
 
@@ -54,13 +54,27 @@ SPREAD := $(if $(ARGS),,-n 2 --dist worksteal)
 suite: $(VENV)/.ready-test
 	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS)
 
-lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compiler's warnings
+check: lint coverage  ## what guards the code besides its tests: lint, and each module's branch coverage
+
+lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compilers' warnings
+	@command -v clang-format >/dev/null || .ci/need packages clang-format
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(VENV)/bin/codespell
 	clang-format --dry-run -Werror --style=file:cparsers/.clang-format cparsers/*.[ch] tests/fuzz/*.[ch]
-	$(MAKE) --no-print-directory -C tests/fuzz check
+	for compiler in cc clang; do \
+	    ! command -v $$compiler >/dev/null || $(MAKE) --no-print-directory -C tests/fuzz check CC=$$compiler || exit 1; \
+	done
+
+# The unit tests alone: what only end-to-end tests reach is not covered by its own file.
+COVERED := --ignore=tests/e2e --ignore=tests/fuzz --ignore=tests/cparsers -m "not checkout"
+
+coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
+	rm -f .coverage .coverage.*
+	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q -n 2 --dist worksteal $(COVERED) $(ARGS)
+	$(RUN) -m coverage combine --quiet
+	$(RUN) tests/floors.py
 
 wheel: $(VENV)/.ready  ## sdist and wheel in dist/
 	$(RUN) -m pip install --quiet build

@@ -490,7 +490,7 @@ class Together:
 
 
 def steered(environ: Any, start_response: Any) -> Iterable[bytes]:
-    """/wait/PATH: say "in" by making PATH.in, wait for PATH.go; else hello."""
+    """/wait/PATH: say "in" by making PATH.in, wait for PATH.go, say "out" by PATH.out; else hello."""
     path = environ["PATH_INFO"]
     if path.startswith("/wait"):
         base = path[len("/wait") :]
@@ -499,6 +499,7 @@ def steered(environ: Any, start_response: Any) -> Iterable[bytes]:
         while not os.path.exists(base + ".go"):
             assert time.monotonic() < deadline
             time.sleep(0.005)
+        open(base + ".out", "w").close()
     return hello(environ, start_response)
 
 

@@ -76,7 +76,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what cannot be done over TLS."""
+    """Leave out what cannot be done over TLS, or under coverage."""
+    # CPython 3.11's evaluation loop, where it is traced, never gets past an exception that is pending in another thread.
+    if sys.gettrace() is not None and sys.version_info < (3, 12):
+        for item in items:
+            if item.get_closest_marker("struck"):
+                item.add_marker(pytest.mark.skip(reason="CPython before 3.12 does not survive it while it is traced"))
     if config.getoption("--over-tls"):
         for item in items:
             if item.get_closest_marker("plain"):
@@ -109,8 +114,8 @@ else:  # before 1.4, which is the last for Python 3.9: by a policy
             self._kind = kind
 
         def new_event_loop(self) -> asyncio.AbstractEventLoop:
-            """Return a new loop."""
-            return new_loop(self._kind)
+            """Return a new loop; asyncio's own function would ask here again."""
+            return super().new_event_loop() if self._kind == "asyncio" else new_loop(self._kind)
 
     @pytest.fixture
     def event_loop_policy(request: pytest.FixtureRequest) -> LoopPolicy:

@@ -23,6 +23,8 @@ from aserve.config import Config, ConfigError
 from aserve.deadlines import Deadlines, Run
 from aserve.exchange import Exchange
 
+pytestmark = pytest.mark.struck
+
 HOUR = 3600.0
 CHUNK = b"x" * (1 << 16)
 

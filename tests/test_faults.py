@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 
+import floors
 import pytest
 from faults import describe, faults_in
 
@@ -27,6 +28,7 @@ globals().update({{name: value for name, value in vars(module).items() if not na
 
 RAISES = '''
 import asyncio, gc, logging, threading
+import floors
 import pytest
 
 def fall():
@@ -140,3 +142,19 @@ def test_a_log_is_searched():
     log = "app failed\nTraceback\nValueError\nException in callback f()\nTraceback\nOSError"
     assert faults_in(log) == "Exception in callback f()\nTraceback\nOSError"
     assert faults_in(log, ("in callback f",)) == faults_in("app failed\nTraceback") == ""
+
+
+def test_each_module_has_its_floor():
+    """The table of `make coverage` has the modules that there are."""
+    assert set(floors.FLOORS) == {str(path.relative_to(TESTS.parent)) for path in TESTS.parent.glob("aserve/**/*.py")}
+
+
+def test_below_a_floor(monkeypatch):
+    """A module that is below its floor, is new, or is gone, is told; one that has risen is not."""
+    monkeypatch.setattr(floors, "missing_in", lambda name: "12")
+    table = {"same.py": 99, "low.py": 100, "risen.py": 50, "gone.py": 100}
+    assert floors.judge({"same.py": 99.0, "low.py": 99.9, "risen.py": 60.0, "new.py": 100.0}, table) == [
+        "new.py: no floor in tests/floors.py",
+        "gone.py: was not measured; is it still there?",
+        "low.py: 99.9 %, below its floor of 100 %; not reached: 12",
+    ]

@@ -117,7 +117,8 @@ async def test_cancellation_drains():
         request = asyncio.ensure_future(fetch(server.addresses[0]))
         await asyncio.get_running_loop().run_in_executor(None, gate.wait_entered)
         task.cancel()
-        await asyncio.sleep(0.05)
+        while not server.is_draining:
+            await asyncio.sleep(0.001)
         assert not task.done()
         gate.open()
         assert await request == b"hello\n"
