@@ -86,6 +86,16 @@ class Turns:
 
     # --- called from both sides ---
 
+    @property
+    def running(self) -> list[int]:
+        """The threads that have their turn."""
+        return list(self._running)
+
+    @property
+    def waiting(self) -> list[int]:
+        """The threads that wait for theirs, in order."""
+        return list(self._waiting)
+
     def leave(self, thread_id: int) -> None:
         """This thread is done, or waits for something else."""
         with self._lock:

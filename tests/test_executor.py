@@ -62,7 +62,7 @@ class Bench:
     async def wait_for_sleepers(self, count):
         """Wait until so many workers have nothing to do."""
         deadline = self.loop.time() + PATIENCE_SECONDS
-        while len(self.executor._idle) != count:
+        while self.executor.workers.idle != count:
             assert self.loop.time() < deadline, "the workers do not go to sleep"
             await asyncio.sleep(0)
 
@@ -1259,7 +1259,7 @@ async def test_a_worker_lies_down_during_a_look():
             source.wait = original
             gate.set()
             deadline = time.monotonic() + PATIENCE_SECONDS
-            while not bench.executor._idle and time.monotonic() < deadline:
+            while not bench.executor.workers.idle and time.monotonic() < deadline:
                 time.sleep(0.0001)
             return original(milliseconds)
 

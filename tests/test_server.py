@@ -266,7 +266,7 @@ async def test_a_queue_that_cannot_be_kept(monkeypatch):
         await server.start()
         (address,) = server.addresses
         with socket.create_connection(address):
-            monkeypatch.setattr(server._loop, "connect_accepted_socket", fail)
+            monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail)
             assert await server.drain() is True
 
     def refuse(self):

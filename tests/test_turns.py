@@ -54,17 +54,17 @@ class Bench:
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         self.threads.append(thread)
-        while not (begun.is_set() or number in self.turns._waiting):
+        while not (begun.is_set() or number in self.turns.waiting):
             thread.join(0.001)
         return begun
 
     @property
     def running(self):
-        return sorted(self.turns._running)
+        return sorted(self.turns.running)
 
     @property
     def waiting(self):
-        return list(self.turns._waiting)
+        return self.turns.waiting
 
 
 @pytest.fixture
@@ -226,6 +226,6 @@ async def test_everybody_gets_through(seed):
         while any(thread.is_alive() for thread in threads):
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.001)
-        assert (turns._running, turns._waiting) == ({}, {})
+        assert (turns.running, turns.waiting) == ([], [])
 
     await main()
