@@ -5,6 +5,7 @@ Python has nothing that makes them, and the packages that do lack wheels for PyP
 
 from __future__ import annotations
 
+import datetime
 import pathlib
 import shutil
 import ssl
@@ -14,6 +15,28 @@ from typing import NamedTuple
 from aserve.tls import guard
 
 HAS_OPENSSL = shutil.which("openssl") is not None
+
+DATE = "%Y%m%d%H%M%SZ"
+# Of `openssl ca`: it alone takes the dates as they are. `x509 -days` refuses a number below zero from
+# OpenSSL 3.5 on, and has dates from 3.4 on.
+CONFIGURATION = """
+[ca]
+default_ca = this
+[this]
+database = {folder}/index
+new_certs_dir = {folder}
+default_md = sha256
+rand_serial = yes
+unique_subject = no
+preserve = yes
+policy = any
+[any]
+countryName = optional
+organizationName = optional
+organizationalUnitName = optional
+commonName = optional
+emailAddress = optional
+"""
 
 
 def openssl(*arguments: object, stdin: bytes = b"") -> bytes:
@@ -44,6 +67,9 @@ class Authority:
             "req", "-x509", "-new", "-key", self._key, "-days", 2, "-subj", f"/CN={name}",
             "-addext", "keyUsage=critical,keyCertSign", "-out", self.certificate,
         )  # fmt: skip
+        self._configuration = folder / "authority.cnf"
+        self._configuration.write_text(CONFIGURATION.format(folder=folder))
+        (folder / "index").touch()
 
     def issue(self, *names: str, subject: str = "", days: int = 2, key: pathlib.Path | None = None) -> Issued:
         """Issue a certificate for a server of these names, or for a client; -1 day: it has expired."""
@@ -57,9 +83,13 @@ class Authority:
         # RFC 5280 4.2.1: from 3.13 on, Python wants the authority's key named, and its use above.
         subject_names = f"subjectAltName={','.join(kinds)}\n" if names else ""
         extensions.write_text(f"basicConstraints=CA:FALSE\nauthorityKeyIdentifier=keyid\n{subject_names}")
+        now = datetime.datetime.now(datetime.timezone.utc)
+        end = now + datetime.timedelta(days=days)
+        begin = min(now, end - datetime.timedelta(days=1))
         openssl(
-            "x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
-            "-days", days, "-extfile", extensions, "-out", certificate,
+            "ca", "-batch", "-notext", "-config", self._configuration, "-in", request,
+            "-cert", self.certificate, "-keyfile", self._key, "-extfile", extensions, "-out", certificate,
+            "-startdate", begin.strftime(DATE), "-enddate", end.strftime(DATE),
         )  # fmt: skip
         return Issued(certificate, key)
 
