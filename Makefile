@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help serve test test-all suites suite check lint coverage wheel soak soak-million fuzz \
+.PHONY: help serve test test-all test-next test-next-clean suites suite check lint coverage wheel soak soak-million fuzz \
 	bench bench-sidecar bench-rpc bench-results bench-tables bench-ready docs clean
 .DELETE_ON_ERROR:
 
@@ -26,6 +26,13 @@ serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 
 test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k config"); all of it: the fuzzers beside
 	@.ci/need tools
 	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))"
+
+test-next: export ARGS := $(ARGS)
+test-next:  ## the suite on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k config")
+	@.ci/next
+
+test-next-clean:  ## remove that root
+	@.ci/next --clean
 
 test-all:  ## the suite on the interpreters you name: PYTHONS="python3.9 python3.13"
 	@$(MAKE) --no-print-directory suites PYTHONS="$(or $(PYTHONS),$(PYTHON))"
@@ -76,9 +83,9 @@ coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tes
 	$(RUN) -m coverage combine --quiet
 	$(RUN) tests/floors.py
 
-wheel: $(VENV)/.ready  ## sdist and wheel in dist/
-	$(RUN) -m pip install --quiet build
+wheel: $(VENV)/.ready-wheel  ## sdist and wheel in dist/; a wheel for every CPython is audited
 	$(RUN) -m build
+	@for wheel in dist/*-abi3-*.whl; do [ ! -e "$$wheel" ] || $(VENV)/bin/abi3audit --strict --summary $$wheel || exit; done
 
 soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched (ARGS=--save: into benchmarks/results)
 	$(VENV)/bin/python tests/soak.py $(SECONDS) $(ARGS)

@@ -81,7 +81,7 @@ DOORS = {
     ("deadlines", "ctypes"),
     ("deadlines", "__pypy__.thread"),
 }
-TESTS_OF_NO_ONE_FILE = {"benchmarks", "faults", "layout"}
+TESTS_OF_NO_ONE_FILE = {"benchmarks", "faults", "layout", "setup"}
 
 
 class Import(NamedTuple):
