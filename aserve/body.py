@@ -206,8 +206,9 @@ class LiveBody:
         """Wait until `find_end` knows where to cut, or the body has ended; cut there."""
         if limit == 0:
             return b""
-        if self.on_wanted is not None:
-            self.on_wanted()
+        on_wanted = self.on_wanted  # looked at once: a second thread of the app may read, too
+        if on_wanted is not None:
+            on_wanted()
             self.on_wanted = None
         with self._ready:
             while True:

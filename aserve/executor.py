@@ -30,6 +30,9 @@ A worker at a response that outruns its reader steps aside (`give_way`): another
 its place, beyond --threads, and it goes on in turn with others like it (turns.py). Its app's
 iterable stays on its stack: one that moved to another thread would lose what the
 app keeps by thread, and another request on top of it might not end before it.
+
+What both sides change is changed by a single operation of a list, a dict or a deque, so that
+nothing here needs a GIL: docs/threads.md has the proofs.
 """
 
 from __future__ import annotations
@@ -94,7 +97,7 @@ class Executor:
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
         self._kick_due = False
-        self._flush_due = False
+        self._may_flush: dict[None, bool] = {None: True}  # who takes the item out asks the loop for a `_flush`
         self._is_stopping = False
         # One item for each worker on its way to the queue, just woken or writing its last
         # response: no need to wake another. (A list, since its append and pop are atomic.)
@@ -106,8 +109,8 @@ class Executor:
         self._still_since = 0.0  # loop time since when it has
         self._source: Source | None = None
         self._chair: list[Source] = []  # the leader's: who takes the source out of it may wait for requests
-        self._turn = 0  # how often somebody has
-        self.is_led = False  # a leader waits, and has nothing to do
+        self._turn = 0  # how often somebody has; the leader's
+        self._led: list[None] = []  # one item while a leader waits, and has nothing to do
         self._cpu = CpuMeter()  # the event loop's
 
     # --- called on the event loop ---
@@ -144,8 +147,13 @@ class Executor:
         return is_asleep and self.is_quiet
 
     @property
+    def is_led(self) -> bool:
+        """Whether a leader waits, and has nothing to do."""
+        return bool(self._led.copy())  # and not a look at its length: docs/threads.md, "A look behind a step"
+
+    @property
     def _idle_count(self) -> int:
-        return len(self._idle) + self.is_led
+        return len(self._idle) + len(self._led)
 
     def _kick(self) -> None:
         """Every read of this iteration is done, and the loop is about to sleep without the GIL."""
@@ -225,12 +233,11 @@ class Executor:
         except Exception:  # a bug in aserve: as in `_lead`
             logger.exception("internal error; please report this as a bug in aserve")
         self._chair.append(source)  # stop() is called on this thread, too
-        if self._idle:
-            self._wake_one()  # one may have lain down since the chair was taken
+        self._wake_sleeper()  # one may have lain down since the chair was taken
 
     def _flush(self) -> None:
         """Bring home what the workers have finished."""
-        self._flush_due = False
+        self._may_flush[None] = True
         done = self._done
         for _ in range(len(done)):
             function, first, second = done.popleft()
@@ -250,8 +257,8 @@ class Executor:
             self._source.wake()
             self._source = None
             self._chair.clear()
-        while self._idle:
-            self._wake_one()
+        while self._wake_sleeper():
+            pass
 
     def join(self, seconds: float) -> list[str]:
         """Wait for the workers to end, at most so long in all; return the names of those that have not."""
@@ -297,8 +304,7 @@ class Executor:
     def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
         """Run function(first, second) on the event loop, in the order of the posts."""
         self._done.append((function, first, second))
-        if not self._flush_due:
-            self._flush_due = True
+        if self._may_flush.pop(None, False):
             try:
                 self._loop.call_soon_threadsafe(self._flush)
             except RuntimeError:
@@ -367,21 +373,23 @@ class Executor:
             source = self._chair.pop()
         except IndexError:
             return False
+        led = self._led
         try:
-            self.is_led = True
+            led.append(None)
             count = 0
             while not (count or self._jobs or self._is_stopping):
                 count = source.wait(-1)
             if not (count or self._is_stopping):
                 source.wake()  # whoever takes a job of the loop's leaves the chair: start the timer for that
                 count = source.wait(0)
-            self.is_led = False
+            led.clear()
             self._turn += 1
             source.take(count)
         except Exception:  # a bug in aserve: these requests are lost, those to come are not
             logger.exception("internal error; please report this as a bug in aserve")
         finally:
-            self.is_led = False
+            if led:
+                led.clear()
             if not self._is_stopping:
                 self._chair.append(source)
         if len(self._idle) == len(self._crew.at_work) - 1:
@@ -408,15 +416,19 @@ class Executor:
 
     def _wake_one(self) -> bool:
         """Wake or start one worker; False when all are awake."""
+        if self._wake_sleeper() or self._crew.start():
+            return True
+        source = self._source
+        if self.is_led and source is not None:
+            source.wake()  # the leader: nobody else is left
+            return True
+        return False
+
+    def _wake_sleeper(self) -> bool:
+        """Wake one that sleeps; False: none does."""
         try:
             lock = self._idle.pop()
         except IndexError:
-            if self._crew.start():
-                return True
-            source = self._source
-            if self.is_led and source is not None:
-                source.wake()  # the leader: nobody else is left
-                return True
             return False
         self.coming.append(None)
         lock.release()

@@ -139,8 +139,8 @@ class Turns:
             if self._waiting and is_still and (self._running_count < self._max_running or not self._cpu.look()):
                 self._begin_turn()
             self._seen_count = self._begun_count
-            self._is_watched = bool(self._waiting)
-        if self._is_watched:
+            self._is_watched = is_watched = bool(self._waiting)
+        if is_watched:  # not the attribute: a worker that takes a turn meanwhile starts a watch of its own
             self._watch()
 
     def stop(self) -> None:

@@ -254,6 +254,22 @@ def test_on_wanted_is_called_once_at_the_first_read():
     assert calls == [1]
 
 
+def test_on_wanted_of_two_readers():
+    """Where a second thread of the app has asked between two steps of a first, neither fails."""
+    calls = []
+
+    class Shared(LiveBody):
+        """What is asked by `on_wanted` is asked by the other thread as soon as this one has looked."""
+
+        looks = [lambda: calls.append(1)]
+        on_wanted = property(lambda self: self.looks.pop() if self.looks else None, lambda self, value: None)
+
+    body = Shared(10, is_chunked=False)
+    body.feed(b"abc")
+    assert body.read(3) == b"abc"
+    assert calls == [1]
+
+
 def test_on_low_tells_when_there_is_room_again():
     """A full body is full until a read takes it below the mark; `on_low` tells once."""
     body = live(b"x" * 9, is_complete=False, high_bytes=10)
