@@ -99,7 +99,7 @@ class Deadlines:
     def on_second(self) -> None:
         """Look at every exchange; called once a second."""
         now = time.monotonic()
-        for run in list(self.runs.values()):
+        for run in self.runs.copy().values():  # workers put themselves in meanwhile
             if run.struck_at is None:
                 if now - run.since >= self._seconds:
                     self._end_in_time(run, now)
