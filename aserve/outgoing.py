@@ -127,6 +127,8 @@ class OutgoingHalf(asyncio.Protocol):
     def _on_complete(self, exchange: Exchange, octets: bytes) -> None:
         """The rest of the response is here."""
         state = self._state
+        if state == RUNNING:
+            self._attend()  # a second thread of the app may be writing past the transport: now no more
         if state <= ATTENDED and octets:
             self._transport.write(octets)
         if state == RUNNING and exchange.keep_alive and self._service.access_log is None and not self._is_write_paused:
@@ -148,7 +150,7 @@ class OutgoingHalf(asyncio.Protocol):
     def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
         """The whole response is here, and its body is large."""
         head, body = reply
-        if self._state <= ATTENDED:
+        if self._attend():
             self._transport.write(head)
         self._feed(exchange, memoryview(body))
 
@@ -166,7 +168,7 @@ class OutgoingHalf(asyncio.Protocol):
 
     def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:
         """A head is here, and the file that holds the body."""
-        if self._state <= ATTENDED:
+        if self._attend():
             self._transport.write(reply.head)
             # What is written to the socket past the transport must come after all that it holds.
             self._transport.set_write_buffer_limits(high=0)

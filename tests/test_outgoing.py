@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import queue
 import socket
 import struct
 import tempfile
@@ -972,6 +973,51 @@ def test_a_piece_posted_behind_the_end(new):
     assert not connection._write_directly(exchange, b"late", is_last=False)
     with pytest.raises(ClientDisconnected):
         connection.send(exchange, b"late")
+
+
+class Watched:
+    """A lock that tells of those who have to wait for it."""
+
+    def __init__(self, events):
+        self.lock, self.events = threading.Lock(), events
+
+    def __enter__(self):
+        if not self.lock.acquire(blocking=False):
+            self.events.put("waits")
+            self.lock.acquire()
+
+    def __exit__(self, *_):
+        self.lock.release()
+
+
+@pytest.mark.parametrize("body", [b"0\r\n\r\n", (b"0\r\n", b"\r\n")], ids=["rest", "large"])
+def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
+    """The loop ends a response behind what a second thread of the app is just writing for itself."""
+    bench, connection, transport = new(returning([b""]))
+    connection.data_received(GET)
+    exchange, write, events = connection._exchange, os.write, queue.Queue()
+    connection._lock = Watched(events)
+    on_end = connection._on_large if isinstance(body, tuple) else connection._on_complete
+
+    def end():
+        on_end(exchange, body)
+        events.put("is done")
+
+    loop = threading.Thread(target=end)
+
+    def write_late(fd, octets):
+        loop.start()
+        assert events.get(timeout=10) == "waits"
+        return write(fd, octets)
+
+    monkeypatch.setattr(outgoing_module.os, "write", write_late)
+    try:
+        assert connection._write_directly(exchange, b"1\r\na\r\n", is_last=False)
+    finally:
+        monkeypatch.undo()
+        loop.join(10)
+    assert transport.received() == b"1\r\na\r\n0\r\n\r\n"
+    assert not connection._write_directly(exchange, b"late", is_last=False)
 
 
 # Files
