@@ -53,8 +53,9 @@ suites:
 	done; \
 	printf "\nSummary\n$$summary"; exit $$failed
 
-# A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends.
-LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 600)
+# A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends. A machine that is
+# busy with others takes ten minutes for one that does not: on PyPy, 530 s with a load of 6 on two cores.
+LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1800)
 # The whole suite runs in two processes; what ARGS chooses in one, as --pdb and -s need it.
 SPREAD := $(if $(ARGS),,-n 2 --dist worksteal)
 
