@@ -20,6 +20,7 @@ from typing import Any, Callable
 import anyio
 import anyio.abc
 
+from . import forks
 from .acceptor import Acceptor, Crowd
 from .access_log import AccessLog
 from .config import Bind, Config, parse_bind
@@ -461,6 +462,7 @@ async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.Abstr
         if any(bind.startswith("https://") for bind in config.bind):
             earlier[signal.SIGHUP] = signal.getsignal(signal.SIGHUP)
             loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
+        forks.own_handlers(earlier)
     try:
         logger.info("serving on %s", ", ".join(server.urls))
         failing = loop.create_task(server.wait_failing())
@@ -475,6 +477,7 @@ async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.Abstr
         is_clean = await server.drain() and not server.failure
         logger.info("stopped")
     finally:
+        forks.disown_handlers()
         for number, handler in earlier.items():  # uvloop would leave behind one that does nothing
             loop.remove_signal_handler(number)
             if handler is not None:  # None: not one of Python's

@@ -43,7 +43,7 @@ ROWS = {
     1.3: ["forwarded"],  # rewrites exchanges
     1: ["proxy_protocol", "exchange", "body", "spool", "tls", "client_hello", "loading", "demo"],
     0.5: ["config"],  # which checks what peers reads
-    0: ["errors", "pace", "states", "peers", "cpu", "held", "_cparsers"],
+    0: ["errors", "forks", "pace", "states", "peers", "cpu", "held", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
 RESERVED = {
@@ -60,6 +60,7 @@ RESERVED = {
         {
             "crew": "the threads are its",
             "executor": "workers sleep in it",
+            "forks": "asks which thread forks",
             "held": "workers and the loop count in it",
             "turns": "workers wait in it",
             "body": "a live body's reader waits for octets",
