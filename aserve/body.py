@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, Callable, Union
 
 from .errors import ClientDisconnected, RequestRefused
+from .forks import forked
 
 
 class BufferedBody:
@@ -85,7 +86,7 @@ class LiveBody:
     """
 
     __slots__ = (
-        "_buffer", "_complete", "_error", "_high_bytes", "_is_reading", "_ready", "is_chunked", "length", "on_low", "on_wanted",
+        "_buffer", "_complete", "_error", "_forked_count", "_high_bytes", "_is_reading", "_ready", "is_chunked", "length", "on_low", "on_wanted",
         "refusal",
     )  # fmt: skip
     is_live = True
@@ -102,6 +103,7 @@ class LiveBody:
         self._error: str | None = None
         self.refusal: RequestRefused | None = None  # set: what the client is to be told, unless the app tells it
         self._is_reading = True
+        self._forked_count = len(forked)
         self._ready = threading.Condition()
 
     # --- called on the event loop ---
@@ -217,6 +219,8 @@ class LiveBody:
                     break
                 if self._error is not None:
                     raise ClientDisconnected(self._error)
+                if len(forked) != self._forked_count:
+                    raise ClientDisconnected("the rest of the body comes to the server's own process")
                 self._make_room()
                 self._ready.wait()
             data = bytes(self._buffer[:end])

@@ -157,6 +157,13 @@ class Deadlines:
         if len(self._stuck) >= self._max_stuck:
             self._on_failing(f"{len(self._stuck)} workers are stuck inside the app (--max-stuck)")
 
+    # --- called in a child that the app has forked ---
+
+    def on_forked(self) -> None:
+        """No strike comes any more, and nobody who is just making one will say so."""
+        for run in self.runs.values():
+            run.is_settled = run.is_over = True
+
     # --- called from a worker ---
 
     def on_return(self, run: Run) -> None:

@@ -47,6 +47,7 @@ from typing import Any, Callable, Protocol
 from .cpu import HAS_GIL, CpuMeter
 from .crew import Crew, WorkerCounts
 from .errors import WrittenOff
+from .forks import leave
 from .turns import Turns
 
 logger = logging.getLogger("aserve")
@@ -184,6 +185,10 @@ class Executor:
                 os.read(self._source.stall_fd, 8)
             except BlockingIOError:
                 return  # it is done after all
+            except OSError:
+                self._loop.remove_reader(self._source.stall_fd)  # a bug in aserve, or of the app's; but no busy loop
+                logger.exception("internal error; please report this as a bug in aserve")
+                return
         timer = self._watch_timer
         if timer is None or timer.when() > self._loop.time() + WATCH_SECONDS:  # the next is far, behind a `_look`
             if timer is not None:
@@ -412,6 +417,14 @@ class Executor:
         if self._app_blocks and (len(self._jobs) > 1 or (self._jobs and self._chair)):
             self._wake_one()
 
+    # --- called in a child that the app has forked ---
+
+    def on_forked(self) -> None:
+        """Run nothing more here; see forks.py."""
+        self._jobs.clear()
+        self._jobs.append((_leave, None))  # should the worker that has forked ask for its next job
+        self._chair.clear()
+
     # --- called from both sides ---
 
     def _wake_one(self) -> bool:
@@ -433,6 +446,10 @@ class Executor:
         self.coming.append(None)
         lock.release()
         return True
+
+
+def _leave(_: None) -> None:
+    leave()
 
 
 def _yield_to_waker() -> None:

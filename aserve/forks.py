@@ -1,30 +1,90 @@
-"""Processes that the app starts by fork(): what they keep of the server.
+"""Processes that the app starts by fork(): what they keep of the server, and that none comes back into it.
 
-Owns:     the hooks around os.fork(); which signal handlers are `run`'s.
+Owns:     the hooks around os.fork(); the end of a child that returns from the app (`leave`).
 Thread:   whichever forks; in the child it is the only one there is.
-Not here: subprocess, which starts another program and runs no hooks: all our descriptors
-          close at exec, and so do handlers.
+Not here: subprocess, which starts another program: there all our descriptors close, and no
+          hooks run, but with preexec_fn.
 
-A child inherits the handlers of its parent and the descriptor by which they wake the
-parent's event loop. Left as they are, a signal for the child would drain the server.
+A child has a copy of everything and none of the other threads. Three things must not happen:
+
+- A signal for the child ends the server: the child inherits the handlers, and the descriptor by
+  which they wake the parent's event loop. It gets back what was there before.
+- The child answers, too. Whoever comes back from the app asks whether `forked` has grown
+  since the server was started (a look at an empty list, where nobody has forked), and leaves.
+  A server that the child starts by itself is none of the parent's, and is served.
+- The child keeps connections open: their clients would see the end of a response without a length, or of
+  the server, only when the child ends, and nobody could bind the port. So it drops what is the
+  server's, before it does anything else. /dev/null takes the place of each descriptor: an object of Python's may
+  still own the number, and would close somebody else's. What an epoll set of the parent's watches
+  stays watched, as long as the parent has it open (epoll(7), Q6).
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
 import signal
+import sys
 import threading
-from typing import Any
+import weakref
+from collections.abc import Iterable
+from typing import Any, NoReturn, Protocol
+
+from ._cparsers import ffi, lib
 
 try:
     from __pypy__.thread import signals_enabled  # type: ignore[import-not-found]
 except ImportError:
     signals_enabled = None
 
+logger = logging.getLogger("aserve")
+
+# One item for each fork between the process that has imported this and the calling one.
+forked: list[None] = []
+
+# How long a child may take for its last words, should a pipe be full or a lock be taken. Guess.
+LAST_WORDS_SECONDS = 10
+FD_FOLDERS = ("/proc/self/fd", "/dev/fd")
+
+# A struct sockaddr: family, port, host; or family, path.
+ADDRESS_BYTES = 128
+PORT_END = 4
+
+
+class Held(Protocol):
+    """What has threads and descriptors that are lost to a child: a server."""
+
+    def on_forked(self) -> tuple[Iterable[int], Iterable[bytes]]:
+        """
+        In a child: run nothing any more; return what the child must not keep.
+
+        Descriptors, and what `local_address` said of the listeners: every socket that has one of these is meant. (The
+        former are found more cheaply, the latter are complete: a connection may be on its way from one owner to another.)
+        """
+
+
+_held: weakref.WeakSet[Held] = weakref.WeakSet()
 # By signal: our handler, and the one that was there before; None: not one of Python's.
 _handlers: dict[signal.Signals, tuple[Any, Any]] = {}
-# By thread: what it has blocked besides, while it forks.
-_masks: dict[int, set[signal.Signals]] = {}
+# By thread: what it had blocked before it began to fork.
+_masks: dict[int, Any] = {}
+
+
+def watch(held: Held) -> None:
+    """Ask this one in a child."""
+    _held.add(held)
+
+
+def unwatch(held: Held) -> None:
+    """It has nothing more to lose."""
+    _held.discard(held)
+
+
+def local_address(fd: int) -> bytes:
+    """Return to what a socket is bound, as the kernel has it; nothing: it is no stream socket."""
+    room = ffi.new("char[]", ADDRESS_BYTES)
+    return bytes(ffi.buffer(room, max(lib.sockets_local_address(fd, room, ADDRESS_BYTES), 0)))
 
 
 def own_handlers(earlier: dict[signal.Signals, Any]) -> None:
@@ -37,10 +97,65 @@ def disown_handlers() -> None:
     _handlers.clear()
 
 
+# The end of a child that comes back
+
+
+def leave_if_forked(count: int, exc: BaseException | None = None) -> None:
+    """End this process if it is a child of the one in which `forked` had `count` items."""
+    if len(forked) != count:
+        leave(exc)
+
+
+def leave(exc: BaseException | None = None) -> NoReturn:
+    """
+    End this process, a child that came back into the server from the app, by an exception or without one.
+
+    Exit status: that of a SystemExit, as in a program of its own (0 for sys.exit() and sys.exit(0)); otherwise 1. What
+    it has printed is written; neither atexit functions nor `finally` blocks of its parent's frames run.
+    """
+    status = 1
+    try:
+        with contextlib.suppress(ValueError):
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(LAST_WORDS_SECONDS)
+        if isinstance(exc, SystemExit):
+            status = _status_of(exc)
+            logger.info("process %d, which the app forked, ends by SystemExit, with status %d", os.getpid(), status)
+        elif exc is not None:
+            logger.error(
+                "process %d, which the app forked, ends: it raised %s", os.getpid(), type(exc).__name__, exc_info=exc
+            )
+        else:
+            logger.error(
+                "process %d, which the app forked, ends: it returned into the server, whose requests are its parent's; "
+                "end such a process in the app, by os._exit()",
+                os.getpid(),
+            )
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # None, closed, or nobody reads it
+                stream.flush()
+    finally:
+        os._exit(status)
+
+
+def _status_of(exc: SystemExit) -> int:
+    if exc.code is None or isinstance(exc.code, int):
+        return (exc.code or 0) & 0xFF
+    sys.stderr.write(f"{exc.code}\n")
+    return 1
+
+
+# The hooks
+
+
 def _before() -> None:
-    # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) waits for _in_child.
     if _handlers:
-        _masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers))  # type: ignore[assignment]
+        # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) waits for _in_child.
+        _masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers))
+    if _held:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):  # what is not written yet must not be written twice; see `leave`
+                stream.flush()
 
 
 def _unblock() -> None:
@@ -50,22 +165,70 @@ def _unblock() -> None:
 
 
 def _in_child() -> None:
+    forked.append(None)
     try:
         if _handlers:
             _give_signals_back()
     finally:
         _unblock()
+    if _held:
+        _let_go()
 
 
 def _give_signals_back() -> None:
     """Let signals do what they would without us."""
     if signals_enabled is not None:
-        signals_enabled.__enter__()  # PyPy goes on taking the thread that forks for a thread beside the main one
+        signals_enabled.__enter__()  # PyPy goes on taking the thread that forks for one beside the main thread
     signal.set_wakeup_fd(-1)
     for number, (ours, before) in _handlers.items():
         if signal.getsignal(number) == ours:
             signal.signal(number, signal.SIG_DFL if before is None else before)
     _handlers.clear()
+
+
+def _let_go() -> None:
+    """Drop what is the servers' of the parent."""
+    fds: set[int] = set()
+    addresses: set[bytes] = set()
+    for held in list(_held):
+        its_fds, its_addresses = held.on_forked()
+        fds.update(its_fds)
+        addresses.update(its_addresses)
+    addresses.discard(b"")
+    _held.clear()
+    present = _open_fds()
+    if present is not None:
+        fds &= present
+        fds.update(fd for fd in present - fds if _has_one_of(fd, addresses))
+    _blank(fds)
+
+
+def _open_fds() -> set[int] | None:
+    """Return all open descriptors, and the one by which they are found; None: they cannot be found."""
+    for folder in FD_FOLDERS:
+        with contextlib.suppress(OSError):
+            return {int(name) for name in os.listdir(folder)}
+    return None
+
+
+def _has_one_of(fd: int, addresses: set[bytes]) -> bool:
+    """Whether this is a socket with one of these local addresses; or with a port for which one has no host."""
+    address = local_address(fd)
+    return address in addresses or address[:PORT_END].ljust(len(address), b"\0") in addresses
+
+
+def _blank(fds: set[int]) -> None:
+    """Close these, and keep their numbers taken."""
+    try:
+        null = os.open(os.devnull, os.O_RDWR)
+    except OSError:  # no descriptor is left, or there is no such file
+        for fd in fds:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        return
+    for fd in fds:
+        os.dup2(null, fd, inheritable=False)
+    os.close(null)
 
 
 os.register_at_fork(before=_before, after_in_parent=_unblock, after_in_child=_in_child)

@@ -11,6 +11,7 @@ import collections
 from typing import Any, Callable
 
 from .crew import WorkerCounts
+from .forks import leave
 
 
 class InlineExecutor:
@@ -50,8 +51,17 @@ class InlineExecutor:
     def stop(self) -> None:
         """Nothing to stop."""
 
+    def on_forked(self) -> None:
+        """In a child that the app has forked: run nothing more."""
+        self._jobs.clear()
+        self._jobs.append((_leave, None))
+
     def join(self, seconds: float) -> list[str]:
         """Nothing to wait for."""
         return []
 
     stuck: tuple[str, ...] = ()  # nobody is written off
+
+
+def _leave(_: None) -> None:
+    leave()

@@ -55,6 +55,8 @@ MAX_DESCRIPTORS = 1 << 16
 
 _poll = lib.lane_poll
 _ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
+_CONN_BYTES: int = ffi.sizeof("lane_conn")
+_STATE_AT: int = ffi.offsetof("lane_conn", "state")
 _unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
 TOO_LATE = "the request did not come in time"
 PLAIN = http1.PLAIN
@@ -199,6 +201,16 @@ class Lane:
     def held_counts(self) -> tuple[int, int]:
         """How often accepting was held since the start: by the limit, by a shortage."""
         return self.set.nfull, self.set.nshort
+
+    # --- called in a child that the app has forked ---
+
+    @property
+    def fds(self) -> list[int]:
+        """Every descriptor of the lane's, the listeners' left out."""
+        set = self.set
+        states = ffi.buffer(set.conns, set.top * _CONN_BYTES)[:][_STATE_AT::_CONN_BYTES]
+        own = [fd for fd in (set.epoll_fd, set.wake_fd, set.stall_fd) if fd >= 0]
+        return own + [fd for fd, state in enumerate(states) if state]
 
     # --- called by the executor's leader (with --threads 0: on the event loop) ---
 
@@ -383,6 +395,12 @@ def _raise_trim_threshold(octets: int) -> None:
     bytes(octets)
 
 
+def _new_table() -> mmap.mmap:
+    # Python's default would share it with processes that the app forks.
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return mmap.mmap(-1, MAX_DESCRIPTORS * ffi.sizeof("lane_conn"), flags=flags)
+
+
 class _Memory:
     """The C structure of the lane, and the memory that it points to."""
 
@@ -395,7 +413,7 @@ class _Memory:
         self._vars = new("char[]", vars_bytes)
         self._arrivals = new("lane_arrival[]", BATCH_COUNT)
         self._listeners = ffi.new("lane_listener[]", len(listeners))
-        self._conns = ffi.from_buffer("lane_conn[]", mmap.mmap(-1, MAX_DESCRIPTORS * ffi.sizeof("lane_conn")))
+        self._conns = ffi.from_buffer("lane_conn[]", _new_table())
         self.views = (
             ffi.buffer(self._input, BATCH_BYTES),
             ffi.buffer(self._vars, vars_bytes),

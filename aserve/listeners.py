@@ -83,6 +83,9 @@ class Listener(NamedTuple):
                 queued.append(self.socket.accept()[0])
             except OSError:  # no more, or no descriptor left for them
                 break
+        if self.bind.kind != "unix":
+            with contextlib.suppress(OSError):  # elsewhere than on Linux a listening socket cannot be shut down
+                self.socket.shutdown(socket.SHUT_RDWR)  # a program in C may have forked, and hold it
         self.socket.close()
         return queued
 

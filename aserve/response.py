@@ -21,6 +21,7 @@ from typing import Any, Callable
 
 from .errors import AppError, ResponseTruncated
 from .exchange import HTTP_1_1, Exchange
+from .forks import forked, leave_if_forked
 
 Headers = list[tuple[str, str]]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
@@ -77,7 +78,7 @@ REASONS = {413: "Content Too Large", 414: "URI Too Long"}
 class StandingFields:
     """Date and Server, which end every head; `refresh` is called once a second."""
 
-    __slots__ = ("_server", "octets")
+    __slots__ = ("_server", "forked_count", "octets")
 
     def __init__(self, server_name: str) -> None:
         self._server = f"Server: {server_name}\r\n" if server_name else ""
@@ -85,6 +86,7 @@ class StandingFields:
 
     def refresh(self) -> None:
         """Set the time of the Date field (RFC 9110 section 6.6.1)."""
+        self.forked_count = len(forked)  # of the process that serves
         self.octets = self.without(False, False)
 
     def without(self, has_date: bool, has_server: bool) -> bytes:
@@ -312,6 +314,8 @@ class Response:
 
     def _send(self, octets: bytes) -> None:
         # Past the iterable: on their way when this returns, after waiting for room if need be.
+        if forked:
+            leave_if_forked(self._standing.forked_count)
         self._exchange.connection.send(self._exchange, octets)
 
     # Building

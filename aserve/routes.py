@@ -27,6 +27,7 @@ from .config import ConfigError
 from .environ import Environ, build_environ
 from .errors import AppError, ResponseTruncated
 from .exchange import Exchange
+from .forks import forked
 from .response import Headers, Response, StandingFields, error_response
 from .wsgi import Gateway, Reply, WSGIApp
 
@@ -152,7 +153,10 @@ class RoutingGateway(Gateway):
     def respond(self, exchange: Exchange) -> Reply:
         """Answer by RPC, by a route, or by the app; see Gateway.respond."""
         if exchange.rpc is not None:
-            return rpc.respond(exchange.rpc) or b""
+            octets = rpc.respond(exchange.rpc) or b""
+            if forked:
+                self._leave_if_forked()
+            return octets
         environ: Environ | None = None
         for route in self._routes:
             match: re.Match[str] | None = None
@@ -164,6 +168,8 @@ class RoutingGateway(Gateway):
                     if match is None:
                         continue
             reply = self._run(route, exchange, environ, match)
+            if forked:
+                self._leave_if_forked()
             if reply == "next":
                 continue
             if reply == "continue":

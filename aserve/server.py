@@ -84,6 +84,7 @@ class Server:
         self.config = config if config is not None else Config(**settings)
         self._app = app
         self._listeners: list[Listener] = []
+        self._bound: list[bytes] = []  # their addresses, for forks.py; also after their end
         self._acceptors: list[Acceptor] = []
         self._lane: Lane | None = None
         self._connections = Crowd()
@@ -143,7 +144,10 @@ class Server:
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
         self._certificates = load_certificates(config)
         self._certificates.log_warnings()
+        self._standing.refresh()
         self._listeners = open_listeners([parse_bind(bind) for bind in config.bind], rights)
+        self._bound = [forks.local_address(listener.socket.fileno()) for listener in self._listeners]
+        forks.watch(self)
         self._services = []  # those of an earlier start are over
         try:
             if config.access_log is not None:
@@ -237,6 +241,15 @@ class Server:
         for _ in range(ACCEPT_TURNS):
             await asyncio.sleep(0)
 
+    # --- called in a child that the app has forked ---
+
+    def on_forked(self) -> tuple[list[int], list[bytes]]:
+        """Give up; see forks.Held."""
+        self._executor.on_forked()
+        if self._deadlines is not None:
+            self._deadlines.on_forked()
+        return self._lane.fds if self._lane is not None else [], self._bound
+
     async def _stop(self, deadline: float) -> bool:
         self._executor.stop()
         deadline = max(deadline, self._loop.time() + WAKING_SECONDS)
@@ -261,6 +274,7 @@ class Server:
             self._timer.cancel()
         if self._access_log is not None:
             self._access_log.close()
+        forks.unwatch(self)
         return not hung
 
     def _new_service(self, listener: Listener) -> Service:

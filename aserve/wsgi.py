@@ -37,6 +37,7 @@ from .errors import (
     app_too_late,
 )
 from .exchange import Exchange
+from .forks import forked, leave_if_forked
 from .response import Response, StandingFields, error_response
 
 logger = logging.getLogger("aserve.app")
@@ -125,6 +126,8 @@ class Gateway:
             environ = build_environ(exchange)
             environ["wsgi.early_hints"] = response.early_hints
             iterable = self._app(environ, response.start_response)
+            if forked:
+                self._leave_if_forked()
             if type(iterable) is list and not response.head_is_out:
                 body = iterable[0] if len(iterable) == 1 else _join(iterable)
                 if type(body) is bytes:
@@ -142,6 +145,8 @@ class Gateway:
         except WrittenOff:
             raise
         except BaseException as exc:  # SystemExit and the like cost this request and nothing else
+            if forked:
+                self._leave_if_forked(exc)
             return self._fail(exchange, response, exc)
         return self._stream(exchange, response, iterable)
 
@@ -152,6 +157,8 @@ class Gateway:
         try:
             try:
                 for chunk in iterable:
+                    if forked:
+                        self._leave_if_forked()
                     with sending:
                         octets = response.encode(chunk)
                         if octets:
@@ -161,6 +168,8 @@ class Gateway:
                             octets = b""  # not kept while the app makes the next one
                     if response.is_full:
                         break
+                if forked:
+                    self._leave_if_forked()
                 with sending:
                     octets = response.finish()
                     is_over = True
@@ -170,13 +179,21 @@ class Gateway:
                 close = getattr(iterable, "close", None)
                 if close is not None:
                     close()
+            if forked:
+                self._leave_if_forked()
         except WrittenOff:
             raise
         except BaseException as exc:
+            if forked:
+                self._leave_if_forked(exc)
             if not is_over:
                 yield from self._fail(exchange, response, exc)
             elif not isinstance(exc, GeneratorExit):
                 logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)
+
+    def _leave_if_forked(self, exc: BaseException | None = None) -> None:
+        """End this process if it is a child that the app has forked."""
+        leave_if_forked(self._standing.forked_count, exc)
 
     def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
         """Log what the app did; yield a 500, or why its request's body was refused; if the head is out, abort."""

@@ -25,6 +25,7 @@ HEADERS = [
     "uwsgi.h",
     "scgi.h",
     "lane.h",
+    "sockets.h",
 ]
 # ... and a line here.
 SOURCES = [
@@ -38,6 +39,7 @@ SOURCES = [
     "uwsgi.c",
     "scgi.c",
     "lane.c",
+    "sockets.c",
 ]
 
 

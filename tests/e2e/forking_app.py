@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 SLEEP_SECONDS = 60.0  # far longer than any test waits
@@ -91,9 +93,130 @@ def _leave_when_interrupted(sender: Any) -> None:
         sys.exit(7)
 
 
-def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+# Children of os.fork() that come back into the server, or do not
+
+
+def _fork(child: Any) -> object:
+    """Run child() in a forked process; return its exit status, or minus the signal, when all its children are gone."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.close(reader)
+        child()
+        raise Returned
+    os.close(writer)
+    os.read(reader, 1)  # nothing: the last that has the other end is gone
+    os.close(reader)
+    status = os.waitpid(pid, 0)[1]
+    return -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+class Returned(Exception):
+    """A child goes on as if it were its parent."""
+
+
+def fork_and_return() -> object:
+    """Return in both."""
+    return _fork(lambda: None)
+
+
+def fork_and_raise() -> object:
+    """Raise in the child."""
+    return _fork(lambda: {}["a failure of the child's"])
+
+
+def fork_and_sys_exit() -> object:
+    """Leave the child as a program of its own would."""
+    return _fork(lambda: sys.exit(3))
+
+
+def fork_and_sys_exit_text() -> object:
+    """Leave the child with a message."""
+    return _fork(lambda: sys.exit("a message of the child's"))
+
+
+def fork_and_os_exit() -> object:
+    """Leave the child as it should be left."""
+    return _fork(lambda: os._exit(4))
+
+
+def fork_and_kill() -> object:
+    """Kill the child."""
+    return _fork(lambda: os.kill(os.getpid(), signal.SIGKILL))
+
+
+def fork_and_write() -> object:
+    """Let the child write() to the client."""
+    return _fork(lambda: local.start_response("200 OK", [])(b"child"))
+
+
+def daemonize() -> object:
+    """Fork twice, as daemons do; both leave by sys.exit()."""
+
+    def child() -> None:
+        os.setsid()
+        if os.fork():
+            sys.exit()
+        time.sleep(0.1)
+        sys.exit()
+
+    return _fork(child)
+
+
+def print_and_fork() -> object:
+    """Print something before the fork, and in the child."""
+    print("before the fork", end="; ")
+
+    def child() -> None:
+        print("in the child")
+        sys.exit()
+
+    return _fork(child)
+
+
+def hold() -> object:
+    """Leave a child behind that lives; return its pid."""
+    pid = os.fork()
+    if not pid:
+        time.sleep(SLEEP_SECONDS)
+        os._exit(0)
+    return pid
+
+
+def wait() -> object:
+    """Wait for a file."""
+    while not os.path.exists("go"):
+        time.sleep(0.005)
+    return "gone"
+
+
+def generate() -> Iterator[bytes]:
+    """Fork within an iterable."""
+    yield b"one "
+    try:
+        yield b"%d " % _fork(lambda: None)
+    except Returned:
+        yield b"child"
+    yield b"%d " % _fork(lambda: sys.exit(5))
+    try:
+        yield b"%d" % _fork(lambda: None)
+    except Returned:
+        return
+
+
+local = threading.local()  # the start_response of each thread's request
+
+
+def app(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     """Do what the path says."""
+    local.start_response = start_response
     name = environ["PATH_INFO"].strip("/")
-    text = str(globals()[name]() if name else os.getpid())
+    if name == "generate":
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return generate()
+    try:
+        text = str(globals()[name]() if name else os.getpid())
+    except Returned:
+        text = "child"
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [text.encode()]

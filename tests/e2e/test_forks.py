@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import signal
+import socket
+import struct
 
 import pytest
 from conftest import has_module
@@ -20,7 +24,9 @@ def start_forking(request, start_process):
     loop, threads, lane = request.param
 
     def start(*flags):
-        return start_process(APP, "--loop", loop, "--threads", threads, "--lane", lane, *flags)
+        server = start_process(APP, "--loop", loop, "--threads", threads, "--lane", lane, *flags, PYTHONUNBUFFERED="")
+        server.has_workers = threads != "0"
+        return server
 
     return start
 
@@ -44,3 +50,83 @@ def test_ends_of_children(start_forking, raw_client):
     server.signal()
     assert server.wait() == 0
     assert server.log.count("draining") == 1
+
+
+def test_children_that_come_back(start_forking, raw_client):
+    """A child that returns into the server leaves: it does not answer, and its parent goes on, on the same connection."""
+    server = start_forking()
+    client = raw_client(server)
+    for name, status, said in (
+        ("fork_and_return", 1, "returned into the server"),
+        ("fork_and_raise", 1, 'KeyError: "a failure of the child\'s"'),
+        ("fork_and_sys_exit", 3, "by SystemExit, with status 3"),
+        ("fork_and_sys_exit_text", 1, "a message of the child's"),
+        ("fork_and_os_exit", 4, ""),
+        ("fork_and_kill", -9, ""),
+        ("fork_and_write", 1, "returned into the server"),
+        ("daemonize", 0, "by SystemExit, with status 0"),
+        ("generate", None, "by SystemExit, with status 5"),
+    ):
+        before = len(server.log)
+        body = client.fetch("/" + name).body.decode()
+        assert body == (f"{status}" if status is not None else "one 1 5 1"), name
+        assert said in server.log[before:], name
+        assert client.is_quiet(), name
+    assert client.fetch("/").body == b"%d" % server.pid
+    client.close()
+    server.signal()
+    assert server.wait() == 0
+    assert "report this" not in server.log
+
+
+def test_what_a_child_has_printed(start_forking, raw_client):
+    """What a child prints is written when it leaves, and what its parent has printed is written once."""
+    server = start_forking()
+    assert raw_client(server).fetch("/print_and_fork").body == b"0"
+    server.signal()
+    assert server.process.stdout.read().decode() == "before the fork; in the child\n"
+    assert server.wait() == 0
+
+
+@pytest.fixture
+def end_child():
+    """Have this child killed at the end."""
+    pids = []
+    yield pids.append
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_child):
+    """While a child lives, other clients see the ends of their connections, and afterwards the port is free."""
+    server = start_forking("--bind", f"uwsgi://unix:{tmp_path}/sock")
+    idle, asking = raw_client(server), raw_client(server)
+    idle.fetch()
+    front = raw_client(f"{tmp_path}/sock")
+    if server.has_workers:
+        front.send(uwsgi_packet("/wait"))
+    pid = int(asking.fetch("/hold").body)
+    end_child(pid)
+    (tmp_path / "go").touch()
+    if not server.has_workers:
+        front.send(uwsgi_packet("/wait"))
+    assert front.recv_to_end().endswith(b"gone")
+    server.signal()
+    assert idle.recv_to_end() == asking.recv_to_end() == b""
+    assert server.wait() == 0
+    os.kill(pid, 0)
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(server.address)
+        sock.listen()
+    assert not (tmp_path / "sock").exists()
+
+
+def uwsgi_packet(path):
+    """Return a request as a front server sends it."""
+    items = b"".join(
+        struct.pack("<H", len(item)) + item.encode()
+        for pair in (("REQUEST_METHOD", "GET"), ("PATH_INFO", path))
+        for item in pair
+    )
+    return struct.pack("<BHB", 0, len(items), 0) + items
