@@ -25,10 +25,11 @@ from .compat.uwsgi import install as install_uwsgi
 from .config import SETTINGS, VERSION, Config, ConfigError, read_toml
 from .demo import app as demo_app
 from .errors import AserveError, BindError
-from .loading import LoadError, load_app
+from .loading import LoadError, check_unpatched, load_app
 from .routes import compile_routes, lacks_action
 from .server import load_certificates
 from .server import run as run_server
+from .signals import tell_what_remains
 
 logger = logging.getLogger("aserve")
 
@@ -69,6 +70,7 @@ def _run(argv: Sequence[str]) -> int:
     certificates = load_certificates(config)  # so is one in these; the server loads its own
     install_uwsgi()
     app = load_app(_checked_spec(spec, toml_name)) if spec else demo_app
+    check_unpatched()
     # After the app, whose own logging set-up may disable the loggers it finds.
     _set_up_logging(config.log_level)
     if is_check:
@@ -77,7 +79,9 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     if not spec:
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", _command())
-    return run_server(app, config)
+    status = run_server(app, config)
+    tell_what_remains()
+    return status
 
 
 def _checked_spec(spec: object, toml_name: str) -> str:

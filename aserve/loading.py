@@ -1,7 +1,8 @@
 """From what the user typed to a WSGI callable.
 
 Owns:     the app spec ("module:attr", "module:factory()", "path/to/file.py:app"),
-          what goes on sys.path for it, and one clear line for each failure.
+          what goes on sys.path for it, and one clear line for each failure;
+          what an app must not have done to the process.
 Thread:   any; before the server starts.
 Spec:     PEP 3333 (what a WSGI app is).
 Not here: calling the app (wsgi.py), printing errors (cli.py).
@@ -28,6 +29,14 @@ DEFAULT_NAMES = ("app", "application")  # what frameworks' tutorials call it; tr
 FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")
 
 
+# What gevent and eventlet replace, and a server with threads and an event loop of its own needs as it is.
+NEEDED_MODULES = ("thread", "threading", "_thread", "socket", "select")
+
+
+class PatchedError(AserveError):
+    """The app has replaced threads and sockets in the whole process: it cannot be served so."""
+
+
 class LoadError(AserveError):
     """
     There is no app to serve: the user's or the app's fault.
@@ -39,6 +48,26 @@ class LoadError(AserveError):
     def __init__(self, text: str, app_traceback: str = "") -> None:
         super().__init__(text)
         self.app_traceback = app_traceback
+
+
+def check_unpatched() -> None:
+    """
+    Look for what gevent's or eventlet's monkey patching leaves behind.
+
+    Raises:
+        PatchedError: it has replaced what we need.
+    """
+    for module, test, call in (
+        ("gevent.monkey", "is_module_patched", "gevent.monkey.patch_all()"),
+        ("eventlet.patcher", "is_monkey_patched", "eventlet.monkey_patch()"),
+    ):
+        is_patched = getattr(sys.modules.get(module), test, None)
+        patched = [name for name in NEEDED_MODULES if is_patched is not None and is_patched(name)]
+        if patched:
+            raise PatchedError(
+                f"the app has called {call} or the like, which replaces {', '.join(patched)} in this process; aserve serves "
+                "in real threads and needs none of it: take that call out, or use a server made for it"
+            )
 
 
 def load_app(spec: str) -> WSGIApplication:

@@ -9,10 +9,9 @@ Not here: one connection (connection.py), settings (config.py), argv (cli.py).
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
-import os
 import signal
-import sys
 import threading
 from types import TracebackType
 from typing import Any, Callable
@@ -34,6 +33,7 @@ from .inline import InlineExecutor
 from .lane import Lane
 from .lane import is_available as is_lane_available
 from .listeners import Address, Listener, UnixRights, open_listeners
+from .loading import check_unpatched
 from .peers import Peers
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
@@ -42,6 +42,7 @@ from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
 from .service import Service
+from .signals import Signals, leave_at_once
 from .statistics import Statistics, take_statistics
 from .tls import Certificates
 from .tls_transport import tls_connections_of
@@ -76,6 +77,7 @@ class Server:
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
         ConfigError: a certificate, or what belongs to it, cannot be used.
+        PatchedError: gevent or eventlet have replaced threads and sockets in this process.
     """
 
     def __init__(self, app: WSGIApp, config: Config | None = None, **settings: Any) -> None:
@@ -96,6 +98,7 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._deadlines: Deadlines | None = None  # with --request-timeout
         self._failure = ""  # why the process should be replaced
+        self._is_failing: asyncio.Event | None = None  # before the first start
         self._executor: Executor | InlineExecutor = InlineExecutor()
         self._held = HeldBytes(self.config.response_memory_bytes)
 
@@ -115,7 +118,14 @@ class Server:
         return self._failure
 
     async def wait_failing(self) -> str:
-        """Wait until there is a `failure`, and return it. The server goes on serving: draining is the caller's."""
+        """
+        Wait until there is a `failure`, and return it. The server goes on serving: draining is the caller's.
+
+        Raises:
+            RuntimeError: it has not been started.
+        """
+        if self._is_failing is None:
+            raise RuntimeError("the server has not been started: call wait_failing() after start()")
         await self._is_failing.wait()
         return self._failure
 
@@ -134,8 +144,9 @@ class Server:
         Bind and accept.
 
         Raises:
-            BindError, ConfigError: see Server.
+            BindError, ConfigError, PatchedError: see Server.
         """
+        check_unpatched()
         loop = self._loop = asyncio.get_running_loop()
         self._is_failing, self._failure = asyncio.Event(), ""
         config = self.config
@@ -175,8 +186,10 @@ class Server:
         """
         Stop accepting, finish what runs, close; at most `drain_seconds` after `drain_delay_seconds`.
 
-        Returns whether everything was finished.
+        Returns whether everything was finished; True if it has not been started.
         """
+        if self._is_failing is None:
+            return True
         for service in self._services:
             service.is_draining = True  # first: a ping from now on is told
         if self.config.drain_delay_seconds and self._listeners:
@@ -394,7 +407,8 @@ class Server:
         if not self._failure:
             logger.error("this process should be replaced: %s", why)
             self._failure = why
-            self._is_failing.set()
+            if self._is_failing is not None:
+                self._is_failing.set()
 
 
 def _connections_of(service: Service, bind: Bind) -> Callable[[], Any]:
@@ -446,12 +460,16 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
         aserve.run(app, "0.0.0.0:7878", threads=3)
 
     Makes an event loop of its own. Signals are handled when called on the
-    main thread; a second one ends the process at once.
+    main thread, and handlers that the app has set run before ours; a second
+    one ends the process at once.
 
     Raises:
         BindError: see Server.
+        TypeError: both a Config and settings were given.
     """
     if isinstance(bind, Config):
+        if settings:
+            raise TypeError("give either a Config or settings, not both")
         config = bind
     else:
         config = Config(**settings) if bind is None else Config(bind=bind, **settings)
@@ -467,17 +485,15 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
 async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.AbstractEventLoop) -> int:
     server = Server(app, config)
     signalled: asyncio.Future[tuple[str, float]] = loop.create_future()
-    await server.start()
-    earlier: dict[signal.Signals, Any] = {}
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGTERM, signal.SIGINT):
-            earlier[number] = signal.getsignal(number)
-            loop.add_signal_handler(number, _on_signal, number, signalled, loop.time)
-        if any(bind.startswith("https://") for bind in config.bind):
-            earlier[signal.SIGHUP] = signal.getsignal(signal.SIGHUP)
-            loop.add_signal_handler(signal.SIGHUP, server.reload_certificates)
-        forks.own_handlers(earlier)
+    signals = Signals(loop)
     try:
+        # Before anybody can connect: from then on an end without a drain would lose requests.
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signals.handle(number, functools.partial(_on_signal, number, signalled, loop.time), is_once=True)
+            if any(bind.startswith("https://") for bind in config.bind):
+                signals.handle(signal.SIGHUP, server.reload_certificates)
+        await server.start()
         logger.info("serving on %s", ", ".join(server.urls))
         failing = loop.create_task(server.wait_failing())
         waited: set[asyncio.Future[Any]] = {signalled, failing}
@@ -491,11 +507,7 @@ async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.Abstr
         is_clean = await server.drain() and not server.failure
         logger.info("stopped")
     finally:
-        forks.disown_handlers()
-        for number, handler in earlier.items():  # uvloop would leave behind one that does nothing
-            loop.remove_signal_handler(number)
-            if handler is not None:  # None: not one of Python's
-                signal.signal(number, handler)
+        signals.close()
     return 0 if is_clean else 1
 
 
@@ -503,10 +515,7 @@ def _on_signal(number: signal.Signals, signalled: asyncio.Future[tuple[str, floa
     if not signalled.done():
         signalled.set_result((number.name, now()))
     elif now() - signalled.result()[1] > SAME_SIGNAL_SECONDS:
-        logger.warning("%s again: leaving at once", number.name)
-        logging.shutdown()
-        sys.stdout.flush()
-        os._exit(128 + number)
+        leave_at_once(number)
 
 
 def _new_loop(kind: str) -> asyncio.AbstractEventLoop:

@@ -8,6 +8,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -84,6 +85,20 @@ def test_exit_status_is_the_servers(served, monkeypatch):
     """The command ends as the server says."""
     monkeypatch.setattr(cli, "run_server", lambda app, config: 7)
     assert cli.main([]) == 7
+
+
+def test_what_keeps_the_process_is_told_last(served, monkeypatch):
+    """When the server has stopped, what keeps the process is looked for."""
+    monkeypatch.setattr(cli, "tell_what_remains", lambda: served.append("told"))
+    cli.main([])
+    assert served[1:] == ["told"]
+
+
+def test_an_app_that_has_patched_threads(served, monkeypatch, capsys):
+    """That is one line and status 2, and nothing is served."""
+    monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace(is_module_patched=lambda name: True))
+    assert cli.main(["hello:app"]) == 2 and served == []
+    assert capsys.readouterr().err.startswith("aserve: error: the app has called gevent.monkey.patch_all()")
 
 
 def test_argv_is_the_default(served, monkeypatch):

@@ -25,7 +25,7 @@ ROWS = {
     8: ["cli"],
     7: ["processes", "monitoring", "compat"],
     6: ["server"],
-    5.9: ["statistics"],  # looks at all of them
+    5.9: ["signals", "statistics"],  # the latter looks at all of them
     5.8: ["acceptor"],  # lets in; its numbers are the lane's, too
     5.7: ["lane", "tls_transport"],  # the latter makes connections
     5.6: ["ride", "proxied"],  # lead to a connection; are one
@@ -71,6 +71,7 @@ RESERVED = {
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
             "rpc": "functions are registered from any thread",
+            "signals": "tells of threads that keep the process",
             "deadlines": "raises an exception in one of them",
             "demo": "shows the name of its worker",
         },

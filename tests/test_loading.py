@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import types
 
 import pytest
 
-from aserve.loading import LoadError, load_app
+from aserve.loading import LoadError, PatchedError, check_unpatched, load_app
 
 APP = """
 def app(environ, start_response):
@@ -269,3 +270,39 @@ def test_factory_raises(folder):
     assert str(fault) == "calling site_a:make() raised KeyError: 'DATABASE'"
     assert "in make" in fault.app_traceback
     assert "loading.py" not in fault.app_traceback
+
+
+# What the app must not have done
+
+
+@pytest.mark.parametrize(
+    ("module", "test", "said"),
+    [
+        (
+            "gevent.monkey",
+            "is_module_patched",
+            "gevent.monkey.patch_all() or the like, which replaces threading, socket in",
+        ),
+        (
+            "eventlet.patcher",
+            "is_monkey_patched",
+            "eventlet.monkey_patch() or the like, which replaces threading, socket in",
+        ),
+    ],
+)
+def test_patched_threads_and_sockets(module, test, said, monkeypatch):
+    """Threads and sockets that gevent or eventlet have replaced are told in one line, with what to do."""
+    patched = ["socket", "threading", "os"]
+    monkeypatch.setitem(sys.modules, module, types.SimpleNamespace(**{test: patched.__contains__}))
+    with pytest.raises(PatchedError) as caught:
+        check_unpatched()
+    assert said in str(caught.value) and "take that call out" in str(caught.value)
+    del patched[:2]
+    check_unpatched()  # what else they replace does no harm
+
+
+def test_gevent_that_patches_nothing(monkeypatch):
+    """An app may use gevent as a library, or have a module of that name."""
+    monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "eventlet.patcher", None)
+    check_unpatched()

@@ -9,7 +9,9 @@ import logging
 import os
 import signal
 import socket
+import sys
 import threading
+import types
 
 import anyio
 import pytest
@@ -18,6 +20,7 @@ import aserve
 from aserve import server as server_module
 from aserve.config import Config, ConfigError
 from aserve.errors import BindError
+from aserve.loading import PatchedError
 from aserve.server import Server
 
 LOOPBACK = "127.0.0.1:0"
@@ -72,6 +75,31 @@ def test_a_server_that_has_not_started():
     """Before start there is nothing to tell."""
     server = Server(hello, bind=LOOPBACK)
     assert server.addresses == server.urls == []
+
+
+def test_an_end_without_a_start():
+    """To drain a server that was never started is nothing to do; to wait for its failure is a mistake."""
+
+    async def main():
+        server = Server(hello, bind=LOOPBACK)
+        assert await server.drain()
+        with pytest.raises(RuntimeError, match=r"after start"):
+            await server.wait_failing()
+
+    asyncio.run(main())
+
+
+def test_where_threads_are_none(monkeypatch):
+    """An app that has patched threads and sockets away is not served, and nothing is bound."""
+    monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace(is_module_patched=lambda name: True))
+
+    async def main():
+        server = Server(hello, bind=LOOPBACK)
+        with pytest.raises(PatchedError):
+            await server.start()
+        assert server.addresses == []
+
+    asyncio.run(main())
 
 
 # A server's life
@@ -603,10 +631,32 @@ def test_run_serves(on_serving):
     assert bodies == [b"hello"]
 
 
+def test_run_takes_a_config_or_settings():
+    """run() refuses what Server refuses."""
+    with pytest.raises(TypeError, match="not both"):
+        aserve.run(hello, Config(bind=LOOPBACK), threads=3)
+
+
+def test_a_signal_before_it_serves(monkeypatch, caplog):
+    """A signal that comes while the server starts drains it, too: whoever has connected by then is served."""
+    caplog.set_level(logging.INFO, "aserve")
+    bound = server_module.open_listeners
+
+    def open_listeners(*arguments):
+        listeners = bound(*arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return listeners
+
+    monkeypatch.setattr(server_module, "open_listeners", open_listeners)
+    before = signal.getsignal(signal.SIGTERM)
+    assert aserve.run(hello, LOOPBACK) == 0 and signal.getsignal(signal.SIGTERM) == before
+    assert "SIGTERM: draining" in caplog.text
+
+
 def test_a_second_signal_at_once_is_the_same_one(on_serving, monkeypatch):
     """Ctrl-C comes to the process and its group: two signals together are one."""
     ended = []
-    monkeypatch.setattr(server_module.os, "_exit", ended.append)
+    monkeypatch.setattr(os, "_exit", ended.append)
 
     def twice(_):
         os.kill(os.getpid(), signal.SIGINT)
@@ -619,7 +669,7 @@ def test_a_second_signal_at_once_is_the_same_one(on_serving, monkeypatch):
 def test_a_second_signal_later_ends_at_once(on_serving, monkeypatch, caplog):
     """Who asks again after a while does not want to wait."""
     ended = []
-    monkeypatch.setattr(server_module.os, "_exit", ended.append)
+    monkeypatch.setattr(os, "_exit", ended.append)
     monkeypatch.setattr(server_module, "SAME_SIGNAL_SECONDS", -1.0)
 
     def twice(_):

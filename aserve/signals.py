@@ -1,0 +1,117 @@
+"""The signals of a process that serves, and of one that has stopped and does not end.
+
+Owns:     the handlers that run() sets, those of the app's that they stand before, what is
+          told of a process that the app's threads or processes keep.
+Thread:   the main thread; a thread of its own tells what is waited for.
+Not here: what a signal means to the server (server.py), what children inherit (forks.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Callable, NoReturn
+
+from . import forks
+
+logger = logging.getLogger("aserve")
+
+# Threads of pools end by themselves as the interpreter does; what is there after this is told. Guess.
+TELLING_SECONDS = 1.0
+
+
+class Signals:
+    """Handlers on an event loop, until `close`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._earlier: dict[signal.Signals, Any] = {}
+        self._have_run: list[signal.Signals] = []  # handlers of the app's
+
+    def handle(self, number: signal.Signals, callback: Callable[[], object], is_once: bool = False) -> None:
+        """
+        Call this on the loop when the signal comes; before it, or before the first such call, a handler of the app's.
+
+        Python's own, which raises KeyboardInterrupt, is no app's. One that is ignored is so no longer:
+        a server that a shell has started in the background must end, too.
+        """
+        earlier = self._earlier[number] = signal.getsignal(number)
+        if callable(earlier) and earlier is not signal.default_int_handler:
+            logger.info("%s: the app's own handler, %s, runs before the server's", number.name, _name_of(earlier))
+            self._loop.add_signal_handler(number, self._run_both, number, callback, is_once)
+        else:
+            self._loop.add_signal_handler(number, callback)
+        forks.own_handlers({number: earlier})
+
+    def close(self) -> None:
+        """Put back what was there before."""
+        forks.disown_handlers()
+        for number, handler in self._earlier.items():
+            self._loop.remove_signal_handler(number)
+            if handler is not None:  # None: not one of Python's
+                signal.signal(number, handler)  # uvloop would leave behind one that does nothing
+        self._earlier.clear()
+
+    def _run_both(self, number: signal.Signals, callback: Callable[[], object], is_once: bool) -> None:
+        if not is_once or number not in self._have_run:
+            self._have_run.append(number)
+            try:
+                self._earlier[number](int(number), sys._getframe())  # as Python calls it
+            except (SystemExit, KeyboardInterrupt):
+                pass  # it wants the process to end, as the server does
+            except BaseException:
+                logger.exception("the app's own handler of %s failed", number.name)
+        callback()
+
+
+def _name_of(handler: Any) -> str:
+    return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', type(handler).__qualname__)}"
+
+
+def leave_at_once(number: signal.Signals) -> NoReturn:
+    """End the process: somebody asks for that again."""
+    logger.warning("%s again: leaving at once", number.name)
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(128 + number)
+
+
+# After the end
+
+
+def tell_what_remains() -> None:
+    """
+    Called last in a process: should the app's threads or processes keep it, say so, and let a signal end it.
+
+    Python waits for threads that are no daemons, and for processes of multiprocessing; daemons among these it terminates.
+    """
+    if threading.current_thread() is not threading.main_thread() or not _what_remains():
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: leave_at_once(signal.Signals(number)))
+    threading.Thread(target=_tell, name="aserve-ending", daemon=True).start()
+
+
+def _tell() -> None:
+    time.sleep(TELLING_SECONDS)
+    remaining = _what_remains()
+    if remaining:
+        logger.warning("waiting for the app's %s; a second signal ends it", ", ".join(remaining))
+
+
+def _what_remains() -> list[str]:
+    """Return the names of what the interpreter will wait for."""
+    names = [
+        f"thread {thread.name}"
+        for thread in threading.enumerate()
+        if not thread.daemon and thread is not threading.main_thread()
+    ]
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    if multiprocessing is not None:  # else the app has none of its processes
+        names += [f"process {child.name} (pid {child.pid})" for child in multiprocessing.active_children()]
+    return names

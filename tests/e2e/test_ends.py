@@ -1,0 +1,118 @@
+"""How a process ends whose app has signal handlers, threads and processes of its own."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+APP = """
+import atexit, multiprocessing, os, signal, sys, threading, time
+
+ready = "ready"
+
+def hello(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [ready.encode()]
+
+def until_it_goes():
+    while not os.path.exists("go"):
+        time.sleep(0.005)
+"""
+HANDLER = (
+    APP
+    + """
+def handler(number, frame):
+    print("the app's handler", number, file=sys.stderr, flush=True)
+    sys.exit(9)
+
+signal.signal(signal.SIGTERM, handler)
+"""
+)
+THREAD = APP + 'threading.Thread(target=until_it_goes, name="of-the-app").start()\n'
+POOL = APP + "from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor().submit(len, '').result()\n"
+PROCESS = (
+    APP
+    + """
+fork = multiprocessing.get_context("fork")
+process = fork.Process(target=time.sleep, args=(60,), daemon=True)
+process.start()
+ready = str(process.pid)
+"""
+)
+LASTING = PROCESS.replace("target=time.sleep, args=(60,), daemon=True", "target=until_it_goes, name='of-the-app'")
+
+
+@pytest.fixture
+def start(start_process, tmp_path):
+    """Start a server of an app with this code."""
+
+    def start(code, *flags):
+        (tmp_path / "own.py").write_text(code)
+        return start_process(f"{tmp_path}/own.py:hello", *flags)
+
+    return start
+
+
+def test_the_apps_handler(start, raw_client):
+    """A handler that the app has set is announced, runs, and does not keep the drain from being one."""
+    server = start(HANDLER)
+    assert "SIGTERM: the app's own handler, own.handler, runs before the server's" in server.log
+    assert raw_client(server).fetch().status == 200
+    server.signal()
+    assert server.wait() == 0
+    assert server.log.index("the app's handler 15") < server.log.index("SIGTERM: draining")
+
+
+def test_a_thread_is_waited_for(start, tmp_path):
+    """A thread of the app's that is no daemon keeps the process, which says so, and ends with it."""
+    server = start(THREAD)
+    server.signal()
+    server.wait_for_log("waiting for the app's thread of-the-app; a second signal ends it")
+    (tmp_path / "go").touch()
+    assert server.wait() == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_nobody_need_wait_for_a_thread(start, number):
+    """A second signal ends such a process."""
+    server = start(THREAD)
+    server.signal()
+    server.wait_for_log("waiting for the app's thread")
+    server.signal(number)
+    assert server.wait() == 128 + number
+
+
+def test_threads_that_end_by_themselves(start):
+    """Those of a pool end with the interpreter: nothing is told."""
+    server = start(POOL)
+    server.signal()
+    assert server.wait() == 0
+    assert "waiting for" not in server.log
+
+
+def test_a_daemon_process(start, raw_client):
+    """A daemon of multiprocessing is terminated at the end, and keeps nobody."""
+    server = start(PROCESS)
+    reply = raw_client(server).fetch()
+    server.signal()
+    assert server.wait() == 0
+    assert is_gone(int(reply.body))
+
+
+def test_a_process_is_waited_for(start, tmp_path):
+    """A process that is no daemon is named, and waited for."""
+    server = start(LASTING)
+    server.signal()
+    server.wait_for_log(r"waiting for the app's process of-the-app \(pid \d+\); a second signal ends it")
+    (tmp_path / "go").touch()
+    assert server.wait() == 0
+
+
+def is_gone(pid):
+    """Whether there is no such process, but perhaps its entry until it is reaped."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
