@@ -13,6 +13,7 @@ import threading
 
 import pytest
 
+from aserve import body as body_module
 from aserve.body import BufferedBody, LiveBody
 from aserve.errors import ClientDisconnected, RequestRefused
 
@@ -351,6 +352,16 @@ def test_a_reader_waits(read, expected):
     feeder = Feeder(body, [TEXT[at : at + 1] for at in range(len(TEXT))])
     assert read(body) == expected
     feeder.join()
+
+
+def test_a_reader_in_a_child(monkeypatch):
+    """A process that the app has forked gets what has come; what comes later it would wait for in vain."""
+    body = LiveBody(1 << 16, False)
+    body.feed(b"abc")
+    monkeypatch.setattr(body_module, "forked", [None])
+    assert body.read(2) == b"ab"
+    with pytest.raises(ClientDisconnected, match="own process"):
+        body.read(2)
 
 
 @pytest.mark.parametrize("pieces", [[], [b"ab"]])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import copy
+import errno
 import logging
 import random
 import socket
@@ -1110,6 +1112,41 @@ async def test_the_time_is_over_before_the_batch_has_begun(where):
         assert await asyncio.wait_for(done, PATIENCE_SECONDS / 2) != await started  # held jobs end by themselves
 
     assert await run_led(test) == []
+
+
+async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
+    """It is watched no longer: no busy loop, and one line."""
+
+    def read(*_):
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    async def test(bench, source):
+        with monkeypatch.context() as patch:
+            patch.setattr(executor_module.os, "read", read)
+            source.timer.send(b"8 octets")
+            while not caplog.records:
+                await asyncio.sleep(0)
+        assert not bench.loop.remove_reader(source.stall_fd) and bench.executor._watch_timer is None
+
+    await run_led(test)
+    assert caplog.text.count("please report this as a bug in aserve") == 1
+
+
+async def test_in_a_child_nothing_more_runs(monkeypatch):
+    """A child that the app has forked leaves, should it come for its next job, and nobody in it waits for requests."""
+    left = []
+    monkeypatch.setattr(executor_module, "leave", lambda: left.append(True))
+
+    async def test(bench, source):
+        child = copy.copy(bench.executor)  # as fork() makes it
+        child._jobs, child._chair = child._jobs.copy(), child._chair.copy()
+        child._jobs.append((left.append, "another's"))
+        child.on_forked()
+        function, argument = child._jobs.popleft()
+        function(argument)
+        assert left == [True] and not child._jobs and not child._chair
+
+    await run_led(test)
 
 
 async def test_the_batch_is_done_after_all():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import os
 import signal
+import socket
 import sys
 import threading
 
@@ -111,3 +114,201 @@ def test_without_handlers_of_ours(handled, in_thread):
         return signal.getsignal(signal.SIGTERM) is ours, signal.set_wakeup_fd(-1) >= 0
 
     assert run_in_child(look, in_thread) == "(True, True)"
+
+
+# A child that comes back
+
+
+@pytest.fixture
+def counts():
+    """Let no fork of these tests count later."""
+    yield
+    del forks.forked[:]
+
+
+@pytest.mark.usefixtures("counts")
+@pytest.mark.parametrize(
+    ("exc", "status"),
+    [
+        (None, 1),
+        (ValueError("a fault"), 1),
+        (SystemExit(), 0),
+        (SystemExit(3), 3),
+        (SystemExit(256 + 7), 7),
+        (SystemExit(True), 1),
+        (SystemExit("a text"), 1),
+    ],
+)
+def test_it_leaves(exc, status, tmp_path, monkeypatch):
+    """A child of the process that serves ends, with the status that a program of its own would have, and says so."""
+    count = len(forks.forked)
+    forks.leave_if_forked(count)  # it is no child
+    with open(tmp_path / "said", "w") as said:
+        monkeypatch.setattr(sys, "stdout", None)
+        monkeypatch.setattr(sys, "stderr", said)
+        monkeypatch.setattr(forks.logger, "handlers", [logging.StreamHandler(said)])
+        monkeypatch.setattr(forks.logger, "level", logging.INFO)
+        pid = os.fork()
+        if not pid:
+            try:
+                forks.leave_if_forked(count + 1)  # of a server of its own
+                forks.leave_if_forked(count, exc)
+            finally:
+                os._exit(99)
+        assert os.waitpid(pid, 0)[1] == status << 8
+    text = (tmp_path / "said").read_text()
+    assert text.startswith((f"process {pid}, which the app forked, ends", "a text\n"))
+    assert len(forks.forked) == count
+
+
+def test_last_words_have_an_end(monkeypatch):
+    """A child that cannot say anything, since a lock is taken or a pipe full, ends all the same."""
+    monkeypatch.setattr(forks, "LAST_WORDS_SECONDS", 1)
+    monkeypatch.setattr(forks.logger, "error", lambda *_: signal.pause())
+    pid = os.fork()
+    if not pid:
+        forks.leave()
+    assert os.waitpid(pid, 0)[1] == signal.SIGALRM
+
+
+# What a child must not keep
+
+
+class FakeServer:
+    """Holds these descriptors, and all sockets of these addresses."""
+
+    def __init__(self, fds=(), bound=()):
+        self.fds = list(fds)
+        self.bound = [forks.local_address(sock.fileno()) for sock in bound]
+
+    def on_forked(self):
+        return self.fds, self.bound
+
+
+@pytest.fixture
+def watched():
+    """Watch a FakeServer."""
+    servers = []
+
+    def watch(*arguments):
+        servers.append(FakeServer(*arguments))
+        forks.watch(servers[-1])
+        return servers[-1]
+
+    yield watch
+    for server in servers:
+        forks.unwatch(server)
+
+
+def listen(family, address):
+    """Return a listening socket, and the two ends of a connection to it."""
+    listener = socket.socket(family)
+    listener.bind(address)
+    listener.listen()
+    client = socket.socket(family)
+    client.connect(listener.getsockname())
+    return listener, client, listener.accept()[0]
+
+
+def is_blank(file):
+    """Whether a descriptor is /dev/null."""
+    fd = file if isinstance(file, int) else file.fileno()
+    return os.path.sameopenfile(fd, os.open(os.devnull, os.O_RDONLY))
+
+
+@pytest.mark.parametrize(
+    ("family", "address"),
+    [
+        (socket.AF_INET, ("127.0.0.1", 0)),
+        (socket.AF_INET, ("0.0.0.0", 0)),
+        (socket.AF_INET6, ("::1", 0)),
+        (socket.AF_INET6, ("::", 0)),
+        (socket.AF_UNIX, "{}/s"),
+    ],
+)
+def test_connections_are_dropped(family, address, watched, tmp_path):
+    """A child has neither a server's listener nor its ends of connections; their numbers stay taken."""
+    if family == socket.AF_UNIX:
+        address = address.format(tmp_path)
+    try:
+        listener, client, accepted = listen(family, address)
+    except OSError as exc:
+        assert exc.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+        pytest.skip("this machine has no IPv6")
+    watched((), [listener])
+    accepted.setblocking(False)
+    with listener, client, accepted, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
+        if family == socket.AF_INET:
+            datagrams.bind(listener.getsockname())  # the app's; TCP and UDP have ports of their own
+        assert run_in_child(lambda: [*map(is_blank, (listener, accepted, client, datagrams))], True) == str(
+            [True, True, False, False]
+        )
+        with pytest.raises(BlockingIOError):
+            accepted.recv(1)  # what the child does to the socket, it does to the parent's
+
+
+def test_descriptors_are_dropped(watched):
+    """What the server names is dropped, if it is there; what no server names is not."""
+    ours, theirs = os.pipe()
+    gone = os.dup2(ours, 200)  # a number that nothing else takes meanwhile
+    os.close(gone)
+    server = watched([ours, gone, -1])
+    assert run_in_child(lambda: (is_blank(ours), is_blank(theirs), is_open(gone))) == "(True, False, False)"
+    forks.unwatch(server)
+    assert run_in_child(lambda: is_blank(ours)) == "False"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_where_descriptors_are_not_listed(watched, monkeypatch):
+    """Without /proc those that the server names are dropped."""
+    monkeypatch.setattr(forks, "FD_FOLDERS", ("/no/such",))
+    ours, theirs = os.pipe()
+    watched([ours])
+    assert run_in_child(lambda: (is_blank(ours), is_blank(theirs))) == "(True, False)"
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_where_nothing_can_take_their_place(watched, monkeypatch):
+    """Without /dev/null, or a descriptor for it, they are closed."""
+    ours, theirs = os.pipe()
+    watched([ours])
+    monkeypatch.setattr(forks.os, "devnull", "/no/such")
+    assert run_in_child(lambda: (is_open(ours), is_open(theirs))) == "(False, True)"
+    os.close(ours)
+    os.close(theirs)
+
+
+def is_open(fd):
+    """Whether this is a descriptor."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
+
+
+def test_an_epoll_set_of_the_parents(watched):
+    """What a child drops, its parent's epoll set goes on watching, until the parent closes it."""
+    select = pytest.importorskip("select")
+    if not hasattr(select, "epoll"):
+        pytest.skip("Linux only")
+    ours, theirs = socket.socketpair()
+    with select.epoll() as epoll, ours, theirs:
+        epoll.register(ours, select.EPOLLIN)
+        watched([ours.fileno()])
+        assert run_in_child(lambda: is_blank(ours)) == "True"
+        theirs.send(b"x")
+        assert epoll.poll(0) == [(ours.fileno(), select.EPOLLIN)]
+
+
+def test_a_fork_that_fails(handled, monkeypatch):
+    """The thread that tried has its signals again."""
+    earlier, _, _ = handled
+    forks.own_handlers({signal.SIGTERM: earlier})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    forks._before()
+    assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    forks._unblock()  # both interpreters call it then, too
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from aserve import inline
 from aserve.inline import InlineExecutor
 
 
@@ -54,3 +55,17 @@ def test_an_inline_executor_has_nothing_to_stop():
     executor = InlineExecutor()
     executor.stop()
     assert executor.join(1.0) == []
+
+
+def test_in_a_child_nothing_more_runs(monkeypatch):
+    """A child that the app has forked leaves, should it come for its next job."""
+    executor = InlineExecutor()
+    seen = []
+    monkeypatch.setattr(inline, "leave", lambda: seen.append("left"))
+
+    def job(_):
+        executor.submit(seen.append, "another's")
+        executor.on_forked()
+
+    executor.submit(job, None)
+    assert seen == ["left"]
