@@ -83,7 +83,10 @@ def unwatch(held: Held) -> None:
 
 def local_address(fd: int) -> bytes:
     """Return to what a socket is bound, as the kernel has it; nothing: it is no stream socket."""
-    room = ffi.new("char[]", ADDRESS_BYTES)
+    return _local_address(fd, ffi.new("char[]", ADDRESS_BYTES))
+
+
+def _local_address(fd: int, room: Any) -> bytes:
     return bytes(ffi.buffer(room, max(lib.sockets_local_address(fd, room, ADDRESS_BYTES), 0)))
 
 
@@ -199,7 +202,8 @@ def _let_go() -> None:
     present = _open_fds()
     if present is not None:
         fds &= present
-        fds.update(fd for fd in present - fds if _has_one_of(fd, addresses))
+        room = ffi.new("char[]", ADDRESS_BYTES)
+        fds.update(fd for fd in present - fds if _is_one_of(addresses, _local_address(fd, room)))
     _blank(fds)
 
 
@@ -211,9 +215,8 @@ def _open_fds() -> set[int] | None:
     return None
 
 
-def _has_one_of(fd: int, addresses: set[bytes]) -> bool:
-    """Whether this is a socket with one of these local addresses; or with a port for which one has no host."""
-    address = local_address(fd)
+def _is_one_of(addresses: set[bytes], address: bytes) -> bool:
+    """Whether these have it, or have its port for every host."""
     return address in addresses or address[:PORT_END].ljust(len(address), b"\0") in addresses
 
 

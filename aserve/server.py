@@ -465,6 +465,7 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
 
     Raises:
         BindError: see Server.
+        PatchedError: see Server.
         TypeError: both a Config and settings were given.
     """
     if isinstance(bind, Config):
@@ -473,6 +474,7 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
         config = bind
     else:
         config = Config(**settings) if bind is None else Config(bind=bind, **settings)
+    check_unpatched()  # before signals, which are the main thread's
     loop = _new_loop(config.loop)
     try:
         asyncio.set_event_loop(loop)
