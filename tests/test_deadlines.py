@@ -21,6 +21,7 @@ import aserve
 from aserve import deadlines as deadlines_module
 from aserve.config import Config, ConfigError
 from aserve.deadlines import Deadlines, Run
+from aserve.errors import WrittenOff
 from aserve.exchange import Exchange
 
 pytestmark = pytest.mark.struck
@@ -736,6 +737,22 @@ def test_a_second_thread_of_the_app():
     assert results == [True, False]
     guarded()
     assert len(results) == 3
+
+
+def test_in_a_child_nobody_waits_for_a_strike():
+    """A process that is forked while its request is struck, or answered, has no loop that would finish that."""
+    for take in (lambda run: run.take_reach(), lambda run: run.take_reach() and run.take_claim()):
+        run = new_run()
+
+        def app(run=run, take=take):
+            assert take(run)
+            run._deadlines.on_forked()
+            return "done"
+
+        try:
+            assert run.call(app) == "done"
+        except WrittenOff:
+            assert not run._claim
 
 
 def test_a_strike_at_the_last_moment():

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import apps
 import pytest
 
+from aserve.forks import local_address
+
 HELLO = b"My Own Hello World!"
 
 
@@ -244,6 +246,24 @@ def inline(start_server, raw_client, wait_until):
         server=server, lane=lane, run=server.call, take=take, wait_for_body=wait_for_body,
         connect=lambda: raw_client(server),
     )  # fmt: skip
+
+
+@pytest.mark.one_way
+def test_what_a_child_must_not_keep(inline, wait_until):
+    """The lane names its connections, whatever state they are in, and what it waits with."""
+    before = set(inline.lane.fds)
+    client, busy = inline.connect(), inline.connect()
+    client.fetch()
+    busy.send(http(body=b"abc", sent=1))
+    inline.wait_for_body()
+    named = set(inline.lane.fds) - before
+    assert len(named) == 2
+    assert {inline.lane.set.epoll_fd, inline.lane.set.wake_fd} <= before and min(before) >= 0
+    fds, addresses = inline.run(inline.server.server.on_forked)
+    assert named <= set(fds) and {local_address(fd) for fd in named} == set(addresses)
+    inline.server.server._executor._jobs.clear()  # we are none
+    client.close()
+    busy.close()
 
 
 @pytest.mark.one_way

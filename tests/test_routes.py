@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import FakeConnection
 
-from aserve import rpc
+from aserve import forks, rpc
 from aserve.body import BufferedBody
 from aserve.config import ConfigError
 from aserve.environ import build_base_environ
@@ -355,3 +355,25 @@ def test_rpcret_of_something_else(result, caplog):
     returning(result)
     assert split(respond("rpcret given"))[0].endswith("500 Internal Server Error")
     assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize("is_packet", [True, False])
+def test_a_child_of_a_function(monkeypatch, is_packet):
+    """A process that a function has forked, and that returns, leaves."""
+
+    class Left(BaseException):
+        pass
+
+    def leave(exc=None):
+        raise Left
+
+    monkeypatch.setattr(forks, "leave", leave)
+    rpc.register("fork", lambda: forks.forked.append(None) or b"x")
+    exchange = new_exchange()
+    if is_packet:
+        exchange.rpc = RpcCall(0, [b"fork"], "")
+    try:
+        with pytest.raises(Left):
+            respond("rpc fork", exchange=exchange)
+    finally:
+        del forks.forked[:]
