@@ -94,7 +94,8 @@ static const explanation explanations[] = {
                                        "(SCGI section 3)"},
     [-ASERVE_NO_SCGI_1] = {400, "no var SCGI with the value 1; let the front "
                                 "server send it (SCGI section 3)"},
-    [-ASERVE_REPEATED_VAR] = {400, "two vars of one name (SCGI section 3)"},
+    [-ASERVE_REPEATED_VAR] =
+        {400, "two CONTENT_LENGTHs that differ (SCGI section 3)"},
     [-ASERVE_EMPTY_NAME] = {400, "var without a name "
                                  "(uwsgi Protocol.rst; SCGI section 3)"},
     [-ASERVE_VAR_OVERRUN] = {400, "var or item reaches past its packet "

@@ -10,9 +10,9 @@
  *   2. no comma behind the vars;
  *   3. the first, in the order of the wire, of: a pair too many; a name or
  *      value without its NUL; an empty name; a first name other than
- *      CONTENT_LENGTH; a repeated name; a bad CONTENT_LENGTH; a full vars
- *      buffer;
- *   4. no SCGI with the value 1. */
+ *      CONTENT_LENGTH; a bad CONTENT_LENGTH; one that differs from the first;
+ *      a full vars buffer;
+ *   4. no SCGI with the value 1, or one with another. */
 #include <assert.h>
 #include <limits.h>
 #include <string.h>
@@ -20,17 +20,13 @@
 #include "scgi.h"
 #include "vars.h"
 
-/* A filter of the names seen: 1024 bits. */
-enum { SEEN_BITS = 10, SEEN_WORDS = 1 << (SEEN_BITS - 6) };
-
 /* What the vars said of the request. */
 typedef struct {
     aserve_vars vars;
-    const char *first; /* where the vars begin on the wire */
-    uint64_t seen[SEEN_WORDS];
     uint64_t content_length;
     uint32_t npairs;
     int is_scgi_1;
+    int is_other_scgi;
 } request;
 
 /* notnull* NUL
@@ -42,68 +38,58 @@ static const char *read_run(const char *p, const char *end, octets *run)
     return run->end == NULL ? NULL : run->end + 1;
 }
 
-/* A number below 2^SEEN_BITS, of the length and the last octets of a name:
- * nearly all begin with HTTP_. */
-static uint32_t hash(octets name)
+/* protocol.txt section 3: the first var, whose digits are the body's length */
+static int take_length(request *all, octets value)
 {
-    uint64_t tail = 0;
-    size_t tail_len = length(name) < sizeof tail ? length(name) : sizeof tail;
-
-    memcpy(&tail, name.end - tail_len, tail_len);
-    tail ^= (uint64_t)length(name);
-    /* The odd number is 2^64 over the golden ratio (Knuth, volume 3, 6.4). */
-    return (uint32_t)(tail * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SEEN_BITS));
+    if (length(value) == 0 ||
+        read_number(value.p, value.end, &all->content_length) != value.end)
+        return ASERVE_BAD_CONTENT_LENGTH;
+    return vars_append(&all->vars, "CONTENT_LENGTH", 14, value.p,
+                       length(value));
 }
 
-/* protocol.txt section 3: "Duplicate names are not allowed in the headers."
- * Only a name whose bit is set already is looked for among those before it.
- * Names made to share a bit cost n * n / 2 comparisons, n being max_vars. */
-static int is_repeated(request *all, octets name)
+/* Lenient: protocol.txt section 3: "Duplicate names are not allowed in the
+ * headers."  Locations made for uwsgi list CONTENT_LENGTH, and nginx sends
+ * one of its own.  A repeat that is empty or says the same is dropped; two
+ * lengths would be two ends of the body. */
+static int check_length(const request *all, octets value)
 {
-    uint32_t bit = hash(name);
-    uint64_t mask = UINT64_C(1) << bit % 64;
-    const char *p = all->first;
+    uint64_t content_length;
 
-    if ((all->seen[bit / 64] & mask) == 0) {
-        all->seen[bit / 64] |= mask;
+    if (length(value) == 0)
+        return 0;
+    if (read_number(value.p, value.end, &content_length) != value.end)
+        return ASERVE_BAD_CONTENT_LENGTH;
+    return content_length == all->content_length ? 0 : ASERVE_REPEATED_VAR;
+}
+
+/* protocol.txt section 3: "SCGI" with the value "1"
+ * Lenient: repeated for the reason above; the first "1" is kept. */
+static int take_scgi(request *all, octets value)
+{
+    if (!is_exactly(value, "1")) {
+        all->is_other_scgi |= length(value) > 0;
         return 0;
     }
-    while (p < name.p) {
-        octets earlier;
-        octets value;
-
-        p = read_run(p, name.p, &earlier);
-        if (length(earlier) == length(name) &&
-            memcmp(earlier.p, name.p, length(name)) == 0)
-            return 1;
-        p = read_run(p, name.p, &value);
-    }
-    return 0;
+    if (all->is_scgi_1)
+        return 0;
+    all->is_scgi_1 = 1;
+    return vars_append(&all->vars, "SCGI", 4, value.p, 1);
 }
 
-/* Whether a var is a header field of the client's (RFC 3875 4.1.18). */
-static int is_field(octets name)
-{
-    return length(name) > 5 && memcmp(name.p, "HTTP_", 5) == 0;
-}
-
-/* Note what one var means for the request; append its pair. */
+/* Note what one var means for the request; append its pair.
+ * Lenient: repeats of any other name are kept, as on uwsgi.  The last of them
+ * wins, but a client's fields are joined (RFC 9110 section 5.3): nginx before
+ * 1.23 passes those of one name one by one. */
 static int take_var(request *all, octets name, octets value)
 {
-    int is_first = name.p == all->first;
-
-    if (is_first && !is_exactly(name, "CONTENT_LENGTH"))
+    if (is_exactly(name, "CONTENT_LENGTH"))
+        return all->npairs == 1 ? take_length(all, value)
+                                : check_length(all, value);
+    if (all->npairs == 1)
         return ASERVE_LENGTH_NOT_FIRST;
-    /* Lenient: nginx before 1.23 passes the repeated fields of an honest
-     * client one by one; they are joined as RFC 9110 section 5.3 has it. */
-    if (!is_field(name) && is_repeated(all, name))
-        return ASERVE_REPEATED_VAR;
-    if (is_first &&
-        (length(value) == 0 ||
-         read_number(value.p, value.end, &all->content_length) != value.end))
-        return ASERVE_BAD_CONTENT_LENGTH;
-    if (is_exactly(name, "SCGI") && is_exactly(value, "1"))
-        all->is_scgi_1 = 1;
+    if (is_exactly(name, "SCGI"))
+        return take_scgi(all, value);
     return vars_append_cgi(&all->vars, name.p, length(name), value.p,
                            length(value));
 }
@@ -115,7 +101,6 @@ static int parse_vars(const char *p, const char *end, scgi_head *head)
 {
     request all = {
         .vars = {.buf = head->vars, .cap = head->vars_cap},
-        .first = p,
     };
 
     while (p < end) {
@@ -137,7 +122,7 @@ static int parse_vars(const char *p, const char *end, scgi_head *head)
         if (code != 0)
             return code;
     }
-    if (!all.is_scgi_1)
+    if (!all.is_scgi_1 || all.is_other_scgi)
         return ASERVE_NO_SCGI_1;
     head->content_length = all.content_length;
     head->vars_len = all.vars.len - 1;

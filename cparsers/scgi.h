@@ -25,9 +25,9 @@ typedef struct {
 /* Parse one request head at buf[0 .. len), where a connection begins; call
  * again with more octets while it is INCOMPLETE.  The vars are looked at only
  * once all of them are there, so all calls together cost linear time.
- * NAME NUL VALUE NUL ... goes to head->vars, CONTENT_LENGTH and SCGI too, in
- * the order of the wire, octets unchanged; vars.h names the three that are
- * dropped.
+ * NAME NUL VALUE NUL ... goes to head->vars in the order of the wire, octets
+ * unchanged, repeated names too: CONTENT_LENGTH first and once, SCGI once,
+ * whose repeats say the same or nothing.  vars.h says what is dropped.
  * A first octet that is no digit is ASERVE_NOT_SCGI at once; a length is
  * ASERVE_PACKET_TOO_LARGE at the digit that takes it over the limit.
  * Returns octets consumed (> 0), ASERVE_INCOMPLETE, NOT_SCGI, BAD_NETSTRING,

@@ -255,6 +255,28 @@ def test_a_mount_point_over_scgi(behind, fronts):
     assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", "/x")
 
 
+@pytest.mark.parametrize("body", [None, b"12345"], ids=["GET", "POST"])
+def test_names_that_are_listed_twice_over_scgi(behind, fronts, body):
+    """Who copies uwsgi_params lists CONTENT_LENGTH and SCGI beside nginx's own: served; of other names the last wins."""
+    twice = "".join(
+        f" scgi_param {name} {value};\n"
+        for name, value in [
+            ("CONTENT_LENGTH", "$content_length"),
+            ("SCGI", "1"),
+            ("PATH_INFO", "$document_uri"),
+            ("REQUEST_METHOD", "$request_method"),
+            ("TENANT", "red"),
+            ("TENANT", "blue"),
+        ]
+    )
+    nginx = behind("SCGI", changes={SOCKET: f"unix:{fronts.socket}", "scgi_params;": f"scgi_params;\n{twice}"})
+    status, _, answer = nginx.fetch("/a", "POST" if body else "GET", body)
+    assert status == 200
+    environ = json.loads(answer)
+    assert (environ["CONTENT_LENGTH"], environ["SCGI"]) == (str(len(body or b"")), "1")
+    assert (environ["TENANT"], environ["PATH_INFO"]) == ("blue", "/a")
+
+
 def test_variables(behind, fronts):
     """REMOTE_USER, the scheme and the user's own variables are the environ's."""
     members = fronts.folder / "members"

@@ -66,6 +66,27 @@ def test_no_second_content_length(start, raw_client):
     assert b'"CONTENT_LENGTH": "5"' in octets and b"HTTP_CONTENT" not in octets and b"wrong" not in octets
 
 
+@rule(
+    "SCGI 3",
+    "no name may come twice",
+    "the last one counts; CONTENT_LENGTH may say the same or nothing again, two that differ are answered 400",
+    "lenient",
+    "locations made for uwsgi list names that nginx sends by itself",
+)
+def test_repeated_names(start, raw_client):
+    """A name that comes twice is no fault, unless it leaves two ends of the body."""
+
+    def repeat(*pairs):
+        pairs = [("CONTENT_LENGTH", "0"), ("SCGI", "1"), ("TENANT", "red"), *pairs]
+        data = "".join(f"{name}\0{value}\0" for name, value in pairs).encode("latin-1")
+        return ask(raw_client, server, b"%d:%s," % (len(data), data))
+
+    server = start(apps.environ_json)
+    octets = repeat(("CONTENT_LENGTH", ""), ("SCGI", "1"), ("TENANT", "blue"))
+    assert b'"CONTENT_LENGTH": "0"' in octets and b'"TENANT": "blue"' in octets
+    assert repeat(("CONTENT_LENGTH", "5")).startswith(b"Status: 400 ")
+
+
 def test_the_environ(start, raw_client):
     """PATH_INFO is derived where the front server sends none; nothing is decoded twice."""
     server = start(apps.environ_json)
