@@ -179,6 +179,7 @@ class Response:
         head = f"{self._exchange.form.status_prefix}103 Early Hints\r\n"
         try:
             for name, value in headers:
+                name, value = _to_plain(name), _to_plain(value)
                 kind = _check_field_name(name)
                 if kind in (CONTENT_LENGTH, HOP_BY_HOP):
                     # RFC 9110 8.6, RFC 9112 6.1: framing fields are forbidden in a 1xx response.
@@ -365,9 +366,13 @@ def _build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
     has_date = has_server = False
     is_common = type(headers) is list
     try:
+        if type(status) is not str:
+            status, is_common = _to_plain(status), False
         code, has_no_body = _known_statuses.get(status) or _check_status(status)
         head = f"{prefix}{status}\r\n"
         for name, value in headers:
+            if type(name) is not str or type(value) is not str:
+                name, value, is_common = _to_plain(name), _to_plain(value), False
             kind = _known_fields.get(name)
             if kind is None:
                 kind = _check_field_name(name)
@@ -394,6 +399,11 @@ def _build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
     if is_common and len(octets) <= _KNOWN_HEAD_BYTES:
         _keep_head((prefix, status, *headers), made)
     return made
+
+
+def _to_plain(text: str) -> str:
+    """Return the characters of a str as they are, whatever its class says of them; TypeError: it is none."""
+    return str.__str__(text)
 
 
 def _keep_head(key: tuple[Any, ...], head: AppHead) -> None:

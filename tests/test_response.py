@@ -363,11 +363,14 @@ def test_what_an_app_may_not_give(status, headers, text):
             made.encode(b"x")
 
 
-def test_what_cannot_be_explained_is_an_app_error_all_the_same():
-    """Even a str that is none of the usual faults is reported as the app's."""
+def test_a_str_that_cannot_be_looked_up():
+    """A subclass of str without a hash is as good as its characters."""
     unhashable = type("Unhashable", (str,), {"__hash__": None})
-    with pytest.raises(AppError):
-        new()[0].start_response("200 OK", [(unhashable("A"), "b")])
+    for text, pair in ((unhashable("200 OK"), ("A", "b")), ("200 OK", (unhashable("A"), unhashable("b")))):
+        assert parse(start(text, [pair])[0].complete(b""))[:2] == (
+            "HTTP/1.1 200 OK",
+            [("A", "b"), ("Content-Length", "0")],
+        )
 
 
 @pytest.mark.parametrize("status", ["200 OK", "200 ", "999 \xe9 ok", "404 Not\tFound", "299 a  b"])
@@ -375,6 +378,57 @@ def test_statuses_that_are_fine(status):
     """RFC 9112 4: three digits, a space, and a reason that may be empty."""
     line = start(status)[0].complete(b"").split(b"\r\n", 1)[0]
     assert line == b"HTTP/1.1 " + status.encode("latin-1")
+
+
+class Lies(str):
+    """Looks harmless however it is asked."""
+
+    __slots__ = ()
+
+    def isprintable(self):
+        return True
+
+    def __format__(self, spec):
+        return "a\r\nX: y"
+
+    def __str__(self):
+        return "a\r\nX: y"
+
+    def __eq__(self, other):
+        return True
+
+    def __ne__(self, other):
+        return False
+
+    def __hash__(self):
+        return hash("X-Known")
+
+
+@pytest.mark.parametrize("send", ["start_response", "early_hints"])
+@pytest.mark.parametrize("at", ["name", "value", "status"])
+def test_a_subclass_of_str_is_str(at, send):
+    """What goes out is the characters that are there, which are checked, and not what a subclass says of them."""
+
+    def head(text):
+        made, exchange = start(headers=[("X-Known", "1")])  # a name that has been checked
+        if send == "early_hints":
+            made.early_hints([(text, "b") if at == "name" else ("X-Known", text)])
+            return parse(exchange.connection.sent[-1])
+        made, _ = start(
+            text if at == "status" else "200 OK",
+            [(text if at == "name" else "X-Known", text if at == "value" else "b")],
+        )
+        return parse(made.complete(b""))
+
+    if (at, send) == ("status", "early_hints"):
+        return
+    good = "299 fine" if at == "status" else "fine"
+    line, fields, _ = head(Lies(good))
+    assert good in line or fields[0] in [(good, "b"), ("X-Known", good)]
+    for bad in ("200 a\r\nX: y", "200 a\n", "a:\0"):
+        with pytest.raises(AppError):
+            head(Lies(bad))
+    assert head("200 OK" if at == "status" else "X-Known") != head("299 OK" if at == "status" else "Other")
 
 
 @pytest.mark.parametrize("headers", [((TEXT),), ([*TEXT],), iter([TEXT])])
