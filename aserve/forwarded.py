@@ -49,6 +49,10 @@ _PATH = re.compile(r"(?:/[^/\x00-\x20\\\x7f][^\x00-\x1f\x7f\\]*)?")
 _PAIR = re.compile(r"""([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]+)|"((?:[^"\\]|\\.)*)")""")
 _ESCAPED = re.compile(r"\\(.)")
 
+# Of a client that sends a long one, and a proxy that adds to it: 60 KiB took 60 to 95 ms, 2026-11-21, CPython 3.11.
+# Guess: as long as the longest line; a hundred proxies have room in it.
+MAX_FORWARDED = 8190  # octets
+
 T = TypeVar("T")
 
 
@@ -312,10 +316,12 @@ def parse_forwarded(value: str) -> list[Element]:
     Parse a whole field.
 
     Raises:
-        ValueError: it is malformed.
+        ValueError: it is malformed, or takes too long to parse.
 
     Spec: RFC 7239 section 4.
     """
+    if len(value) > MAX_FORWARDED:
+        raise ValueError(f"longer than {MAX_FORWARDED} octets")
     elements: list[Element] = []
     position, end = 0, len(value)
     while position < end:

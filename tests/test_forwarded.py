@@ -9,6 +9,7 @@ import pytest
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
 from aserve.forwarded import (
+    MAX_FORWARDED,
     Rules,
     SettingAside,
     cgi_name,
@@ -370,6 +371,16 @@ def test_forwarded_elements(value, pairs):
 def test_a_malformed_forwarded(value):
     """What is malformed anywhere is so as a whole: where its elements end nobody knows."""
     assert fault(named=["forwarded"], forwarded=value).startswith("Forwarded, as a proxy")
+
+
+def test_a_forwarded_that_is_too_long():
+    """What takes long to read is not read: a field as long as the limit is, a longer one is refused."""
+    element = "for=192.0.2.1"
+    longest = ", ".join([element] * 500)
+    longest += ";by=" + "a" * (MAX_FORWARDED - len(longest) - 4)
+    assert len(parse_forwarded(longest)) == 500
+    assert "longer than" in fault(named=["forwarded"], forwarded=longest + "a")
+    assert "longer than" in fault(named=["forwarded"], forwarded="," * 60_000)
 
 
 @pytest.mark.parametrize(
