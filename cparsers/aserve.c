@@ -106,6 +106,8 @@ static const explanation explanations[] = {
                                     "raises it (RFC 6585 section 5)"},
     [-ASERVE_PACKET_TOO_LARGE] = {431, "packet over the limit; --max-head "
                                        "raises it (RFC 6585 section 5)"},
+    [-ASERVE_REPEATED_CONTENT_TYPE] = {400, "two Content-Type fields that "
+                                            "differ (RFC 9110 section 8.3)"},
 };
 
 static const explanation unknown = {0, "unknown result code"};

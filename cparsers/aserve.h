@@ -61,7 +61,8 @@ enum {
     ASERVE_NUL_IN_VAR = -43,              /* 400 Protocol.rst; ours */
     ASERVE_TOO_MANY_VARS = -44,           /* 431 RFC 6585 5 */
     ASERVE_PACKET_TOO_LARGE = -45,        /* 431 RFC 6585 5 */
-    ASERVE_LAST_ERROR = -45
+    ASERVE_REPEATED_CONTENT_TYPE = -46,   /* 400 RFC 9110 8.3 */
+    ASERVE_LAST_ERROR = -46
 };
 
 /* The HTTP status that answers `code`; 0 for INCOMPLETE and unknown codes. */

@@ -51,6 +51,21 @@ static int on_content_length(fields *all, octets value)
     return 0;
 }
 
+/* RFC 9110 section 8.3: Content-Type = media-type
+ * Stricter than RFC 9110 8.3, which knows recipients that take the last: a
+ * front server's rules may have read the first. */
+static int on_content_type(fields *all, octets value)
+{
+    octets *first = &all->content_type;
+
+    if (first->p == NULL)
+        *first = value;
+    else if (length(*first) != length(value) ||
+             memcmp(first->p, value.p, length(value)) != 0)
+        return ASERVE_REPEATED_CONTENT_TYPE;
+    return 0;
+}
+
 /* RFC 9112 section 6.1: Transfer-Encoding = #transfer-coding
  * Stricter than RFC 9110 5.6.1.2: an empty list element is malformed here.
  * Stricter than RFC 9112 7: so is a coding with parameters. */
@@ -126,6 +141,10 @@ static int take_field(fields *all, octets name, octets value)
     case 10:
         if (is_text(name, "connection"))
             on_connection(all, value);
+        break;
+    case 12:
+        if (is_text(name, "content-type"))
+            code = on_content_type(all, value);
         break;
     case 14:
         if (is_text(name, "content-length"))

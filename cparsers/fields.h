@@ -7,7 +7,8 @@
 /* What the field lines said of the message. */
 typedef struct {
     aserve_vars vars;
-    octets authority; /* replaces the value of Host unless p == NULL */
+    octets authority;    /* replaces the value of Host unless p == NULL */
+    octets content_type; /* the first; p == NULL: none yet */
     uint64_t content_length;
     uint32_t nfields;
     uint32_t nhosts;
@@ -28,7 +29,7 @@ typedef struct {
  * means in `all`, append its pair to all->vars; *next is set behind it.
  * Returns 0, ASERVE_OBS_FOLD, BAD_FIELD_NAME, SPACE_BEFORE_COLON,
  * BAD_FIELD_VALUE, REPEATED_HOST, BAD_HOST, REPEATED_CONTENT_LENGTH,
- * BAD_CONTENT_LENGTH or VARS_FULL. */
+ * BAD_CONTENT_LENGTH, REPEATED_CONTENT_TYPE or VARS_FULL. */
 int parse_field_line(fields *all, const char *p, const char *end,
                      const char **next);
 

@@ -283,6 +283,7 @@ class HTTPTools1:
             (b"QUERY_STRING", query),
             (b"SERVER_PROTOCOL", b"HTTP/1.1" if is_1_1 else b"HTTP/1.0"),
         ]
+        content_type: bytes | None = None
         for name, value in self._fields:
             if b"_" in name or name in _DROPPED_NAMES:
                 continue
@@ -291,6 +292,10 @@ class HTTPTools1:
             name = name.replace(b"-", b"_")
             if name not in (b"CONTENT_TYPE", b"CONTENT_LENGTH"):
                 name = b"HTTP_" + name
+            elif name == b"CONTENT_TYPE":
+                if content_type not in (None, value):
+                    raise refusal(lib.ASERVE_REPEATED_CONTENT_TYPE)
+                content_type = value
             pairs.append((name, value))
         if authority:
             pairs.append((b"HTTP_HOST", authority))  # RFC 9112 3.2.2, from an HTTP/1.0 client without Host

@@ -54,6 +54,7 @@ class Disagreement(NamedTuple):
 DISAGREEMENTS = [
     Disagreement("no Host field, or several", "aserve", "RFC 9112 3.2", "(MISSING|REPEATED)_HOST"),
     Disagreement("a Host that is no host", "aserve", "RFC 9110 7.2", "BAD_HOST"),
+    Disagreement("two Content-Type fields that differ", "aserve", "RFC 9110 8.3", "REPEATED_CONTENT_TYPE"),
     Disagreement("a bad escape in the path", "aserve", "RFC 3986 2.1", "BAD_PERCENT"),
     Disagreement(
         "a request without a version",

@@ -25,6 +25,13 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n"
 @rule("RFC 9112 5.1", "white space before the colon is answered 400", "400, then closed")
 @rule("RFC 9112 5.2", "a folded line may be refused", "400, then closed")
 @rule(
+    "RFC 9110 8.3",
+    "of several Content-Types, recipients often take the last",
+    "400 for two that differ, then closed",
+    "stricter",
+    "a rule in front of us may have read the first",
+)
+@rule(
     "RFC 9110 5.5",
     "CR, LF and NUL in a value are refused or replaced",
     "400 for every control but the tab, then closed",
@@ -44,6 +51,7 @@ SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: test\r\n\r\n"
         "Content-Length: 5, 6\r\n\r\nhello",
         "Content-Length : 5\r\n\r\nhello",
         "Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        "Content-Type: text/plain\r\nContent-Type: text/html\r\n\r\n",
         "X-Folded: a\r\n b\r\n\r\n",
         "X-Control: a\x01b\r\n\r\n",
         "X-Nul: a\x00b\r\n\r\n",
