@@ -4,7 +4,7 @@ Owns:     the base environ of a listener, and the copy that each exchange gets.
 Thread:   `build_base_environ` on the event loop, once a listener;
           `build_environ` in a worker.
 Spec:     PEP 3333 "environ Variables"; RFC 3875 section 4.1.
-Not here: names and HTTP_ prefixes (cparsers/vars.c), wsgi.early_hints
+Not here: names and HTTP_ prefixes, and which never pass (cparsers/vars.c), wsgi.early_hints
           (response.py), FileWrapper (wsgi.py).
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from .exchange import Exchange
+from .forwarded import SCHEMES
 
 Environ = dict[str, Any]
 
@@ -132,7 +133,9 @@ def _complete_front_environ(environ: Environ, base: Environ) -> None:
     if https and https.lower() in ("on", "1"):
         environ["wsgi.url_scheme"] = "https"
     else:
-        environ["wsgi.url_scheme"] = get("UWSGI_SCHEME") or get("REQUEST_SCHEME") or "http"
+        environ["wsgi.url_scheme"] = (
+            SCHEMES.get(get("UWSGI_SCHEME", "")) or SCHEMES.get(get("REQUEST_SCHEME", "")) or "http"
+        )
     for name in FRONT_DEFAULTS:
         if name not in environ:
             environ[name] = FRONT_DEFAULTS[name]

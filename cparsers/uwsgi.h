@@ -39,7 +39,7 @@ typedef struct {
  * - WSGI, WSGI_MOUNT, and RPC with modifier2 2: vars.  NAME NUL VALUE NUL ...
  *   goes to packet->vars, in the order of the wire, octets unchanged,
  *   repeated names too (the last counts, also for content_length); vars.h
- *   names the three that are dropped.
+ *   says what is dropped.
  * - PING, and RPC with any other modifier2: octets at buf + 4, not looked at;
  *   nvars, vars_len and content_length are 0.  RPC's are uwsgi_parse_array's.
  * - any other modifier1: 4 is returned once the header is there, whatever

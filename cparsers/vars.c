@@ -53,6 +53,8 @@ static int is_dropped(const char *name, size_t name_len)
 /* The same for a name that has its CGI form already. */
 static int is_dropped_cgi(const char *name, size_t name_len)
 {
+    if (name_len >= 5 && memcmp(name, "wsgi.", 5) == 0)
+        return 1;
     switch (name_len) {
     case 10:
         return memcmp(name, "HTTP_PROXY", 10) == 0;

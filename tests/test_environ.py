@@ -219,10 +219,14 @@ def test_what_a_front_server_says_is_kept():
         ([("HTTPS", "")], "http"),
         ([("REQUEST_SCHEME", "https")], "https"),
         ([("UWSGI_SCHEME", "https"), ("REQUEST_SCHEME", "http")], "https"),
+        ([("UWSGI_SCHEME", "javascript")], "http"),
+        ([("UWSGI_SCHEME", "javascript"), ("REQUEST_SCHEME", "https")], "https"),
+        ([("REQUEST_SCHEME", "wss")], "https"),
+        ([("REQUEST_SCHEME", "https\n")], "http"),
     ],
 )
 def test_the_scheme_of_a_front_server(pairs, scheme):
-    """Front servers have several ways to say that the client came by TLS."""
+    """Front servers have several ways to say that the client came by TLS; what is no scheme of ours is passed over."""
     assert from_front(*pairs)["wsgi.url_scheme"] == scheme
 
 

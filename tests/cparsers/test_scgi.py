@@ -201,7 +201,7 @@ def read_plainly(content: bytes) -> list[list[str]] | str:
             scgis.append(value)
             if value != "1" or scgis.count("1") > 1:
                 continue
-        if name not in ("HTTP_PROXY", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"):
+        if name not in ("HTTP_PROXY", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH") and name[:5] != "wsgi.":
             kept.append(runs)
     return kept if {*scgis} - {""} == {"1"} else "NO_SCGI_1"
 

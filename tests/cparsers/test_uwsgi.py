@@ -200,7 +200,7 @@ def read_plainly(data: bytes) -> list[list[str]] | str:
         digits = runs[1][: len(runs[1]) - len(runs[1].lstrip("0123456789"))]
         if runs[0] == "CONTENT_LENGTH" and int(digits or "0") >= 2**63:
             return "BAD_CONTENT_LENGTH"
-        if runs[0] not in ("HTTP_PROXY", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH"):
+        if runs[0] not in ("HTTP_PROXY", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH") and runs[0][:5] != "wsgi.":
             kept.append(runs)
     return kept
 

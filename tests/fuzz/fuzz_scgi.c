@@ -4,7 +4,7 @@
  * Invariant: scgi_parse_head returns 1 .. len octets consumed, INCOMPLETE, or
  * an error of SCGI; it reads nothing past len and writes nothing past
  * vars_cap; its pairs are nvars, each of two runs without NUL, the first run
- * not empty; CONTENT_LENGTH comes first and only there, and SCGI once, with
+ * not empty and no "wsgi."; CONTENT_LENGTH comes first and only there, and SCGI once, with
  * the value 1; vars_len + 1 octets of room suffice and one less does not;
  * max_head_len always do; and no split changes any of this. */
 #include "invariants.h"
@@ -74,6 +74,7 @@ static void check_pairs(const scgi_head *head)
         const char *value = p + strlen(p) + 1;
 
         require(*name != '\0', "no empty name");
+        require(strncmp(name, "wsgi.", 5) != 0, "no name of the server's");
         require((strcmp(name, "CONTENT_LENGTH") == 0) == (i == 0),
                 "CONTENT_LENGTH first, and only there");
         if (strcmp(name, "SCGI") == 0) {

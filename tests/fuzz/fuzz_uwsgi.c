@@ -86,6 +86,10 @@ static void check_accepted(const answer *got, const char *data, size_t len)
         require(packet->vars[i] != '\0' || nuls % 2 == 1 ||
                     (i > 0 && packet->vars[i - 1] != '\0'),
                 "no empty name");
+        require(nuls % 2 == 1 || (i > 0 && packet->vars[i - 1] != '\0') ||
+                    packet->vars_len - i < 5 ||
+                    memcmp(packet->vars + i, "wsgi.", 5) != 0,
+                "no name of the server's");
         nuls += packet->vars[i] == '\0';
     }
     require(nuls == 2 * packet->nvars - 1, "NUL only between the runs");
