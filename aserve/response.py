@@ -381,8 +381,10 @@ def _build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
             if kind:
                 if kind == CONTENT_LENGTH:
                     length = _check_length(value, length)
-                    if has_no_body and code != 304:
-                        continue  # RFC 9110 8.6: no Content-Length in a 1xx or 204 response
+                    if has_no_body and (code != 304 or not length):
+                        # RFC 9110 8.6: no Content-Length in a 1xx or 204 response; in a 304 only that of the 200
+                        # response. Frameworks count the body that they have emptied: a 0 is hardly that.
+                        continue
                 elif kind == UNIQUE:
                     is_common = False
                 elif kind == DATE:

@@ -227,6 +227,9 @@ def test_encode_before_start_response():
         ("304 Not Modified", False, [], None, None),
         ("304 Not Modified", False, [("Content-Length", "5")], "5", "5"),  # RFC 9110 15.4.5
         ("304 Not Modified", True, [("Content-Length", "5")], "5", "5"),
+        ("304 Not Modified", False, [("Content-Length", "0")], None, None),  # RFC 9110 8.6: not that of the 200
+        ("304 Not Modified", True, [("content-length", "00")], None, None),
+        ("200 OK", True, [("Content-Length", "0")], "0", "0"),  # a HEAD's, which may be true
         ("103 Early Hints", False, [("Content-Length", "5")], None, None),
         ("199 X", False, [], None, None),
     ],

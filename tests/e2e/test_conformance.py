@@ -89,7 +89,7 @@ def test_empty_iterable(start_server, raw_client, app):
 
 
 @rule("RFC 9110 15.3.5", "a 204 response has no body", "what the app gives is dropped, and so is its Content-Length")
-@rule("RFC 9110 15.4.5", "a 304 response has no body", "what the app gives is dropped; its Content-Length stays")
+@rule("RFC 9110 15.4.5", "a 304 response has no body", "what the app gives is dropped; its Content-Length stays, but no 0")
 @rule("RFC 9112 6.1", "no Transfer-Encoding in a 1xx or 204 response", "none, nor in a 304")
 @pytest.mark.parametrize("app", [apps.status, apps.status_lazily, apps.status_with_length])
 @pytest.mark.parametrize("code", [204, 304])
@@ -102,6 +102,28 @@ def test_statuses_without_body(start_server, raw_client, app, code):
         if code == 204:
             assert reply.get("Content-Length") is None
         assert client.is_quiet()
+
+
+@rule(
+    "RFC 9110 8.6",
+    "a Content-Length of a 304 response is that of the 200 response",
+    "a 0 is dropped: frameworks count the body that they have emptied; the length of a HEAD's response stays",
+)
+@pytest.mark.parametrize(
+    ("target", "method", "length"),
+    [("/304", "GET", None), ("/304", "HEAD", None), ("/200", "HEAD", "0"), ("/200", "GET", "0")],
+)
+def test_a_length_of_0(start_server, raw_client, target, method, length):
+    """A 304 response that says 0 would make caches forget the true length."""
+
+    def app(environ, start_response):
+        start_response(environ["PATH_INFO"][1:] + " Test", [("Content-Length", "0")])
+        return []
+
+    client = raw_client(start_server(app))
+    for _ in range(2):
+        assert client.fetch(target, method=method).get("Content-Length") == length
+    assert client.is_quiet()
 
 
 @rule(
