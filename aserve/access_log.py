@@ -14,14 +14,10 @@ import time
 from typing import Any, TextIO
 
 from .errors import BindError, RequestRefused
-from .exchange import Exchange
+from .exchange import Exchange, escape
 
 # Lines kept until the next flush, at most; then `write` flushes itself. Guess.
 _MAX_LINES = 1000
-
-# What could forge a line or a field of it (quotes, backslashes, controls), and octets above ASCII:
-# nobody knows their encoding. Apache and nginx write them like this, too.
-_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), ord('"'), ord("\\"), *range(127, 256))}
 
 
 class AccessLog:
@@ -71,12 +67,12 @@ class AccessLog:
         if exchange is not None and exchange.vars:
             parts = iter(exchange.vars.split("\0"))
             vars = dict(zip(parts, parts))
-            version = _escape(vars.get("SERVER_PROTOCOL", "-"))
-            request = f'"{_escape(exchange.summary)} {version}"'
+            version = escape(vars.get("SERVER_PROTOCOL", "-"))
+            request = f'"{exchange.summary} {version}"'
             if exchange.is_from_front:
-                client = _escape(vars.get("REMOTE_ADDR", ""))
-            referer = _escape(vars.get("HTTP_REFERER", "-"))
-            agent = _escape(vars.get("HTTP_USER_AGENT", "-"))
+                client = escape(vars.get("REMOTE_ADDR", ""))
+            referer = escape(vars.get("HTTP_REFERER", "-"))
+            agent = escape(vars.get("HTTP_USER_AGENT", "-"))
         self._lines.append(
             f'{client or "-"} - - [{self._now()}] {request} {code} {sent_bytes or "-"} "{referer}" "{agent}"\n'
         )
@@ -89,11 +85,3 @@ class AccessLog:
             self._stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(now))
             self._second = now
         return self._stamp
-
-
-def _escape(text: str) -> str:
-    return (
-        text
-        if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
-        else text.translate(_ESCAPES)
-    )

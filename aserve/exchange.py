@@ -38,6 +38,11 @@ SCGI_STATUS_LINE = UWSGI
 SCGI_STATUS_FIELD = UWSGI._replace(status_prefix="Status: ")  # RFC 3875 section 6.3.3
 
 
+# What could forge a line of a log or a field of it (quotes, backslashes, controls), and octets above ASCII: nobody knows
+# their encoding, and terminals obey some. Apache and nginx write them like this, too.
+_ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), ord('"'), ord("\\"), *range(127, 256))}
+
+
 class RpcCall(NamedTuple):
     """A uwsgi RPC packet."""
 
@@ -89,10 +94,19 @@ class Exchange:
 
     @property
     def summary(self) -> str:
-        """Method and target, for the log; a front server sends its vars in any order, or not at all."""
+        """Method and target, escaped for a log; a front server sends its vars in any order, or not at all."""
         parts = iter(self.vars.split("\0"))
         vars = dict(zip(parts, parts))
-        return f"{vars.get('REQUEST_METHOD', '-')} {vars.get('REQUEST_URI') or vars.get('PATH_INFO', '-')}"
+        return escape(f"{vars.get('REQUEST_METHOD', '-')} {vars.get('REQUEST_URI') or vars.get('PATH_INFO', '-')}")
+
+
+def escape(text: str) -> str:
+    """Return octets of the wire as a log may hold them: printable ASCII without quotes and backslashes of theirs."""
+    return (
+        text
+        if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
+        else text.translate(_ESCAPES)
+    )
 
 
 def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:

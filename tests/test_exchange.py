@@ -64,8 +64,10 @@ def test_forms(form, may_chunk, may_inform, line):
         ("QUERY_STRING\0\0PATH_INFO\0/a\0REQUEST_METHOD\0PUT", "PUT /a"),
         ("REQUEST_URI\0\0PATH_INFO\0/a", "- /a"),
         ("", "- -"),
+        ("REQUEST_METHOD\0GET\0REQUEST_URI\0/\x9b31m\x85forged", r"GET /\x9b31m\x85forged"),
+        ('REQUEST_METHOD\0A\nB\0PATH_INFO\0/\x1b[31m\r\n"\\\xe9', r"A\x0aB /\x1b[31m\x0d\x0a\x22\x5c\xe9"),
     ],
 )
 def test_the_summary(vars, summary):
-    """What the log calls a request, in whatever order a front server has sent its vars."""
+    """What the logs call a request, in whatever order its vars have come, whatever octets are in them."""
     assert Exchange(vars, 0).summary == summary

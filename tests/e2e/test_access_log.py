@@ -120,3 +120,21 @@ def test_standard_output(start_process, raw_client):
     process.signal()
     assert process.wait() == 0
     assert b'"GET /seen HTTP/1.1" 200 6' in process.process.stdout.read()
+
+
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_the_error_log_can_be_forged_as_little(start_server, raw_client, caplog, lane):
+    """What a client or a front server puts into a target is escaped where an app's failure is logged."""
+    http = start_server(apps.raises, lane=lane)
+    status = raw_client(http).fetch("/\x9b31mRED\x85forged").status
+    front = start_server(apps.raises, lane=lane, bind="scgi://127.0.0.1:0")
+    vars = {"CONTENT_LENGTH": "0", "SCGI": "1", "REQUEST_METHOD": "GET", "PATH_INFO": "/\x1b[31m\nforged"}
+    data = "".join(f"{name}\0{value}\0" for name, value in vars.items()).encode()
+    client = raw_client(front)
+    client.send(b"%d:%b," % (len(data), data))
+    assert client.recv_to_end().startswith(b"Status: 500")
+    messages = [record.getMessage() for record in caplog.records if "forged" in record.getMessage()]
+    assert all(message.isascii() and message.isprintable() for message in messages)
+    assert r"/\x1b[31m\x0aforged" in messages.pop()
+    if status != 400:  # llhttp refuses such a target
+        assert r"/\x9b31mRED\x85forged" in messages.pop()

@@ -89,7 +89,9 @@ def test_empty_iterable(start_server, raw_client, app):
 
 
 @rule("RFC 9110 15.3.5", "a 204 response has no body", "what the app gives is dropped, and so is its Content-Length")
-@rule("RFC 9110 15.4.5", "a 304 response has no body", "what the app gives is dropped; its Content-Length stays, but no 0")
+@rule(
+    "RFC 9110 15.4.5", "a 304 response has no body", "what the app gives is dropped; its Content-Length stays, but no 0"
+)
 @rule("RFC 9112 6.1", "no Transfer-Encoding in a 1xx or 204 response", "none, nor in a 304")
 @pytest.mark.parametrize("app", [apps.status, apps.status_lazily, apps.status_with_length])
 @pytest.mark.parametrize("code", [204, 304])
