@@ -1,15 +1,18 @@
 """The access log: one line a request, written off the hot path.
 
-Owns:     the format ("combined", as Apache and nginx write it, and the
-          seconds it took), the file, the batching.
-Thread:   `write` from both sides; `flush` on the event loop, once a second.
-Not here: what is logged when (connection.py), error logs (logging).
+Owns:     the format ("combined", as Apache and nginx write it), the file,
+          the batching.
+Thread:   `write` from both sides; `flush` on the event loop, once a second,
+          and wherever very many lines wait.
+Not here: what is logged when (ride.py, outgoing.py, connection.py), error
+          logs (logging).
 """
 
 from __future__ import annotations
 
 import collections
 import sys
+import threading
 import time
 from typing import Any, TextIO
 
@@ -30,8 +33,8 @@ class AccessLog:
             raise BindError(f"cannot write the access log {path!r}: {exc.strerror}; see --access-log") from None
         self._is_ours = path != "-"
         self._lines: collections.deque[str] = collections.deque()
-        self._second = -1
-        self._stamp = ""
+        self._flushing = threading.Lock()  # who takes lines out also writes them: so they stay whole and in order
+        self._stamp = (-1, "")
 
     def write(self, exchange: Exchange) -> None:
         """Note a finished exchange."""
@@ -46,15 +49,14 @@ class AccessLog:
 
     def flush(self) -> None:
         """Write what has been noted."""
-        lines = []
-        while self._lines:
-            lines.append(self._lines.popleft())
-        if lines:
-            try:
-                self._file.write("".join(lines))
-                self._file.flush()
-            except (OSError, ValueError):
-                pass  # a full disk or a closed pipe must not stop the service
+        with self._flushing:
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
+            if lines:
+                try:
+                    self._file.write("".join(lines))
+                    self._file.flush()
+                except (OSError, ValueError):
+                    pass  # a full disk or a closed pipe must not stop the service
 
     def close(self) -> None:
         """Write the rest and close the file."""
@@ -81,7 +83,8 @@ class AccessLog:
 
     def _now(self) -> str:
         now = int(time.time())
-        if now != self._second:
-            self._stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(now))
-            self._second = now
-        return self._stamp
+        second, stamp = self._stamp
+        if now != second:
+            stamp = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(now))
+            self._stamp = (now, stamp)
+        return stamp

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sys
+import threading
 import time
 import types
 
@@ -135,6 +136,43 @@ def test_lines_are_written_in_batches(log):
     for _ in range(1002):
         log.write(new_exchange())
     assert log.text().count("\n") > 1000
+
+
+@pytest.mark.parametrize("step", range(12))
+def test_two_threads_flush(log, step):
+    """Whatever step of a flush another thread's flush comes at, no line is lost, cut or out of order."""
+    steps, failures, others = [], [], []
+
+    def catch(function):
+        try:
+            function()
+        except BaseException as exc:
+            failures.append(exc)
+
+    def flush_elsewhere(frame, event, argument):
+        steps.append(event)
+        if len(steps) == step + 1:
+            log.write(new_exchange(uri="/3"))
+            others.append(threading.Thread(target=catch, args=[log.flush]))
+            others[0].start()
+            others[0].join(0.05)  # it may have to wait for this flush
+        return flush_elsewhere
+
+    def flush():
+        sys.settrace(lambda frame, *_: flush_elsewhere if frame.f_code is AccessLog.flush.__code__ else None)
+        log.flush()
+        sys.settrace(None)
+
+    for number in (0, 1, 2):
+        log.write(new_exchange(uri=f"/{number}"))
+    first = threading.Thread(target=catch, args=[flush])
+    first.start()
+    first.join()
+    for thread in others:
+        thread.join()
+    log.flush()
+    numbers = [int(COMBINED.match(line)[3].split()[1][1:]) for line in log.text().splitlines()]
+    assert failures == [] and numbers == [0, 1, 2, 3][: 3 + len(others)]
 
 
 def test_close_writes_the_rest(tmp_path):

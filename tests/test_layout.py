@@ -64,6 +64,7 @@ RESERVED = {
             "forks": "asks which thread forks",
             "held": "workers and the loop count in it",
             "turns": "workers wait in it",
+            "access_log": "workers and the loop write it",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
             "response": "a second thread of the app may send pieces of it, too",
