@@ -76,7 +76,7 @@ class Uwsgi(SingleRequest):
             self.unparsed = data
             return []
         if consumed < 0:
-            return self._refuse_silently(refusal(consumed))
+            return self._refuse_packet(refusal(consumed), data)
         length, vars_len, nvars, modifier1, _ = scratch.unpack_results(scratch.results_view, scratch.results_offset)
         exchange = self.new_exchange(scratch.vars[:vars_len].decode("latin-1"), nvars)
         if modifier1 in (WSGI, WSGI_MOUNT):
@@ -112,6 +112,11 @@ class Uwsgi(SingleRequest):
             return self._refuse_silently(refusal(count))
         exchange.rpc = RpcCall(modifier2, [data[s.off : s.off + s.len] for s in spans[0:count]], "")
         return [exchange]
+
+    def _refuse_packet(self, why: RequestRefused, packet: bytes) -> list[Exchange]:
+        """A limit is the client's fault, who is told if its front server reads HTTP; anything else is no client's."""
+        is_request = packet[0] in (WSGI, WSGI_MOUNT) or (packet[0] == RPC and packet[3] == RPC_BY_PATH)
+        return self._refuse(why) if why.status == 431 and is_request else self._refuse_silently(why)
 
     def _refuse_silently(self, why: RequestRefused) -> list[Exchange]:
         """Log and close without an octet, as uWSGI does: who sends such a packet does not read HTTP."""

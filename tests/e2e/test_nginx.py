@@ -277,6 +277,16 @@ def test_names_that_are_listed_twice_over_scgi(behind, fronts, body):
     assert (environ["TENANT"], environ["PATH_INFO"]) == ("blue", "/a")
 
 
+@pytest.mark.parametrize("protocol", ["uwsgi", "SCGI"])
+def test_more_fields_than_the_limit(behind, protocol):
+    """The client is told that its head is too large, and what the limit is called: no 502."""
+    nginx = behind(protocol)
+    status, _, body = nginx.fetch("/", **{f"X_{number}": "" for number in range(300)})
+    assert status == 431 and b"--max-fields" in body
+    status, _, body = nginx.fetch("/count", "POST", octets(200_000), **{f"X_{number}": "" for number in range(300)})
+    assert status == 431 and b"--max-fields" in body
+
+
 def test_variables(behind, fronts):
     """REMOTE_USER, the scheme and the user's own variables are the environ's."""
     members = fronts.folder / "members"

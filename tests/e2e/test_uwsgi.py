@@ -196,9 +196,12 @@ def test_silence(start, raw_client, caplog, octets, text):
     ],
 )
 def test_limits(start, raw_client, caplog, settings, vars, setting):
-    """The log says which setting to raise."""
+    """The client is answered 431; it and the log are told which setting to raise."""
     server = start(apps.hello, bind="uwsgi://127.0.0.1:0", max_request_line_bytes=4096, **settings)
-    assert ask(raw_client, server, packet(**vars)) == b""
+    client = raw_client(server)
+    client.send(packet(**vars))
+    reply = client.recv_response()
+    assert reply.status == 431 and f"{setting} raises it".encode() in reply.body
     assert f"{setting} raises it" in caplog.text
     assert ask(raw_client, server, packet()).endswith(b"hello\n")
 

@@ -139,12 +139,16 @@ def test_corpus_accepted(name):
 
 @pytest.mark.parametrize("name", [name for name, (path, _) in USUAL.items() if path.parent.name == "reject"])
 def test_corpus_rejected(name):
-    """Each bad packet is one refusal without an octet; nothing is parsed behind it."""
+    """Each bad packet is one refusal, without an octet unless a client's request is too large; nothing is parsed behind it."""
     raw = USUAL[name][0].read_bytes()
     protocol = new()
     exchanges = protocol.receive(raw)
-    assert exchanges[0].refusal.status in (400, 431)
-    check_silent(exchanges, exchanges[0].refusal.status)
+    status = exchanges[0].refusal.status
+    if status == 431 and (raw[0] in (0, 30) or (raw[0], raw[3]) == (173, 2)):
+        assert not exchanges[0].is_silent
+    else:
+        assert status in (400, 431)
+        check_silent(exchanges, status)
     assert protocol.receive(request(*GET)) == [] and not protocol.is_mid_message
 
 
@@ -205,9 +209,20 @@ def test_tls_is_told_so():
         ({"max_fields": 1}, request(*[(b"A%d" % number, b"") for number in range(66)]), "--max-fields"),
     ],
 )
-def test_limits(limits, raw, setting):
-    """What crosses a limit is refused with the name of the setting to raise."""
-    check_silent(new(**limits).receive(raw), 431, setting)
+@pytest.mark.parametrize("modifiers", [(0, 0), (30, 0), (173, 2)])
+def test_limits(limits, raw, setting, modifiers):
+    """A request that crosses a limit is answered, with the name of the setting to raise."""
+    raw = bytes([modifiers[0]]) + raw[1:3] + bytes([modifiers[1]]) + raw[4:]
+    (refused,) = new(**limits).receive(raw)
+    assert refused.is_for_loop and not refused.is_silent and not refused.keep_alive and refused.form is UWSGI
+    assert refused.refusal.status == 431 and setting in str(refused.refusal)
+
+
+@pytest.mark.parametrize("modifiers", [(100, 0), (173, 0), (173, 1)])
+def test_limits_of_what_is_no_request(modifiers):
+    """Who sends anything but a request reads no HTTP: the log tells."""
+    raw = packet(b"\0" * 301, *modifiers)
+    check_silent(new(max_head_bytes=300).receive(raw), 431, "--max-head")
 
 
 def test_limits_are_reached():
