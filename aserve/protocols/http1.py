@@ -157,6 +157,7 @@ class HTTP1:
         if consumed <= 0:
             if consumed == lib.ASERVE_INCOMPLETE:
                 if len(data) - position == 2 and data[position:] == b"\r\n":
+                    self._scanned = 0  # of the CR, if that came alone
                     return 2  # RFC 9112 2.2: an empty line behind a request is not the next one's begin
                 self._scanned = len(data) - position
                 return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import pathlib
 import tempfile
 
 import desync
@@ -13,6 +14,7 @@ from aserve.exchange import HTTP_1_0, HTTP_1_1
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 
+REJECTED = pathlib.Path(__file__).parent.parent / "corpus" / "http1" / "reject"
 PARSERS = [parser for name, parser in PROTOCOLS if name == "http"]
 if importlib.util.find_spec("httptools") is None:  # as on PyPy
     PARSERS.remove("httptools")
@@ -236,6 +238,21 @@ def test_splits_of_smuggled_requests_mean_nothing(new, pair):
         assert [facts(exchange) for exchange in feed(new(**limits), raw[:cut], raw[cut:])] == whole, cut
     octets = [raw[at : at + 1] for at in range(len(raw))]
     assert [facts(exchange) for exchange in feed(new(**limits), *octets)] == whole
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(REJECTED.glob("*.raw"))])
+def test_an_error_waits_for_no_octet(name):
+    """However the octets of a bad head are cut, it is refused at the same one of them."""
+
+    def is_refused(*pieces):
+        return any(exchange.refusal for exchange in feed(PROTOCOLS["http", "c"](Limits())(), *pieces))
+
+    raw = (REJECTED / f"{name}.raw").read_bytes()[:9000]
+    protocol = PROTOCOLS["http", "c"](Limits())()
+    for count in range(len(raw)):
+        if any(exchange.refusal for exchange in protocol.receive(raw[count : count + 1])):
+            assert is_refused(raw[: count + 1]) and not is_refused(raw[:count])
+            return
 
 
 def test_splits_of_live_bodies_mean_nothing(new):
