@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import ipaddress
+import logging
 import os
 import shutil
 import socket
@@ -26,6 +28,7 @@ from .errors import BindError
 UNSENT_BYTES = 1 << 18
 _NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
+logger = logging.getLogger("aserve")
 Socket = socket.socket  # a Listener's field has the module's name
 Address = Union[tuple[str, int], str]
 
@@ -47,11 +50,17 @@ class Listener(NamedTuple):
 
     @property
     def url(self) -> str:
-        """What a person may type into a browser, where it speaks HTTP from the first octet; unix:PATH for a unix socket."""
+        """
+        Where it listens: for http and https as a person may type it into a browser.
+
+        Of any other protocol, 0.0.0.0 stays 0.0.0.0: who reads the log must not take it for private.
+        """
         if self.bind.kind == "unix":
             return str(self.bind)
         host, port = self.socket.getsockname()[:2]
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+        if self.bind.protocol in ("http", "https") and not self.bind.is_proxied:
+            host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        host = f"[{host}]" if ":" in host else host
         return f"{PROXIED if self.bind.is_proxied else ''}{self.bind.protocol}://{host}:{port}"
 
     @property
@@ -63,6 +72,13 @@ class Listener(NamedTuple):
         if host in ("0.0.0.0", "::"):
             host = socket.gethostname()
         return host, str(port)
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether other machines may connect and are believed what a front server is: REMOTE_USER, HTTPS."""
+        if self.bind.kind == "unix" or self.bind.protocol not in ("uwsgi", "scgi"):
+            return False
+        return not ipaddress.ip_address(self.socket.getsockname()[0].partition("%")[0]).is_loopback
 
     def take_queued(self) -> list[Socket]:
         """
@@ -113,7 +129,7 @@ class UnixRights(NamedTuple):
 
 def open_listeners(binds: list[Bind], rights: UnixRights = UnixRights()) -> list[Listener]:  # noqa: B008
     """
-    Bind all of them, or none.
+    Bind all of them, or none; warn of those that are open to too many.
 
     Raises:
         BindError: one could not be bound; those before it are closed again.
@@ -129,6 +145,13 @@ def open_listeners(binds: list[Bind], rights: UnixRights = UnixRights()) -> list
         for listener in listeners:
             listener.close()
         raise
+    exposed = [listener.url for listener in listeners if listener.is_exposed]
+    if exposed:
+        logger.warning(
+            "%s: whoever can connect is believed, REMOTE_USER and HTTPS included; let only the front server through, or "
+            "bind 127.0.0.1 or a unix socket",
+            ", ".join(exposed),
+        )
     return listeners
 
 

@@ -119,6 +119,41 @@ def test_all_interfaces(opened):
     assert {listener.server_name_and_port for listener in found} == {(socket.gethostname(), str(port))}
 
 
+@needs_ipv6
+@pytest.mark.parametrize("scheme", ["uwsgi", "scgi", "proxy+http"])
+def test_all_interfaces_of_what_is_for_programs(opened, scheme):
+    """No one types it into a browser: what the log says must not look private."""
+    found = opened(f"{scheme}://:0")
+    port = found[0].address[1]
+    assert {listener.url for listener in found} == {f"{scheme}://0.0.0.0:{port}", f"{scheme}://[::]:{port}"}
+
+
+@pytest.mark.parametrize(
+    ("binds", "count"),
+    [
+        (["uwsgi://0.0.0.0:0"], 1),
+        (["scgi://0.0.0.0:0"], 1),
+        (["uwsgi://0.0.0.0:0", "scgi://0.0.0.0:0", "uwsgi://127.0.0.1:0"], 2),
+        (["uwsgi://127.0.0.1:0", "uwsgi://localhost:0"], 0),
+        (["0.0.0.0:0", "https://0.0.0.0:0", "proxy+http://0.0.0.0:0"], 0),
+    ],
+    ids=str,
+)
+def test_who_is_believed_without_a_question(opened, caplog, binds, count):
+    """uwsgi and SCGI beyond this machine: one warning, which names each such listener and what to do."""
+    opened(*binds)
+    said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(said) == (count > 0)
+    for text in said:
+        assert text.count("://0.0.0.0:") == count and "127.0.0.1 or a unix socket" in text and "REMOTE_USER" in text
+
+
+def test_who_may_connect_to_a_unix_socket(opened, caplog, tmp_path):
+    """The rights of its file say who: no warning."""
+    opened(f"uwsgi://unix:{tmp_path}/s")
+    assert caplog.records == []
+
+
 def test_a_name(opened):
     """A name listens on whatever it means here."""
     assert all(listener.address[0] in ("127.0.0.1", "::1") for listener in opened("localhost:0"))
