@@ -1,6 +1,6 @@
 """From what the user typed to a WSGI callable.
 
-Owns:     the app spec ("module:attr", "module:factory()", "path/to/file.py:app"),
+Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app"),
           what goes on sys.path for it, and one clear line for each failure;
           what an app must not have done to the process.
 Thread:   any; before the server starts.
@@ -10,6 +10,7 @@ Not here: calling the app (wsgi.py), printing errors (cli.py).
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
 import importlib.util
@@ -164,12 +165,12 @@ def _hint_for_module(name: str) -> str:
 
 
 def _find(module: ModuleType, where: str, attribute: str) -> object:
-    """Follow `name`, `name.sub` or `name()` from the module."""
-    path, is_call = attribute, attribute.endswith("()")
-    if is_call:
-        path = attribute[: -len("()")]
+    """Follow `name`, `name.sub` or `name('a', b=1)` from the module."""
+    path, parenthesis, _ = attribute.partition("(")
+    is_call = bool(parenthesis)
     if not all(part.isidentifier() for part in path.split(".")):
-        raise LoadError(f"{attribute!r} in {where}:{attribute} is neither a name nor a call without arguments")
+        raise LoadError(f"{attribute!r} in {where}:{attribute} is neither a name nor a call such as create_app()")
+    arguments, keywords = _read_arguments(where, attribute) if is_call else ([], {})
     found: object = module
     for part in path.split("."):
         if not hasattr(found, part):
@@ -180,9 +181,39 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
     if not callable(found):
         raise LoadError(f"{where}:{path} is {_describe(found)}, not a factory; leave out the ()")
     try:
-        return found()
+        return found(*arguments, **keywords)
     except (Exception, SystemExit) as fault:
         raise _app_raised(f"{where}:{attribute}", "calling", fault) from None
+
+
+def _read_arguments(where: str, attribute: str) -> tuple[list[object], dict[str, object]]:
+    """Read the arguments of a call: literals, as ast.literal_eval takes them; nothing of the app's is evaluated."""
+    try:
+        call = ast.parse(attribute, mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: so deep that Python gives up
+        call = None
+    if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
+        raise LoadError(
+            f"{attribute!r} in {where}:{attribute} is neither a name nor a call such as create_app('prod', debug=False); "
+            "in a shell, put quotes around the whole"
+        )
+    arguments = [_read_literal(argument, where, attribute) for argument in call.args]
+    keywords: dict[str, object] = {}
+    for keyword in call.keywords:
+        if keyword.arg is None or keyword.arg in keywords:
+            raise LoadError(f"{where}:{attribute} has ** or a keyword twice; write name=value, once each")
+        keywords[keyword.arg] = _read_literal(keyword.value, where, attribute)
+    return arguments, keywords
+
+
+def _read_literal(argument: ast.expr, where: str, attribute: str) -> object:
+    try:
+        return ast.literal_eval(argument)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        raise LoadError(
+            f"the argument {ast.unparse(argument):.60} in {where}:{attribute} is no literal; write strings, numbers, "
+            "True, False, None, or tuples, lists, sets and dicts of them"
+        ) from None
 
 
 def _find_default(module: ModuleType, where: str) -> object:
