@@ -1,0 +1,94 @@
+"""`use = egg:aserve-wsgi#main` in the ini files of Pyramid, Zope and other users of PasteDeploy.
+
+Owns:     what a [server:main] section's settings mean.
+Thread:   the main thread, which serves.
+Spec:     PasteDeploy, "paste.server_runner" and "paste.server_factory".
+Not here: settings themselves (config.py); logging, which is the ini file's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Callable
+
+from ..config import COMMAND_NAMES, SETTINGS, Config, ConfigError
+from ..server import run
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication
+
+_KEYS = {setting.key: setting for setting in SETTINGS}
+HOST, PORT, LISTEN = "host", "port", "listen"  # what waitress' users write
+DEFAULT_PORT = "8000"
+
+
+def run_app(app: WSGIApplication, global_conf: Mapping[str, str], /, **local_conf: str) -> None:
+    """
+    Serve an app until SIGTERM or SIGINT: the `paste.server_runner`.
+
+    Raises:
+        ConfigError: a setting is unknown, or wrong.
+        BindError: see aserve.run.
+        SystemExit: something was left unfinished.
+    """
+    status = run(app, read_settings(global_conf, local_conf))
+    if status:
+        raise SystemExit(status)
+
+
+def make_server(global_conf: Mapping[str, str], /, **local_conf: str) -> Callable[[WSGIApplication], None]:
+    """
+    Return what serves an app: the `paste.server_factory`.
+
+    Raises:
+        ConfigError: a setting is unknown, or wrong.
+    """
+    read_settings(global_conf, local_conf)
+    return lambda app: run_app(app, global_conf, **local_conf)
+
+
+def read_settings(global_conf: Mapping[str, str], local_conf: Mapping[str, str]) -> Config:
+    """
+    Return the settings of a section, under their names in TOML files, with "-" or "_".
+
+    Raises:
+        ConfigError: one is unknown, or wrong.
+    """
+    where = f"the server section of {global_conf.get('__file__', 'the ini file')}"
+    settings: dict[str, object] = {}
+    places: dict[str, object] = {}
+    for name, value in local_conf.items():
+        key = name.replace("_", "-")
+        if name in (HOST, PORT, LISTEN):
+            places[name] = value
+        elif key in COMMAND_NAMES:
+            raise ConfigError(
+                f"unknown setting {name} in {where}; the ini file itself says which app is served, and how"
+            )
+        elif key in settings:
+            raise ConfigError(f"{key} is set twice in {where}; once with '-' and once with '_'")
+        elif key == "bind":
+            settings[key] = value.replace(",", " ").split()
+        elif key in _KEYS and _KEYS[key].is_list:
+            settings[key] = value.splitlines()  # as ini files have several values of one name
+        elif key in _KEYS:
+            settings[key] = value
+        else:
+            settings[name] = value  # Config says what it is near to
+    if places:
+        if "bind" in settings or (LISTEN in places and len(places) > 1):
+            raise ConfigError(
+                f"{', '.join([*places, *(key for key in settings if key == 'bind')])} in {where}: one says it all"
+            )
+        settings["bind"] = _read_places(local_conf, where)
+    return Config.from_sources({}, {}, settings, where)
+
+
+def _read_places(section: Mapping[str, str], where: str) -> list[str]:
+    if LISTEN in section:
+        return section[LISTEN].split()
+    host, port = section.get(HOST, "127.0.0.1").strip(), section.get(PORT, DEFAULT_PORT).strip()
+    if not port.isascii() or not port.isdigit():
+        raise ConfigError(f"port in {where}: {port!r} is no number; accepted: 0 to 65535")
+    host = {"*": ""}.get(host, host)  # all interfaces, as some write it
+    return [f"[{host}]:{port}" if ":" in host and host[0] != "[" else f"{host}:{port}"]

@@ -1,0 +1,113 @@
+"""The server section of an ini file: what its settings mean, under whose names, and what is wrong with one."""
+
+from __future__ import annotations
+
+import configparser
+import pathlib
+import re
+
+import pytest
+
+from aserve.compat import paste
+from aserve.config import SETTINGS, Config, ConfigError
+
+GLOBAL = {"__file__": "/srv/site.ini", "here": "/srv"}
+
+
+def app(environ, start_response):
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("section", "settings"),
+    [
+        ({}, {}),
+        ({"threads": "3", "max-body": "10M", "max_head": "32k"}, {"threads": 3, "max_body_bytes": 10 << 20, "max_head_bytes": 32 << 10}),
+        ({"host": "0.0.0.0", "port": "6543"}, {"bind": "0.0.0.0:6543"}),
+        ({"host": " 0.0.0.0 ", "port": " 80"}, {"bind": "0.0.0.0:80"}),
+        ({"port": "6543"}, {"bind": "127.0.0.1:6543"}),
+        ({"host": "::1"}, {"bind": "[::1]:8000"}),
+        ({"host": "[::1]", "port": "1"}, {"bind": "[::1]:1"}),
+        ({"host": "*", "port": "1"}, {"bind": ":1"}),
+        ({"listen": "127.0.0.1:8080 [::1]:8080"}, {"bind": ["127.0.0.1:8080", "[::1]:8080"]}),
+        ({"bind": "\n127.0.0.1:8080\nuwsgi://unix:/run/s"}, {"bind": ["127.0.0.1:8080", "uwsgi://unix:/run/s"]}),
+        ({"bind": "127.0.0.1:1, 127.0.0.1:2"}, {"bind": ["127.0.0.1:1", "127.0.0.1:2"]}),
+        ({"trusted_proxies": "\n10.0.0.1\n10.0.0.2"}, {"trusted_proxies": ["10.0.0.1", "10.0.0.2"]}),
+        ({"trusted-proxies": "10.0.0.1, 10.0.0.2"}, {"trusted_proxies": ["10.0.0.1", "10.0.0.2"]}),
+        ({"request_timeout": "30s", "server_name": ""}, {"request_seconds": 30.0, "server_name": ""}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_a_section_means(section, settings):
+    """Names are those of TOML files, with - or _; host, port and listen those of waitress."""
+    assert paste.read_settings(GLOBAL, section) == Config(**settings)
+
+
+@pytest.mark.parametrize(
+    ("section", "parts"),
+    [
+        ({"thread": "3"}, ["unknown setting thread in the server section of /srv/site.ini", "did you mean threads?"]),
+        ({"trusted_proxy": "*"}, ["unknown setting trusted_proxy"]),
+        ({"threads": "many"}, ["threads in the server section of /srv/site.ini", "accepted: a whole number"]),
+        ({"port": "http"}, ["port in the server section", "'http' is no number"]),
+        ({"port": "-1"}, ["port in the server section", "'-1' is no number"]),
+        ({"port": "70000"}, ["bind in the server section", "70000"]),
+        ({"host": "a b", "port": "1"}, ["bind in the server section", "a b"]),
+        ({"bind": ""}, ["nothing to listen on"]),
+        ({"bind": ":1", "port": "2"}, ["port, bind in the server section", "one says it all"]),
+        ({"listen": ":1", "host": "a", "port": "2"}, ["listen, host, port in the server section", "one says it all"]),
+        ({"max_body": "1", "max-body": "2"}, ["max-body is set twice"]),
+        ({"app": "a:b"}, ["unknown setting app", "the ini file itself says which app"]),
+    ],
+    ids=str,
+)
+def test_what_is_wrong(section, parts):
+    """The error names the file, the setting and what would do."""
+    for make in (paste.read_settings, lambda g, s: paste.run_app(app, g, **s), lambda g, s: paste.make_server(g, **s)):
+        with pytest.raises(ConfigError) as caught:
+            make(GLOBAL, section)
+        for part in parts:
+            assert part in str(caught.value)
+
+
+def test_a_section_of_no_file():
+    """An ini file need not have a name."""
+    with pytest.raises(ConfigError, match="in the server section of the ini file"):
+        paste.read_settings({}, {"thread": "3"})
+
+
+@pytest.mark.parametrize("how", ["runner", "factory"])
+@pytest.mark.parametrize("status", [0, 1])
+def test_serving(how, status, monkeypatch):
+    """Both kinds of entry point serve with these settings, and say what was left unfinished."""
+    served = []
+    monkeypatch.setattr(paste, "run", lambda *arguments: served.append(arguments) or status)
+    section = {"port": "0", "threads": "2"}
+
+    def serve():
+        if how == "runner":
+            paste.run_app(app, GLOBAL, **section)
+        else:
+            paste.make_server(GLOBAL, **section)(app)
+
+    if status:
+        with pytest.raises(SystemExit, match="1"):
+            serve()
+    else:
+        serve()
+    assert served == [(app, Config(bind="127.0.0.1:0", threads=2))]
+
+
+@pytest.mark.checkout
+def test_the_page():
+    """What docs/paste.md shows is read, and the names in its table are those of settings."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "paste.md").read_text()
+    blocks = re.findall(r"^```ini\n(.*?)^```", page, re.M | re.S)
+    for block in blocks:
+        parser = configparser.ConfigParser()
+        parser.read_string(block)
+        section = dict(parser["server:main"])
+        assert section.pop("use") == "egg:aserve-wsgi#main"
+        assert paste.read_settings(GLOBAL, section) != Config()
+    names = [name for row in re.findall(r"^\| `.*?\| (.*) \|$", page, re.M) for name in re.findall(r"`([a-z-]+)", row)]
+    assert len(blocks) == 2 and names and set(names) <= {setting.key for setting in SETTINGS}
