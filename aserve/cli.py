@@ -69,7 +69,8 @@ def _run(argv: Sequence[str]) -> int:
     config = Config.from_sources(args, os.environ, toml, toml_name)
     compile_routes(config.route)  # a mistake in one is told before the app is imported
     certificates = load_certificates(config)  # so is one in these; the server loads its own
-    install_uwsgi()
+    if config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and _speaks_uwsgi(config)):
+        install_uwsgi()
     app = load_app(_checked_spec(spec, toml_name)) if spec else demo_app
     check_unpatched()
     # After the app, whose own logging set-up may disable the loggers it finds.
@@ -83,6 +84,10 @@ def _run(argv: Sequence[str]) -> int:
     status = run_server(app, config)
     tell_what_remains()
     return status
+
+
+def _speaks_uwsgi(config: Config) -> bool:
+    return bool(config.route) or any(bind.startswith("uwsgi://") for bind in config.bind)
 
 
 def _checked_spec(spec: object, toml_name: str) -> str:

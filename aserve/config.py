@@ -535,6 +535,12 @@ class Config:
         "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
         "uWSGI's internal routing, as far as it calls RPC functions.",
     )
+    uwsgi_module: str = _row(
+        "auto", "Serving", "--uwsgi-module", _choice("auto", "on", "off"),
+        "whether `import uwsgi` works in the app, which the command then has a module for; auto: with a uwsgi bind, or --route",
+        "Apps take the import for a sign of uWSGI, and half of them have another way where it fails; see docs/rpc.md. "
+        "A server in your own program leaves it to you.",
+    )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", _choice("field", "line"),
         "how SCGI responses begin: with the field `Status: 200 OK`, or with an HTTP status line",

@@ -306,6 +306,8 @@ def _origin(module: ModuleType) -> str:
 def _app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
     detail = "" if fault.args in ((), (None,)) else str(fault)  # sys.exit() says None on PyPy
     text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
+    if isinstance(fault, ModuleNotFoundError) and fault.name == "uwsgi":
+        text += "; with --uwsgi-module on there is one"
     trace = traceback.TracebackException.from_exception(fault)
     _cut_to_app(trace)
     return LoadError(f"{doing} {what} raised {text}", "".join(trace.format()))

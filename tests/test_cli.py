@@ -205,6 +205,34 @@ def test_version(served, capsys, monkeypatch, has_uvloop):
     assert text.endswith(", uvloop 0.99\n" if has_uvloop else ", asyncio\n")
 
 
+@pytest.mark.parametrize(
+    ("flags", "is_there"),
+    [
+        ([], False),
+        (["--bind", "scgi://127.0.0.1:0"], False),
+        (["--bind", "uwsgi://127.0.0.1:0"], True),
+        (["--bind", ":0", "--bind", "uwsgi://unix:s"], True),
+        (["--uwsgi-module", "on"], True),
+        (["--route", "^/rpc", "rpc f"], True),
+        (["--bind", "uwsgi://127.0.0.1:0", "--uwsgi-module", "off"], False),
+    ],
+    ids=str,
+)
+def test_import_uwsgi(served, monkeypatch, tmp_path, flags, is_there):
+    """An app that takes `import uwsgi` for a sign of uWSGI finds it where uwsgi is spoken, or where it is asked for."""
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
+    monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
+    name = f"asks_{is_there}_{len(flags)}"
+    (tmp_path / f"{name}.py").write_text(
+        "try:\n    import uwsgi\nexcept ImportError:\n    uwsgi = None\n"
+        "def app(environ, start_response): return []\napp.uwsgi = uwsgi\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert cli.main([f"{name}:app", *flags]) == 0
+    assert (sys.modules.pop(name).app.uwsgi is not None) is is_there
+    sys.modules.pop("uwsgi", None)
+
+
 def test_help(served, capsys):
     """--help shows every flag, with its default."""
     with pytest.raises(SystemExit) as caught:

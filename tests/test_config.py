@@ -332,6 +332,7 @@ def test_defaults():
         "body": "buffer",
         "lane": "auto",
         "route": (),
+        "uwsgi_module": "auto",
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,

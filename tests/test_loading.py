@@ -271,6 +271,14 @@ def test_missing_import_of_the_app(folder):
     assert "site_a.py" in fault.app_traceback
 
 
+def test_import_of_uwsgi(folder, monkeypatch):
+    """Who needs uWSGI's module is told how to have one."""
+    monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
+    monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
+    (folder / "site_a.py").write_text("import uwsgi\n")
+    assert str(error_of("site_a")).endswith("No module named 'uwsgi'; with --uwsgi-module on there is one")
+
+
 def test_syntax_error(folder):
     """A syntax error shows the line."""
     (folder / "site_a.py").write_text("def app(:\n")

@@ -1,4 +1,4 @@
-"""`import uwsgi` for apps written for uWSGI, as far as RPC goes.
+"""`import uwsgi` for apps written for uWSGI: RPC, and what apps ask about the server.
 
 Owns:     the module `uwsgi` that an app finds where no other is.
 Thread:   any.
@@ -11,7 +11,9 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import logging
+import socket
 import sys
+import time
 from types import ModuleType
 from typing import Any, Callable, Union
 
@@ -19,6 +21,7 @@ from .. import rpc as aserve_rpc
 from ..config import VERSION
 
 logger = logging.getLogger("aserve.rpc")
+app_logger = logging.getLogger("aserve.app")
 
 NAME = "uwsgi"
 Text = Union[str, bytes]
@@ -85,13 +88,54 @@ def masterpid() -> int:
     return 0
 
 
+def mule_id() -> int:
+    """Return 0: no mule, of which there are none."""
+    return 0
+
+
+def log(text: Text) -> bool:
+    """Write a line to the server's log."""
+    app_logger.info("%s", text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text)
+    return True
+
+
+def set_logvar(name: Text, value: Text) -> None:
+    """Do nothing: uWSGI's log-format could show it, the access log has one format."""
+
+
 PROVIDED: dict[str, Any] = {
-    function.__name__: function for function in (register_rpc, rpc, call, rpc_list, worker_id, masterpid)
+    function.__name__: function
+    for function in (register_rpc, rpc, call, rpc_list, worker_id, masterpid, mule_id, log, set_logvar)
 }
 PROVIDED["version"] = f"aserve {VERSION}".encode()
 PROVIDED["numproc"] = 1
-# Threads are always there; agents that watch an app refuse to start when this says otherwise.
-PROVIDED["opt"] = {"enable-threads": True}
+PROVIDED["hostname"] = socket.gethostname().encode()
+PROVIDED["started_on"] = int(time.time())
+PROVIDED["applications"] = {}
+# Threads are always there, and nothing forks after the app is imported: agents that watch an app refuse to start,
+# or warn, when this says otherwise.
+PROVIDED["opt"] = {"enable-threads": True, "py-call-uwsgi-fork-hooks": True}
+
+# What to do instead of what apps use most, by how the names begin.
+INSTEAD = {
+    "cache_": "a cache of its own (Redis, memcached) has what all processes share",
+    "spool": "a task queue has it",
+    "SPOOL_": "a task queue has it",
+    "add_timer": "a thread, cron or a systemd timer does it",
+    "add_rb_timer": "a thread, cron or a systemd timer does it",
+    "add_cron": "cron or a systemd timer does it",
+    "register_signal": "a thread or a task queue does it",
+    "signal": "a thread or a task queue does it",
+    "lock": "threading.Lock does it: there is one process",
+    "unlock": "threading.Lock does it: there is one process",
+    "reload": "your supervisor restarts it",
+    "stop": "SIGTERM to os.getpid() does it",
+    "websocket_": "an asyncio server speaks WebSocket",
+    "sendfile": "wsgi.file_wrapper of the environ does it",
+    "post_fork_hook": "nothing forks after the app is imported: call the function",
+    "farm_": "there are no mules; a task queue has it",
+    "mule_": "there are no mules; a task queue has it",
+}
 
 
 def _refuse(name: str) -> Any:
@@ -99,7 +143,8 @@ def _refuse(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(f"module 'uwsgi' has no attribute {name!r}")
     offered = ", ".join(sorted(PROVIDED))
-    raise AttributeError(f"uwsgi.{name} is not available under aserve; its module 'uwsgi' has {offered}")
+    instead = "".join(f"; {text}" for start, text in INSTEAD.items() if name.startswith(start))
+    raise AttributeError(f"uwsgi.{name} is not available under aserve{instead}; its module 'uwsgi' has {offered}")
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+import socket
 import sys
+import time
 
 import pytest
 
@@ -80,8 +82,39 @@ def test_what_is_not_available(uwsgi):
         exec("from uwsgi import lock")
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("cache_set", "Redis"),
+        ("spool", "a task queue has it"),
+        ("SPOOL_OK", "a task queue has it"),
+        ("add_timer", "systemd timer"),
+        ("register_signal", "a thread or a task queue"),
+        ("lock", "threading.Lock"),
+        ("reload", "your supervisor restarts it"),
+        ("websocket_handshake", "WebSocket"),
+        ("post_fork_hook", "call the function"),
+    ],
+)
+def test_what_to_do_instead(uwsgi, name, instead):
+    """What is used most and not there says what does it."""
+    with pytest.raises(AttributeError, match=instead) as caught:
+        getattr(uwsgi, name)
+    assert str(caught.value).count("; ") == 2
+
+
+def test_log(uwsgi, caplog):
+    """uwsgi.log writes to the server's log, set_logvar is for a format that is not there."""
+    caplog.set_level("INFO", "aserve")
+    assert uwsgi.log("text") is True and uwsgi.log(b"octets \xff") is True
+    assert [record.getMessage() for record in caplog.records] == ["text", r"octets \xff"]
+    assert uwsgi.set_logvar("a", b"b") is None
+
+
 def test_facts(uwsgi):
     """What apps ask about the server."""
+    assert uwsgi.mule_id() == 0 and uwsgi.applications == {} and uwsgi.opt["py-call-uwsgi-fork-hooks"] is True
+    assert uwsgi.hostname == socket.gethostname().encode() and 0 < uwsgi.started_on <= time.time()
     assert uwsgi.version.startswith(b"aserve ")
     assert uwsgi.opt.get("enable-threads") and "master" not in uwsgi.opt
     assert (uwsgi.numproc, uwsgi.worker_id(), uwsgi.masterpid()) == (1, 1, 0)
