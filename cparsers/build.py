@@ -1,6 +1,7 @@
 """Build aserve._cparsers from the C parsers.
 
-Owns:     the list of headers and sources; nothing else names them.
+Owns:     the list of headers and sources, which nothing else names; what
+          compiler and linker are asked for beside Python's own flags.
 Use:      setup.py's `cffi_modules` takes `ffi` from here; run as a script,
           this file puts the extension into aserve/ of the checkout.
 Not here: the declarations.  They stand in the headers, between the cdef
@@ -9,8 +10,13 @@ Not here: the declarations.  They stand in the headers, between the cdef
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
+import subprocess
+import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 
@@ -52,6 +58,57 @@ def read_cdef(header: str) -> str:
     return region[1]
 
 
+# A mistake in C must end the process instead of obeying whoever found it. Python's own flags differ: Debian's
+# have the second, PyPy's none. Each is asked for only where the compiler takes it without a warning.
+HARDENING = [
+    ["-U_FORTIFY_SOURCE", "-D_FORTIFY_SOURCE=2"],  # the libc's checks of lengths it can see; needs -O
+    ["-fstack-protector-strong"],
+    ["-fstack-clash-protection"],
+]
+LINK_HARDENING = ["-Wl,-z,relro,-z,now"]  # ELF: no table of functions that can be written to
+PROBE = """\
+#include <string.h>
+int probe(const char *from);
+int probe(const char *from)
+{
+    char on_stack[64];
+
+    memcpy(on_stack, from, sizeof on_stack);
+    return on_stack[from[0] & 63];
+}
+"""
+FORTIFIED = PROBE + "#if !defined _FORTIFY_SOURCE || _FORTIFY_SOURCE < 2\n#error no\n#endif\n"
+
+
+def compiles(flags: list[str], source: str = PROBE, folder: str | None = None) -> bool:
+    """Return whether the compiler makes an extension of `source` with these flags, and has nothing to say."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as scratch:
+            return compiles(flags, source, scratch)
+    Path(folder, "probe.c").write_text(source)
+    compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
+    own = [sysconfig.get_config_var("CFLAGS") or "", *(os.environ.get(name, "") for name in ("CFLAGS", "CPPFLAGS"))]
+    # Python's may be of another compiler than CC: what that does not know is no fault of ours.
+    relevant = [flag for flag in shlex.split(" ".join(own)) if flag.startswith(("-O", "-D", "-U", "-Wp,"))]
+    command = [*shlex.split(compiler), *relevant, "-fPIC", "-shared", "-Werror", *flags, "probe.c", "-o", "probe"]
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, timeout=60).returncode == 0  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        return False  # the build itself will say what is wrong
+
+
+def hardening() -> tuple[list[str], list[str]]:
+    """Return the flags for compiler and linker that this machine's take."""
+    if os.name != "posix" or not compiles([]):
+        return [], []
+    groups = HARDENING[1:] if compiles([], FORTIFIED) else HARDENING  # a distribution may ask for 3
+    whole = [flag for group in groups for flag in group]
+    found = whole if compiles(whole) else [flag for group in groups if compiles(group) for flag in group]
+    is_elf = sys.platform.startswith(("linux", "freebsd"))
+    return found, LINK_HARDENING if is_elf and compiles(LINK_HARDENING) else []
+
+
+compile_flags, link_flags = hardening()
 ffi = FFI()
 for header in HEADERS:
     ffi.cdef(read_cdef(header))
@@ -61,6 +118,8 @@ ffi.set_source(
     "".join(f'#include "{header}"\n' for header in HEADERS),
     sources=[f"cparsers/{source}" for source in SOURCES],
     include_dirs=["cparsers"],
+    extra_compile_args=compile_flags,
+    extra_link_args=link_flags,
     depends=[str(path) for path in (ROOT / "cparsers").glob("*.h")],
 )
 

@@ -1,0 +1,113 @@
+"""How the extension is built: hardened as far as the compiler goes, and built all the same where it does not."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from aserve import _cparsers
+
+pytestmark = pytest.mark.checkout
+
+BUILD = pathlib.Path(__file__).parents[2] / "cparsers" / "build.py"
+needs_readelf = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("readelf") is None, reason="readelf (binutils) is not installed"
+)
+
+
+@pytest.fixture(scope="module")
+def build():
+    """Return cparsers/build.py as a module."""
+    pytest.importorskip("setuptools", reason="setuptools is not installed")
+    spec = importlib.util.spec_from_file_location("aserve_build", BUILD)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def readelf(*flags):
+    done = subprocess.run(["readelf", "--wide", *flags, _cparsers.__file__], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@needs_readelf
+def test_the_linker_s_part():
+    """Every function of others is bound when the extension is loaded, and the table of them is read-only then."""
+    assert "BIND_NOW" in readelf("--dynamic") or " NOW" in readelf("--dynamic")
+    assert "GNU_RELRO" in readelf("--program-headers")
+    assert " RWE " not in readelf("--program-headers")  # nor is there a stack that can be run
+
+
+@needs_readelf
+def test_the_compiler_s_part(build):
+    """A function that overruns a buffer on its stack ends the process."""
+    if "-fstack-protector-strong" not in build.compile_flags:
+        pytest.skip("this compiler has no stack protector")
+    assert "__stack_chk_fail" in readelf("--dyn-syms")
+
+
+@pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """Put a compiler in place of the real one: compiler(refused) takes all flags but these."""
+
+    def put(*refused):
+        script = tmp_path / "cc"
+        cases = "".join(f"    {flag}) exit 1;;\n" for flag in refused)
+        script.write_text(
+            f'#!/bin/sh\nfor flag; do case "$flag" in\n{cases}    esac; done\n' if refused else "#!/bin/sh\n"
+        )
+        script.chmod(0o755)
+        monkeypatch.setenv("CC", str(script))
+
+    return put
+
+
+def test_flags_that_the_compiler_refuses(build, compiler, monkeypatch):
+    """What a compiler or linker does not know is left out, and nothing else is."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(build, "FORTIFIED", build.PROBE)  # a compiler that asks for it by itself
+    compiler()
+    assert build.hardening() == (["-fstack-protector-strong", "-fstack-clash-protection"], build.LINK_HARDENING)
+    compiler("-fstack-clash-protection", "-Wl,-z*")
+    assert build.hardening() == (["-fstack-protector-strong"], [])
+    compiler("*")
+    assert build.hardening() == ([], [])
+    monkeypatch.setenv("CC", "no-such-compiler -x")
+    assert build.hardening() == ([], [])
+
+
+def test_where_the_libc_s_checks_are_asked_for(build, monkeypatch):
+    """They are asked for at level 2, whatever Python's own flags say; where it is so already, that stays."""
+    for own, expected in (
+        ("-O2", True),
+        ("-O2 -D_FORTIFY_SOURCE=1", True),
+        ("-O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2", False),
+    ):
+        monkeypatch.setenv("CFLAGS", own)
+        if not build.compiles([]):
+            pytest.skip("there is no compiler")
+        flags, _ = build.hardening()
+        assert ("-D_FORTIFY_SOURCE=2" in flags) is (expected and not build.compiles([], build.FORTIFIED))
+
+
+def test_without_optimisation(build, monkeypatch):
+    """The libc warns of its checks where nothing is optimised: then they are left out, and the build has no warning."""
+    monkeypatch.setenv("CFLAGS", "-O0")
+    if not build.compiles(["-O1"]):
+        pytest.skip("there is no compiler")
+    flags, _ = build.hardening()
+    assert build.compiles(flags)
+
+
+def test_other_systems(build, monkeypatch):
+    """Windows' compiler is asked for nothing, macOS' linker for nothing of ELF's."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert build.hardening()[1] == []
+    monkeypatch.setattr(os, "name", "nt")
+    assert build.hardening() == ([], [])
