@@ -395,7 +395,7 @@ def call_blocking(
     try:
         with _connect(bind, deadline) as sock:
             return _exchange_blocking(sock, packet, deadline, max_result_bytes)
-    except socket.timeout:
+    except _TimeIsUp:
         raise TimedOut(f"{_where(bind)} has not answered the call of {_shown(name)} within {timeout:g} s") from None
     except RpcError as fault:
         raise type(fault)(f"{_where(bind)}, {_shown(name)}: {fault}") from fault.__cause__
@@ -406,8 +406,18 @@ def _left(deadline: float | None) -> float | None:
         return None
     seconds = deadline - time.monotonic()
     if seconds <= 0:
-        raise socket.timeout
+        raise _TimeIsUp
     return seconds
+
+
+class _TimeIsUp(Exception):
+    """The deadline of a blocking call has passed."""
+
+
+def _give_up_if_late(fault: Exception) -> None:
+    """Raise _TimeIsUp for a time-out of the socket's; from Python 3.10 on ETIMEDOUT of the kernel has the same class."""
+    if isinstance(fault, socket.timeout) and fault.errno is None:
+        raise _TimeIsUp from None
 
 
 def _connect(bind: Bind, deadline: float | None) -> socket.socket:
@@ -422,9 +432,8 @@ def _connect(bind: Bind, deadline: float | None) -> socket.socket:
             sock.close()
             raise
         return sock
-    except socket.timeout:
-        raise
     except (OSError, UnicodeError) as fault:
+        _give_up_if_late(fault)
         raise _cannot_connect(fault) from fault
 
 
@@ -448,7 +457,6 @@ def _exchange_blocking(sock: socket.socket, packet: bytes, deadline: float | Non
             wanted = reply.send(b"".join(pieces))
     except StopIteration as end:
         return bytes(end.value)
-    except socket.timeout:
-        raise
-    except OSError:
-        raise _cut_short(had) from None  # a reset
+    except OSError as fault:
+        _give_up_if_late(fault)
+        raise _cut_short(had) from None  # a reset, or nobody has acknowledged what was sent

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
+import os
 import socket
 import struct
 import threading
@@ -474,6 +476,40 @@ def test_without_a_time_out(answering, call):
     """None waits for as long as it takes."""
     server = answering(b"\xad\x02\x00\x00ok")
     assert call(server.address, "hello", timeout=None) == b"ok"
+
+
+class GoneQuiet:
+    """A socket whose kernel gives up: nobody acknowledges what it has sent."""
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def settimeout(self, seconds):
+        pass
+
+    def sendall(self, octets):
+        pass
+
+    def recv(self, count):
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+
+@pytest.mark.parametrize("timeout", [None, 60.0])
+def test_the_kernel_gives_up(monkeypatch, timeout):
+    """ETIMEDOUT of the kernel's is no time-out of ours, though Python has one class for both from 3.10 on."""
+    monkeypatch.setattr(socket, "create_connection", lambda *_: GoneQuiet())
+    with pytest.raises(rpc.NoReply, match="without a reply"):
+        rpc.call_blocking("192.0.2.1:3031", "hello", timeout=timeout)
+
+    def give_up(*_):
+        raise OSError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+    monkeypatch.setattr(socket, "create_connection", give_up)
+    with pytest.raises(rpc.CannotConnect, match=os.strerror(errno.ETIMEDOUT)):
+        rpc.call_blocking("192.0.2.1:3031", "hello", timeout=timeout)
 
 
 @pytest.mark.parametrize("call", CLIENTS)
