@@ -1114,6 +1114,7 @@ async def test_the_time_is_over_before_the_batch_has_begun(where):
     assert await run_led(test) == []
 
 
+@pytest.mark.provokes("please report this as a bug")
 async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
     """It is watched no longer: no busy loop, and one line."""
 
