@@ -104,7 +104,8 @@ if hasattr(pytest_asyncio.plugin, "PytestAsyncioSpecs"):
         """Name the loops for pytest-asyncio."""
         return {kind: functools.partial(new_loop, kind) for kind in loop_kinds_of(item)}
 
-else:  # before 1.4, which is the last for Python 3.9: by a policy
+else:  # before 1.4; 1.2 is the last for Python 3.9: by a policy
+    asyncio.set_event_loop(None)  # or it would ask for a loop that nobody closes, in order to put it back
 
     class LoopPolicy(asyncio.DefaultEventLoopPolicy):
         """Makes loops of one kind."""
