@@ -85,6 +85,7 @@ def test_targets(raw, path, query, host):
         (400, b"POST / HTTP/1.1\r\nTransfer-Encoding: a b, chunked\r\n" + HOST, {}),
         (501, b"POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n" + HOST, {}),
         (400, b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n" + HOST, {}),
+        (400, GET[:-2] + b"Content-Type: a/b\r\ncontent-type: c/d\r\n\r\n", {}),  # RFC 9110 8.3
     ],
 )
 def test_more_refusals(status, raw, limits):
@@ -95,11 +96,13 @@ def test_more_refusals(status, raw, limits):
 
 def test_names():
     """Names come in CGI form; those that could alias, and Proxy, are dropped."""
-    raw = GET[:-2] + b"A-B: 1\r\nA_B: 2\r\nProxy: 3\r\nContent-Type: x\r\n\r\n"
-    (exchange,) = receive(raw)
+    raw = GET[:-2] + b"A-B: 1\r\nA_B: 2\r\nProxy: 3\r\nContent-Type: x\r\n"
+    (exchange,) = receive(raw + b"\r\n")
     found = vars_of(exchange)
     assert found["HTTP_A_B"] == "1" and "HTTP_PROXY" not in found
     assert found["CONTENT_TYPE"] == "x" and exchange.nvars == len(found)
+    (exchange,) = receive(raw + b"Content-Type: x\r\n\r\n")  # which says the same again
+    assert vars_of(exchange) == found and exchange.nvars == len(found) + 1
 
 
 def test_an_upgrade_is_not_taken():
