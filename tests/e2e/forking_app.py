@@ -6,12 +6,15 @@ import concurrent.futures
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+import aserve
 
 SLEEP_SECONDS = 60.0  # far longer than any test waits
 
@@ -64,6 +67,37 @@ def use_executor() -> object:
     """Let a ProcessPoolExecutor do something."""
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=fork) as executor:
         return executor.submit(pow, 2, 5).result()
+
+
+def serve_itself() -> object:
+    """Let a Process run a server of its own; return what that answers, and how it ends by SIGTERM."""
+    process = fork.Process(target=aserve.run, args=(_inner, "unix:own"))
+    process.start()
+    client = _connect("own")
+    client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    with client, client.makefile("rb") as reply:
+        body = reply.read().rpartition(b"\n")[2]
+    process.terminate()
+    process.join()
+    return int(body) == process.pid, process.exitcode
+
+
+def _inner(environ: Any, start_response: Any) -> list[bytes]:
+    start_response("200 OK", [])
+    return [b"%d" % os.getpid()]
+
+
+def _connect(path: str) -> socket.socket:
+    deadline = time.monotonic() + 10
+    while True:
+        client = socket.socket(socket.AF_UNIX)
+        try:
+            client.connect(path)
+            return client
+        except OSError:
+            client.close()
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 def use_subprocess() -> object:
@@ -184,7 +218,8 @@ def hold() -> object:
 
 
 def wait() -> object:
-    """Wait for a file."""
+    """Wait for a file, and say so by another."""
+    open("waiting", "w").close()
     while not os.path.exists("go"):
         time.sleep(0.005)
     return "gone"

@@ -43,13 +43,14 @@ def test_ends_of_children(start_forking, raw_client):
         ("use_executor", "32"),
         ("use_subprocess", "(3, -15)"),
         ("use_preexec", "-15"),
+        ("serve_itself", "(True, 0)"),
     ):
         assert client.fetch("/" + name).body.decode() == result, name
     assert client.fetch("/").body == b"%d" % server.pid
     client.close()
     server.signal()
     assert server.wait() == 0
-    assert server.log.count("draining") == 1
+    assert server.log.count("draining") == 2  # once in the child that has served
 
 
 def test_children_that_come_back(start_forking, raw_client):
@@ -97,7 +98,7 @@ def end_child():
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_child):
+def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_child, wait_until):
     """While a child lives, other clients see the ends of their connections, and afterwards the port is free."""
     server = start_forking("--bind", f"uwsgi://unix:{tmp_path}/sock")
     idle, asking = raw_client(server), raw_client(server)
@@ -105,6 +106,7 @@ def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_ch
     front = raw_client(f"{tmp_path}/sock")
     if server.has_workers:
         front.send(uwsgi_packet("/wait"))
+        wait_until((tmp_path / "waiting").exists)
     pid = int(asking.fetch("/hold").body)
     end_child(pid)
     (tmp_path / "go").touch()
