@@ -194,7 +194,11 @@ def _let_go() -> None:
     fds: set[int] = set()
     addresses: set[bytes] = set()
     for held in list(_held):
-        its_fds, its_addresses = held.on_forked()
+        try:
+            its_fds, its_addresses = held.on_forked()
+        except Exception:  # a bug in aserve: the others let go all the same
+            logger.exception("internal error; please report this as a bug in aserve")
+            continue
         fds.update(its_fds)
         addresses.update(its_addresses)
     addresses.discard(b"")

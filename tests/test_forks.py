@@ -254,6 +254,17 @@ def test_descriptors_are_dropped(watched):
     os.close(theirs)
 
 
+def test_one_that_fails_is_not_all(watched):
+    """A fault of one server's does not leave another's descriptors with the child."""
+    ours, theirs = os.pipe()
+    for server in watched(), watched([ours]), watched():
+        if not server.fds:
+            server.on_forked = lambda: 1 // 0
+    assert run_in_child(lambda: is_blank(ours)) == "True"
+    os.close(ours)
+    os.close(theirs)
+
+
 def test_where_descriptors_are_not_listed(watched, monkeypatch):
     """Without /proc those that the server names are dropped."""
     monkeypatch.setattr(forks, "FD_FOLDERS", ("/no/such",))
