@@ -108,17 +108,29 @@ class Connection(OutgoingHalf):
         with self._lock:
             self._fd = -1
             self._state = TRANSITIONS[self._state, Event.LOST]
+        # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
+        for step in (
+            self._leave_crowd, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._go_on_writing,
+        ):  # fmt: skip
+            try:
+                step()
+            except Exception:  # a bug in aserve, or a disk that fails
+                logger.exception("internal error; please report this as a bug in aserve")
+
+    def _leave_crowd(self) -> None:
         self._service.connections.discard(self)
-        for exchange in self._waiting:
+
+    def _drop_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for exchange in waiting:
             if exchange.body is not None:
                 exchange.body.close()
-        self._waiting.clear()
-        self._protocol.receive_eof()
+
+    def _stop_sending(self) -> None:
         if self._sender is not None:
             self._sender.cancel()
         if self._exchange is not None:
             self._close_spool(self._exchange.spool)
-        self._go_on_writing()
 
     def on_second(self) -> None:
         """Called once a second: end what has been quiet for too long."""

@@ -251,8 +251,9 @@ class OutgoingHalf(asyncio.Protocol):
         self._on_abort(exchange, spool.end_error)
 
     def _close_spool(self, spool: ResponseSpool | None) -> None:
-        if spool is not None and not spool.close():
-            self._executor.submit(_call, spool.dispose)
+        close_file = spool.close() if spool is not None else None
+        if close_file is not None:
+            self._executor.submit(_close_large, close_file)
 
     def _on_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
         """
@@ -539,3 +540,11 @@ def _call(close: Callable[[], None]) -> None:
         close()
     except BaseException:  # SystemExit and the like cost neither the worker nor the loop
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
+
+
+def _close_large(close: Callable[[], None]) -> None:
+    """Let go of a response's temporary file; nobody waits for what it held."""
+    try:
+        close()
+    except OSError as exc:
+        logger.warning("a temporary file of a response could not be closed: %s", exc)

@@ -8,6 +8,10 @@ Not here: when a response goes through it (outgoing.py), the limit's value
 The file is written to the end of the ring and then from its beginning again, over
 what has been read: it never grows beyond its limit, however long the response is.
 Both sides give their own offsets (pread, pwrite), so one descriptor will do.
+
+The file has one owner at its end: whoever takes it out of the spool under the lock
+closes it, without the lock. That is the writer where the spool is closed while it
+writes, and `close` otherwise.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-from typing import Any
+from typing import Any, Callable
 
 from .errors import ClientDisconnected
 
@@ -36,13 +40,14 @@ class ResponseSpool:
     """
 
     __slots__ = (
-        "_file", "_is_closed", "_is_failed", "_is_sealed", "_is_writing", "_limit_bytes", "_lock", "_read_count", "_writer",
+        "_file", "_file_bytes", "_is_closed", "_is_failed", "_is_sealed", "_is_writing", "_limit_bytes", "_lock", "_read_count", "_writer",
         "_written_count", "end_error", "has_reader", "is_begun", "is_ended",
     )  # fmt: skip
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._file: Any = None  # made for the first octets
+        self._file: Any = None  # made for the first octets; taken out by who closes it
+        self._file_bytes = 0  # its size, or what it would be but for a write that failed
         self._lock = threading.Lock()  # guards all below; never held while the disk is waited for
         self._writer = threading.Lock()  # an app's second thread may write() meanwhile
         self._read_count = self._written_count = 0  # octets, since it was last empty
@@ -87,16 +92,26 @@ class ResponseSpool:
                 self._write(octets, at)
                 is_written = True
             finally:
-                with self._lock:
-                    self._is_writing = False
-                    if is_written:
-                        self._written_count += len(octets)
-                    else:
-                        self._is_failed = True
-                        self.is_begun = self._read_count < self._written_count
-                    if self._is_closed:
-                        self.dispose()
+                self._end_writing(len(octets) if is_written else None)
             return True
+
+    def _end_writing(self, count: int | None) -> None:
+        """So many octets were written (None: it has failed); if the spool was closed meanwhile, its file is ours."""
+        with self._lock:
+            self._is_writing = False
+            if count is None:
+                self._is_failed = True
+                self.is_begun = self._read_count < self._written_count
+            else:
+                self._written_count += count
+            file = self._take_file() if self._is_closed else None
+        if file is not None:
+            file.close()
+
+    def _take_file(self) -> Any:
+        """Return the file to who will close it, with the lock held; None: somebody has it already."""
+        file, self._file = self._file, None
+        return file
 
     @property
     def _is_over(self) -> bool:
@@ -106,6 +121,7 @@ class ResponseSpool:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="aserve-response-", buffering=0)
         rest = memoryview(octets)
+        self._file_bytes = max(self._file_bytes, min(at + len(rest), self._limit_bytes))
         while rest:
             written = os.pwrite(self._file.fileno(), rest[: min(self._limit_bytes - at, WRITE_BYTES)], at)
             rest = rest[written:]
@@ -142,7 +158,7 @@ class ResponseSpool:
             OSError: the disk has failed.
         """
         with self._lock:
-            count = min(self._written_count - self._read_count, most_bytes)
+            count = 0 if self._is_closed else min(self._written_count - self._read_count, most_bytes)
             if not count:
                 self.has_reader = False
                 if not self._is_writing:
@@ -157,16 +173,17 @@ class ResponseSpool:
             self._read_count += len(octets)
         return octets
 
-    def close(self) -> bool:
-        """Give the file up, now or when its writer is done; False: a worker should call `dispose`, as it is large."""
+    def close(self) -> Callable[[], None] | None:
+        """Give the spool up. Return what is left for a worker to do, if letting go of a large file is left."""
         with self._lock:
             self._is_closed = True
-            if self._is_writing or self._file is None or self._file.closed:
-                return True
-            if os.fstat(self._file.fileno()).st_size > QUICK_CLOSE_BYTES:
-                return False
-            self._file.close()
-            return True
+            file = None if self._is_writing else self._take_file()
+        if file is None:
+            return None
+        if self._file_bytes > QUICK_CLOSE_BYTES:
+            return file.close  # type: ignore[no-any-return]
+        file.close()
+        return None
 
     # --- called from both sides ---
 
@@ -179,8 +196,3 @@ class ResponseSpool:
     def waiting_bytes(self) -> int:
         """Octets that the loop has not read."""
         return self._written_count - self._read_count
-
-    def dispose(self) -> None:
-        """Close the file of a spool that was given up."""
-        if self._file is not None:
-            self._file.close()

@@ -135,10 +135,12 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket's transport is gone."""
         self._phase = Phase.CLOSED
-        self._service.connections.discard(self)
         connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.connection_lost(exc)
+        try:
+            self._service.connections.discard(self)
+        finally:
+            if connection is not None:
+                connection.connection_lost(exc)
 
     def pause_writing(self) -> None:
         """The socket's transport holds as much as it likes to."""

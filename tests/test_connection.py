@@ -943,6 +943,45 @@ def test_lost(new, spools, raw, stage):
     assert all(file.closed for file in spools)
 
 
+class Fault(Exception):
+    """What a step of the end raises here."""
+
+
+def raise_fault(*_):
+    raise Fault
+
+
+@pytest.mark.parametrize("step", ["discard", "body", "protocol", "sending", "writing"])
+def test_one_step_of_the_end_fails(new, spools, monkeypatch, caplog, step):
+    """Whatever raises at the end of a connection, all else is freed, and a worker that waits is woken; the log has it."""
+    bench, connection, transport = new(body_memory_bytes=2)
+    connection.data_received(POST + POST)
+    room = connection._room = threading.Lock()
+    room.acquire()
+    waiting = connection._waiting[0].body
+    if step == "discard":
+        bench.service.connections = type("Crowd", (set,), {"discard": raise_fault})()
+    elif step == "body":
+        monkeypatch.setattr(type(waiting), "close", raise_fault)
+    elif step == "protocol":
+        monkeypatch.setattr(type(connection._protocol), "receive_eof", raise_fault)
+    elif step == "sending":
+        connection._exchange.spool = type("Spool", (), {"close": raise_fault})()
+    else:
+        connection._on_writable = raise_fault
+    transport.lose()
+    assert connection._waiting == [] and not room.locked()
+    assert step == "discard" or bench.service.connections == set()
+    if step != "body":
+        assert spools[1].closed
+    assert [type(record.exc_info[1]) for record in caplog.records if record.exc_info] == [Fault]
+    monkeypatch.undo()
+    connection._exchange.spool = None
+    bench.executor.run()
+    for file in spools:
+        file.close()
+
+
 def test_lost_while_the_app_reads_a_live_body(new):
     """A reader that waits is woken; the log shows that there was no response."""
 

@@ -41,7 +41,7 @@ def new(files):
 
     yield make
     for spool in spools:
-        assert spool.close()
+        assert spool.close() is None
 
 
 def during(monkeypatch, step):
@@ -217,7 +217,7 @@ def test_closed(new, files, is_used):
     spool = new()
     if is_used:
         spool.append(b"abc")
-    assert spool.close() and all(file.closed for file in files)
+    assert spool.close() is None and all(file.closed for file in files)
     assert not spool.begin()
     with pytest.raises(ClientDisconnected):
         spool.append(b"late")
@@ -231,7 +231,7 @@ def test_closed_while_it_is_written(new, files, monkeypatch):
     during(monkeypatch, lambda: closed.append((spool.close(), files[0].closed)))
     closed = []
     assert spool.append(b"def")
-    assert closed == [(True, False)] and files[0].closed
+    assert closed == [(None, False)] and files[0].closed
 
 
 def test_closed_while_nothing_could_be_written(files, monkeypatch):
@@ -250,13 +250,83 @@ def test_closed_while_nothing_could_be_written(files, monkeypatch):
 
 
 def test_a_large_file_is_closed_elsewhere(new, files, monkeypatch):
-    """The loop is not held up by a file that takes long to let go of."""
+    """The loop is not held up by a file that takes long to let go of: that is left to a worker."""
     monkeypatch.setattr(spool_module, "QUICK_CLOSE_BYTES", 10)
     spool = new()
     spool.append(b"x" * 11)
-    assert not spool.close() and not files[0].closed
-    spool.dispose()
+    close_file = spool.close()
+    assert close_file is not None and not files[0].closed
+    close_file()
     assert files[0].closed
+
+
+class SlowToClose:
+    """A file, and what happens while it is being closed, by whichever thread."""
+
+    def __init__(self, file, meanwhile):
+        self._file, self._meanwhile, self.closings = file, meanwhile, 0
+
+    def fileno(self):
+        return self._file.fileno()
+
+    @property
+    def closed(self):
+        return self._file.closed
+
+    def close(self):
+        self.closings += 1
+        self._file.close()
+        self._meanwhile()
+
+
+@pytest.fixture
+def slow_files(monkeypatch):
+    """Make files that are slow to close: slow_files(meanwhile) returns the list of those made."""
+
+    def set_up(meanwhile):
+        made, real = [], tempfile.TemporaryFile
+
+        def make(*arguments, **options):
+            made.append(SlowToClose(real(*arguments, **options), meanwhile))
+            return made[-1]
+
+        monkeypatch.setattr(spool_module.tempfile, "TemporaryFile", make)
+        return made
+
+    return set_up
+
+
+def test_closed_again_while_a_worker_closes_the_file(slow_files, monkeypatch):
+    """A file that a worker is closing has an owner: the loop, which gives the spool up twice, has nothing to do."""
+    monkeypatch.setattr(spool_module, "QUICK_CLOSE_BYTES", 10)
+    spool = ResponseSpool(100)
+    again = []
+    files = slow_files(lambda: again.append((spool.close(), spool.read(100))))
+    spool.begin()
+    spool.append(b"x" * 11)
+    close_file = spool.close()
+    assert close_file is not None and spool.close() is None
+    close_file()
+    assert again == [(None, b"")] and files[0].closings == 1
+
+
+def test_nobody_waits_for_a_file_that_its_writer_closes(slow_files, monkeypatch):
+    """While the writer lets go of a file that was given up, which may take long, the loop goes on."""
+    spool = ResponseSpool(100)
+    seen = []
+
+    def look():
+        loop = threading.Thread(
+            target=lambda: seen.append((spool.close(), spool.read(1), spool.has_room(1))), daemon=True
+        )
+        loop.start()
+        loop.join(30)
+
+    files = slow_files(look)
+    spool.begin()
+    during(monkeypatch, spool.close)
+    assert spool.append(b"abc")
+    assert seen == [(None, b"", True)] and files[0].closings == 1
 
 
 def test_what_comes_behind_an_empty_spool():
