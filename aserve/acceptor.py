@@ -24,7 +24,9 @@ import resource
 import socket
 from typing import Any, Callable, Protocol
 
+from .budgets import default_spool_files
 from .connection import Connection
+from .episode import Episode
 
 logger = logging.getLogger("aserve")
 
@@ -37,8 +39,6 @@ ROOM_SHARE = 8
 ROOM_COUNT = 32
 # A connection that has idled for less than this many seconds may be about to be used again.
 ROOM_SECONDS = 2.0  # of the timer: one at least
-# For so many seconds nobody must have been held, before it is said that it is over.
-CALM_SECONDS = 5
 
 # Descriptors that are not for connections: listeners, logs, the interpreter's; and those of the app,
 # which in each worker may have a file and a connection of its own open. Guess.
@@ -50,12 +50,12 @@ LOW_COUNT = 500
 UNLIMITED_COUNT = 1_000_000
 
 
-def default_limit(threads: int) -> int:
-    """Return how many connections the limit of descriptors leaves room for."""
+def default_limit(threads: int, spool_files: int) -> int:
+    """Return how many connections the limit of descriptors leaves room for, beside so many temporary files."""
     descriptors = descriptor_limit()
     if descriptors is None:
         return UNLIMITED_COUNT
-    return max(descriptors - OWN_DESCRIPTORS - WORKER_DESCRIPTORS * threads, descriptors // 2, 1)
+    return max(descriptors - OWN_DESCRIPTORS - WORKER_DESCRIPTORS * threads - spool_files, descriptors // 2, 1)
 
 
 def descriptor_limit() -> int | None:
@@ -97,14 +97,14 @@ class Crowd(set[Connection]):
         self._begin()
 
     def _begin(self) -> None:
-        self._full, self._short = _Story(), _Story()
+        self._full, self._short = Episode(), Episode()
         self._lane_counts = (0, 0)
 
-    def open(self, max_connections: int, threads: int) -> None:
-        """Find the limit, and tell what is wrong with it."""
+    def open(self, max_connections: int, threads: int, spool_files: int = 0) -> None:
+        """Find the limit, and tell what is wrong with it; of temporary files, 0 is the default number."""
         self._begin()
         descriptors = descriptor_limit()
-        self.max_count = max_connections or default_limit(threads)
+        self.max_count = max_connections or default_limit(threads, spool_files or default_spool_files())
         if not max_connections and self.max_count < LOW_COUNT:
             logger.warning(
                 "at most %d connections at once, since `ulimit -n` is %s; raise it for more",
@@ -115,6 +115,12 @@ class Crowd(set[Connection]):
             logger.warning(
                 "--max-connections %d needs more file descriptors than `ulimit -n` allows (%d); raise that",
                 max_connections, descriptors,
+            )  # fmt: skip
+        elif descriptors is not None and spool_files and self.max_count + spool_files >= descriptors:
+            logger.warning(
+                "%d connections (--max-connections) and %d temporary files (--spool-files) need more file descriptors "
+                "than `ulimit -n` allows (%d); raise that",
+                self.max_count, spool_files, descriptors,
             )  # fmt: skip
 
     def join(self, lane: InLane | None) -> None:
@@ -213,29 +219,6 @@ class Crowd(set[Connection]):
                 "raise `ulimit -n`, or lower --max-connections (%d)",
                 why, self.count, self.max_count,
             )  # fmt: skip
-
-
-class _Story:
-    """Something that comes and goes, told when it begins and when it is over."""
-
-    def __init__(self) -> None:
-        self._quiet_seconds: int | None = None  # None: it is over
-
-    def begins(self) -> bool:
-        """It happens; return whether that is news."""
-        is_news = self._quiet_seconds is None
-        self._quiet_seconds = 0
-        return is_news
-
-    def is_over_at_second(self) -> bool:
-        """A second has passed; return whether it has ended by that."""
-        if self._quiet_seconds is None:
-            return False
-        self._quiet_seconds += 1
-        if self._quiet_seconds <= CALM_SECONDS:
-            return False
-        self._quiet_seconds = None
-        return True
 
 
 class Acceptor:

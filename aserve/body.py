@@ -11,28 +11,31 @@ Not here: de-framing (protocols/), the limit and its 413 (protocols/http1.py).
 from __future__ import annotations
 
 import io
-import tempfile
 import threading
 from collections.abc import Iterator
-from typing import BinaryIO, Callable, Union
+from typing import Any, BinaryIO, Callable, Union, cast
 
+from .budgets import BodySpace, SpoolFile, unlimited_bodies
 from .errors import ClientDisconnected, RequestRefused
 from .forks import forked
+
+_UNLIMITED = unlimited_bodies()
 
 
 class BufferedBody:
     """A body that is collected whole; over `memory_bytes` it goes to a temporary file."""
 
-    __slots__ = ("_file", "_memory_bytes", "_spooled", "is_chunked", "length")
+    __slots__ = ("_file", "_memory_bytes", "_space", "_spool", "is_chunked", "length")
     is_live = False
     refusal: RequestRefused | None = None  # it is refused before the app is called
 
-    def __init__(self, memory_bytes: int, is_chunked: bool) -> None:
+    def __init__(self, memory_bytes: int, is_chunked: bool, space: BodySpace = _UNLIMITED) -> None:
         self.length = 0  # octets collected
         self.is_chunked = is_chunked
         self._memory_bytes = memory_bytes
-        self._spooled = False
-        self._file: BinaryIO = io.BytesIO()
+        self._space = space
+        self._spool: SpoolFile | None = None  # over memory_bytes
+        self._file: Any = io.BytesIO()  # what is behind wsgi.input
 
     @classmethod
     def of(cls, data: bytes) -> BufferedBody:
@@ -43,18 +46,35 @@ class BufferedBody:
         return body
 
     def feed(self, data: bytes) -> None:
-        """Append octets of the body."""
-        self.length += len(data)
-        if self.length > self._memory_bytes and not self._spooled:
-            self._spool()
-        self._file.write(data)
+        """
+        Append octets of the body.
 
-    def _spool(self) -> None:
-        # Unlinked from the start, so that nothing is left behind however the process ends.
-        spool = tempfile.TemporaryFile(prefix="aserve-body-")
-        spool.write(self._file.getvalue())  # type: ignore[attr-defined]
-        self._file = spool
-        self._spooled = True
+        Raises:
+            RequestRefused: there is no room for them on the disk; the body is lost, and to be closed.
+        """
+        self.length += len(data)
+        if self.length > self._memory_bytes:
+            self._feed_spool(data)
+        else:
+            self._file.write(data)
+
+    def _feed_spool(self, data: bytes) -> None:
+        spool, kept = self._spool, b""
+        if spool is None:
+            spool, kept = SpoolFile(self._space), self._file.getvalue()
+            self._spool = spool
+        if not spool.reserve(self.length):
+            raise self._space.too_large() if self.length > self._space.octets.limit else self._space.no_room()
+        try:
+            file = spool.open()
+            for octets in (kept, data):
+                rest = memoryview(octets)
+                while rest:  # not buffered: a full disk is found now, and not when the app reads
+                    rest = rest[file.write(rest) :]
+        except OSError as exc:
+            raise self._space.fault(exc) from exc
+        if not isinstance(self._file, io.BufferedReader):
+            self._file = io.BufferedReader(cast(io.FileIO, file))
 
     @property
     def is_spooled(self) -> bool:
@@ -69,12 +89,12 @@ class BufferedBody:
     def open(self) -> BinaryIO:
         """Return the file object behind wsgi.input, at its start; it ends where the body ends."""
         self._file.seek(0)
-        return self._file
+        return cast(BinaryIO, self._file)
 
     def close(self) -> None:
         """Let go of the memory or the file."""
-        if self._spooled:
-            self._file.close()
+        if self._spool is not None:
+            self._spool.close()
 
 
 class LiveBody:

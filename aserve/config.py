@@ -629,13 +629,13 @@ class Config:
         0, "Limits", "--max-connections", _count(0, 1_000_000),
         "most connections at once; who comes beyond it waits in the kernel's queue (--backlog); 0: as many as "
         "`ulimit -n` has room for",
-        "Of its descriptors 64 and 4 for each of --threads, or half of them where that is less, are left to the app "
-        "and its files: 832 of the usual 1024.",
+        "Of its descriptors --spool-files, 64 and 4 for each of --threads, or half of them where that is less, are left "
+        "to the app and its files: 576 of the usual 1024.",
     )
     max_body_bytes: int = _row(
         GIB, "Limits", "--max-body", _size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
-        "What waitress allows: room for an upload, and an end to what a client may put on disk.",
+        "What waitress allows: room for an upload. What all of them may put on disk is --body-spool-total.",
     )
     body_memory_bytes: int = _row(
         512 * KIB, "Limits", "--body-memory", _size(0, TIB),
@@ -679,6 +679,24 @@ class Config:
         "octets of large bodies that wait in memory, for all clients together; beyond it, all but the first MiB of each goes to "
         "--response-spool, if it may",
         "Guess: a dozen downloads of 5 MB. From memory a body is sent without a worker; with --threads 0 there is no other way.",
+    )
+    body_spool_total_bytes: int = _row(
+        0, "Limits", "--body-spool-total", _size(0, 1024 * TIB),
+        "octets of temporary files for request bodies, for all clients together; beyond it: 503 with Retry-After; "
+        "0: half of what is free in their folder (TMPDIR) at the start",
+        "What clients send must not fill a disk that the app writes to, too. What is free is known to the system alone.",
+    )
+    response_spool_total_bytes: int = _row(
+        0, "Limits", "--response-spool-total", _size(0, 1024 * TIB),
+        "octets of temporary files for responses, for all clients together; beyond it the app's thread waits for its client; "
+        "0: a quarter of what is free in their folder (TMPDIR) at the start",
+        "Half of what request bodies have: a response that finds no room is only slower, a request is refused.",
+    )
+    spool_files: int = _row(
+        0, "Limits", "--spool-files", _count(0, 1_000_000),
+        "most temporary files at once, of request bodies and responses, and twice the files being sent; beyond it: 503 with "
+        "Retry-After, or the app's thread waits for its client; 0: a quarter of `ulimit -n`",
+        "Uploads and slow readers would else take the descriptors that the app needs for its files and connections.",
     )
     keep_alive_seconds: float = _row(
         75.0, "Time limits", "--keep-alive", PROGRESS,

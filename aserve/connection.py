@@ -79,11 +79,7 @@ class Connection(OutgoingHalf):
         if self._state >= RUNNING and not self._attend():
             self._drop(data)
             return
-        try:
-            exchanges = self._protocol.receive(data)
-        except OSError as exc:  # a full disk: the body cannot be kept
-            self._fail(exc)
-            return
+        exchanges = self._protocol.receive(data)
         if self._exchange is not None:
             self._waiting.extend(exchanges)
             if not self._is_write_paused and self._sender is None:  # to send is not to read
@@ -326,21 +322,12 @@ class Connection(OutgoingHalf):
             assert exchange.refusal is not None
             self._refuse(exchange, exchange.refusal)
 
-    def _fail(self, exc: OSError) -> None:
-        """The request body cannot be kept: our machine's fault."""
-        logger.error(
-            "cannot keep a request body in a temporary file: %s; see TMPDIR, `ulimit -n`, --body-memory, --max-body",
-            exc,
-        )
-        if self._exchange is None:
-            self._refuse(None, RequestRefused(500, "the server could not keep the request body; its log says why"))
-        else:
-            self._abort("a pipelined request's body could not be kept")
-
     def _refuse(self, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Answer for the client's fault; where its next request would begin is not known."""
+        """Answer with an error; where the client's next request would begin is not known."""
         service = self._service
-        logger.info("%s: answered %d: %s", self.remote_addr or "unix socket", why.status, why)
+        # A lack of room is told once for all (budgets.py).
+        level = logging.DEBUG if why.status == 503 else logging.INFO
+        logger.log(level, "%s: answered %d: %s", self.remote_addr or "unix socket", why.status, why)
         self._transport.write(error_response(why.status, str(why), exchange, service.standing))
         if service.access_log is not None:
             service.access_log.write_refused(self, exchange, why)

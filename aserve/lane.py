@@ -32,6 +32,7 @@ from .inline import InlineExecutor
 from .listeners import Listener
 from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi
+from .protocols.base import new_body
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
 from .ride import Departures, Ride
 from .service import Service
@@ -275,7 +276,7 @@ class Lane:
                 if self._is_draining:  # looked at last: either this sees it, or `drain` sees the exchange
                     exchange.keep_alive = False
                 if kind == BEGUN:
-                    self._begin_body(ride, exchange, self._input[start + consumed : start + size])
+                    self._begin_body(ride, exchange, length, self._input[start + consumed : start + size])
                     continue
                 if length:
                     exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
@@ -302,21 +303,28 @@ class Lane:
             self._incomplete.pop(fd, None)
             self.executor.submit_here(ride.run, exchange)
 
-    def _begin_body(self, ride: Ride, exchange: Exchange, octets: bytes) -> None:
-        exchange.body = BufferedBody(self.services[0].config.body_memory_bytes, is_chunked=False)
+    def _begin_body(self, ride: Ride, exchange: Exchange, length: int, octets: bytes) -> None:
         self._incomplete[ride.fd] = ride
+        try:
+            exchange.body = new_body(self.services[0].limits, is_chunked=False, length=length)
+        except RequestRefused as why:
+            self._fail(ride, exchange, why)
+            return
         self._feed(ride, exchange, octets)
 
     def _feed(self, ride: Ride, exchange: Exchange, octets: bytes) -> bool:
         ride.moved_at = self.set.now
         try:
             exchange.body.feed(octets)  # type: ignore[union-attr]
-        except OSError as exc:  # a full disk: the body cannot be kept
-            self._incomplete.pop(ride.fd, None)
-            lib.lane_hold(self.set, ride.fd)
-            ride.leave_failed(exchange, exc)
+        except RequestRefused as why:  # the body cannot be kept
+            self._fail(ride, exchange, why)
             return False
         return True
+
+    def _fail(self, ride: Ride, exchange: Exchange, why: RequestRefused) -> None:
+        self._incomplete.pop(ride.fd, None)
+        lib.lane_hold(self.set, ride.fd)
+        ride.leave_failed(exchange, why)
 
     def _lose(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""

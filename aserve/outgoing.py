@@ -253,7 +253,7 @@ class OutgoingHalf(asyncio.Protocol):
     def _close_spool(self, spool: ResponseSpool | None) -> None:
         close_file = spool.close() if spool is not None else None
         if close_file is not None:
-            self._executor.submit(_close_large, close_file)
+            self._executor.submit(_call, close_file)
 
     def _on_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
         """
@@ -412,7 +412,7 @@ class OutgoingHalf(asyncio.Protocol):
         with self._lock:  # a second thread of the app may write(), too
             more = count - exchange.held_bytes
             if more > 0:
-                if not self._service.held.take(more, is_forced=not has_spool):
+                if not self._service.budgets.memory.take(more, is_forced=not has_spool):
                     return False
                 exchange.held_bytes = count
         if exchange is not self._exchange:
@@ -423,7 +423,7 @@ class OutgoingHalf(asyncio.Protocol):
         """Nothing large of this exchange is in memory any more."""
         with self._lock:
             held_bytes, exchange.held_bytes = exchange.held_bytes, 0
-        self._service.held.give_back(held_bytes)
+        self._service.budgets.memory.give_back(held_bytes)
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > ATTENDED or exchange is not self._exchange:
@@ -454,11 +454,7 @@ class OutgoingHalf(asyncio.Protocol):
             except ClientDisconnected:  # an OSError, too
                 raise
             except OSError as exc:
-                logger.warning(
-                    "cannot keep a response in a temporary file: %s; the app waits for its client instead; "
-                    "see TMPDIR, --response-spool",
-                    exc,
-                )
+                self._service.budgets.responses.fault(exc)
             executor.leave_turn()
             self._wait_until(lambda: self._has_memory if not spool.is_begun else spool.has_room(size))
         return False
@@ -470,7 +466,7 @@ class OutgoingHalf(asyncio.Protocol):
         if not limit_bytes or not exchange.response.head_is_out:
             return False
         if exchange.spool is None:
-            exchange.spool = ResponseSpool(limit_bytes)
+            exchange.spool = ResponseSpool(limit_bytes, self._service.budgets.responses)
         return exchange.spool.begin()
 
     @property
@@ -540,11 +536,3 @@ def _call(close: Callable[[], None]) -> None:
         close()
     except BaseException:  # SystemExit and the like cost neither the worker nor the loop
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
-
-
-def _close_large(close: Callable[[], None]) -> None:
-    """Let go of a response's temporary file; nobody waits for what it held."""
-    try:
-        close()
-    except OSError as exc:
-        logger.warning("a temporary file of a response could not be closed: %s", exc)

@@ -33,6 +33,9 @@ LARGE_BODY_BYTES = 65536
 
 _new_sending = threading.Lock()
 
+# RFC 9110 10.2.3: when a client may come again for whose request there was no room. Guess: some uploads have ended by then.
+RETRY_SECONDS = 10
+
 # What a field name means to us, found by one dictionary look-up a field.
 PLAIN, CONTENT_LENGTH, DATE, SERVER, HOP_BY_HOP, UNIQUE = range(6)
 _SPECIAL_FIELDS = {
@@ -348,8 +351,9 @@ def error_response(status: int, text: str, exchange: Exchange | None, standing: 
     head = (
         f"{form.status_prefix}{title}\r\nContent-Type: text/plain; charset=latin-1\r\nContent-Length: {len(body)}\r\n"
     ).encode("latin-1")
+    retry = b"Retry-After: %d\r\n" % RETRY_SECONDS if status == 503 else b""
     connection = form.keep_alive_line if keep_alive else form.close_line
-    return b"".join((head, connection, standing.octets, b"" if is_head else body))
+    return b"".join((head, retry, connection, standing.octets, b"" if is_head else body))
 
 
 # Checks of what the app gave

@@ -121,9 +121,9 @@ class Ride:
         assert exchange is not None
         self._depart(exchange, lambda connection: connection.refuse(exchange, why))
 
-    def leave_failed(self, exchange: Exchange, exc: OSError) -> None:
+    def leave_failed(self, exchange: Exchange, why: RequestRefused) -> None:
         """A body cannot be kept: leave, and say so."""
-        self._depart(exchange, lambda connection: connection.fail(exchange, exc))
+        self._depart(exchange, lambda connection: connection.refuse(exchange, why))
 
     # --- called on the event loop ---
 
@@ -368,20 +368,12 @@ class Departed(Connection):
             self._on_complete(exchange, initial)
 
     def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Answer for the client's fault the exchange with which this has begun."""
-        self._end_request(exchange)
-        self._refuse(exchange, why)
-
-    def fail(self, exchange: Exchange, exc: OSError) -> None:
-        """The body of that exchange cannot be kept."""
-        self._end_request(exchange)
-        self._fail(exc)
-
-    def _end_request(self, exchange: Exchange) -> None:
+        """Answer the exchange with which this has begun, whose body does not come or cannot be kept."""
         self._exchange = None
         exchange.keep_alive = False
         if exchange.body is not None:
             exchange.body.close()
+        self._refuse(exchange, why)
 
 
 def _discard(reply: Reply) -> None:

@@ -22,13 +22,13 @@ import anyio.abc
 from . import forks
 from .acceptor import Acceptor, Crowd
 from .access_log import AccessLog
+from .budgets import Budgets
 from .config import Bind, Config, parse_bind
 from .deadlines import Deadlines
 from .environ import build_base_environ
 from .errors import WorkersStuck
 from .executor import Executor
 from .forwarded import SettingAside, set_aside
-from .held import HeldBytes
 from .inline import InlineExecutor
 from .lane import Lane
 from .lane import is_available as is_lane_available
@@ -100,7 +100,7 @@ class Server:
         self._failure = ""  # why the process should be replaced
         self._is_failing: asyncio.Event | None = None  # before the first start
         self._executor: Executor | InlineExecutor = InlineExecutor()
-        self._held = HeldBytes(self.config.response_memory_bytes)
+        self._budgets = Budgets(self.config)
 
     @property
     def addresses(self) -> list[Address]:
@@ -151,7 +151,8 @@ class Server:
         self._is_failing, self._failure = asyncio.Event(), ""
         config = self.config
         self._peers = peers_of(config)
-        self._connections.open(config.max_connections, config.threads)
+        self._connections.open(config.max_connections, config.threads, config.spool_files)
+        self._budgets = Budgets(config)  # of what is free now
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
         self._certificates = load_certificates(config)
         self._certificates.log_warnings()
@@ -303,6 +304,7 @@ class Server:
             is_live=config.body == "stream",
             has_status_line=config.scgi_status == "line",
             set_aside=SettingAside(listener.url) if trust is None else set_aside,
+            body_space=self._budgets.bodies,
         )
         name, port = listener.server_name_and_port
         bind = listener.bind
@@ -327,7 +329,7 @@ class Server:
                 file_wrapper=FileWrapper,
             ),
             connections=self._connections,
-            held=self._held,
+            budgets=self._budgets,
             access_log=BelievingLog(access_log, trust) if trust and access_log else access_log,
             peers=self._peers,
             wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
@@ -398,6 +400,7 @@ class Server:
         if self._lane is not None:
             self._lane.on_second()
         self._connections.on_second()
+        self._budgets.on_second()
         if self._deadlines is not None:
             self._deadlines.on_second()
         if self._access_log is not None:

@@ -10,10 +10,10 @@ import asyncio
 from typing import Any, Callable
 
 from .access_log import AccessLog
+from .budgets import Budgets
 from .config import Config
 from .environ import Environ
 from .executor import Executor
-from .held import HeldBytes
 from .inline import InlineExecutor
 from .peers import Peers
 from .protocols.base import Limits, WireProtocol
@@ -42,7 +42,7 @@ class Service:
         standing: StandingFields,
         base_environ: Environ,
         connections: set[Any],
-        held: HeldBytes,
+        budgets: Budgets,
         access_log: AccessLog | BelievingLog | None,
         peers: Peers | None = None,
         wrap: Wrap | None = None,
@@ -57,7 +57,7 @@ class Service:
         self.standing = standing
         self.base_environ = base_environ
         self.connections = connections
-        self.held = held  # of large bodies, by all listeners
+        self.budgets = budgets  # of large bodies, for all listeners
         self.access_log = access_log
         self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are

@@ -17,10 +17,10 @@ writes, and `close` otherwise.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
-from typing import Any, Callable
+from typing import Callable
 
+from .budgets import SpoolFile, SpoolSpace
 from .errors import ClientDisconnected
 
 # The most that the event loop closes by itself. Measured 2026-11-21: to let go of 8 MiB in the
@@ -40,14 +40,13 @@ class ResponseSpool:
     """
 
     __slots__ = (
-        "_file", "_file_bytes", "_is_closed", "_is_failed", "_is_sealed", "_is_writing", "_limit_bytes", "_lock", "_read_count", "_writer",
+        "_file", "_is_closed", "_is_failed", "_is_sealed", "_is_writing", "_limit_bytes", "_lock", "_read_count", "_writer",
         "_written_count", "end_error", "has_reader", "is_begun", "is_ended",
     )  # fmt: skip
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, space: SpoolSpace) -> None:
         self._limit_bytes = limit_bytes
-        self._file: Any = None  # made for the first octets; taken out by who closes it
-        self._file_bytes = 0  # its size, or what it would be but for a write that failed
+        self._file: SpoolFile | None = SpoolFile(space)  # taken out by who closes it
         self._lock = threading.Lock()  # guards all below; never held while the disk is waited for
         self._writer = threading.Lock()  # an app's second thread may write() meanwhile
         self._read_count = self._written_count = 0  # octets, since it was last empty
@@ -81,7 +80,8 @@ class ResponseSpool:
             with self._lock:
                 if self._is_over:
                     raise ClientDisconnected("the response has ended")
-                if not self._has_room(len(octets)):
+                file = self._file
+                if file is None or not self._fits(len(octets)) or not file.reserve(self._size_with(len(octets))):
                     self.is_begun = self._read_count < self._written_count
                     return False
                 # It may have been read empty since `is_begun` was looked at: what follows must not overtake this.
@@ -89,7 +89,7 @@ class ResponseSpool:
                 at = self._written_count % self._limit_bytes
             is_written = False
             try:
-                self._write(octets, at)
+                self._write(file, octets, at)
                 is_written = True
             finally:
                 self._end_writing(len(octets) if is_written else None)
@@ -108,7 +108,7 @@ class ResponseSpool:
         if file is not None:
             file.close()
 
-    def _take_file(self) -> Any:
+    def _take_file(self) -> SpoolFile | None:
         """Return the file to who will close it, with the lock held; None: somebody has it already."""
         file, self._file = self._file, None
         return file
@@ -117,23 +117,25 @@ class ResponseSpool:
     def _is_over(self) -> bool:
         return self._is_closed or self._is_sealed
 
-    def _write(self, octets: bytes | memoryview, at: int) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="aserve-response-", buffering=0)
+    def _write(self, file: SpoolFile, octets: bytes | memoryview, at: int) -> None:
+        fd = file.open().fileno()
         rest = memoryview(octets)
-        self._file_bytes = max(self._file_bytes, min(at + len(rest), self._limit_bytes))
         while rest:
-            written = os.pwrite(self._file.fileno(), rest[: min(self._limit_bytes - at, WRITE_BYTES)], at)
+            written = os.pwrite(fd, rest[: min(self._limit_bytes - at, WRITE_BYTES)], at)
             rest = rest[written:]
             at = (at + written) % self._limit_bytes
 
     def has_room(self, count: int) -> bool:
         """Whether so many octets could be appended."""
         with self._lock:
-            return self._has_room(count)
+            return self._fits(count) and self._file is not None and self._file.has_room(self._size_with(count))
 
-    def _has_room(self, count: int) -> bool:
+    def _fits(self, count: int) -> bool:
         return not self._is_failed and self._written_count - self._read_count + count <= self._limit_bytes
+
+    def _size_with(self, count: int) -> int:
+        """Return how large the file would be with so many octets more."""
+        return min(self._written_count % self._limit_bytes + count, self._limit_bytes)
 
     def seal(self) -> None:
         """Nothing more is appended: what a second thread of the app has ready would come behind the end."""
@@ -166,7 +168,9 @@ class ResponseSpool:
                     self._read_count = self._written_count = 0  # the pages at the beginning are warm
                 return b""
             at = self._read_count % self._limit_bytes
-        octets = os.pread(self._file.fileno(), min(count, self._limit_bytes - at), at)
+            assert self._file is not None
+            fd = self._file.open().fileno()
+        octets = os.pread(fd, min(count, self._limit_bytes - at), at)
         if not octets:
             raise OSError("a temporary file has lost its end")
         with self._lock:
@@ -180,8 +184,8 @@ class ResponseSpool:
             file = None if self._is_writing else self._take_file()
         if file is None:
             return None
-        if self._file_bytes > QUICK_CLOSE_BYTES:
-            return file.close  # type: ignore[no-any-return]
+        if file.size_bytes > QUICK_CLOSE_BYTES:
+            return file.close
         file.close()
         return None
 

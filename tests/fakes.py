@@ -10,10 +10,10 @@ from __future__ import annotations
 import socket
 from typing import Any
 
+from aserve.budgets import Budgets
 from aserve.config import Config
 from aserve.connection import Connection
 from aserve.environ import build_base_environ
-from aserve.held import HeldBytes
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.response import StandingFields
@@ -252,11 +252,13 @@ class Bench:
         self.config = config = Config(**settings)
         self.loop, self.executor = StepLoop(), StepExecutor() if executor is None else executor
         self.log = FakeAccessLog()
+        self.budgets = Budgets(config)
         limits = Limits(
             max_body_bytes=config.max_body_bytes,
             body_memory_bytes=config.body_memory_bytes,
             max_pipelined=config.max_pipelined,
             is_live=config.body == "stream",
+            body_space=self.budgets.bodies,
         )
         standing = StandingFields("s")
         self.transports: list[FakeTransport] = []
@@ -271,7 +273,7 @@ class Bench:
             standing=standing,
             base_environ=build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=FileWrapper),
             connections=set(),
-            held=HeldBytes(config.response_memory_bytes),
+            budgets=self.budgets,
             access_log=None,
         )
 

@@ -11,7 +11,9 @@ import socket
 import pytest
 
 import aserve.acceptor
+import aserve.episode
 from aserve.acceptor import Acceptor, Crowd, default_limit, descriptor_limit
+from aserve.budgets import default_spool_files
 
 
 class Counted(asyncio.Protocol):
@@ -75,7 +77,7 @@ class Scripted:
 def crowd(monkeypatch, caplog):
     """A crowd of three at most, without the log's line on that."""
     caplog.set_level(logging.INFO, "aserve")
-    monkeypatch.setattr(aserve.acceptor, "CALM_SECONDS", 1)
+    monkeypatch.setattr(aserve.episode, "CALM_SECONDS", 1)
     crowd = Crowd()
     crowd.open(3, threads=1)
     return crowd
@@ -93,12 +95,12 @@ def lines(caplog):
 
 @pytest.mark.parametrize(
     ("descriptors", "threads", "limit"),
-    [(1024, 32, 832), (1024, 0, 960), (256, 32, 128), (1, 0, 1), (1 << 20, 32, (1 << 20) - 192), (None, 32, 1_000_000)],
+    [(1024, 32, 576), (1024, 0, 704), (256, 32, 128), (1, 0, 1), (1 << 20, 32, (1 << 20) - 448), (None, 32, 1_000_000)],
 )
 def test_default_limit(monkeypatch, descriptors, threads, limit):
     """What the limit of descriptors leaves, half of it at least."""
     monkeypatch.setattr(aserve.acceptor, "descriptor_limit", lambda: descriptors)
-    assert default_limit(threads) == limit
+    assert default_limit(threads, 256) == limit
 
 
 @pytest.mark.parametrize(("soft", "limit"), [(1024, 1024), (resource.RLIM_INFINITY, None)])
@@ -112,7 +114,7 @@ def test_descriptor_limit(monkeypatch, soft, limit):
     ("descriptors", "chosen", "told"),
     [
         (1024, 0, ""),
-        (256, 0, "at most 160 connections at once, since `ulimit -n` is 256"),
+        (256, 0, "at most 128 connections at once, since `ulimit -n` is 256"),
         (1024, 10, ""),
         (1024, 1024, "--max-connections 1024 needs more file descriptors than `ulimit -n` allows (1024)"),
         (None, 1_000_000, ""),
@@ -124,7 +126,7 @@ def test_a_limit_is_told(monkeypatch, caplog, descriptors, chosen, told):
     crowd = Crowd()
     crowd.open(chosen, threads=8)
     assert told in caplog.text and bool(told) == bool(caplog.text)
-    assert crowd.max_count == (chosen or default_limit(8))
+    assert crowd.max_count == (chosen or default_limit(8, default_spool_files()))
 
 
 # Counting

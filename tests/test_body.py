@@ -15,6 +15,7 @@ import pytest
 
 from aserve import body as body_module
 from aserve.body import BufferedBody, LiveBody
+from aserve.budgets import BodySpace, Budget
 from aserve.errors import ClientDisconnected, RequestRefused
 
 TEXT = b"one\ntwo\n\nfour"
@@ -106,16 +107,73 @@ def test_an_app_may_close_its_input():
         body.close()
 
 
-def test_a_full_disk_is_an_error(monkeypatch):
-    """What the file system says is not swallowed."""
+def test_a_full_disk_is_an_error(monkeypatch, caplog):
+    """What the file system says is in the log, and the client may come again."""
 
     def full(**_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     body = BufferedBody(1, False)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(RequestRefused, match="no room for the request body now") as caught:
         body.feed(b"xy")
+    assert caught.value.status == 503 and "No space left on device" in caplog.text
+    body.close()
+
+
+@pytest.mark.parametrize(
+    ("octets", "files", "length", "status"), [(20, 1, 20, 0), (20, 1, 21, 413), (20, 0, 11, 503), (10, 9, 11, 413)]
+)
+def test_the_budget_of_all_bodies(octets, files, length, status):
+    """What goes to the disk is counted, and refused where it finds no room; closed, it counts no longer."""
+    space = BodySpace(Budget(octets), Budget(files), "aserve-test-")
+    body = BufferedBody(10, False, space)
+    if status:
+        with pytest.raises(RequestRefused) as caught:
+            for _ in range(length):
+                body.feed(b"x")
+        assert caught.value.status == status
+    else:
+        for _ in range(length):
+            body.feed(b"x")
+        assert body.open().read() == b"x" * length and space.octets.count == length and space.files.count == 1
+    body.close()
+    assert space.octets.count == space.files.count == 0
+
+
+def test_what_others_have_is_missing():
+    """A body that would fit but for others may come again later, and then finds room."""
+    space = BodySpace(Budget(20), Budget(2), "aserve-test-")
+    first, second = BufferedBody(5, False, space), BufferedBody(5, False, space)
+    first.feed(b"x" * 15)
+    with pytest.raises(RequestRefused, match="try again later") as caught:
+        second.feed(b"y" * 6)
+    second.close()
+    assert caught.value.status == 503 and first.open().read() == b"x" * 15
+    first.close()
+    third = BufferedBody(5, False, space)
+    third.feed(b"z" * 20)
+    assert third.open().read() == b"z" * 20
+    third.close()
+
+
+def test_a_disk_that_takes_a_piece_in_parts(monkeypatch):
+    """A write that is cut short goes on; nothing is left in a buffer, where a full disk would be found by the app."""
+    body = BufferedBody(1, False)
+    body.feed(b"ab")
+    file = body._spool.file
+
+    class Short:
+        fileno, close = file.fileno, file.close
+
+        def write(self, octets):
+            return file.write(octets[:2])
+
+    body._spool.file = Short()
+    body.feed(b"cdefg")
+    assert os.fstat(file.fileno()).st_size == 7 and body.open().read() == b"abcdefg"
+    assert body.open().readline() == b"abcdefg"
+    body.close()
 
 
 def test_open_file_descriptors_do_not_grow():

@@ -42,9 +42,10 @@ ROWS = {
     1.5: ["protocols.base"],  # what the wire protocols share is below them
     1.3: ["forwarded"],  # rewrites exchanges
     1: ["proxy_protocol", "exchange", "body", "spool", "tls", "client_hello", "loading", "demo"],
+    0.7: ["budgets"],  # of memory, disk and descriptors, which bodies take
     0.5: ["config"],  # which checks what peers reads
     0.2: ["forks"],
-    0: ["errors", "pace", "states", "peers", "cpu", "held", "_cparsers"],
+    0: ["errors", "pace", "states", "peers", "cpu", "episode", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
 RESERVED = {
@@ -62,7 +63,7 @@ RESERVED = {
             "crew": "the threads are its",
             "executor": "workers sleep in it",
             "forks": "asks which thread forks",
-            "held": "workers and the loop count in it",
+            "budgets": "workers and the loop count in it",
             "turns": "workers wait in it",
             "access_log": "workers and the loop write it",
             "body": "a live body's reader waits for octets",

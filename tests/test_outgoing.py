@@ -269,11 +269,11 @@ def test_a_client_that_leaves_a_large_body(new):
     transport.is_stuck = True
     connection.data_received(GET)
     bench.executor.run()
-    assert bench.service.held.count == 3_000_000
+    assert bench.service.budgets.memory.count == 3_000_000
     transport.lose()
     bench.executor.run()
     assert bench.log.codes == [200] and bench.service.connections == set()
-    assert bench.service.held.count == 0
+    assert bench.service.budgets.memory.count == 0
 
 
 @pytest.mark.parametrize("reply", [[bytes(100_000)], [b"small"], "pieces", "file"])
@@ -410,8 +410,8 @@ def test_a_large_piece_at_the_end(new, raw):
     worker = threading.Thread(target=bench.executor.run_job, daemon=True)
     worker.start()
     go_on(bench, worker)
-    assert bench.service.held.count > 3_000_000
-    assert len(body_of(read_all(bench, transport))) == 3_000_000 and bench.service.held.count == 0
+    assert bench.service.budgets.memory.count > 3_000_000
+    assert len(body_of(read_all(bench, transport))) == 3_000_000 and bench.service.budgets.memory.count == 0
 
 
 @pytest.mark.parametrize("spool_bytes", [0, 2_999_999])
@@ -419,14 +419,14 @@ def test_large_bodies_without_a_spool_for_them(new, spool_bytes):
     """Where the disk may not take it, a body waits in memory, as no worker should wait instead."""
     app = returning([bytes(3_000_000)])
     bench, _, transport, worker = start_stuck(new, app, GET, response_spool_bytes=spool_bytes, response_memory_bytes=0)
-    assert not worker.is_alive() and bench.service.held.count == 3_000_000
-    assert len(body_of(read_all(bench, transport))) == 3_000_000 and bench.service.held.count == 0
+    assert not worker.is_alive() and bench.service.budgets.memory.count == 3_000_000
+    assert len(body_of(read_all(bench, transport))) == 3_000_000 and bench.service.budgets.memory.count == 0
 
 
 def test_what_comes_behind_the_end_is_not_counted(new):
     """A second thread of the app's may write when the exchange has ended."""
     bench, connection, _ = new(returning([b""]))
-    assert connection._may_hold(Exchange("", 0), 3_000_000) and bench.service.held.count == 0
+    assert connection._may_hold(Exchange("", 0), 3_000_000) and bench.service.budgets.memory.count == 0
 
 
 def test_large_bodies_with_threads_0(new):
@@ -435,9 +435,9 @@ def test_large_bodies_with_threads_0(new):
     bench, connection, transport = new(returning([body]), executor=InlineExecutor(), threads=0, response_memory_bytes=0)
     transport.is_stuck = True
     connection.data_received(GET)
-    assert bench.service.held.count == len(body)
+    assert bench.service.budgets.memory.count == len(body)
     transport.unstick()
-    assert body_of(transport.received()) == body and bench.service.held.count == 0
+    assert body_of(transport.received()) == body and bench.service.budgets.memory.count == 0
 
 
 # The spool
@@ -617,11 +617,11 @@ def test_large_bodies_beyond_the_memory_for_them(new, files, limit_bytes):
     bench, connection, transport, worker = start_stuck(new, app, GET, response_memory_bytes=limit_bytes)
     assert not worker.is_alive()
     is_held = limit_bytes == 3_000_000
-    assert len(files) == (not is_held) and bench.service.held.count == is_held * len(body)
+    assert len(files) == (not is_held) and bench.service.budgets.memory.count == is_held * len(body)
     assert len(transport.held) < outgoing_module.PART_BYTES + 1000
     assert bench.executor.turns == []  # a body that waits for its turn would be in memory
     assert body_of(read_all(bench, transport)) == body
-    assert bench.service.held.count == 0 and bench.log.codes == [200]
+    assert bench.service.budgets.memory.count == 0 and bench.log.codes == [200]
 
 
 @pytest.mark.parametrize("how", ["generator", "write"])
@@ -635,7 +635,7 @@ def test_a_large_piece_beyond_the_memory_for_them(new, files, how):
 
     app = writing if how == "write" else returning(iter([piece, piece]), [("Content-Length", "6000000")])
     bench, _, transport, worker = start_stuck(new, app, GET, response_memory_bytes=2_999_999)
-    assert not worker.is_alive() and len(files) == 1 and bench.service.held.count == 0
+    assert not worker.is_alive() and len(files) == 1 and bench.service.budgets.memory.count == 0
     assert len(transport.held) < outgoing_module.PART_BYTES + 1000
     assert bench.executor.turns == ["give way"]  # before the second piece
     assert body_of(read_all(bench, transport)) == piece + piece
@@ -647,7 +647,7 @@ def test_large_pieces_in_memory(new, files):
     app = returning(iter(pieces), [("Content-Length", "7500000")])
     bench, connection, transport = new(app, response_memory_bytes=3_000_000)
     connection.data_received(POST)
-    held, taken = bench.service.held, []
+    held, taken = bench.service.budgets.memory, []
     take = held.take
     held.take = lambda count, is_forced: taken.append(count) or take(count, is_forced)
     worker = threading.Thread(target=bench.executor.run_job, daemon=True)
@@ -702,7 +702,7 @@ def test_a_full_disk(new, monkeypatch, caplog, is_begun):
     assert worker.is_alive() and chunks.made < 15
     octets = read_to_the_end(bench, transport, worker)
     assert body_of(octets) == b"".join(numbered(40))
-    assert caplog.text.count("--response-spool") == 1 and "No space left" in caplog.text
+    assert caplog.text.count("--response-spool,") == 1 and "No space left" in caplog.text
 
 
 def test_a_spool_that_cannot_be_read(new, files, caplog):

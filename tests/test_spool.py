@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from aserve import spool as spool_module
+from aserve.budgets import Budget, SpoolSpace
 from aserve.errors import ClientDisconnected
 from aserve.spool import ResponseSpool
 
@@ -24,9 +25,13 @@ def files(monkeypatch):
         made.append(real(*arguments, **options))
         return made[-1]
 
-    monkeypatch.setattr(spool_module.tempfile, "TemporaryFile", make)
+    monkeypatch.setattr(tempfile, "TemporaryFile", make)
     yield made
     assert all(file.closed for file in made), "a file was left open"
+
+
+def space(octets=1 << 30, files=100):
+    return SpoolSpace(Budget(octets), Budget(files), "aserve-test-")
 
 
 @pytest.fixture
@@ -35,7 +40,7 @@ def new(files):
     spools = []
 
     def make(limit_bytes=100):
-        spools.append(ResponseSpool(limit_bytes))
+        spools.append(ResponseSpool(limit_bytes, space()))
         assert spools[-1].begin()
         return spools[-1]
 
@@ -180,10 +185,10 @@ def test_full_disk(new, monkeypatch):
     """What is on the disk is still read; nothing of the piece that did not fit is."""
     spool = new()
     spool.append(b"abc")
-    file = spool._file
-    with open("/dev/full", "wb", buffering=0) as spool._file, pytest.raises(OSError):
+    file = spool._file.file
+    with open("/dev/full", "wb", buffering=0) as spool._file.file, pytest.raises(OSError):
         spool.append(b"defgh")
-    spool._file = file
+    spool._file.file = file
     assert spool.is_begun and not spool.has_room(1)
     assert spool.read(100) == b"abc" and spool.read(100) == b""
     assert not spool.is_begun and not spool.begin()
@@ -196,6 +201,34 @@ def test_a_file_that_has_lost_its_end(new, files):
     os.ftruncate(files[0].fileno(), 0)
     with pytest.raises(OSError, match="lost its end"):
         spool.read(100)
+
+
+# The budget of all responses
+
+
+def test_the_disk_of_all_responses(files):
+    """What all of them may take is a limit for each; what is read makes room in its own file, and the end gives all back."""
+    room = space(octets=10)
+    one, other = ResponseSpool(100, room), ResponseSpool(100, room)
+    assert one.begin() and one.append(b"123456")
+    assert other.begin() and not other.has_room(5) and not other.append(b"abcde") and not other.is_begun
+    assert other.begin() and other.has_room(4) and other.append(b"abcd")
+    assert not one.has_room(1) and not one.append(b"7") and one.is_begun
+    assert one.read(100) == b"123456" and one.read(100) == b""
+    assert one.begin() and one.append(b"789") and room.octets.count == 10
+    assert other.close() is None and room.octets.count == 6 and one.has_room(4)
+    assert one.close() is None and room.octets.count == room.files.count == 0
+
+
+def test_no_file_for_another_response(files):
+    """Where there are enough temporary files, a response takes the short way, and may have one when another has ended."""
+    room = space(files=1)
+    one, other = ResponseSpool(100, room), ResponseSpool(100, room)
+    assert one.begin() and one.append(b"abc")
+    assert other.begin() and not other.has_room(3) and not other.append(b"abc") and not other.is_begun
+    assert one.close() is None
+    assert other.begin() and other.has_room(3) and other.append(b"abc")
+    assert other.close() is None and room.files.count == 0
 
 
 # The end
@@ -236,14 +269,14 @@ def test_closed_while_it_is_written(new, files, monkeypatch):
 
 def test_closed_while_nothing_could_be_written(files, monkeypatch):
     """The same where there is no file even then."""
-    spool = ResponseSpool(100)
+    spool = ResponseSpool(100, space())
     spool.begin()
 
     def refuse(**options):
         spool.close()
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(spool_module.tempfile, "TemporaryFile", refuse)
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     with pytest.raises(OSError):
         spool.append(b"abc")
     assert files == []
@@ -290,7 +323,7 @@ def slow_files(monkeypatch):
             made.append(SlowToClose(real(*arguments, **options), meanwhile))
             return made[-1]
 
-        monkeypatch.setattr(spool_module.tempfile, "TemporaryFile", make)
+        monkeypatch.setattr(tempfile, "TemporaryFile", make)
         return made
 
     return set_up
@@ -299,7 +332,7 @@ def slow_files(monkeypatch):
 def test_closed_again_while_a_worker_closes_the_file(slow_files, monkeypatch):
     """A file that a worker is closing has an owner: the loop, which gives the spool up twice, has nothing to do."""
     monkeypatch.setattr(spool_module, "QUICK_CLOSE_BYTES", 10)
-    spool = ResponseSpool(100)
+    spool = ResponseSpool(100, space())
     again = []
     files = slow_files(lambda: again.append((spool.close(), spool.read(100))))
     spool.begin()
@@ -312,7 +345,7 @@ def test_closed_again_while_a_worker_closes_the_file(slow_files, monkeypatch):
 
 def test_nobody_waits_for_a_file_that_its_writer_closes(slow_files, monkeypatch):
     """While the writer lets go of a file that was given up, which may take long, the loop goes on."""
-    spool = ResponseSpool(100)
+    spool = ResponseSpool(100, space())
     seen = []
 
     def look():
@@ -326,12 +359,12 @@ def test_nobody_waits_for_a_file_that_its_writer_closes(slow_files, monkeypatch)
     spool.begin()
     during(monkeypatch, spool.close)
     assert spool.append(b"abc")
-    assert seen == [(None, b"", True)] and files[0].closings == 1
+    assert seen == [(None, b"", False)] and files[0].closings == 1
 
 
 def test_what_comes_behind_an_empty_spool():
     """A piece that is appended after the last read makes those that follow go to the file, too, and not past it."""
-    spool = ResponseSpool(1000)
+    spool = ResponseSpool(1000, space())
     assert spool.begin() and spool.append(b"one")
     assert (spool.read(100), spool.read(100), spool.is_begun) == (b"one", b"", False)
     assert spool.append(b"two") and spool.is_begun

@@ -11,6 +11,7 @@ from typing import Callable, NamedTuple, Protocol
 
 from .._cparsers import ffi, lib
 from ..body import BufferedBody, LiveBody
+from ..budgets import BodySpace, unlimited_bodies
 from ..errors import RequestRefused, over_limit
 from ..exchange import Exchange
 from ..forwarded import set_aside
@@ -28,6 +29,7 @@ class Limits(NamedTuple):
     is_live: bool = False  # --body stream
     has_status_line: bool = False  # --scgi-status line
     set_aside: Callable[[Exchange], None] = set_aside  # for a request with fields that only a proxy is believed
+    body_space: BodySpace = unlimited_bodies()  # of temporary files, for all connections together
 
 
 class WireProtocol(Protocol):
@@ -82,11 +84,18 @@ def refusal(code: int) -> RequestRefused:
     return RequestRefused(lib.aserve_status(code), ffi.string(lib.aserve_strerror(code)).decode("ascii"))
 
 
-def new_body(limits: Limits, is_chunked: bool) -> BufferedBody | LiveBody:
-    """Return an empty body of the kind that the configuration asks for."""
+def new_body(limits: Limits, is_chunked: bool, length: int = 0) -> BufferedBody | LiveBody:
+    """
+    Return an empty body of the kind that the configuration asks for; 0: its length is not known.
+
+    Raises:
+        RequestRefused: it is too large for memory, and there is no room on the disk.
+    """
     if limits.is_live:
         return LiveBody(limits.body_memory_bytes, is_chunked)
-    return BufferedBody(limits.body_memory_bytes, is_chunked)
+    if length > limits.body_memory_bytes:
+        limits.body_space.check(length)
+    return BufferedBody(limits.body_memory_bytes, is_chunked, limits.body_space)
 
 
 def body_too_large(limits: Limits) -> RequestRefused:

@@ -174,7 +174,10 @@ class HTTP1:
     def _receive_length(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
         piece = data[position : position + self._body_left]
         self.is_continue_due = False
-        self._body.feed(piece)
+        try:
+            self._body.feed(piece)
+        except RequestRefused as why:
+            return self._refuse(why, exchanges)
         self._body_left -= len(piece)
         if not self._body_left:
             self._end_body(exchanges)
@@ -192,7 +195,10 @@ class HTTP1:
         if produced:
             if self._body.length + produced > scratch.limits.max_body_bytes:
                 return self._refuse(body_too_large(scratch.limits), exchanges)
-            self._body.feed(scratch.decoded_view[:produced])
+            try:
+                self._body.feed(scratch.decoded_view[:produced])
+            except RequestRefused as why:
+                return self._refuse(why, exchanges)
         if chunked.done:
             self._end_body(exchanges)
         return consumed
@@ -215,7 +221,11 @@ class HTTP1:
         if length > limits.max_body_bytes:
             self._refuse(body_too_large(limits), exchanges)
             return
-        self._body = exchange.body = new_body(limits, is_chunked=bool(flags & CHUNKED))
+        try:
+            self._body = exchange.body = new_body(limits, bool(flags & CHUNKED), length)
+        except RequestRefused as why:
+            self._refuse(why, exchanges)
+            return
         self.is_continue_due = bool(flags & EXPECT_CONTINUE)
         self._body_left = length
         if flags & CHUNKED:

@@ -188,7 +188,7 @@ class HTTPTools1:
         if length > self._limits.max_body_bytes:
             raise body_too_large(self._limits)
         if length or is_chunked:
-            self._body = exchange.body = new_body(self._limits, is_chunked)
+            self._body = exchange.body = new_body(self._limits, is_chunked, length)
             self.is_continue_due = expects
             if self._limits.is_live:
                 self._exchanges.append(exchange)

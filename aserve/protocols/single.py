@@ -95,8 +95,11 @@ class SingleRequest:
             return [exchange]
         if length > self._limits.max_body_bytes:
             return self._refuse(body_too_large(self._limits), exchange)
+        try:
+            self._body = exchange.body = new_body(self._limits, is_chunked=False, length=length)
+        except RequestRefused as why:
+            return self._refuse(why, exchange)
         self._exchange = exchange
-        self._body = exchange.body = new_body(self._limits, is_chunked=False)
         self._body_left = length
         self._phase = SingleRequest._receive_body
         done = self._receive_body(rest)
@@ -104,7 +107,10 @@ class SingleRequest:
 
     def _receive_body(self, data: bytes) -> list[Exchange]:
         piece = data[: self._body_left]
-        self._body.feed(piece)
+        try:
+            self._body.feed(piece)
+        except RequestRefused as why:
+            return self._drop_body(why)
         self._body_left -= len(piece)
         if self._body_left:
             return []
@@ -115,6 +121,13 @@ class SingleRequest:
         self._phase = SingleRequest._receive_nothing
         assert exchange is not None
         return [] if is_live else [exchange]
+
+    def _drop_body(self, why: RequestRefused) -> list[Exchange]:
+        """There is no room for the rest of the body."""
+        exchange = self._exchange
+        self._body.close()
+        self._exchange = self._body = None
+        return self._refuse(why, exchange)
 
     def _receive_nothing(self, data: bytes) -> list[Exchange]:
         return []

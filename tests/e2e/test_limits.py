@@ -9,7 +9,7 @@ import apps
 import pytest
 from rules import rule
 
-import aserve.acceptor
+import aserve.episode
 
 pytestmark = pytest.mark.also_inline
 
@@ -127,7 +127,7 @@ def lines_of(log, *words):
 @pytest.mark.any_parser
 def test_at_the_limit_of_connections(start_server, raw_client, caplog, monkeypatch, wait_until):
     """Who comes beyond --max-connections waits until another leaves; the log has a line at the begin and one at the end."""
-    monkeypatch.setattr(aserve.acceptor, "CALM_SECONDS", 1)
+    monkeypatch.setattr(aserve.episode, "CALM_SECONDS", 1)
     server = start_server(apps.hello, max_connections=3, head_seconds=600)
     first = [raw_client(server) for _ in range(3)]
     for client in first:
@@ -203,7 +203,7 @@ def test_descriptors_run_out(start_process, raw_client, loop, lane, threads):
     assert process.cpu_seconds() - cpu_seconds < 0.6
     assert all(client.is_quiet() for client in others)
     uploader.request(method="POST", body=b"x" * 300_000)
-    assert uploader.recv_response().status == 500
+    assert uploader.recv_response().status == 503
     process.wait_for_log("cannot keep a request body in a temporary file: .*ulimit -n")
     uploader.close()
     assert inside.fetch("/give-back").status == 200

@@ -1,0 +1,324 @@
+"""How much of memory, disk and descriptors large bodies may take, all connections together.
+
+Owns:     Budget, a count with a limit; SpoolSpace, what temporary files of one
+          kind may take; SpoolFile, one of them, which is counted as long as it
+          is open; Budgets, those of one server; the log lines when one of them
+          is used up, and when that is over.
+Thread:   any; each Budget has a lock, which is held for a sum and no longer.
+          A SpoolFile is used by one thread at a time.
+Not here: what becomes of a body for which there is no room (body.py, outgoing.py);
+          the values (config.py).
+"""
+
+from __future__ import annotations
+
+import collections
+import errno
+import logging
+import os
+import resource
+import tempfile
+import threading
+from typing import Any, BinaryIO, cast
+
+from .config import Config, show_bytes
+from .episode import Episode
+from .errors import RequestRefused, over_limit
+
+logger = logging.getLogger("aserve")
+
+UNLIMITED = 1 << 62
+# Of RLIMIT_NOFILE, for temporary files and files that are sent: the rest is for connections, and the app's. Guess.
+SPOOL_FILES_SHARE = 4
+# Of what is free in the folder of temporary files. A body that finds no room is refused, a response waits for its
+# client: so bodies have twice as much, and a quarter is left to the app and to others. Guess.
+BODY_DISK_SHARE, RESPONSE_DISK_SHARE = 2, 4
+# What a full disk or a full table of descriptors says: it passes, and the request may be made again.
+SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# What a file being sent takes: the app's own descriptor, which outlives the worker, and one that the loop watches.
+SENT_FILE_COUNT = 2
+
+
+class Budget:
+    """A count for all connections of a server together; more than `limit` only by force."""
+
+    def __init__(self, limit: int, used_up: str = "", is_over: str = "") -> None:
+        self.limit = limit
+        self.count = 0  # in use now
+        self.refused_count = 0  # how often there was no room
+        self._texts = used_up, is_over  # for the log; empty: nobody need know
+        self._lock = threading.Lock()
+        self._missing = 0  # what there was no room for, the last time
+        self._episode = Episode()
+        # What came back from the garbage collector, which may run while this thread has the lock.
+        self._dropped: collections.deque[int] = collections.deque()
+
+    def take(self, count: int, is_forced: bool = False) -> bool:
+        """Count this many more, if there is room for them; False: there is none, and that is told."""
+        with self._lock:
+            self._count_dropped()
+            if self.count + count <= self.limit or is_forced:
+                self.count += count
+                return True
+            self.refused_count += 1
+            self._missing = count
+            is_news = self._episode.begins()
+        if is_news and self._texts[0]:
+            logger.warning("%s", self._texts[0])
+        return False
+
+    def has_room(self, count: int) -> bool:
+        """Return whether `take` would succeed now."""
+        with self._lock:
+            self._count_dropped()
+            return self.count + count <= self.limit
+
+    def give_back(self, count: int) -> None:
+        """Count this many less."""
+        with self._lock:
+            self.count -= count
+
+    def drop(self, count: int) -> None:
+        """Do the same, from `__del__`: without the lock, and by the next time that somebody asks."""
+        self._dropped.append(count)
+
+    def _count_dropped(self) -> None:
+        while self._dropped:
+            self.count -= self._dropped.popleft()
+
+    def on_second(self) -> None:
+        """Tell, once a second, whether there is room again."""
+        with self._lock:
+            self._count_dropped()
+            if self.count + self._missing > self.limit:
+                return  # it lasts, whether or not somebody asks
+            is_over = self._episode.is_over_at_second()
+        if is_over and self._texts[1]:
+            logger.warning("%s", self._texts[1])
+
+
+class SpoolSpace:
+    """What the temporary files of one kind may take: `octets` of the disk, and `files` shared with the other kind."""
+
+    def __init__(self, octets: Budget, files: Budget, prefix: str) -> None:
+        self.octets = octets
+        self.files = files
+        self.prefix = prefix
+        self._lock = threading.Lock()
+        self._faults = Episode()  # the system's: a full disk, no descriptor
+
+    def tell_fault(self, exc: OSError, text: str) -> None:
+        """Log that a temporary file could not be made or written, once for as long as it goes on."""
+        with self._lock:
+            is_news = self._faults.begins()
+        if is_news:
+            logger.error(text, exc)
+
+    def on_second(self) -> None:
+        """Tell, once a second, whether that is over."""
+        self.octets.on_second()
+        with self._lock:
+            is_over = self._faults.is_over_at_second()
+        if is_over:
+            logger.warning("no temporary file %s* has failed for some seconds", self.prefix)
+
+
+class SpoolFile:
+    """A temporary file without a name; what it takes is counted from `reserve` until it is closed, or garbage."""
+
+    __slots__ = ("_has_descriptor", "_space", "file", "size_bytes")
+
+    def __init__(self, space: SpoolSpace) -> None:
+        self._space = space
+        self._has_descriptor = False
+        self.size_bytes = 0  # as counted: what the file has at most
+        self.file: Any = None  # a raw file, once it was opened
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Let the file become as large as this; False: there is no room for that, or for one more file."""
+        space, more = self._space, max(size_bytes - self.size_bytes, 0)
+        if more and not space.octets.take(more):
+            return False
+        if not self._has_descriptor:
+            if not space.files.take(1):
+                space.octets.give_back(more)
+                return False
+            self._has_descriptor = True
+        self.size_bytes += more
+        return True
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Return whether `reserve` would succeed now."""
+        more = size_bytes - self.size_bytes
+        return (more <= 0 or self._space.octets.has_room(more)) and (
+            self._has_descriptor or self._space.files.has_room(1)
+        )
+
+    def open(self) -> BinaryIO:
+        """
+        Return the file, made now if there is none.
+
+        Raises:
+            OSError: the system has no room for one, or no descriptor.
+        """
+        if self.file is None:
+            # Unlinked from the start, so that nothing is left behind however the process ends.
+            self.file = tempfile.TemporaryFile(prefix=self._space.prefix, buffering=0)
+        return cast(BinaryIO, self.file)
+
+    def close(self) -> None:
+        """Let go of the file; only then is what it took free."""
+        try:
+            if self.file is not None:
+                self.file.close()
+        except OSError as exc:  # it is gone all the same (close(2)), and nobody wants what it held
+            logger.warning("a temporary file could not be closed: %s", exc)
+        size_bytes, self.size_bytes = self.size_bytes, 0
+        has_descriptor, self._has_descriptor = self._has_descriptor, False
+        if size_bytes:
+            self._space.octets.give_back(size_bytes)
+        if has_descriptor:
+            self._space.files.give_back(1)
+
+    def __del__(self) -> None:
+        if self.size_bytes:
+            self._space.octets.drop(self.size_bytes)
+        if self._has_descriptor:
+            self._space.files.drop(1)
+
+
+class BodySpace(SpoolSpace):
+    """That of request bodies, and what a client is told for whose body there is none."""
+
+    def check(self, length: int) -> None:
+        """
+        Look whether a body of this length finds room, before any of it comes.
+
+        Raises:
+            RequestRefused: 503, there is none now; 413, there never will be.
+        """
+        if length > self.octets.limit:
+            raise self.too_large()
+        if not self.octets.has_room(length):
+            self.octets.take(length)  # tells it
+            raise self.no_room()
+
+    def too_large(self) -> RequestRefused:
+        """Return the refusal of a body for which even an empty disk would not do."""
+        return over_limit(413, "the request body", self.octets.limit, "--body-spool-total")
+
+    def no_room(self) -> RequestRefused:
+        """Return the refusal of a body for which there is no room now."""
+        return RequestRefused(503, "the server has no room for the request body now; try again later")
+
+    def fault(self, exc: OSError) -> RequestRefused:
+        """Return the refusal of a body that the system does not let us keep, and log why."""
+        self.tell_fault(
+            exc,
+            "cannot keep a request body in a temporary file: %s; see TMPDIR, `ulimit -n`, --body-spool-total, "
+            "--spool-files, --body-memory, --max-body",
+        )
+        if exc.errno in SHORTAGES:
+            return self.no_room()
+        return RequestRefused(500, "the server could not keep the request body; its log says why")
+
+
+class ResponseSpace(SpoolSpace):
+    """That of responses."""
+
+    def fault(self, exc: OSError) -> None:
+        """Log why a response is not kept."""
+        self.tell_fault(
+            exc,
+            "cannot keep a response in a temporary file: %s; the app waits for its client instead; "
+            "see TMPDIR, --response-spool, --response-spool-total",
+        )
+
+
+class Budgets:
+    """The budgets of one server."""
+
+    def __init__(self, config: Config) -> None:
+        self.memory = Budget(config.response_memory_bytes)
+        count = config.spool_files or default_spool_files()
+        self.files = Budget(
+            count,
+            f"{count} temporary files and files being sent, the limit (--spool-files): request bodies that need one "
+            "are answered 503, and responses wait for their clients, until there is room",
+            f"fewer than {count} temporary files again (--spool-files)",
+        )
+        free_bytes = _free_disk_bytes()
+        limit = config.body_spool_total_bytes or free_bytes // BODY_DISK_SHARE
+        self.bodies = BodySpace(
+            Budget(
+                limit,
+                f"request bodies fill their {show_bytes(limit)} of temporary files (--body-spool-total): those that "
+                "need more are answered 503 until there is room",
+                "there is room for the temporary files of request bodies again (--body-spool-total)",
+            ),
+            self.files,
+            "aserve-body-",
+        )
+        limit = config.response_spool_total_bytes or free_bytes // RESPONSE_DISK_SHARE
+        self.responses = ResponseSpace(
+            Budget(
+                limit,
+                f"responses fill their {show_bytes(limit)} of temporary files (--response-spool-total): the app waits "
+                "for its clients until there is room",
+                "there is room for the temporary files of responses again (--response-spool-total)",
+            ),
+            self.files,
+            "aserve-response-",
+        )
+
+    def on_second(self) -> None:
+        """Tell, once a second, what is over."""
+        self.files.on_second()
+        self.bodies.on_second()
+        self.responses.on_second()
+
+    # For statistics
+
+    @property
+    def response_memory_bytes(self) -> int:
+        """Octets of large response bodies that wait in memory."""
+        return self.memory.count
+
+    @property
+    def body_spool_bytes(self) -> int:
+        """Octets of request bodies in temporary files."""
+        return self.bodies.octets.count
+
+    @property
+    def response_spool_bytes(self) -> int:
+        """Octets that the temporary files of responses take."""
+        return self.responses.octets.count
+
+    @property
+    def spool_file_count(self) -> int:
+        """Descriptors of temporary files, and of files being sent."""
+        return self.files.count
+
+    @property
+    def refused_count(self) -> int:
+        """How often a temporary file found no room, since the start."""
+        return self.files.refused_count + self.bodies.octets.refused_count + self.responses.octets.refused_count
+
+
+def unlimited_bodies() -> BodySpace:
+    """Return space for request bodies without a limit."""
+    return BodySpace(Budget(UNLIMITED), Budget(UNLIMITED), "aserve-body-")
+
+
+def default_spool_files() -> int:
+    """Return how many descriptors temporary files may have by default."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return UNLIMITED if soft == resource.RLIM_INFINITY else max(soft // SPOOL_FILES_SHARE, 1)
+
+
+def _free_disk_bytes() -> int:
+    try:
+        status = os.statvfs(tempfile.gettempdir())
+    except OSError:
+        return UNLIMITED  # no such folder: the first file made there says so
+    return (status.f_bavail * status.f_frsize) >> 22 << 22  # so that shares of it are said in MiB

@@ -1,0 +1,276 @@
+"""What large bodies may take, all together: up to the limit, exactly counted, and told when it is used up."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import resource
+import tempfile
+import threading
+
+import pytest
+
+from aserve import budgets as budgets_module
+from aserve.budgets import BodySpace, Budget, Budgets, SpoolFile, SpoolSpace
+from aserve.config import Config
+from aserve.episode import CALM_SECONDS
+
+
+def messages(caplog):
+    """Return what was logged since the last call."""
+    found = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+# A count
+
+
+def test_up_to_the_limit():
+    """What is over the limit is not taken, unless it must be."""
+    budget = Budget(100)
+    assert budget.take(60) and budget.take(40) and not budget.take(1)
+    assert budget.take(50, is_forced=True) and budget.count == 150
+    budget.give_back(50)
+    budget.give_back(60)
+    assert budget.has_room(60) and not budget.has_room(61)
+    assert budget.take(60) and not budget.take(1)
+    assert budget.refused_count == 2
+
+
+def test_nothing():
+    """0: there is room for nothing."""
+    assert not Budget(0).take(1)
+
+
+def test_workers_count_at_once():
+    """What several threads take and give back comes out even."""
+    budget = Budget(1000)
+
+    def work():
+        for count in range(1, 2000):
+            if budget.take(count):
+                budget.give_back(count)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert budget.count == 0
+
+
+def test_told_once(caplog):
+    """One line when there is no room, another when there has been for some seconds; then it may begin again."""
+    budget = Budget(10, "used up", "free again")
+    budget.take(8)
+    assert messages(caplog) == []
+    for _ in range(3):
+        assert not budget.take(5)
+    for _ in range(CALM_SECONDS + 1):
+        budget.on_second()
+    assert messages(caplog) == ["used up"]  # for 5 more there is no room yet, whoever asks
+    budget.give_back(3)
+    for _ in range(CALM_SECONDS):
+        budget.on_second()
+    assert messages(caplog) == []
+    for _ in range(3):
+        budget.on_second()
+    assert messages(caplog) == ["free again"]
+    assert not budget.take(6)
+    assert messages(caplog) == ["used up"]
+
+
+def test_a_budget_of_which_nobody_need_know(caplog):
+    """Where running out is nothing to mend, the log is silent."""
+    budget = Budget(0)
+    assert not budget.take(1)
+    budget.give_back(1)
+    for _ in range(CALM_SECONDS + 2):
+        budget.on_second()
+    assert messages(caplog) == []
+
+
+def test_dropped_while_the_lock_is_held():
+    """The garbage collector may give back in the middle of a sum: it counts the next time, and waits for nobody."""
+    budget = Budget(10)
+    budget.take(10)
+    with budget._lock:
+        budget.drop(4)
+    assert budget.has_room(4) and budget.take(4) and budget.count == 10
+    budget.drop(10)
+    budget.on_second()
+    assert budget.count == 0
+
+
+# A file
+
+
+@pytest.fixture
+def space():
+    """Room for 100 octets in two files."""
+    return SpoolSpace(Budget(100), Budget(2), "aserve-test-")
+
+
+def counts(space):
+    return space.octets.count, space.files.count
+
+
+def test_a_file_is_counted_while_it_is_open(space):
+    """What it may grow to and its descriptor are counted once, until it is closed; twice closed is once."""
+    file = SpoolFile(space)
+    assert counts(space) == (0, 0)
+    assert file.reserve(10) and file.reserve(30) and file.reserve(20)
+    assert counts(space) == (30, 1) and file.size_bytes == 30
+    assert file.open() is file.open()
+    fd = file.open().fileno()
+    assert os.fstat(fd).st_nlink == 0
+    file.close()
+    file.close()
+    assert counts(space) == (0, 0)
+    with pytest.raises(OSError, match=r"[Bb]ad file"):
+        os.fstat(fd)
+
+
+def test_no_room_on_the_disk(space):
+    """What does not fit is not counted, nor is a file for it; what others leave may be had."""
+    one, other = SpoolFile(space), SpoolFile(space)
+    assert one.reserve(60) and not other.has_room(41) and not other.reserve(41)
+    assert counts(space) == (60, 1)
+    assert other.has_room(40) and other.reserve(40) and not one.has_room(61) and not one.reserve(61)
+    other.close()
+    assert one.has_room(100) and one.reserve(100)
+    one.close()
+
+
+def test_no_room_for_a_file(space):
+    """More files than the limit are not made, and their octets are not counted; one that is there may grow."""
+    files = [SpoolFile(space) for _ in range(3)]
+    assert files[0].reserve(1) and files[1].reserve(1)
+    assert not files[2].has_room(1) and not files[2].reserve(1)
+    assert counts(space) == (2, 2)
+    assert files[0].has_room(2) and files[0].reserve(2)
+    files[1].close()
+    assert files[2].reserve(1)
+    for file in files:
+        file.close()
+    assert counts(space) == (0, 0)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_forgotten_file(space, is_open):
+    """What nobody closes counts until it is garbage, and no longer."""
+    file = SpoolFile(space)
+    file.reserve(100)
+    if is_open:
+        file.open().close()  # or it would warn
+    del file
+    gc.collect()  # PyPy's finalizers run then
+    assert space.octets.has_room(100) and space.files.has_room(2)
+    assert counts(space) == (0, 0)
+
+
+def test_a_file_that_does_not_close(space, caplog):
+    """A disk that fails at the end costs a line in the log, and nothing of the budget."""
+
+    class Broken:
+        def close(self):
+            raise OSError(errno.EIO, "Input/output error")
+
+    file = SpoolFile(space)
+    file.reserve(10)
+    file.file = Broken()
+    file.close()
+    assert counts(space) == (0, 0) and "could not be closed: [Errno 5]" in caplog.text
+
+
+# Request bodies
+
+
+@pytest.fixture
+def bodies():
+    """The same for request bodies."""
+    return BodySpace(Budget(100), Budget(2), "aserve-test-")
+
+
+def test_a_body_is_looked_at_before_it_comes(bodies):
+    """503 where there is no room now, 413 where there never will be, with the setting's name."""
+    bodies.check(100)
+    for used, length, status, text in (
+        (0, 101, 413, "100 octets (--body-spool-total)"),
+        (1, 100, 503, "try again later"),
+    ):
+        bodies.octets.take(used)
+        with pytest.raises(budgets_module.RequestRefused) as caught:
+            bodies.check(length)
+        assert caught.value.status == status and text in str(caught.value)
+    assert bodies.octets.count == 1 and bodies.octets.refused_count == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (errno.ENOSPC, 503), (errno.EDQUOT, 503), (errno.EMFILE, 503), (errno.ENFILE, 503), (errno.ENOMEM, 503),
+        (errno.EIO, 500), (errno.EACCES, 500), (errno.ENOENT, 500), (errno.EROFS, 500),
+    ],
+)  # fmt: skip
+def test_what_the_system_says(bodies, caplog, number, status):
+    """What passes is 503, and what somebody must mend is 500; the log has it once for as long as it goes on."""
+    for _ in range(3):
+        assert bodies.fault(OSError(number, os.strerror(number))).status == status
+    assert len(messages(caplog)) == 1
+    for _ in range(CALM_SECONDS + 1):
+        bodies.on_second()
+    assert messages(caplog) == ["no temporary file aserve-test-* has failed for some seconds"]
+    bodies.fault(OSError(number, "again"))
+    assert "again; see TMPDIR, `ulimit -n`, --body-spool-total" in messages(caplog)[0]
+
+
+# Of a server
+
+
+def test_what_is_set(monkeypatch):
+    """The settings' numbers are the limits."""
+    budgets = Budgets(
+        Config(response_memory_bytes=1, body_spool_total_bytes=2, response_spool_total_bytes=3, spool_files=4)
+    )
+    assert budgets.memory.limit == 1 and budgets.files.limit == 4
+    assert budgets.bodies.octets.limit == 2 and budgets.responses.octets.limit == 3
+    assert budgets.bodies.files is budgets.responses.files is budgets.files
+
+
+@pytest.mark.parametrize(("soft", "count"), [(1024, 256), (256, 64), (1, 1), (resource.RLIM_INFINITY, 1 << 62)])
+def test_default_files(monkeypatch, soft, count):
+    """A quarter of the descriptors, and one at least."""
+    monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_NOFILE: (soft, 1 << 20)}[which])
+    assert Budgets(Config()).files.limit == count
+
+
+def test_default_disk(monkeypatch, tmp_path):
+    """Half of what is free for request bodies, a quarter for responses."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    budgets, status = Budgets(Config()), os.statvfs(tmp_path)
+    free_bytes = status.f_bavail * status.f_frsize
+    assert budgets.bodies.octets.limit == 2 * budgets.responses.octets.limit
+    assert abs(budgets.bodies.octets.limit * 2 - free_bytes) < max(free_bytes / 10, 1 << 24)
+
+
+def test_no_folder_for_temporary_files(monkeypatch):
+    """Then the first file says so, and not the start."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent/folder")
+    assert Budgets(Config()).bodies.octets.limit > 1 << 60
+
+
+def test_statistics():
+    """What is in use, by name."""
+    budgets = Budgets(Config(body_spool_total_bytes=100, response_spool_total_bytes=100, spool_files=3))
+    body, response = SpoolFile(budgets.bodies), SpoolFile(budgets.responses)
+    assert body.reserve(50) and response.reserve(70) and budgets.memory.take(5)
+    assert not SpoolFile(budgets.responses).reserve(31)
+    assert (budgets.body_spool_bytes, budgets.response_spool_bytes, budgets.response_memory_bytes) == (50, 70, 5)
+    assert (budgets.spool_file_count, budgets.refused_count) == (2, 1)
+    body.close()
+    response.close()
+    budgets.on_second()
+    assert (budgets.body_spool_bytes, budgets.response_spool_bytes, budgets.spool_file_count) == (0, 0, 0)
