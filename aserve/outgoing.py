@@ -242,7 +242,7 @@ class OutgoingHalf(asyncio.Protocol):
         if spool.end_error is None:
             self._end(exchange)
             return
-        if self._state <= ATTENDED:
+        if self._state <= ATTENDED and not _tells_its_end(exchange):
             # The client gets what the app made before it failed; that is over when nothing is held.
             self._transport.set_write_buffer_limits(high=0)
             if self._is_write_paused:
@@ -280,15 +280,26 @@ class OutgoingHalf(asyncio.Protocol):
             self._end(exchange)
 
     def _on_abort(self, exchange: Exchange, why: str) -> None:
-        """The response cannot be finished: let the client see that it is cut short."""
-        if self._state <= ATTENDED:
-            self._abort(why)
-        exchange.keep_alive = False
+        """The response cannot be finished: let the client see that it is cut short, in the way that loses least."""
         self._close_spool(exchange.spool)
+        if exchange is not self._exchange:
+            return  # it has ended; what failed came behind its last octet, and another may be under way
+        exchange.keep_alive = False
+        if self._attend():
+            if _tells_its_end(exchange) and not self._transport.is_closing():
+                # RFC 9112 8: the framing shows it. A reset would destroy what the client has not read yet,
+                # which may be whole responses before this one.
+                logger.info("%s: response cut short: %s", self.remote_addr or "unix socket", why)
+            else:
+                self._abort(why)
         self._end(exchange)
 
     def _abort(self, why: str) -> None:
-        """Close with a reset, so that nobody takes what was sent for the whole response."""
+        """
+        Close with a reset, so that nobody takes what was sent for the whole response.
+
+        It also frees at once what the transport and the kernel hold for a client that does not read.
+        """
         logger.info("%s: connection aborted: %s", self.remote_addr or "unix socket", why)
         with self._lock:
             self._state = TRANSITIONS[self._state, Event.CLOSE]
@@ -517,6 +528,16 @@ class OutgoingHalf(asyncio.Protocol):
         elif is_last and self._service.access_log is not None:
             self._service.access_log.write(exchange)
         return True
+
+
+def _tells_its_end(exchange: Exchange) -> bool:
+    """Whether a client sees without a reset that the response is not whole: by its length, its chunks, its absence."""
+    if exchange.is_from_front:
+        # The end of the connection is the framing of uwsgi and SCGI. Front servers do not all count the body
+        # of a response with a length: Apache passes on what has come, and keeps its client waiting for the rest.
+        return False
+    response = exchange.response
+    return response is None or not response.head_is_out or bool(response.tells_its_end)
 
 
 def _queued_bytes(fd: int) -> int:

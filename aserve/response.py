@@ -134,6 +134,11 @@ class Response:
         """Whose response this is."""
         return self._exchange
 
+    @property
+    def tells_its_end(self) -> bool:
+        """Whether what was sent says where the body ends, and that is not by the end of the connection."""
+        return self._is_chunked or self._length >= 0 or self._has_no_body
+
     # Starting
 
     def start_response(self, status: str, headers: Headers, exc_info: ExcInfo | None = None) -> Callable[[bytes], None]:

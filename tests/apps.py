@@ -16,7 +16,7 @@ import wsgiref.validate
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import aserve.acceptor
+import aserve.episode
 
 WAIT_SECONDS = 10.0  # no app waits longer, so that a failing test ends
 PLAIN = [("Content-Type", "text/plain")]
@@ -539,7 +539,7 @@ def short_of_files(environ: Any, start_response: Any) -> list[bytes]:
     if environ["PATH_INFO"] == "/take-all":
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 200), hard))
-        aserve.acceptor.CALM_SECONDS = 1
+        aserve.episode.CALM_SECONDS = 1
         with contextlib.suppress(OSError):
             while True:
                 _TAKEN.append(open(os.devnull, "rb"))
