@@ -352,6 +352,7 @@ class GuardedBody:
         self.read = run.guard(body.read)
         self.readline = run.guard(body.readline)
         self.readlines = run.guard(body.readlines)
+        self.close = run.guard(body.close)
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.readline, b"")

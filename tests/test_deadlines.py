@@ -433,6 +433,21 @@ def test_a_strike_at_our_door(serve, app, raw_client):
     assert [thread.name for thread in app.workers] == ["aserve-worker-1"] * 2
 
 
+@pytest.mark.any_parser
+def test_a_live_body_is_closed(start_server, raw_client):
+    """What stands before a live body can be closed as it can: the rest is dropped, and reading finds the end."""
+
+    def closes(environ, start_response):
+        start_response("200 OK", apps.PLAIN)
+        body = environ["wsgi.input"]
+        octets = body.read(1)
+        body.close()
+        return [octets]
+
+    client = raw_client(start_server(closes, is_checked=False, body="stream", request_seconds=HOUR))
+    assert client.fetch(method="POST", body=b"abc").body == b"a"
+
+
 # Written off
 
 LATE = [
