@@ -183,8 +183,10 @@ class LiveBody:
             was_full = self.is_full
             self._is_reading = False
             self._buffer.clear()
-        if was_full and self.on_low is not None:
-            self.on_low()
+        on_low = self.on_low
+        self.on_low = self.on_wanted = None  # they hold the exchange, which holds this
+        if was_full and on_low is not None:
+            on_low()
 
     def read(self, size: int | None = -1) -> bytes:
         """
@@ -228,10 +230,9 @@ class LiveBody:
         """Wait until `find_end` knows where to cut, or the body has ended; cut there."""
         if limit == 0:
             return b""
-        on_wanted = self.on_wanted  # looked at once: a second thread of the app may read, too
+        on_wanted, self.on_wanted = self.on_wanted, None  # a second thread of the app may read, too
         if on_wanted is not None:
             on_wanted()
-            self.on_wanted = None
         with self._ready:
             while True:
                 end = find_end(self._buffer)
@@ -246,8 +247,9 @@ class LiveBody:
             data = bytes(self._buffer[:end])
             was_full = self.is_full
             del self._buffer[:end]
-        if was_full and not self.is_full and self.on_low is not None:
-            self.on_low()
+        on_low = self.on_low
+        if was_full and not self.is_full and on_low is not None:
+            on_low()
         return data
 
     def _make_room(self) -> None:

@@ -348,6 +348,7 @@ class Connection(OutgoingHalf):
             exchange.body.close()
         if self._service.access_log is not None:
             self._service.access_log.write(exchange)
+        exchange.response = None  # a cycle: both, and a body in memory, would wait for the garbage collector
         if self._state > ATTENDED:
             return
         body = exchange.body

@@ -22,11 +22,12 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Callable, cast
 
+from .budgets import SENT_FILE_COUNT
 from .errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from .exchange import Exchange
 from .executor import Executor
 from .listeners import UNSENT_BYTES, limit_unsent
-from .sendfile import FileSender
+from .sendfile import FileSender, call_close, read_pieces
 from .service import Service
 from .spool import ResponseSpool
 from .states import TRANSITIONS, Event, State
@@ -132,7 +133,7 @@ class OutgoingHalf(asyncio.Protocol):
         if state <= ATTENDED and octets:
             self._transport.write(octets)
         if state == RUNNING and exchange.keep_alive and self._service.access_log is None and not self._is_write_paused:
-            self._exchange = None  # as _end does when nothing else came in meanwhile
+            self._exchange = exchange.response = None  # as _end does when nothing else came in meanwhile
             self._state = IDLE
         else:
             self._end(exchange)
@@ -195,13 +196,17 @@ class OutgoingHalf(asyncio.Protocol):
 
     def _end_file(self, exchange: Exchange, reply: FileResponse, error: str | None) -> None:
         self._sender = None
-        self._executor.submit(_call, reply.close)
+        self._executor.submit(self._close_file, reply)
         if error is not None:
             self._on_abort(exchange, error)
             return
         self._transport.set_write_buffer_limits()
         limit_unsent(self._transport.get_extra_info("socket"), UNSENT_BYTES)
         self._end(exchange)
+
+    def _close_file(self, reply: FileResponse) -> None:
+        call_close(reply.close)
+        self._service.budgets.files.give_back(SENT_FILE_COUNT)
 
     def _on_spool(self, exchange: Exchange, _: None = None) -> None:
         """Octets are in the spool of the response: send a piece whenever there is room."""
@@ -253,7 +258,7 @@ class OutgoingHalf(asyncio.Protocol):
     def _close_spool(self, spool: ResponseSpool | None) -> None:
         close_file = spool.close() if spool is not None else None
         if close_file is not None:
-            self._executor.submit(_call, close_file)
+            self._executor.submit(call_close, close_file)
 
     def _on_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
         """
@@ -361,17 +366,25 @@ class OutgoingHalf(asyncio.Protocol):
                 self._complete(exchange, reply)
             elif type(reply) is tuple:
                 self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
-            elif type(reply) is FileResponse:
+            elif type(reply) is not FileResponse:
+                self._deliver_pieces(exchange, cast("Iterator[bytes]", reply))
+            elif self._service.budgets.files.take(SENT_FILE_COUNT):
                 self._executor.post(self._on_file, exchange, reply)
-            elif self._executor.is_inline:
-                self._on_pieces(exchange, cast("Iterator[bytes]", reply))
-            else:
-                self._run_pieces(exchange, cast("Iterator[bytes]", reply))
+            else:  # enough files are held for clients without a worker
+                self._deliver_pieces(
+                    exchange, read_pieces(reply.head, reply.file, reply.offset, reply.size, reply.close)
+                )
         except WrittenOff:
             raise
         except BaseException:  # a bug in aserve: this request is lost, nothing else
             logger.exception("internal error; please report this as a bug in aserve")
             self._executor.post(self._on_abort, exchange, "internal error")
+
+    def _deliver_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
+        if self._executor.is_inline:
+            self._on_pieces(exchange, pieces)
+        else:
+            self._run_pieces(exchange, pieces)
 
     def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
         """Hand over a head and a large body; when too much of them waits in memory, as pieces."""
@@ -473,8 +486,9 @@ class OutgoingHalf(asyncio.Protocol):
     def _begin_spool(self, exchange: Exchange) -> bool:
         """Let what follows of this response go to the disk; False: it may not."""
         limit_bytes = self._service.config.response_spool_bytes
+        response = exchange.response  # None: it has just ended, and a second thread of the app writes
         # Early hints come before the head, and the rest of such a response may take any way.
-        if not limit_bytes or not exchange.response.head_is_out:
+        if not limit_bytes or response is None or not response.head_is_out:
             return False
         if exchange.spool is None:
             exchange.spool = ResponseSpool(limit_bytes, self._service.budgets.responses)
@@ -525,8 +539,10 @@ class OutgoingHalf(asyncio.Protocol):
                 self._state = TRANSITIONS[RUNNING, Event.DONE]
         if sent < len(octets):
             self._executor.post(self._on_complete if is_last else self._on_piece, exchange, octets[sent:])
-        elif is_last and self._service.access_log is not None:
-            self._service.access_log.write(exchange)
+        elif is_last:
+            if self._service.access_log is not None:
+                self._service.access_log.write(exchange)
+            exchange.response = None  # see Connection._end
         return True
 
 
@@ -549,11 +565,3 @@ def _queued_bytes(fd: int) -> int:
     except (OSError, ValueError):  # it is closed
         return 0
     return int(count)
-
-
-def _call(close: Callable[[], None]) -> None:
-    """Run the close() of an app's iterable."""
-    try:
-        close()
-    except BaseException:  # SystemExit and the like cost neither the worker nor the loop
-        logging.getLogger("aserve.app").exception("the app's iterable raised in close()")

@@ -147,6 +147,9 @@ class Ride:
             connection = self._hand_over(exchange).wait()
         except ClientDisconnected:
             _discard(reply)
+            if exchange.body is not None:
+                exchange.body.close()
+            exchange.response = None  # see `run`
             return
         connection.deliver(exchange, reply)
 

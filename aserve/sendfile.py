@@ -1,18 +1,27 @@
 """A file to a socket, without the octets passing through Python.
 
-Owns:     FileSender: os.sendfile() each time the socket has room.
-Thread:   event loop only.
+Owns:     FileSender: os.sendfile() each time the socket has room; read_pieces,
+          for whom no descriptor is left to do so.
+Thread:   FileSender: event loop only; the others: a worker (with --threads 0:
+          the event loop).
 Spec:     PEP 3333 "Optional Platform-Specific File Handling".
-Not here: which responses are files (wsgi.py), the transport (connection.py).
+Not here: which responses are files (wsgi.py), the transport (outgoing.py).
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Callable
+
+from .errors import ResponseTruncated
 
 # One call's worth: a slow disk holds up the loop for no more than this. Guess.
 TURN_BYTES = 1 << 19
+
+# Read at once by who sends a file without it.
+READ_BYTES = 1 << 16
 
 HAS_SENDFILE = hasattr(os, "sendfile")
 
@@ -74,3 +83,34 @@ class FileSender:
         os.close(self._fd)
         self._fd = -1
         self._on_end(error)
+
+
+def read_pieces(head: bytes, file: BinaryIO, offset: int, size: int, close: Callable[[], None]) -> Iterator[bytes]:
+    """
+    Yield a response's head and the octets of its file; close it in the end.
+
+    Raises:
+        ResponseTruncated: the file has ended early, or cannot be read.
+    """
+    try:
+        yield head
+        while size:
+            try:
+                octets = os.pread(file.fileno(), min(size, READ_BYTES), offset)
+            except (OSError, ValueError) as exc:  # ValueError: the app closed its file
+                raise ResponseTruncated(f"reading the file failed: {exc}") from exc
+            if not octets:
+                raise ResponseTruncated(f"the file ended {size} octets early")
+            offset += len(octets)
+            size -= len(octets)
+            yield octets
+    finally:
+        call_close(close)
+
+
+def call_close(close: Callable[[], None]) -> None:
+    """Run the close() of an app's iterable."""
+    try:
+        close()
+    except BaseException:  # SystemExit and the like cost neither the worker nor the loop
+        logging.getLogger("aserve.app").exception("the app's iterable raised in close()")

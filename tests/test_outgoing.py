@@ -1230,6 +1230,27 @@ def test_no_descriptor_left_for_a_file(new, file, monkeypatch):
 
 
 @needs_sendfile
+def test_too_many_files(new, file):
+    """Beyond the limit of files (--spool-files) one is read piece by piece, and not counted; others count until they are sent."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return FileWrapper(open(file.name, "rb"))
+
+    bench, connection, transport = new(app, executor=InlineExecutor(), threads=0, spool_files=3)
+    other, other_transport = bench.connect()
+    connection.data_received(GET)
+    other.data_received(GET)
+    assert bench.budgets.spool_file_count == 2 and len(bench.loop.writers) == 1
+    octets = [b"", b""]
+    for _ in range(1000):
+        octets = [have + one.received() for have, one in zip(octets, (transport, other_transport))]
+        bench.loop.turn()
+    assert [body_of(one) == content_of(file) for one in octets] == [True, True]
+    assert bench.budgets.spool_file_count == 0 and bench.budgets.refused_count == 1
+
+
+@needs_sendfile
 def test_a_file_whose_close_fails(new, file, caplog):
     """An iterable that fails in close() spoils nothing: its response is out."""
 

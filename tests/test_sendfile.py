@@ -8,7 +8,8 @@ import socket
 import pytest
 
 from aserve import sendfile as sendfile_module
-from aserve.sendfile import HAS_SENDFILE, FileSender
+from aserve.errors import ResponseTruncated
+from aserve.sendfile import HAS_SENDFILE, FileSender, read_pieces
 
 pytestmark = pytest.mark.skipif(not HAS_SENDFILE, reason="this system has no sendfile")
 
@@ -179,3 +180,43 @@ def test_the_transports_descriptor_is_not_touched(new, sockets):
     sender, _, _, _ = new(b"0123456789")
     sender.start()
     assert sockets[0].send(b"x") == 1 and received(sockets[1]) == b"0123456789x"
+
+
+# Without
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "file").write_bytes(bytes(range(250)) * 1000)
+    return tmp_path / "file"
+
+
+def test_read_in_pieces(path):
+    """Where no descriptor is left, whoever asks reads: the head, what is wanted of the file, and then it is closed."""
+    file = open(path, "rb")
+    head, *pieces = read_pieces(b"head", file, 3, 200_000, file.close)
+    assert head == b"head" and b"".join(pieces) == path.read_bytes()[3:200_003]
+    assert file.closed and max(map(len, pieces)) == sendfile_module.READ_BYTES
+
+
+@pytest.mark.parametrize("how", ["short", "closed", "left"])
+def test_read_in_pieces_cut_short(path, how):
+    """A file that ends early, or that the app closes, truncates the response; closed it is in any case."""
+    file, closings = open(path, "rb"), []
+    pieces = read_pieces(b"head", file, 0, 250_001, lambda: closings.append(file.close()))
+    assert next(pieces) == b"head"
+    if how == "left":
+        pieces.close()
+    else:
+        if how == "closed":
+            file.close()
+        with pytest.raises(ResponseTruncated, match="1 octets early" if how == "short" else "reading the file failed"):
+            list(pieces)
+    assert closings == [None] and file.closed
+
+
+def test_a_file_whose_close_fails(path, caplog):
+    """Its failure is the app's, and costs nothing."""
+    with open(path, "rb") as file:
+        assert len(list(read_pieces(b"head", file, 0, 10, lambda: 1 / 0))) == 2
+    assert "raised in close()" in caplog.text

@@ -76,7 +76,8 @@ class HTTPTools1:
                 self.unparsed = data[start:]
                 break
             self._feed(data[start : start + _FEED_BYTES])
-        return self._exchanges
+        exchanges, self._exchanges = self._exchanges, []  # not kept here until more comes
+        return exchanges
 
     def receive_eof(self) -> None:
         """The client will send no more; what it has sent is still parsed."""
