@@ -324,6 +324,8 @@ class Lane:
     def _fail(self, ride: Ride, exchange: Exchange, why: RequestRefused) -> None:
         self._incomplete.pop(ride.fd, None)
         lib.lane_hold(self.set, ride.fd)
+        if exchange.body is not None:
+            exchange.body.close()  # at once: the next may fit then
         ride.leave_failed(exchange, why)
 
     def _lose(self, fd: int, kind: int) -> None:

@@ -503,6 +503,14 @@ def steered(environ: Any, start_response: Any) -> Iterable[bytes]:
     return hello(environ, start_response)
 
 
+def opens_a_file(environ: Any, start_response: Any) -> list[bytes]:
+    """Answer with the length of the body; and open a file of the app's own."""
+    size = len(environ["wsgi.input"].read())
+    with open(os.devnull, "rb"):
+        start_response("200 OK", PLAIN)
+        return [str(size).encode()]
+
+
 def site(environ: Any, start_response: Any) -> Iterable[bytes]:
     """One app with a path for each thing that the soak test does."""
     path = environ["PATH_INFO"]

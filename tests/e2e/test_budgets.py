@@ -1,0 +1,264 @@
+"""What large bodies take of the disk and of descriptors has an end: a clear answer beyond it, and nothing lost within it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+
+import apps
+import pytest
+from rules import rule
+
+pytestmark = [pytest.mark.any_parser, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, mounts")]
+
+KIB, MIB = 1 << 10, 1 << 20
+LANES = ["auto", "off"]
+
+
+def upload(client, size, sent, *fields):
+    """Begin an upload of this size with so many octets of it."""
+    client.request("/", f"Content-Length: {size}", *fields, method="POST")
+    client.send(b"x" * sent)
+
+
+def lines_of(log, mark):
+    return [line for line in log.splitlines() if mark in line]
+
+
+# Disk: request bodies
+
+
+@rule(
+    "RFC 9110 15.6.4",
+    "503 for a lack that passes, with Retry-After",
+    "for a request body that finds no room on the disk",
+)
+@pytest.mark.also_inline
+def test_the_disk_of_request_bodies(start_server, raw_client, wait_until, caplog):
+    """A body that finds no room is answered 503; what was accepted is finished, and then there is room again."""
+    server = start_server(apps.count_body, body_memory_bytes=KIB, body_spool_total_bytes=100 * KIB)
+    budgets = server.server._budgets
+    first = raw_client(server)
+    upload(first, 60 * KIB, 50 * KIB)
+    wait_until(lambda: budgets.body_spool_bytes == 50 * KIB)
+    for _ in range(3):
+        late = raw_client(server)
+        upload(late, 60 * KIB, 10)
+        reply = late.recv_response()
+        assert (reply.status, reply.get("Retry-After")) == (503, "10") and b"no room" in reply.body
+        assert late.recv_to_end() == b""
+    small = raw_client(server)
+    assert small.fetch(method="POST", body=b"x" * 40 * KIB).status == 200
+    first.send(b"x" * 10 * KIB)
+    assert first.recv_response().body.startswith(b"%d " % (60 * KIB))
+    wait_until(lambda: budgets.body_spool_bytes == budgets.spool_file_count == 0)
+    assert first.fetch(method="POST", body=b"x" * 100 * KIB).status == 200
+    assert len(lines_of(caplog.text, "(--body-spool-total)")) == 1 and "answered 503:" not in caplog.text
+
+
+def test_a_body_that_never_fits(start_server, raw_client):
+    """413 where even an empty disk would not do, by its length before it comes, in chunks as soon as it is."""
+    server = start_server(apps.count_body, body_memory_bytes=KIB, body_spool_total_bytes=10 * KIB)
+    by_length, in_chunks = raw_client(server), raw_client(server)
+    upload(by_length, 10 * KIB + 1, 0, "Expect: 100-continue")
+    in_chunks.request("/", "Transfer-Encoding: chunked", method="POST")
+    in_chunks.send(b"2801\r\n" + b"x" * 0x2801 + b"\r\n")
+    for client in (by_length, in_chunks):
+        reply = client.recv_response()
+        assert reply.status == 413 and b"--body-spool-total" in reply.body
+
+
+@pytest.mark.parametrize("bind", ["uwsgi://127.0.0.1:0", "scgi://127.0.0.1:0"])
+def test_front_servers_are_told(start_server, raw_client, bind):
+    """Over uwsgi and SCGI the answer is the same."""
+    server = start_server(
+        apps.count_body,
+        bind=bind,
+        body_memory_bytes=KIB,
+        body_spool_total_bytes=MIB,
+        spool_files=1,
+        is_checked=False,
+    )
+    server.server._budgets.files.take(1)
+    vars = {"CONTENT_LENGTH": "200000", "REQUEST_METHOD": "POST", "PATH_INFO": "/", "SCGI": "1"}
+    client = raw_client(server)
+    if bind.startswith("scgi"):
+        octets = b"".join(b"%b\0%b\0" % (name.encode(), value.encode()) for name, value in vars.items())
+        head = b"%d:%b," % (len(octets), octets)
+    else:
+        octets = b"".join(len(word).to_bytes(2, "little") + word.encode() for pair in vars.items() for word in pair)
+        head = b"\0" + len(octets).to_bytes(2, "little") + b"\0" + octets
+    client.send(head + b"x" * 200_000)
+    head = client.recv_until(b"\r\n\r\n")
+    assert b" 503 " in head and b"Retry-After: 10\r\n" in head
+    server.server._budgets.files.give_back(1)
+
+
+def test_the_response_before_it_is_finished(start_server, raw_client):
+    """A pipelined upload that cannot be kept costs itself alone: the request before it has its response, then comes the 503."""
+    gate = apps.Gate(apps.hello)
+    server = start_server(gate, body_memory_bytes=KIB, body_spool_total_bytes=100 * KIB, spool_files=1, lane="off")
+    server.server._budgets.files.take(1)
+    client = raw_client(server)
+    client.request("/")
+    gate.wait_entered()
+    upload(client, 50 * KIB, 50 * KIB)
+    gate.open()
+    assert client.recv_response().status == 200
+    assert client.recv_response().status == 503
+    server.server._budgets.files.give_back(1)
+
+
+# Disk: responses
+
+
+@pytest.mark.parametrize("lack", ["disk", "files"])
+def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplog):
+    """A response that finds no room waits for its client, as without a spool; every octet of all arrives."""
+    block, count = b"0123456789abcdef" * 4096, 256
+    app = apps.Streamer(lambda: (block for _ in range(count)))
+    settings = {"response_spool_total_bytes": MIB} if lack == "disk" else {"spool_files": 1}
+    server = start_server(app, **settings)
+    budgets = server.server._budgets
+    if lack == "files":
+        budgets.files.take(1)
+    clients = [raw_client(server, receive_buffer_bytes=4096) for _ in range(3)]
+    for client in clients:
+        client.request()
+        client.recv_head()
+    wait_until(lambda: budgets.refused_count >= 3)
+    assert budgets.response_spool_bytes <= MIB
+    assert not any(stream.closed.is_set() for stream in app.made)
+    for client in clients:
+        assert b"".join(client.recv_chunks()) == block * count
+    if lack == "files":
+        budgets.files.give_back(1)
+    wait_until(lambda: budgets.response_spool_bytes == budgets.spool_file_count == 0)
+    mark = "(--response-spool-total)" if lack == "disk" else "(--spool-files)"
+    assert len(lines_of(caplog.text, mark)) == 1
+
+
+@pytest.mark.also_inline
+def test_files_that_are_sent(start_server, raw_client, wait_until, tmp_path):
+    """Beyond --spool-files a file is read by its worker: it arrives as the others do."""
+    (tmp_path / "file").write_bytes(os.urandom(8 * MIB))
+    app = apps.file_sender(lambda: open(tmp_path / "file", "rb"))
+    server = start_server(app, is_checked=False, spool_files=3)
+    budgets = server.server._budgets
+    clients = [raw_client(server, receive_buffer_bytes=4096) for _ in range(3)]
+    for client in clients:
+        client.request("/")
+        client.recv_until(b"\r\n\r\n")
+    wait_until(lambda: budgets.spool_file_count >= 2)
+    for client in clients:
+        assert client.recv_exactly(8 * MIB) == (tmp_path / "file").read_bytes()
+    wait_until(lambda: budgets.spool_file_count == 0)
+
+
+# Descriptors
+
+
+@contextlib.contextmanager
+def descriptors(count):
+    """Let processes that are started here have no more descriptors than this."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_uploads_leave_descriptors_to_the_app(start_process, raw_client, wait_until, lane):
+    """With `ulimit -n 256` and 124 uploads at once an app still opens its files; who was accepted is answered."""
+    with descriptors(256):
+        process = start_process("opens_a_file", "--lane", lane, "--body-memory", "1k")
+    other = raw_client(process)
+    assert other.fetch().status == 200
+    clients = [raw_client(process) for _ in range(124)]
+    for client in clients:
+        upload(client, 4000, 3000)
+    process.wait_for_log(r"64 temporary files .*\(--spool-files\)")
+    refused = []
+    wait_until(
+        lambda: refused.extend(c for c in clients if c not in refused and not c.is_quiet()) or len(refused) == 60
+    )
+    assert len(process.open_files()) < 256
+    for _ in range(3):
+        assert other.fetch().status == 200
+    for client in clients:
+        if client in refused:
+            reply = client.recv_response()
+            assert (reply.status, reply.get("Retry-After")) == (503, "10")
+        else:
+            client.send(b"x" * 1000)
+            assert client.recv_response().body == b"4000"
+    assert other.fetch(method="POST", body=b"x" * 4000).body == b"4000"
+    assert len(lines_of(process.log, "(--spool-files)")) == 1 and "Traceback" not in process.log
+
+
+# A disk that is full
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a file system of 4 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    try:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=4m", "none", folder], capture_output=True, text=True
+        )
+    except FileNotFoundError:
+        pytest.skip("mount is not installed")
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+@pytest.mark.parametrize("lane", LANES)
+@pytest.mark.parametrize("budget", ["1g", "0"])
+def test_uploads_and_a_small_disk(start_process, raw_client, small_disk, wait_until, lane, budget):
+    """Full, whether by its own or by our limit: 503, and when others have ended an upload is kept again."""
+    flags = ("--lane", lane, "--body-memory", "1k", "--body-spool-total", budget, "--min-rate", "0")
+    process = start_process("count_body", *flags, TMPDIR=str(small_disk))
+    first, second = raw_client(process), raw_client(process)
+    size = 3 * MIB if budget == "1g" else MIB + MIB // 2
+    upload(first, size, size - 1000)
+    upload(second, size, size - 1000)
+    process.wait_for_log(
+        r"cannot keep a request body in a temporary file: .*No space left"
+        if budget == "1g"
+        else r"\(--body-spool-total\)"
+    )
+    wait_until(lambda: not (first.is_quiet() and second.is_quiet()))
+    loser, winner = (second, first) if not second.is_quiet() else (first, second)
+    reply = loser.recv_response()
+    assert (reply.status, reply.get("Retry-After")) == (503, "10")
+    winner.send(b"x" * 1000)
+    assert winner.recv_response().body.startswith(b"%d " % size)
+    winner.close()
+    third = raw_client(process)
+    assert third.fetch(method="POST", body=b"x" * size).body.startswith(b"%d " % size)
+    assert "Traceback" not in process.log
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_responses_and_a_small_disk(start_process, raw_client, small_disk, lane):
+    """The app waits for a client whose response no longer fits; others are served, and it gets every octet."""
+    process = start_process(
+        "site", "--lane", lane, "--response-spool-total", "1g", "--threads", "4", TMPDIR=str(small_disk)
+    )
+    client = raw_client(process, receive_buffer_bytes=4096)
+    size = 32 * MIB
+    client.request(f"/stream?{size // 4096}")
+    process.wait_for_log("cannot keep a response in a temporary file: .*No space left")
+    assert raw_client(process).fetch("/").status == 200
+    client.recv_head()
+    assert sum(map(len, client.recv_chunks())) == size
+    assert len(lines_of(process.log, "cannot keep")) == 1 and "Traceback" not in process.log
