@@ -79,12 +79,12 @@ class BufferedBody:
     @property
     def is_spooled(self) -> bool:
         """Whether it is in a file, and no longer in memory."""
-        return self._spooled
+        return self._spool is not None
 
     @property
     def memory_bytes(self) -> int:
         """Octets that are in memory."""
-        return 0 if self._spooled else self.length
+        return 0 if self.is_spooled else self.length
 
     def open(self) -> BinaryIO:
         """Return the file object behind wsgi.input, at its start; it ends where the body ends."""

@@ -239,7 +239,9 @@ class Server:
 
         To be called on the event loop's thread. It costs a step for each connection, and requests nothing.
         """
-        return take_statistics(list(self._connections), self._lane, self._executor, self._held.count, self.is_draining)
+        return take_statistics(
+            list(self._connections), self._lane, self._executor, self._budgets.response_memory_bytes, self.is_draining
+        )
 
     def _is_busy(self) -> bool:
         """Whether there is anything to wait for at the end."""

@@ -194,7 +194,7 @@ class ResponseSpool:
     @property
     def has_file(self) -> bool:
         """Whether there is a file, open."""
-        return self._file is not None and not self._file.closed
+        return self._file is not None
 
     @property
     def waiting_bytes(self) -> int:

@@ -951,6 +951,7 @@ def raise_fault(*_):
     raise Fault
 
 
+@pytest.mark.provokes("please report this as a bug")
 @pytest.mark.parametrize("step", ["discard", "body", "protocol", "sending", "writing"])
 def test_one_step_of_the_end_fails(new, spools, monkeypatch, caplog, step):
     """Whatever raises at the end of a connection, all else is freed, and a worker that waits is woken; the log has it."""
