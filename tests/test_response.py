@@ -311,6 +311,7 @@ REFUSED = [
     ("200OK", [], "status must be like '200 OK'"),
     ("\u0662\u0660\u0660 OK", [], "status must be like '200 OK'"),
     ("200 \u20ac", [], "latin-1"),
+    ("200 \u20ac", [TEXT], "status must be latin-1"),
     ("200 OK\r\nX: y", [], "status|control"),
     ("200 OK\n", [], "status|control"),
     ("200 O\0K", [], "status|control"),
