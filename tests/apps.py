@@ -9,6 +9,8 @@ import io
 import json
 import os
 import resource
+import signal
+import sys
 import tempfile
 import threading
 import time
@@ -16,7 +18,9 @@ import wsgiref.validate
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import aserve
 import aserve.episode
+from aserve.errors import AppError
 
 WAIT_SECONDS = 10.0  # no app waits longer, so that a failing test ends
 PLAIN = [("Content-Type", "text/plain")]
@@ -526,8 +530,42 @@ def site(environ: Any, start_response: Any) -> Iterable[bytes]:
         return [b"x" * int(environ["QUERY_STRING"])]
     if path == "/raise":
         return raises_mid_stream(environ, start_response)
+    if path == "/late":
+        return hints_late(environ, start_response)
+    if path == "/fork":
+        return forks(environ, start_response)
     if path == "/collect":
         return collect(environ, start_response)
+    return hello(environ, start_response)
+
+
+def hints_late(environ: Any, start_response: Any) -> Iterable[bytes]:
+    """Return while a second thread sends early hints, which may come too late."""
+
+    def send() -> None:
+        with contextlib.suppress(aserve.ClientDisconnected, AppError):
+            environ["wsgi.early_hints"]([("Link", "</a.css>; rel=preload")])
+
+    threading.Thread(target=send, daemon=True).start()
+    start_response("200 OK", PLAIN)
+    return [b"hello\n"] if environ["QUERY_STRING"] == "whole" else iter([b"hel", b"lo\n"])
+
+
+def forks(environ: Any, start_response: Any) -> list[bytes]:
+    """Fork a child that ends in the way that the query string names, and do not wait for it."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    if not os.fork():
+        way = environ["QUERY_STRING"]
+        if way == "raise":
+            raise ValueError("in a child")
+        if way == "exit":
+            sys.exit()
+        if way == "leave":
+            os._exit(0)
+        if way == "kill":
+            os.kill(os.getpid(), signal.SIGTERM)
     return hello(environ, start_response)
 
 

@@ -14,7 +14,9 @@ import json
 import pathlib
 import platform
 import random
+import socket
 import statistics
+import struct
 import sys
 import tempfile
 import threading
@@ -39,6 +41,8 @@ FLAGS = [
 ]  # fmt: skip
 
 HELLO = b"hello\n"
+# A fork copies the page tables of all that the server has: often enough to meet what else goes on.
+FORK_SHARE = 0.1
 GET = b"GET / HTTP/1.1\r\nHost: soak\r\n\r\n"
 POST = b"POST /echo HTTP/1.1\r\nHost: soak\r\n"
 
@@ -122,6 +126,36 @@ def failing_app(client: RawClient, rng: random.Random) -> None:
     raise Wrong("a response that failed looked whole")
 
 
+def urgent(client: RawClient, rng: random.Random) -> None:
+    """End the server's read early, by urgent data or a descriptor that is passed: what stands behind it is answered, too."""
+    if client.sock.family == socket.AF_UNIX:
+        client.sock.sendmsg([GET], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", client.sock.fileno()))])
+    else:
+        client.sock.send(GET + b"!", socket.MSG_OOB)
+    client.send(GET)
+    for _ in range(2):
+        expect("urgent", client.recv_response().body, HELLO)
+    if client.sock.family != socket.AF_UNIX:  # a second mark would make the first urgent octet one of the stream
+        close(client, rng)
+
+
+def late_hints(client: RawClient, rng: random.Random) -> None:
+    """Ask an app whose second thread sends early hints while it returns; they come in time, or not at all."""
+    for _ in range(rng.randint(1, 5)):
+        client.request("/late?" + rng.choice(["whole", "pieces"]))
+        reply = client.recv_response()
+        if reply.status == 103:
+            reply = client.recv_response()
+        expect("late hints", reply.body, HELLO)
+
+
+def forking_app(client: RawClient, rng: random.Random) -> None:
+    """Ask an app that forks: its parent answers, and nobody else."""
+    if rng.random() < FORK_SHARE:
+        expect("fork", client.fetch("/fork?" + rng.choice(["return", "raise", "exit", "leave", "kill"])).body, HELLO)
+    expect("hello", client.fetch().body, HELLO)
+
+
 # Bad clients: the server may answer them or not
 
 
@@ -166,15 +200,18 @@ def vanish(client: RawClient, rng: random.Random) -> None:
         client.send(GET)
 
 
-GOOD = [keep_alive, keep_alive, pipelining, upload, upload, download, download, close, failing_app]
+GOOD = [
+    keep_alive, keep_alive, pipelining, upload, upload, download, download, close, failing_app, urgent, late_hints, forking_app,
+]  # fmt: skip
+LAST = (close, failing_app, urgent)  # behind these the connection is over
 BAD = [half_head, garbage, broken_body, no_reader, pipeliner, vanish]
 
 
 class Soak:
     """One run."""
 
-    def __init__(self, address: Any, seconds: float) -> None:
-        self._address = address
+    def __init__(self, addresses: list[Any], seconds: float) -> None:
+        self._addresses = addresses
         self._end = time.monotonic() + seconds
         self._lock = threading.Lock()
         self.good = self.bad = 0
@@ -185,9 +222,9 @@ class Soak:
         rng = random.Random(seed)
         while time.monotonic() < self._end and not self.wrong:
             behaviour = rng.choice(GOOD)
-            client = RawClient(self._address)
+            client = RawClient(rng.choice(self._addresses))
             try:
-                for _ in range(1 if behaviour in (close, failing_app) else 3):
+                for _ in range(1 if behaviour in LAST else 3):
                     behaviour(client, rng)
             except (Wrong, Truncated, OSError, AssertionError) as exc:
                 self.wrong.append(f"{behaviour.__name__}: {type(exc).__name__}: {exc}")
@@ -201,7 +238,7 @@ class Soak:
         rng = random.Random(seed)
         while time.monotonic() < self._end and not self.wrong:
             with contextlib.suppress(OSError, Truncated, AssertionError):
-                client = RawClient(self._address, rng.choice([None, 4096]))
+                client = RawClient(rng.choice(self._addresses), rng.choice([None, 4096]))
                 try:
                     rng.choice(BAD)(client, rng)
                 finally:
@@ -221,15 +258,16 @@ def rss_mib(pid: int) -> float:
 def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, Any]:
     """Run it; return the result."""
     app = f"{pathlib.Path(__file__).with_name('apps.py')}:site"
-    server = ServerProcess([app, *FLAGS, *flags], folder, {})
+    path = str(folder / "soak.sock")
+    server = ServerProcess([app, "--bind", f"unix:{path}", *FLAGS, *flags], folder, {})
     try:
         with contextlib.closing(RawClient(server.address)) as client:
             client.fetch()
             client.fetch("/", "Connection: close")
             client.recv_to_end()
-        wait_until(lambda: not sockets(server)[1:], 10)  # the listener remains
+        wait_until(lambda: not sockets(server)[1:], 10)  # the TCP listener remains
         before = open_files(server)
-        run = Soak(server.address, seconds)
+        run = Soak([server.address, path], seconds)
         threads = [threading.Thread(target=run.run_good, args=(seed,), daemon=True) for seed in range(GOOD_THREADS)]
         threads += [
             threading.Thread(target=run.run_bad, args=(1000 + seed,), daemon=True) for seed in range(BAD_THREADS)
