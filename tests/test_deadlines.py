@@ -891,14 +891,20 @@ def test_requests_that_end_near_their_deadline(start_server, raw_client, caplog)
     deadlines = deadlines_of(server)
     deadlines._seconds = 0.002
     deadlines._grace_seconds = 0.004
-    end = time.monotonic() + 2.0
+    begin = time.monotonic()
     counts = {200: 0, 504: 0, "cut": 0}
     wrong = []
+
+    def is_over():
+        """On a busy machine nearly all are late, and it takes longer until some are not."""
+        seconds = time.monotonic() - begin
+        return (seconds > 2 and counts[200] > 5 and counts[504] + counts["cut"] > 5) or seconds > 30 or wrong
+
     truncated = raw_client(server).Truncated
 
     def ask(client_number):
         number, client = 0, None
-        while time.monotonic() < end:
+        while not is_over():
             number += 1
             name = f"/{client_number}-{number}-{random.randrange(3)}"
             try:
@@ -922,7 +928,7 @@ def test_requests_that_end_near_their_deadline(start_server, raw_client, caplog)
 
     def tick():
         deadlines.on_second()
-        if time.monotonic() < end:
+        if not is_over():
             server._loop.call_later(0.001, tick)
 
     server.call(tick)
@@ -930,7 +936,7 @@ def test_requests_that_end_near_their_deadline(start_server, raw_client, caplog)
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(40)
     assert wrong == []
     assert not any(thread.is_alive() for thread in threads)
     deadlines._seconds = deadlines._grace_seconds = HOUR

@@ -141,7 +141,8 @@ def test_it_leaves(exc, status, tmp_path, monkeypatch):
         monkeypatch.setattr(sys, "stdout", None)
         monkeypatch.setattr(sys, "stderr", said)
         monkeypatch.setattr(forks.logger, "handlers", [logging.StreamHandler(said)])
-        monkeypatch.setattr(forks.logger, "level", logging.INFO)
+        level = forks.logger.level
+        forks.logger.setLevel(logging.INFO)  # which forgets what the logger remembers of other levels, too
         pid = os.fork()
         if not pid:
             try:
@@ -149,6 +150,7 @@ def test_it_leaves(exc, status, tmp_path, monkeypatch):
                 forks.leave_if_forked(count, exc)
             finally:
                 os._exit(99)
+        forks.logger.setLevel(level)
         assert os.waitpid(pid, 0)[1] == status << 8
     text = (tmp_path / "said").read_text()
     assert text.startswith((f"process {pid}, which the app forked, ends", "a text\n"))

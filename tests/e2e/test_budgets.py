@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import resource
 import subprocess
 import sys
 
@@ -161,22 +159,20 @@ def test_files_that_are_sent(start_server, raw_client, wait_until, tmp_path):
 # Descriptors
 
 
-@contextlib.contextmanager
-def descriptors(count):
-    """Let processes that are started here have no more descriptors than this."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+# An app that lowers the limit of its process, before there is a server: here it would be the tests' own.
+LIMITED = f"""
+import resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+sys.path.append({os.path.dirname(apps.__file__)!r})
+from apps import opens_a_file
+"""
 
 
 @pytest.mark.parametrize("lane", LANES)
-def test_uploads_leave_descriptors_to_the_app(start_process, raw_client, wait_until, lane):
+def test_uploads_leave_descriptors_to_the_app(start_process, raw_client, wait_until, lane, tmp_path):
     """With `ulimit -n 256` and 124 uploads at once an app still opens its files; who was accepted is answered."""
-    with descriptors(256):
-        process = start_process("opens_a_file", "--lane", lane, "--body-memory", "1k")
+    (tmp_path / "limited.py").write_text(LIMITED)
+    process = start_process(f"{tmp_path}/limited.py:opens_a_file", "--lane", lane, "--body-memory", "1k")
     other = raw_client(process)
     assert other.fetch().status == 200
     clients = [raw_client(process) for _ in range(124)]
@@ -243,8 +239,8 @@ def test_uploads_and_a_small_disk(start_process, raw_client, small_disk, wait_un
     winner.send(b"x" * 1000)
     assert winner.recv_response().body.startswith(b"%d " % size)
     winner.close()
-    third = raw_client(process)
-    assert third.fetch(method="POST", body=b"x" * size).body.startswith(b"%d " % size)
+    # The file is let go of when the response is out already.
+    wait_until(lambda: raw_client(process).fetch(method="POST", body=b"x" * size).body.startswith(b"%d " % size))
     assert "Traceback" not in process.log
 
 
