@@ -785,3 +785,20 @@ def test_a_child_with_a_server_of_its_own(fork):
     fork()
     reply = respond(lambda environ, start_response: start_response("200 OK", []) and [b"x"])
     assert body_of(reply) == b"x" and left == []
+
+
+# A second thread
+
+
+@pytest.mark.parametrize("is_file", [False, True])
+def test_a_thread_writes_as_the_app_returns(is_file):
+    """Nobody can tell what belongs to the response: it is cut."""
+    exchange = new_exchange()
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        exchange.is_written = True  # as write() does first of all, in another thread
+        return environ["wsgi.file_wrapper"](open(__file__, "rb")) if is_file else [b"whole"]
+
+    with pytest.raises(ResponseTruncated, match="in another thread"):
+        list(respond(app, exchange))

@@ -9,6 +9,7 @@ import tempfile
 import desync
 import pytest
 
+from aserve.budgets import BodySpace, Budget
 from aserve.errors import ClientDisconnected
 from aserve.exchange import HTTP_1_0, HTTP_1_1
 from aserve.protocols import PROTOCOLS
@@ -391,6 +392,36 @@ def test_body_limit_of_chunks(new):
     assert protocol.receive(b"orld\r\n0\r\n\r\n" + GET) == []
     (exchange,) = new(max_body_bytes=6).receive(CHUNKED)
     assert exchange.refusal is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "head", "rest", "status"),
+    [
+        (4, POST[:-5], b"", 413),  # it would never fit
+        (5, POST[:-5], b"hel", 503),  # others have the room, as its head comes
+        (4, CHUNKED_HEAD, b"5\r\nhello\r\n", 413),
+        (5, CHUNKED_HEAD, b"5\r\nhello\r\n", 503),  # or as it comes itself
+    ],
+)
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_body_without_room_on_the_disk(new, limit, head, rest, status, parts):
+    """RFC 9110 15.6.4: refused as soon as that is known, and what still comes of it is dropped."""
+    space = BodySpace(Budget(limit), Budget(9), "aserve-body-")
+    space.octets.take(1)
+    protocol = new(body_memory_bytes=2, body_space=space)
+    (refused,) = feed(protocol, *([head + rest] if parts == 1 else [head, rest]))
+    assert refused.refusal.status == status
+    assert feed(protocol, b"x" * 9, GET) == [] and space.octets.count == 1 and not space.files.count
+
+
+def test_the_room_is_gone_as_a_body_comes(new):
+    """Somebody else has taken it since its head came."""
+    space = BodySpace(Budget(5), Budget(9), "aserve-body-")
+    protocol = new(body_memory_bytes=2, body_space=space)
+    assert protocol.receive(POST[:-5]) == []
+    space.octets.take(1)
+    (refused,) = protocol.receive(b"hello")
+    assert refused.refusal.status == 503 and space.octets.count == 1
 
 
 def test_an_expectation_of_a_body_too_large(new):

@@ -9,6 +9,7 @@ import weakref
 
 import pytest
 
+from aserve.budgets import BodySpace, Budget
 from aserve.errors import ClientDisconnected
 from aserve.exchange import SCGI_STATUS_FIELD, UWSGI
 from aserve.protocols import PROTOCOLS
@@ -201,6 +202,27 @@ def test_a_spooled_body_that_ends_early_is_closed(kind, monkeypatch):
     for _ in range(2):  # a half-closed connection is lost later
         protocol.receive_eof()
     assert files[0].closed
+
+
+@pytest.mark.parametrize(("limit", "taken", "status"), [(4, 0, 413), (5, 1, 503)])
+def test_a_body_without_room_on_the_disk(kind, limit, taken, status):
+    """It is refused as its head comes; what still comes of it is dropped."""
+    space = BodySpace(Budget(limit), Budget(9), "aserve-body-")
+    space.octets.take(taken)
+    protocol = kind.new(body_memory_bytes=2, body_space=space)
+    (refused,) = protocol.receive(kind.request(b"hello", "POST")[:-3])
+    assert refused.refusal.status == status and space.octets.count == taken
+    assert protocol.receive(b"llo") == []
+
+
+def test_the_room_is_gone_as_a_body_comes(kind):
+    """Somebody else has taken it since its head came."""
+    space = BodySpace(Budget(5), Budget(9), "aserve-body-")
+    protocol = kind.new(body_memory_bytes=2, body_space=space)
+    assert protocol.receive(kind.request(b"hello", "POST")[:-4]) == []
+    space.octets.take(1)
+    (refused,) = protocol.receive(b"ello")
+    assert refused.refusal.status == 503 and space.octets.count == 1
 
 
 @pytest.mark.parametrize("end", [0, 1, -1, None])
