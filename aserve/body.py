@@ -63,8 +63,10 @@ class BufferedBody:
         if spool is None:
             spool, kept = SpoolFile(self._space), self._file.getvalue()
             self._spool = spool
+        if self.length > self._space.octets.limit:
+            raise self._space.too_large()
         if not spool.reserve(self.length):
-            raise self._space.too_large() if self.length > self._space.octets.limit else self._space.no_room()
+            raise self._space.no_room()
         try:
             file = spool.open()
             for octets in (kept, data):

@@ -61,7 +61,7 @@ class Budget:
                 self.count += count
                 return True
             self.refused_count += 1
-            self._missing = count
+            self._missing = min(count, self.limit)  # more than all would be missing for ever
             is_news = self._episode.begins()
         if is_news and self._texts[0]:
             logger.warning("%s", self._texts[0])
@@ -199,9 +199,9 @@ class BodySpace(SpoolSpace):
         """
         if length > self.octets.limit:
             raise self.too_large()
-        if not self.octets.has_room(length):
-            self.octets.take(length)  # tells it
+        if not self.octets.take(length):  # not a look first: by the second there may be room
             raise self.no_room()
+        self.octets.give_back(length)
 
     def too_large(self) -> RequestRefused:
         """Return the refusal of a body for which even an empty disk would not do."""

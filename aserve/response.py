@@ -102,8 +102,8 @@ class Response:
     """One response while the app makes it: heads and chunks in, octets out."""
 
     __slots__ = (
-        "_exchange", "_has_no_body", "_head", "_is_chunked", "_length", "_sending", "_standing", "_tail", "code", "head_is_out", "is_full",
-        "sent_bytes",
+        "_exchange", "_has_no_body", "_head", "_is_chunked", "_length", "_standing", "_tail", "code", "head_is_out", "is_full",
+        "sending_lock", "sent_bytes",
     )  # fmt: skip
 
     def __init__(self, exchange: Exchange, standing: StandingFields) -> None:
@@ -115,7 +115,7 @@ class Response:
         self._is_chunked = False
         self.is_full = False  # no more of the body can be sent: the app need not make it
         self.sent_bytes = 0  # of the body
-        self._sending: threading.RLock | None = None
+        self.sending_lock: threading.RLock | None = None  # made for whoever sends before the app has returned
 
     @property
     def sending(self) -> threading.RLock:
@@ -124,10 +124,21 @@ class Response:
 
         The same thread may have it already: with --threads 0 an iterable waits for its client while the loop goes on.
         """
-        if self._sending is None:
+        if self.sending_lock is None:
             with _new_sending:
-                self._sending = self._sending or threading.RLock()
-        return self._sending
+                self.sending_lock = self.sending_lock or threading.RLock()
+        return self.sending_lock
+
+    def settle(self) -> bool:
+        """Wait, when the whole response was made, for what a second thread is just sending; False: it has called write()."""
+        with self.sending:
+            return not self._exchange.is_written
+
+    def replace(self, status: int) -> None:
+        """Let a whole response of ours go out instead: whatever the app still sends comes too late."""
+        self.code = status
+        self.head_is_out = self.is_full = True
+        self._length, self._has_no_body = -1, False
 
     @property
     def exchange(self) -> Exchange:
@@ -214,8 +225,8 @@ class Response:
             ClientDisconnected: the client is gone.
         """
         with self.sending:
-            if data:
-                self._exchange.is_written = True  # first: either this sees the end, or `Gateway.respond` sees this
+            if data and isinstance(data, bytes):  # `encode` refuses anything else
+                self._exchange.is_written = True  # first: either this sees the end, or `settle` sees this
             if self.is_full and self._length < 0 and not self._has_no_body:
                 # Another thread of the app: behind our last octet these would be taken for the next response.
                 raise AppError("write() was called after the end of the response")

@@ -129,7 +129,7 @@ class Ride:
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Connection.take_over; the worker is inside the app, and has nothing to do with the descriptor."""
-        self._depart(exchange, lambda connection: connection.take_over(exchange, why))
+        self._depart(exchange, lambda connection: connection.take_over(exchange, why), None)
 
     def cut(self, exchange: Exchange, why: str) -> None:
         """See OutgoingHalf.cut; who waits there has left the lane."""
@@ -146,10 +146,7 @@ class Ride:
         try:
             connection = self._hand_over(exchange).wait()
         except ClientDisconnected:
-            _discard(reply)
-            if exchange.body is not None:
-                exchange.body.close()
-            exchange.response = None  # see `run`
+            _give_up(exchange, reply)
             return
         connection.deliver(exchange, reply)
 
@@ -157,9 +154,11 @@ class Ride:
         """Let a Connection send what the socket has not taken of a whole response, before anything else."""
         try:
             with self._lock:
-                self._release(exchange, rest)
+                handover = self._release(exchange, rest)
         except ClientDisconnected:
-            pass
+            _give_up(exchange, b"")
+            return
+        handover.then(lambda connection: None, b"")
 
     def _deliver_early(self, connection: Connection, exchange: Exchange, reply: Reply) -> None:
         early, self._early = self._early, []
@@ -178,12 +177,13 @@ class Ride:
 
     # --- called from both sides ---
 
-    def _depart(self, exchange: Exchange, then: Callable[[Departed], None], reply: Reply = b"") -> None:
-        """Leave the lane, and go on with `then` on the event loop; without a connection, discard the reply."""
+    def _depart(self, exchange: Exchange, then: Callable[[Departed], None], reply: Reply | None = b"") -> None:
+        """Leave the lane, and go on with `then` on the event loop; `reply`: see Handover.then."""
         try:
             self._hand_over(exchange).then(then, reply)
         except ClientDisconnected:
-            _discard(reply)
+            if reply is not None:
+                _give_up(exchange, reply)
 
     def _hand_over(self, exchange: Exchange) -> Handover:
         """
@@ -200,12 +200,12 @@ class Ride:
             return self._release(exchange, b"")
 
     def _release(self, exchange: Exchange, rest: bytes) -> Handover:
-        """The same, by who has the lock, and the exchange; `rest` is what remains of a whole response."""
+        """Take it out of the lane, with the lock held; `rest` is what remains of a whole response."""
         fd, self.fd, self.exchange = self.fd, -1, None
         self._departures.rides.pop(fd, None)  # or the lane would keep it, and the Connection, for as long as it lives
         if fd < 0 or not lib.lane_release(self._set, fd):
             raise ClientDisconnected("the connection is closed")
-        handover = self._handover = Handover(self._departures.executor)
+        handover = self._handover = Handover(self._departures.executor, exchange)
         self._departures.leave(fd, self._service, rest, exchange, handover.on_ready)
         return handover
 
@@ -217,14 +217,15 @@ class Handover:
     Whoever needs the Connection that it becomes waits for it, or says what is to be done then.
     """
 
-    __slots__ = ("_connection", "_executor", "_is_done", "_lock", "_then")
+    __slots__ = ("_connection", "_exchange", "_executor", "_is_done", "_lock", "_then")
 
-    def __init__(self, executor: Executor | InlineExecutor) -> None:
+    def __init__(self, executor: Executor | InlineExecutor, exchange: Exchange) -> None:
         self._executor = executor
+        self._exchange: Exchange | None = exchange  # until it is done
         self._is_done = threading.Event()
         self._lock = threading.Lock()  # guards the two below until it is done
         self._connection: Departed | None = None  # None: it was lost on its way
-        self._then: list[tuple[Callable[[Departed], None], Reply]] = []
+        self._then: list[tuple[Callable[[Departed], None], Reply | None]] = []
 
     # --- called on the event loop ---
 
@@ -234,19 +235,28 @@ class Handover:
             self._connection = connection
             self._is_done.set()
         for then, reply in self._then:
-            self._call(then, reply)
+            try:
+                self._call(then, reply)
+            except Exception:  # a bug in aserve: those behind it are called all the same
+                logger.exception("internal error; please report this as a bug in aserve")
         self._then.clear()
+        if connection is not None:
+            self._exchange = None  # the connection's; this may be kept for longer
 
-    def _call(self, then: Callable[[Departed], None], reply: Reply) -> None:
-        if self._connection is None:
-            _discard(reply)
-        else:
+    def _call(self, then: Callable[[Departed], None], reply: Reply | None) -> None:
+        if self._connection is not None:
             then(self._connection)
+        elif reply is not None and self._exchange is not None:
+            _give_up(self._exchange, reply)
 
     # --- called from both sides ---
 
-    def then(self, then: Callable[[Departed], None], reply: Reply = b"") -> None:
-        """Call `then` with the Connection, on the event loop; if it is lost, discard the reply."""
+    def then(self, then: Callable[[Departed], None], reply: Reply | None = None) -> None:
+        """
+        Call `then` with the Connection, on the event loop.
+
+        If that is lost: give the exchange up, with its reply; None: the exchange is another's to end.
+        """
         with self._lock:
             if not self._is_done.is_set():
                 self._then.append((then, reply))
@@ -377,6 +387,14 @@ class Departed(Connection):
         if exchange.body is not None:
             exchange.body.close()
         self._refuse(exchange, why)
+
+
+def _give_up(exchange: Exchange, reply: Reply) -> None:
+    """Let go of an exchange whose connection is lost, and of what the app has made for it."""
+    _discard(reply)
+    if exchange.body is not None:
+        exchange.body.close()
+    exchange.response = None  # see `Ride.run`
 
 
 def _discard(reply: Reply) -> None:

@@ -132,13 +132,15 @@ class Gateway:
                 body = iterable[0] if len(iterable) == 1 else _join(iterable)
                 if type(body) is bytes:
                     reply = response.complete(body)
-                    if exchange.is_written:
+                    # Either this sees the lock, or who makes it sees that the head is out.
+                    if response.sending_lock is not None and not response.settle():
                         raise _torn()
                     if reply is not None:
                         return reply
             elif type(iterable) is FileWrapper and self.has_sendfile and not response.head_is_out:
                 file_reply = _file_response(response, iterable)
-                if exchange.is_written:
+                if response.sending_lock is not None and not response.settle():
+                    iterable.close()
                     raise _torn()
                 if file_reply is not None:
                     return file_reply
@@ -216,8 +218,7 @@ class Gateway:
         with response.sending:
             if response.head_is_out:
                 raise ResponseTruncated(str(exc)) from exc
-            response.head_is_out = True
-            response.code = refusal.status
+            response.replace(refusal.status)
             yield error_response(refusal.status, str(refusal), exchange, self._standing)
 
 

@@ -15,6 +15,7 @@ from aserve import budgets as budgets_module
 from aserve.budgets import BodySpace, Budget, Budgets, SpoolFile, SpoolSpace
 from aserve.config import Config
 from aserve.episode import CALM_SECONDS
+from aserve.errors import RequestRefused
 
 
 def messages(caplog):
@@ -80,6 +81,27 @@ def test_told_once(caplog):
     assert messages(caplog) == ["free again"]
     assert not budget.take(6)
     assert messages(caplog) == ["used up"]
+
+
+def test_more_than_there_ever_is(caplog):
+    """What could never be had is not missing for ever: the shortage ends, and the next is told."""
+    budget = Budget(5, "used up", "free again")
+    assert not budget.take(6)
+    for _ in range(CALM_SECONDS + 2):
+        budget.on_second()
+    assert messages(caplog) == ["used up", "free again"]
+
+
+def test_room_that_comes_back_as_it_is_looked_for():
+    """A body that is refused has taken nothing, whoever gives back meanwhile."""
+    space = BodySpace(Budget(10), Budget(2), "aserve-test-")
+    space.octets.take(10)
+    space.octets.has_room = lambda count: space.octets.give_back(10)  # False, and then there is
+    with pytest.raises(RequestRefused):
+        space.check(5)
+    del space.octets.has_room
+    space.octets.give_back(10)
+    assert space.octets.count == 0 and space.check(10) is None and space.octets.count == 0
 
 
 def test_a_budget_of_which_nobody_need_know(caplog):

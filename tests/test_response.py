@@ -570,6 +570,23 @@ def test_early_hints_to_http_1_0():
     assert exchange.connection.sent == []
 
 
+def test_early_hints_as_the_head_goes_out():
+    """Another thread takes the head between the first look and the second: the hints are refused all the same."""
+    made, exchange = start()
+
+    class Lock:
+        def __enter__(self):
+            made.complete(b"whole")
+
+        def __exit__(self, *_):
+            pass
+
+    made.sending_lock = Lock()
+    with pytest.raises(AppError, match="after the response's head"):
+        made.early_hints([("Link", "</a>")])
+    assert exchange.connection.sent == []
+
+
 def test_early_hints_too_late():
     """After the head they would be part of the body."""
     made, _ = start()

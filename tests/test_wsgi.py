@@ -16,7 +16,7 @@ from fakes import FakeConnection
 from aserve import forks
 from aserve.body import LiveBody
 from aserve.environ import build_base_environ
-from aserve.errors import ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
+from aserve.errors import AppError, ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
 from aserve.exchange import Exchange
 from aserve.response import LARGE_BODY_BYTES, StandingFields
 from aserve.wsgi import FileResponse, FileWrapper, Gateway
@@ -792,13 +792,45 @@ def test_a_child_with_a_server_of_its_own(fork):
 
 @pytest.mark.parametrize("is_file", [False, True])
 def test_a_thread_writes_as_the_app_returns(is_file):
-    """Nobody can tell what belongs to the response: it is cut."""
-    exchange = new_exchange()
+    """Nobody can tell what belongs to the response: it is cut, and what the app gave is closed."""
+    exchange, files = new_exchange(), []
 
     def app(environ, start_response):
         start_response("200 OK", [])
-        exchange.is_written = True  # as write() does first of all, in another thread
-        return environ["wsgi.file_wrapper"](open(__file__, "rb")) if is_file else [b"whole"]
+        with exchange.response.sending:
+            exchange.is_written = True  # as write() does first of all, in another thread
+        if not is_file:
+            return [b"whole"]
+        files.append(open(__file__, "rb"))
+        return environ["wsgi.file_wrapper"](files[0])
 
     with pytest.raises(ResponseTruncated, match="in another thread"):
         list(respond(app, exchange))
+    assert all(file.closed for file in files)
+
+
+def test_what_a_thread_writes_behind_our_error():
+    """A response of ours is whole: it is followed by nothing."""
+    writes = []
+
+    def app(environ, start_response):
+        writes.append(start_response("200 OK", [("Content-Length", "5")]))
+        raise ValueError("meant to fail")
+
+    (octets,) = respond(app, exchange := new_exchange())
+    assert octets.startswith(b"HTTP/1.1 500 ")
+    with pytest.raises(AppError, match="after the end"):
+        writes[0](b"hello")
+    assert exchange.connection.sent == []
+
+
+def test_a_write_that_is_refused():
+    """An app that catches it is none that has written."""
+
+    def app(environ, start_response):
+        write = start_response("200 OK", [])
+        with pytest.raises(AppError):
+            write("text")
+        return [b"whole"]
+
+    assert body_of(respond(app)) == b"whole"

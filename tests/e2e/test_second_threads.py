@@ -8,7 +8,8 @@ import apps
 import pytest
 
 from aserve.errors import AppError, ClientDisconnected
-from aserve.ride import Departures, Ride
+from aserve.response import Response
+from aserve.ride import Departures
 
 ROUNDS = 30
 HINT = [("Link", "</a.css>; rel=preload")]
@@ -43,7 +44,7 @@ class Late:
             send()
         except (ClientDisconnected, AppError):
             pass  # it came too late, and is told so
-        except Exception as exc:
+        except BaseException as exc:
             self.faults.append(exc)
 
     def join(self):
@@ -57,6 +58,7 @@ def app():
     app = Late()
     yield app
     app.join()
+    assert app.faults == []
 
 
 def recv_final(client):
@@ -111,45 +113,6 @@ def test_write_as_the_app_returns(start_server, raw_client, app, how):
 
 
 @pytest.mark.one_way
-def test_a_hint_that_comes_after_the_end(start_server, raw_client, app, monkeypatch):
-    """It was looked at in time, and sent too late: the next response on the connection is not its victim."""
-    inside, go_on = threading.Event(), threading.Event()
-    hand_over = Ride._hand_over
-
-    def pause(self, exchange):
-        if threading.current_thread().name == "second":
-            inside.set()
-            assert go_on.wait(10)
-        return hand_over(self, exchange)
-
-    monkeypatch.setattr(Ride, "_hand_over", pause)
-    entered, gate = threading.Event(), threading.Event()
-
-    def two(environ, start_response):
-        if environ["PATH_INFO"] == "/two":
-            entered.set()
-            assert gate.wait(10)
-            start_response("200 OK", apps.PLAIN)
-            return [b"of two"]
-        result = app(environ, start_response)
-        assert inside.wait(10)
-        return result
-
-    client = raw_client(server := start_server(two, is_checked=False, threads=4))
-    client.request("/hints/whole")
-    assert client.recv_response().body == b"of one"
-    client.request("/two")
-    assert entered.wait(10)
-    go_on.set()
-    app.join()
-    gate.set()
-    reply = client.recv_response()
-    assert (reply.status, reply.body) == (200, b"of two")
-    client.close()
-    server.wait_until_idle()
-
-
-@pytest.mark.one_way
 @pytest.mark.parametrize("how", ["whole", "pieces"])
 def test_the_app_returns_while_a_hint_is_on_its_way(start_server, raw_client, app, monkeypatch, how):
     """The event loop is about to take the connection over: the worker waits for it, and its response comes behind."""
@@ -168,5 +131,98 @@ def test_the_app_returns_while_a_hint_is_on_its_way(start_server, raw_client, ap
         assert reply.body == b"of one"
         client.close()
     app.join()
-    assert app.faults == []
     server.wait_until_idle()
+
+
+@pytest.mark.any_parser
+@pytest.mark.parametrize("how", ["large", "file"])
+def test_a_hint_as_a_large_response_begins(start_server, raw_client, monkeypatch, tmp_path, how):
+    """It was allowed, and is sent before the response, however long that takes; never in its middle."""
+    body = bytes(range(256)) * (1 << 14)
+    (tmp_path / "file").write_bytes(body)
+    begun, inside, send = threading.Event(), threading.Event(), Response._send
+
+    def send_late(self, octets):
+        if threading.current_thread().name == "second":
+            inside.set()
+            begun.wait(0.5)  # a response that did not wait would have begun by then
+        send(self, octets)
+
+    monkeypatch.setattr(Response, "_send", send_late)
+
+    def large(environ, start_response):
+        thread = threading.Thread(target=environ["wsgi.early_hints"], args=(HINT,), name="second", daemon=True)
+        thread.start()
+        assert inside.wait(10)
+        start_response("200 OK", apps.PLAIN)
+        return [body] if how == "large" else environ["wsgi.file_wrapper"](open(tmp_path / "file", "rb"))
+
+    client = raw_client(start_server(large, is_checked=False, threads=4))
+    client.request("/")
+    first = client.recv_head()
+    begun.set()
+    assert first.status == 103
+    assert client.recv_response().body == body
+
+
+# Behind the end
+
+
+class Behind:
+    """Its first response leaves behind what a second thread holds; `late` does what that thread is to do then."""
+
+    def __init__(self, form):
+        self.form = form
+        self.kept = None
+        self.outcomes = []
+
+    def __call__(self, environ, start_response):
+        if environ["PATH_INFO"] != "/first":
+            self.late(is_over=True)  # while the next exchange of the connection is with the app
+            start_response("200 OK", apps.PLAIN)
+            return [b"second"]
+        headers = apps.PLAIN if self.form != "length" else [*apps.PLAIN, ("Content-Length", "5")]
+        write = start_response("200 OK", headers)
+        self.kept = write, environ["wsgi.early_hints"], start_response.__self__._send
+        if self.form == "write":
+            write(b"first")
+            return []
+        return [b"first"] if self.form == "list" else iter([b"fi", b"rst"])
+
+    def late(self, is_over):
+        """Write and hint; of a response that is over, go on where a write() was paused with its octets in hand."""
+
+        def call():
+            write, hints, send = self.kept
+            calls = ((write, b"late"), (hints, [("Link", "</late>")]), (send, b"late"))
+            for function, argument in calls[: 3 if is_over else 2]:
+                try:
+                    function(argument)
+                except (AppError, ClientDisconnected) as exc:
+                    self.outcomes.append(type(exc))
+                else:
+                    self.outcomes.append(None)
+
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+@pytest.mark.any_parser
+@pytest.mark.parametrize("form", ["list", "pieces", "length", "write"])
+def test_a_second_thread_that_writes_late(start_server, raw_client, form):
+    """It is refused, whether the connection idles or serves another exchange; the responses are whole, and follow each other."""
+    app = Behind(form)
+    client = raw_client(start_server(app, is_checked=False))
+    for count in range(1, 3):
+        assert client.fetch("/first").body == b"first"
+        assert client.fetch("/second").body == b"second"
+        assert client.fetch("/first").body == b"first"
+        app.late(is_over=False)
+        assert client.is_quiet()
+        assert client.fetch("/second").body == b"second"
+        assert len(app.outcomes) == 8 * count
+    # With a length of its own the response drops what is too much, without a word; nothing else goes unnoticed.
+    assert set(app.outcomes) - {None} == {AppError, ClientDisconnected}
+    assert app.outcomes.count(None) == (6 if form == "length" else 0)
