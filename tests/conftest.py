@@ -252,10 +252,13 @@ class RunningServer:
             found = {}  # by client: a connection may have two descriptors for a while
             for fd in map(int, os.listdir("/dev/fd")):
                 with contextlib.suppress(OSError):  # the folder's own, which is closed again; and no socket
-                    if stat.S_ISSOCK(os.fstat(fd).st_mode):
-                        with socket.socket(fileno=os.dup(fd)) as sock:
-                            if sock.getsockname() == self.address:
-                                found[sock.getpeername()] = sock.getsockopt(level, name)
+                    if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+                        continue
+                    is_blocking = os.get_blocking(fd)
+                    with socket.socket(fileno=os.dup(fd)) as sock:
+                        os.set_blocking(fd, is_blocking)  # PyPy's socket changes that, of what both share
+                        if sock.getsockname() == self.address:
+                            found[sock.getpeername()] = sock.getsockopt(level, name)
             return list(found.values())
 
         return self.call(look)
