@@ -129,6 +129,13 @@ def test_a_limit_is_told(monkeypatch, caplog, descriptors, chosen, told):
     assert crowd.max_count == (chosen or default_limit(8, default_spool_files()))
 
 
+def test_connections_and_files_are_told_together(monkeypatch, caplog):
+    """Each may be had, but not both at once."""
+    monkeypatch.setattr(aserve.acceptor, "descriptor_limit", lambda: 1024)
+    Crowd().open(900, threads=8, spool_files=200)
+    assert "900 connections (--max-connections) and 200 temporary files (--spool-files) need more" in caplog.text
+
+
 # Counting
 
 
