@@ -22,6 +22,7 @@ A child has a copy of everything and none of the other threads. Three things mus
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -29,7 +30,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterable
-from typing import Any, NoReturn, Protocol
+from typing import Any, Callable, NoReturn, Protocol
 
 from ._cparsers import ffi, lib
 
@@ -43,9 +44,11 @@ logger = logging.getLogger("aserve")
 # One item for each fork between the process that has imported this and the calling one.
 forked: list[None] = []
 
-# How long a child may take for its last words, should a pipe be full or a lock be taken. Guess.
+# How long a process may take for its last words, should a pipe be full or a lock be taken. Guess.
 LAST_WORDS_SECONDS = 10
 FD_FOLDERS = ("/proc/self/fd", "/dev/fd")
+# Where descriptors cannot be listed, so many numbers are tried: 65,536 take 40 ms. Guess.
+MAX_TRIED_FDS = 65536
 
 # A struct sockaddr: family, port, host; or family, path.
 ADDRESS_BYTES = 128
@@ -113,39 +116,55 @@ def leave(exc: BaseException | None = None) -> NoReturn:
     """
     End this process, a child that came back into the server from the app, by an exception or without one.
 
-    Exit status: that of a SystemExit, as in a program of its own (0 for sys.exit() and sys.exit(0)); otherwise 1. What
-    it has printed is written; neither atexit functions nor `finally` blocks of its parent's frames run.
+    Exit status, as in a program of its own: that of a SystemExit (0 for sys.exit() and sys.exit(0)); a KeyboardInterrupt
+    ends it by SIGINT; otherwise 1. What it has printed is written; neither atexit functions nor `finally` blocks of its
+    parent's frames run.
     """
     status = 1
+    if isinstance(exc, SystemExit) and (exc.code is None or isinstance(exc.code, int)):
+        status = (exc.code or 0) & 0xFF
+    elif isinstance(exc, KeyboardInterrupt):
+        status = -signal.SIGINT
+    end_process(status, functools.partial(_say_why, exc, status))
+
+
+def _say_why(exc: BaseException | None, status: int) -> None:
+    if isinstance(exc, SystemExit):
+        if exc.code is not None and not isinstance(exc.code, int):
+            sys.stderr.write(f"{exc.code}\n")
+        logger.info("process %d, which the app forked, ends by SystemExit, with status %d", os.getpid(), status)
+    elif exc is not None:
+        logger.error(
+            "process %d, which the app forked, ends: it raised %s", os.getpid(), type(exc).__name__, exc_info=exc
+        )
+    else:
+        logger.error(
+            "process %d, which the app forked, ends: it returned into the server, whose requests are its parent's; "
+            "end such a process in the app, by os._exit()",
+            os.getpid(),
+        )
+
+
+def end_process(status: int, say: Callable[[], object]) -> NoReturn:
+    """
+    End this process at once, after its last words: say(), then what it has printed and not yet written.
+
+    What fails of them is left out; what hangs ends it by SIGALRM. A negative status is a signal, which ends it as by default.
+    """
     try:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError):  # not the main thread: what hangs, hangs
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(LAST_WORDS_SECONDS)
-        if isinstance(exc, SystemExit):
-            status = _status_of(exc)
-            logger.info("process %d, which the app forked, ends by SystemExit, with status %d", os.getpid(), status)
-        elif exc is not None:
-            logger.error(
-                "process %d, which the app forked, ends: it raised %s", os.getpid(), type(exc).__name__, exc_info=exc
-            )
-        else:
-            logger.error(
-                "process %d, which the app forked, ends: it returned into the server, whose requests are its parent's; "
-                "end such a process in the app, by os._exit()",
-                os.getpid(),
-            )
+        with contextlib.suppress(Exception):
+            say()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # None, closed, or nobody reads it
                 stream.flush()
+        if status < 0:
+            signal.signal(-status, signal.SIG_DFL)
+            os.kill(os.getpid(), -status)  # unless it is blocked, nothing follows
     finally:
-        os._exit(status)
-
-
-def _status_of(exc: SystemExit) -> int:
-    if exc.code is None or isinstance(exc.code, int):
-        return (exc.code or 0) & 0xFF
-    sys.stderr.write(f"{exc.code}\n")
-    return 1
+        os._exit(status if status >= 0 else 128 - status)
 
 
 # The hooks
@@ -162,6 +181,7 @@ def _before() -> None:
 
 
 def _unblock() -> None:
+    # For signals that have come meanwhile, handlers run in here.
     mask = _masks.pop(threading.get_ident(), None)
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -172,10 +192,13 @@ def _in_child() -> None:
     try:
         if _handlers:
             _give_signals_back()
+        if _held:
+            _let_go()
     finally:
-        _unblock()
-    if _held:
-        _let_go()
+        try:
+            _unblock()
+        except BaseException as exc:  # a handler of the app's: Python would print this, and let the child live on
+            leave(exc)
 
 
 def _give_signals_back() -> None:
@@ -203,20 +226,29 @@ def _let_go() -> None:
         addresses.update(its_addresses)
     addresses.discard(b"")
     _held.clear()
-    present = _open_fds()
-    if present is not None:
-        fds &= present
-        room = ffi.new("char[]", ADDRESS_BYTES)
-        fds.update(fd for fd in present - fds if _is_one_of(addresses, _local_address(fd, room)))
+    present = _open_fds(fds)
+    fds &= present
+    room = ffi.new("char[]", ADDRESS_BYTES)
+    fds.update(fd for fd in present - fds if _is_one_of(addresses, _local_address(fd, room)))
     _blank(fds)
 
 
-def _open_fds() -> set[int] | None:
-    """Return all open descriptors, and the one by which they are found; None: they cannot be found."""
+def _open_fds(fds: set[int]) -> set[int]:
+    """Return all open descriptors, these among them, and maybe the one by which they are found."""
     for folder in FD_FOLDERS:
         with contextlib.suppress(OSError):
             return {int(name) for name in os.listdir(folder)}
-    return None
+    # There is no such folder, or no descriptor is left to read it by.
+    limit = os.sysconf("SC_OPEN_MAX")
+    return {fd for fd in {*fds, *range(limit if 0 < limit < MAX_TRIED_FDS else MAX_TRIED_FDS)} if _is_open(fd)}
+
+
+def _is_open(fd: int) -> bool:
+    try:
+        os.fstat(fd)
+    except OSError:
+        return False
+    return True
 
 
 def _is_one_of(addresses: set[bytes], address: bytes) -> bool:
@@ -234,7 +266,8 @@ def _blank(fds: set[int]) -> None:
                 os.close(fd)
         return
     for fd in fds:
-        os.dup2(null, fd, inheritable=False)
+        with contextlib.suppress(OSError):  # the one by which they were found is closed
+            os.dup2(null, fd, inheritable=False)
     os.close(null)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import sys
 import threading
@@ -50,11 +49,11 @@ class Signals:
 
     def close(self) -> None:
         """Put back what was there before."""
-        forks.disown_handlers()
         for number, handler in self._earlier.items():
             self._loop.remove_signal_handler(number)
             if handler is not None:  # None: not one of Python's
                 signal.signal(number, handler)  # uvloop would leave behind one that does nothing
+        forks.disown_handlers()  # last: a child of this moment must not keep one of ours
         self._earlier.clear()
 
     def _run_both(self, number: signal.Signals, callback: Callable[[], object], is_once: bool) -> None:
@@ -75,10 +74,12 @@ def _name_of(handler: Any) -> str:
 
 def leave_at_once(number: signal.Signals) -> NoReturn:
     """End the process: somebody asks for that again."""
-    logger.warning("%s again: leaving at once", number.name)
-    logging.shutdown()
-    sys.stdout.flush()
-    os._exit(128 + number)
+
+    def say() -> None:
+        logger.warning("%s again: leaving at once", number.name)
+        logging.shutdown()
+
+    forks.end_process(128 + number, say)
 
 
 # After the end
@@ -93,7 +94,8 @@ def tell_what_remains() -> None:
     if threading.current_thread() is not threading.main_thread() or not _what_remains():
         return
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: leave_at_once(signal.Signals(number)))
+        earlier = signal.signal(number, lambda number, _: leave_at_once(signal.Signals(number)))
+        forks.own_handlers({number: earlier})
     threading.Thread(target=_tell, name="aserve-ending", daemon=True).start()
 
 

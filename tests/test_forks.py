@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -110,6 +112,43 @@ def test_without_handlers_of_ours(handled, in_thread):
     assert run_in_child(lambda: signal.getsignal(signal.SIGTERM) is ours, in_thread) == "True"
 
 
+@pytest.mark.parametrize("in_thread", [False, True])
+@pytest.mark.parametrize(
+    ("exc", "status"),
+    [
+        (SystemExit(9), 9 << 8),
+        (SystemExit(), 0),
+        (SystemExit("a text"), 1 << 8),
+        (ValueError("a fault"), 1 << 8),
+        (KeyboardInterrupt(), signal.SIGINT),
+    ],
+)
+def test_an_earlier_handler_that_raises(handled, watched, exc, status, in_thread):
+    """A signal that comes while a child begins ends it, as the app's handler means it to; Python would print and go on."""
+
+    def earlier(*_):
+        raise exc
+
+    forks.own_handlers({signal.SIGTERM: earlier})
+    count = len(forks.forked)
+    watched().on_forked = lambda: os.kill(os.getpid(), signal.SIGTERM) or ((), ())
+    statuses = []
+
+    def run():
+        pid = os.fork()
+        if len(forks.forked) != count:
+            os._exit(99)
+        statuses.append(os.waitpid(pid, 0)[1])
+
+    if in_thread:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    else:
+        run()
+    assert statuses == [status]
+
+
 # A child that comes back
 
 
@@ -155,6 +194,49 @@ def test_it_leaves(exc, status, tmp_path, monkeypatch):
     text = (tmp_path / "said").read_text()
     assert text.startswith((f"process {pid}, which the app forked, ends", "a text\n"))
     assert len(forks.forked) == count
+
+
+@pytest.mark.usefixtures("counts")
+def test_it_leaves_by_keyboard_interrupt():
+    """As a program of its own: its parent sees SIGINT, or, where that is blocked, what a shell makes of it."""
+    count = len(forks.forked)
+    for is_blocked, expected in (False, signal.SIGINT), (True, (128 + signal.SIGINT) << 8):
+        pid = os.fork()
+        if not pid:
+            try:
+                signal.pthread_sigmask(signal.SIG_BLOCK if is_blocked else signal.SIG_UNBLOCK, {signal.SIGINT})
+                forks.leave_if_forked(count, KeyboardInterrupt())
+            finally:
+                os._exit(99)
+        assert os.waitpid(pid, 0)[1] == expected
+
+
+@pytest.mark.parametrize("stream", ["none", "closed", "unread", "full"])
+def test_the_end_of_a_process(stream, monkeypatch):
+    """A process ends whatever has become of its standard output, and of what it has to say."""
+    monkeypatch.setattr(forks, "LAST_WORDS_SECONDS", 1)
+    pid = os.fork()
+    if not pid:
+        try:
+            reader, writer = os.pipe()
+            sys.stdout = open(writer, "w")
+            sys.stdout.write("x" * 100)
+            if stream == "none":
+                sys.stdout = None
+            elif stream == "closed":
+                sys.stdout.close()
+            elif stream == "unread":
+                os.close(reader)
+            else:
+                os.set_blocking(writer, False)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        os.write(writer, b"x")
+                os.set_blocking(writer, True)
+            forks.end_process(7, lambda: 1 // 0)
+        finally:
+            os._exit(99)
+    assert os.waitpid(pid, 0)[1] == (signal.SIGALRM if stream == "full" else 7 << 8)
 
 
 def test_last_words_have_an_end(monkeypatch):
@@ -271,6 +353,60 @@ def test_where_descriptors_are_not_listed(watched, monkeypatch):
     monkeypatch.setattr(forks, "FD_FOLDERS", ("/no/such",))
     ours, theirs = os.pipe()
     watched([ours])
+    assert run_in_child(lambda: (is_blank(ours), is_blank(theirs))) == "(True, False)"
+    os.close(ours)
+    os.close(theirs)
+
+
+@pytest.mark.parametrize("open_max", [-1, 1 << 20, 512])
+def test_sockets_where_descriptors_are_not_listed(watched, monkeypatch, open_max):
+    """Then its connections are found all the same, by trying all numbers there may be."""
+    monkeypatch.setattr(forks, "FD_FOLDERS", ("/no/such",))
+    monkeypatch.setattr(forks.os, "sysconf", {"SC_OPEN_MAX": open_max}.get)
+    gone = 99999  # a number that nothing has
+    listener, client, accepted = listen(socket.AF_INET, ("127.0.0.1", 0))
+    watched([gone, -1], [listener])
+    with listener, client, accepted:
+        assert run_in_child(lambda: [*map(is_blank, (listener, accepted, client)), is_open(gone)]) == str(
+            [True, True, False, False]
+        )
+
+
+def test_where_no_descriptor_is_left(watched):
+    """A child of a process that can open nothing more holds no connection, either."""
+    listener, client, accepted = listen(socket.AF_INET, ("127.0.0.1", 0))
+    watched((), [listener])
+    reader, writer = os.pipe()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = []
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (writer + 20, limits[1]))
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(reader))
+        pid = os.fork()
+        if not pid:
+            try:
+                os.write(writer, str([*map(is_open, (listener.fileno(), accepted.fileno(), client.fileno()))]).encode())
+            finally:
+                os._exit(0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for fd in taken:
+            os.close(fd)
+    os.waitpid(pid, 0)
+    assert os.read(reader, 99) == b"[False, False, True]"
+    for file in listener, client, accepted:
+        file.close()
+    os.close(reader)
+    os.close(writer)
+
+
+def test_a_number_that_is_taken_by_nothing(watched, monkeypatch):
+    """One that is listed and no longer open is passed over: those behind it are dropped."""
+    ours, theirs = os.pipe()
+    monkeypatch.setattr(forks, "_open_fds", set)  # as if all were there
+    watched([-1, ours])
     assert run_in_child(lambda: (is_blank(ours), is_blank(theirs))) == "(True, False)"
     os.close(ours)
     os.close(theirs)

@@ -7,13 +7,17 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 
 import pytest
 from conftest import has_module, new_loop
 
-from aserve import signals
+from aserve import forks, signals
 from aserve.signals import Signals, tell_what_remains
+
+# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
 LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
 
@@ -23,6 +27,7 @@ def _handlers():
     """Put the signal handlers of this process back."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield
+    forks.disown_handlers()
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -91,11 +96,57 @@ def test_what_is_no_handler_of_the_apps(loop, handler, caplog):
     assert raise_signals(loop, 1) == ["ours"] and caplog.text == ""
 
 
+def test_a_child_while_handlers_are_put_back(monkeypatch):
+    """Who is forked while the server's handlers are taken away gets none of them."""
+    monkeypatch.setattr(forks, "_handlers", {})
+    earlier = signal.getsignal(signal.SIGTERM)
+
+    class FakeLoop:
+        def add_signal_handler(self, number, callback):
+            signal.signal(number, lambda *_: callback())
+
+        def remove_signal_handler(self, number):
+            [(ours, before)] = forks._handlers.values()
+            assert ours is signal.getsignal(number) and before is earlier
+            removed.append(number)
+
+    removed = []
+    handled = Signals(FakeLoop())
+    handled.handle(signal.SIGTERM, lambda: None)
+    handled.close()
+    assert removed == [signal.SIGTERM] and forks._handlers == {} and signal.getsignal(signal.SIGTERM) is earlier
+
+
 # After the end
 
 
+@pytest.mark.parametrize("stdout", ["none", "unread"])
+def test_leaving_at_once(stdout):
+    """The process ends, whatever has become of its standard output."""
+    pid = os.fork()
+    if not pid:
+        try:
+            reader, writer = os.pipe()
+            sys.stdout = open(writer, "w") if stdout == "unread" else None
+            os.close(reader)
+            if stdout == "unread":
+                sys.stdout.write("something")
+            signals.leave_at_once(signal.SIGTERM)
+        finally:
+            os._exit(99)
+    assert os.waitpid(pid, 0)[1] == (128 + signal.SIGTERM) << 8
+
+
 @pytest.fixture
-def kept(monkeypatch):
+def only_new(monkeypatch):
+    """Let nothing remain but what a test has begun: in this process others may have left something."""
+    what_remains = signals._what_remains
+    before = what_remains()
+    monkeypatch.setattr(signals, "_what_remains", lambda: [name for name in what_remains() if name not in before])
+
+
+@pytest.fixture
+def kept(monkeypatch, only_new):
     """Let a thread that is no daemon keep the process; called: it ends."""
     monkeypatch.setattr(signals, "TELLING_SECONDS", 0.0)
     gate = threading.Event()
@@ -120,7 +171,8 @@ def wait_for_teller():
 def test_a_thread_that_remains(kept, caplog, monkeypatch):
     """A thread of the app's is named, and a signal ends the process at once."""
     statuses = []
-    monkeypatch.setattr(signals.os, "_exit", statuses.append)
+    monkeypatch.setattr(forks, "end_process", lambda status, say: statuses.append(status) or say())
+    monkeypatch.setattr(signals.logging, "shutdown", lambda: None)
     tell_what_remains()
     wait_for_teller()
     assert caplog.messages == ["waiting for the app's thread of-the-app; a second signal ends it"]
@@ -137,6 +189,32 @@ def test_a_thread_that_ends_in_time(kept, caplog, monkeypatch):
     assert caplog.messages == []
 
 
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_child_of_what_remains(in_thread):
+    """A process that a thread of the app's forks after the end has the handlers of before, and not those that end its parent."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = signal.SIG_DFL, signal.getsignal(signal.SIGINT)
+    tell_what_remains()
+    assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    statuses = []
+
+    def fork():
+        pid = os.fork()
+        if not pid:
+            os._exit((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) != before)
+        statuses.append(os.waitpid(pid, 0)[1])
+
+    if in_thread:
+        thread = threading.Thread(target=fork)
+        thread.start()
+        thread.join()
+    else:
+        fork()
+    assert statuses == [0]
+
+
+@pytest.mark.usefixtures("only_new")
 def test_nothing_remains(caplog):
     """Without such threads nothing is told, and signals are as before."""
     before = signal.getsignal(signal.SIGTERM)
@@ -153,6 +231,7 @@ def test_beside_the_main_thread(kept):
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.mark.usefixtures("only_new")
 def test_a_process_that_remains(caplog, monkeypatch):
     """A process of multiprocessing is named, too."""
     monkeypatch.setattr(signals, "TELLING_SECONDS", 0.0)
