@@ -170,7 +170,7 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
     is_call = bool(parenthesis)
     if not all(part.isidentifier() for part in path.split(".")):
         raise LoadError(f"{attribute!r} in {where}:{attribute} is neither a name nor a call such as create_app()")
-    arguments, keywords = _read_arguments(where, attribute) if is_call else ([], {})
+    arguments, keywords = _read_arguments(where, path, attribute) if is_call else ([], {})
     found: object = module
     for part in path.split("."):
         if not hasattr(found, part):
@@ -186,13 +186,16 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
         raise _app_raised(f"{where}:{attribute}", "calling", fault) from None
 
 
-def _read_arguments(where: str, attribute: str) -> tuple[list[object], dict[str, object]]:
+def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object], dict[str, object]]:
     """Read the arguments of a call: literals, as ast.literal_eval takes them; nothing of the app's is evaluated."""
+    call: ast.expr | None
     try:
         call = ast.parse(attribute, mode="eval").body
+        if isinstance(call, ast.Call) and ast.unparse(call.func) != path:
+            call = None  # what `path` leads to is called first, as in make('prod').wrap('b')
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: so deep that Python gives up
         call = None
-    if not isinstance(call, ast.Call) or not isinstance(call.func, (ast.Name, ast.Attribute)):
+    if not isinstance(call, ast.Call):
         raise LoadError(
             f"{attribute!r} in {where}:{attribute} is neither a name nor a call such as create_app('prod', debug=False); "
             "in a shell, put quotes around the whole"
@@ -210,8 +213,12 @@ def _read_literal(argument: ast.expr, where: str, attribute: str) -> object:
     try:
         return ast.literal_eval(argument)
     except (ValueError, TypeError, RecursionError, MemoryError):
+        try:
+            text = ast.unparse(argument)
+        except RecursionError:
+            text = attribute.partition("(")[2]
         raise LoadError(
-            f"the argument {ast.unparse(argument):.60} in {where}:{attribute} is no literal; write strings, numbers, "
+            f"the argument {text:.60} in {where}:{attribute} is no literal; write strings, numbers, "
             "True, False, None, or tuples, lists, sets and dicts of them"
         ) from None
 

@@ -167,6 +167,9 @@ def test_file_whose_name_is_no_identifier(folder):
         ("site_a:make(", ["'make('", "neither a name nor a call such as create_app('prod', debug=False)", "quotes"]),
         ("site_a:make()()", ["'make()()'", "neither a name nor a call"]),
         ("site_a:make().x", ["'make().x'", "neither a name nor a call"]),
+        ("site_a:make('prod').wrap('b')", ["make('prod').wrap('b')", "neither a name nor a call"]),
+        ("site_a:make('prod').wrap()", ["neither a name nor a call"]),
+        ("site_a:make" + ".x" * 3000 + "()", [""]),
         ("site_a:make() + 1", ["neither a name nor a call"]),
         ("site_a:make(\0)", ["neither a name nor a call"]),
         ("site_a:(1)", ["'(1)'", "neither a name nor a call"]),
@@ -199,6 +202,16 @@ def test_not_found(folder, spec, parts):
     text = str(error_of(spec))
     for part in parts:
         assert part.format(folder=folder) in text
+
+
+@pytest.mark.parametrize("depth", [100, 200, 300, 500, 700, 900, 1500, 5000])
+@pytest.mark.parametrize("shape", ["sum", "minus", "attributes"])
+def test_deep_arguments(folder, shape, depth):
+    """An argument that is no literal, so deep that Python gives up reading or showing it, is told like any other."""
+    (folder / "site_a.py").write_text("def make(*arguments): raise AssertionError\n")
+    argument = {"sum": "+".join(["x"] * depth), "minus": "-" * depth + "x", "attributes": "x" + ".y" * depth}[shape]
+    text = str(error_of(f"site_a:make({argument})"))
+    assert "is no literal; write strings" in text or "is neither a name nor a call" in text
 
 
 @pytest.mark.parametrize(
