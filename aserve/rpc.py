@@ -29,6 +29,7 @@ from typing import Callable
 from .config import Bind, parse_bind
 from .errors import AserveError
 from .exchange import RpcCall
+from .forks import forked, leave_if_forked
 
 logger = logging.getLogger("aserve.rpc")
 
@@ -149,9 +150,11 @@ def call_local(name: bytes, *arguments: bytes) -> bytes:
         why = f"there is no RPC function {shown}" if _functions else "no RPC function is registered"
         logger.warning("refused a call of %s: %s", shown, why)
         raise UnknownFunction(why)
+    count = len(forked)
     try:
         result: object = function(*arguments)
     except BaseException as exc:  # SystemExit and the like cost this call and nothing else
+        leave_if_forked(count, exc)
         logger.error("the RPC function %s raised %s", shown, type(exc).__name__, exc_info=exc)
         raise FunctionFailed(f"the RPC function {shown} raised {type(exc).__name__}") from exc
     if not isinstance(result, bytes):

@@ -119,6 +119,27 @@ def test_registering_from_many_threads(functions):
     assert sorted(taken) == list(range(200)) and len(functions) == 200
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize(("exc", "status"), [(SystemExit(3), 3), (SystemExit(), 0), (ValueError(), 1)])
+def test_a_child_of_a_function_that_raises(exc, status):
+    """A process that a function has forked ends as one of a view does: by sys.exit() with its status."""
+    pids = []
+
+    def fork():
+        pids.append(os.fork())
+        if not pids[0]:
+            raise exc
+        return b"parent"
+
+    rpc.register("fork", fork)
+    try:
+        assert rpc.call_local(b"fork") == b"parent"
+    finally:
+        if not pids[0]:
+            os._exit(99)
+    assert os.waitpid(pids[0], 0)[1] == status << 8
+
+
 # Replies: the octets were observed on uWSGI 2.0.30
 
 
