@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import runpy
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -45,6 +46,29 @@ def test_every_version_is_tested():
     built = re.search(r"^build = \[([^]]*)\]", PROJECT, re.MULTILINE)[1]
     assert named == re.findall(r"cp3(\d+)-", built)
     assert re.search(r'requires-python = ">=3\.(\d+)"', PROJECT)[1] == named[0]
+
+
+# .ci/need
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Debian is a Linux")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_installation_that_is_ended(tmp_path, number):
+    """Who ends it, or closes its terminal, leaves no file behind that keeps Debian's services from starting."""
+    policy, tools = tmp_path / "policy-rc.d", tmp_path / "bin"
+    text = (ROOT / ".ci" / "need").read_text()
+    assert text.count("policy=/usr/sbin/policy-rc.d\n") == 1
+    (tmp_path / "need").write_text(text.replace("/usr/sbin/policy-rc.d", str(policy)))
+    tools.mkdir()
+    apt_get = f'#!/bin/sh\ncase "$*" in *install*) [ -e {policy} ] && kill -{int(number)} $PPID ;; esac\n'
+    for name, script in ("id", "#!/bin/sh\necho 0\n"), ("apt-get", apt_get):
+        (tools / name).write_text(script)
+        (tools / name).chmod(0o755)
+    environ = {"PATH": f"{tools}:/usr/bin:/bin"}
+    need = ["sh", str(tmp_path / "need"), "packages", "anything"]
+    done = subprocess.run(need, env=environ, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode > 128 and done.stderr == "aserve: installing anything\n"
+    assert not policy.exists()
 
 
 # .ci/next
