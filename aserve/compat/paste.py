@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
-from ..config import COMMAND_NAMES, SETTINGS, Config, ConfigError
+from ..config import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_bind
 from ..server import run
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _KEYS = {setting.key: setting for setting in SETTINGS}
 HOST, PORT, LISTEN = "host", "port", "listen"  # what waitress' users write
 DEFAULT_PORT = "8000"
+MAX_PORT = 65535
 
 
 def run_app(app: WSGIApplication, global_conf: Mapping[str, str], /, **local_conf: str) -> None:
@@ -86,9 +87,24 @@ def read_settings(global_conf: Mapping[str, str], local_conf: Mapping[str, str])
 
 def _read_places(section: Mapping[str, str], where: str) -> list[str]:
     if LISTEN in section:
-        return section[LISTEN].split()
+        places = [place[1:] if place.startswith("*:") else place for place in section[LISTEN].split()]
+        if not places:
+            raise ConfigError(
+                f"{LISTEN} in {where}: nothing to listen on; accepted: host:port, several with spaces between"
+            )
+        return _checked(places, LISTEN, where)
     host, port = section.get(HOST, "127.0.0.1").strip(), section.get(PORT, DEFAULT_PORT).strip()
-    if not port.isascii() or not port.isdigit():
-        raise ConfigError(f"port in {where}: {port!r} is no number; accepted: 0 to 65535")
+    if not (port.isascii() and port.isdigit() and int(port) <= MAX_PORT):
+        raise ConfigError(f"{PORT} in {where}: {port!r} is no number from 0 to {MAX_PORT}")
     host = {"*": ""}.get(host, host)  # all interfaces, as some write it
-    return [f"[{host}]:{port}" if ":" in host and host[0] != "[" else f"{host}:{port}"]
+    return _checked([f"[{host}]:{port}" if ":" in host and host[0] != "[" else f"{host}:{port}"], HOST, where)
+
+
+def _checked(places: list[str], name: str, where: str) -> list[str]:
+    """Return them if all are understood; else the error names what the user has written, which is not `bind`."""
+    for place in places:
+        try:
+            parse_bind(place)
+        except ValueError as fault:
+            raise ConfigError(f"{name} in {where}: {fault}") from None
+    return places
