@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -20,6 +21,9 @@ SLEEP_SECONDS = 60.0  # far longer than any test waits
 
 # As in a terminal, also where the tests run in the background and a shell has had it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# When a test has waited in vain it asks for the stacks: of the server, and of children, which inherit this.
+faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 fork = multiprocessing.get_context("fork")
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
+import re
 import signal
+import socket
 import struct
+import sys
+import time
 
 import pytest
 from conftest import has_module
@@ -30,6 +35,56 @@ def start_forking(request, start_process):
     return start
 
 
+def fetch(server, client, path):
+    """Return what a path answers; if it does not, fail with what every process was doing."""
+    try:
+        return client.fetch(path).body
+    except socket.timeout:
+        for pid in [server.pid, *children_of(server.pid)]:
+            before, deadline = len(server.log), time.monotonic() + 5
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(pid, signal.SIGUSR1)
+            while len(server.log) == before and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(0.2)  # one after the other, so that stacks are not mixed
+        pytest.fail(f"{path} was not answered; the log, with the stacks of the server and its children:\n{server.log}")
+
+
+def children_of(pid):
+    """Return the processes whose parent this is, and theirs; Linux only, none elsewhere."""
+    parents = {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
+        except OSError:  # it has ended meanwhile
+            continue
+    found = [pid]
+    for parent in found:  # which grows
+        found += [child for child, its in parents.items() if its == parent]
+    return found[1:]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="children are found in Linux' /proc")
+def test_what_is_told_of_a_path_that_hangs(start_process, wait_until, end_child):
+    """The failure names the path, and shows where the server and its children are."""
+    server = start_process(APP, "--threads", "4")
+
+    class Client:
+        def fetch(self, path):
+            with socket.create_connection(server.address) as client:
+                client.sendall(b"GET /hold HTTP/1.1\r\nHost: a\r\n\r\n")
+                [child] = wait_until(lambda: children_of(server.pid))
+                end_child(child)
+            raise socket.timeout
+
+    with pytest.raises(pytest.fail.Exception) as caught:
+        fetch(server, Client(), "/hold")
+    text = str(caught.value)
+    assert (
+        text.startswith("/hold was not answered;") and "in hold\n" in text and text.count("most recent call first") >= 2
+    )
+
+
 def test_ends_of_children(start_forking, raw_client):
     """Processes come to the ends that the app means for them, by signals, too, and the server goes on."""
     server = start_forking()
@@ -44,7 +99,7 @@ def test_ends_of_children(start_forking, raw_client):
         ("use_preexec", "-15"),
         ("serve_itself", "(True, 0)"),
     ):
-        assert client.fetch("/" + name).body.decode() == result, name
+        assert fetch(server, client, "/" + name).decode() == result, name
     assert client.fetch("/").body == b"%d" % server.pid
     client.close()
     server.signal()
@@ -68,7 +123,7 @@ def test_children_that_come_back(start_forking, raw_client):
         ("generate", None, "by SystemExit, with status 5"),
     ):
         before = len(server.log)
-        body = client.fetch("/" + name).body.decode()
+        body = fetch(server, client, "/" + name).decode()
         assert body == (f"{status}" if status is not None else "one 1 5 1"), name
         assert said in server.log[before:], name
         assert client.is_quiet(), name
@@ -99,8 +154,12 @@ def end_child():
 
 def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_child, wait_until):
     """While a child lives, other clients see the ends of their connections, and afterwards nobody listens."""
-    server = start_forking("--bind", f"uwsgi://unix:{tmp_path}/sock")
-    idle, asking = raw_client(server), raw_client(server)
+    own = "127.0.0.1"
+    if sys.platform == "linux":  # where each process may have an address of its own: nobody else's server is met there
+        own = ".".join(map(str, (127, 1 + (os.getpid() >> 16 & 63), os.getpid() >> 8 & 255, os.getpid() & 255)))
+    server = start_forking("--bind", f"uwsgi://unix:{tmp_path}/sock", "--bind", f"{own}:0")
+    address = own, int(server.wait_for_log(rf"serving on .*http://{re.escape(own)}:(\d+)")[1])
+    idle, asking = raw_client(address), raw_client(address)
     idle.fetch()
     front = raw_client(f"{tmp_path}/sock")
     if server.has_workers:
@@ -117,7 +176,7 @@ def test_a_child_holds_no_connection(start_forking, raw_client, tmp_path, end_ch
     assert server.wait() == 0
     os.kill(pid, 0)
     with pytest.raises(ConnectionRefusedError):  # nobody listens: the port can be bound
-        raw_client(server)
+        raw_client(address)
     assert not (tmp_path / "sock").exists()
 
 
