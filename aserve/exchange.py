@@ -3,7 +3,8 @@
 Owns:     Exchange, which crosses the seam between the event loop and a
           worker, and its reply back; ResponseForm, what a wire protocol wants a
           response to look like; Client, who asks.
-Thread:   built on the event loop, or by the lane's leader, read in a worker; never used by two at once.
+Thread:   built on the event loop, or by the lane's leader, then its worker's; see docs/threads.md for what
+          others touch meanwhile: the loop (a drain, a lost client) and threads of the app that write().
 Spec:     RFC 9110 section 3.4 ("exchange").
 Not here: parsing (protocols/), building the response (response.py).
 """

@@ -220,8 +220,10 @@ class Response:
         """
         The write() of PEP 3333: the octets are on their way when it returns.
 
+        What is more than the Content-Length, or the body of a HEAD, 204 or 304 response, is dropped, also behind the end.
+
         Raises:
-            AppError: `data` is not bytes, or the response has ended.
+            AppError: `data` is not bytes, or the response has ended, and nothing said where.
             ClientDisconnected: the client is gone.
         """
         with self.sending:

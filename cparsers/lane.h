@@ -166,9 +166,12 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
 int lane_release(lane *set, int fd);
 
 /* Make a connection that waits for more of a body BUSY, so that no other
- * thread touches it.  Returns 0 when it does not wait for that.  Call it when
- * all that lane_poll has brought is known: the number may have become another
- * connection's in there. */
+ * thread touches it.  Returns 0 when it does not wait for that.  Of a number
+ * that lane_poll may have brought something of, call it when all of that is
+ * known: the number may have become another connection's in there.  In the
+ * middle of a batch it may be called for the connection of the arrival at
+ * hand: a number has one event a poll, and a connection whose body is awaited
+ * closes only by GONE, which is its last arrival. */
 int lane_hold(lane *set, int fd);
 
 /* A connection that has left the lane is counted in nconns until this. */
