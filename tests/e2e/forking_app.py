@@ -126,7 +126,11 @@ def _tell_and_sleep(sender: Any) -> None:
 def _leave_when_interrupted(sender: Any) -> None:
     try:
         sender.send(None)
-        time.sleep(SLEEP_SECONDS)
+        for _ in range(int(SLEEP_SECONDS / 0.01)):
+            time.sleep(0.01)
+            # CPython 3.13.0, in a child that a thread forks, sees a signal only where it asks for one, as this does, or where
+            # one interrupts a system call. It may come before the sleep.
+            signal.pthread_sigmask(signal.SIG_BLOCK, ())
     except KeyboardInterrupt:
         sys.exit(7)
 
