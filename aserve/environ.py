@@ -133,9 +133,10 @@ def _complete_front_environ(environ: Environ, base: Environ) -> None:
     if https and https.lower() in ("on", "1"):
         environ["wsgi.url_scheme"] = "https"
     else:
-        environ["wsgi.url_scheme"] = (
-            SCHEMES.get(get("UWSGI_SCHEME", "")) or SCHEMES.get(get("REQUEST_SCHEME", "")) or "http"
-        )
+        scheme = get("UWSGI_SCHEME") or get("REQUEST_SCHEME") or "http"
+        if scheme != "http":
+            scheme = SCHEMES.get(get("UWSGI_SCHEME", "")) or SCHEMES.get(get("REQUEST_SCHEME", "")) or "http"
+        environ["wsgi.url_scheme"] = scheme
     for name in FRONT_DEFAULTS:
         if name not in environ:
             environ[name] = FRONT_DEFAULTS[name]
