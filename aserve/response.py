@@ -19,6 +19,7 @@ from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Callable
 
+from .body import LiveBody
 from .errors import AppError, ResponseTruncated
 from .exchange import HTTP_1_1, Exchange
 from .forks import forked, leave_if_forked
@@ -260,6 +261,10 @@ class Response:
             _log_cut(length)
             body = body[:length]
         exchange = self._exchange
+        request_body = exchange.body
+        if request_body is not None and isinstance(request_body, LiveBody) and not request_body.is_complete:
+            # RFC 9112 9.6: nobody will read the rest, and a proxy must not send another request behind it.
+            exchange.keep_alive = False
         connection = exchange.form.keep_alive_line if exchange.keep_alive else exchange.form.close_line
         self.head_is_out = self.is_full = True
         self.sent_bytes = length = len(body)

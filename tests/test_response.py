@@ -11,6 +11,7 @@ import pytest
 from fakes import FakeConnection
 
 from aserve import response as response_module
+from aserve.body import LiveBody
 from aserve.errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
 from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD, Exchange, refused_exchange
 from aserve.response import LARGE_BODY_BYTES, Response, StandingFields, error_response
@@ -568,6 +569,17 @@ def test_early_hints_to_http_1_0():
     made, exchange = new(form=HTTP_1_0)
     made.early_hints([LINK])
     assert exchange.connection.sent == []
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_a_live_body_that_is_not_read(is_complete):
+    """RFC 9112 9.6: a response before the end of its request's body says that the connection closes."""
+    made, exchange = start()
+    exchange.body = LiveBody(10, is_chunked=False)
+    if is_complete:
+        exchange.body.feed_end()
+    assert (b"Connection: close\r\n" in made.complete(b"x")) is not is_complete
+    assert exchange.keep_alive is is_complete
 
 
 def test_early_hints_as_the_head_goes_out():
