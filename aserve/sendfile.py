@@ -1,7 +1,7 @@
 """A file to a socket, without the octets passing through Python.
 
-Owns:     FileSender: os.sendfile() each time the socket has room; read_pieces,
-          for whom no descriptor is left to do so.
+Owns:     FileSender: os.sendfile() each time the socket has room; read_pieces
+          and read_piece, for who cannot do so.
 Thread:   FileSender: event loop only; the others: a worker (with --threads 0:
           the event loop).
 Spec:     PEP 3333 "Optional Platform-Specific File Handling".
@@ -95,17 +95,28 @@ def read_pieces(head: bytes, file: BinaryIO, offset: int, size: int, close: Call
     try:
         yield head
         while size:
-            try:
-                octets = os.pread(file.fileno(), min(size, READ_BYTES), offset)
-            except (OSError, ValueError) as exc:  # ValueError: the app closed its file
-                raise ResponseTruncated(f"reading the file failed: {exc}") from exc
-            if not octets:
-                raise ResponseTruncated(f"the file ended {size} octets early")
+            octets = read_piece(file, offset, size, READ_BYTES)
             offset += len(octets)
             size -= len(octets)
             yield octets
     finally:
         call_close(close)
+
+
+def read_piece(file: BinaryIO, offset: int, size: int, most_bytes: int) -> bytes:
+    """
+    Return the next octets of a file of which `size` are still to be sent; at least one.
+
+    Raises:
+        ResponseTruncated: the file has ended early, or cannot be read.
+    """
+    try:
+        octets = os.pread(file.fileno(), min(size, most_bytes), offset)
+    except (OSError, ValueError) as exc:  # ValueError: the app closed its file
+        raise ResponseTruncated(f"reading the file failed: {exc}") from exc
+    if not octets:
+        raise ResponseTruncated(f"the file ended {size} octets early")
+    return octets
 
 
 def call_close(close: Callable[[], None]) -> None:

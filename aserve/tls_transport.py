@@ -21,17 +21,18 @@ import asyncio
 import enum
 import functools
 import logging
-import os
 import ssl
 from typing import Any, Callable, cast
 
 from . import client_hello, tls
 from .config import Bind
 from .connection import ARRIVING_SECONDS, LINGER_SECONDS, Connection, peer_of
+from .errors import ResponseTruncated
 from .exchange import Exchange
 from .outgoing import PIECE_BYTES
 from .proxied import IdentifiedConnection
 from .response import error_response
+from .sendfile import read_piece
 from .service import Service
 from .states import State
 from .trust import needs_identity
@@ -409,12 +410,9 @@ class TLSConnection(Connection):
             self._end_file(exchange, reply, None)
         else:
             try:
-                octets = os.pread(reply.file.fileno(), min(reply.size - sent, PIECE_BYTES), reply.offset + sent)
-            except (OSError, ValueError) as exc:  # ValueError: the app closed its file
-                self._end_file(exchange, reply, f"reading the file failed: {exc}")
-                return
-            if not octets:
-                self._end_file(exchange, reply, f"the file ended {reply.size - sent} octets early")
+                octets = read_piece(reply.file, reply.offset + sent, reply.size - sent, PIECE_BYTES)
+            except ResponseTruncated as exc:
+                self._end_file(exchange, reply, str(exc))
                 return
             self._transport.write(octets)
             self._service.loop.call_soon(self._feed_file, exchange, reply, sent + len(octets))
