@@ -41,6 +41,7 @@ LINGER_BYTES = 1 << 26
 ARRIVING_SECONDS = 2.0
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+TOO_LATE = "the request did not come in time"
 TOO_SLOW = "the request body came more slowly than --min-rate"
 
 
@@ -140,7 +141,7 @@ class Connection(OutgoingHalf):
         elif state == RECEIVING:
             is_mid_body = self._protocol.is_mid_body
             if quiet > (config.body_seconds if is_mid_body else config.head_seconds):
-                self._refuse(None, RequestRefused(408, "the request did not come in time"))
+                self._refuse(None, RequestRefused(408, TOO_LATE))
             elif is_mid_body and self._is_slow_body():
                 self._refuse(None, RequestRefused(408, TOO_SLOW))
         elif state == State.LINGERING:

@@ -422,7 +422,7 @@ class Executor:
     def on_forked(self) -> None:
         """Run nothing more here; see forks.py."""
         self._jobs.clear()
-        self._jobs.append((_leave, None))  # should the worker that has forked ask for its next job
+        self._jobs.append((leave, None))  # should the worker that has forked ask for its next job
         self._chair.clear()
 
     # --- called from both sides ---
@@ -446,10 +446,6 @@ class Executor:
         self.coming.append(None)
         lock.release()
         return True
-
-
-def _leave(_: None) -> None:
-    leave()
 
 
 def _yield_to_waker() -> None:

@@ -54,14 +54,10 @@ class InlineExecutor:
     def on_forked(self) -> None:
         """In a child that the app has forked: run nothing more."""
         self._jobs.clear()
-        self._jobs.append((_leave, None))
+        self._jobs.append((leave, None))
 
     def join(self, seconds: float) -> list[str]:
         """Nothing to wait for."""
         return []
 
     stuck: tuple[str, ...] = ()  # nobody is written off
-
-
-def _leave(_: None) -> None:
-    leave()

@@ -24,7 +24,7 @@ from typing import Any, Callable
 from ._cparsers import ffi, lib
 from .body import BufferedBody, RequestBody
 from .config import Config
-from .connection import ARRIVING_SECONDS, TOO_SLOW
+from .connection import ARRIVING_SECONDS, TOO_LATE, TOO_SLOW
 from .errors import RequestRefused
 from .exchange import Exchange
 from .executor import WATCH_SECONDS, Executor
@@ -59,7 +59,6 @@ _ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
 _CONN_BYTES: int = ffi.sizeof("lane_conn")
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
 _unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
-TOO_LATE = "the request did not come in time"
 PLAIN = http1.PLAIN
 WHOLE: int = lib.LANE_WHOLE
 BEGUN: int = lib.LANE_BEGUN
@@ -408,7 +407,7 @@ def _raise_trim_threshold(octets: int) -> None:
 def _new_table() -> mmap.mmap:
     # Python's default would share it with processes that the app forks.
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return mmap.mmap(-1, MAX_DESCRIPTORS * ffi.sizeof("lane_conn"), flags=flags)
+    return mmap.mmap(-1, MAX_DESCRIPTORS * _CONN_BYTES, flags=flags)
 
 
 class _Memory:

@@ -1136,7 +1136,7 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
 async def test_in_a_child_nothing_more_runs(monkeypatch):
     """A child that the app has forked leaves, should it come for its next job, and nobody in it waits for requests."""
     left = []
-    monkeypatch.setattr(executor_module, "leave", lambda: left.append(True))
+    monkeypatch.setattr(executor_module, "leave", lambda _: left.append(True))
 
     async def test(bench, source):
         child = copy.copy(bench.executor)  # as fork() makes it

@@ -61,7 +61,7 @@ def test_in_a_child_nothing_more_runs(monkeypatch):
     """A child that the app has forked leaves, should it come for its next job."""
     executor = InlineExecutor()
     seen = []
-    monkeypatch.setattr(inline, "leave", lambda: seen.append("left"))
+    monkeypatch.setattr(inline, "leave", lambda _: seen.append("left"))
 
     def job(_):
         executor.submit(seen.append, "another's")
