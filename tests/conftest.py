@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import importlib.util
 import json
 import logging
@@ -141,6 +142,13 @@ def fault_watch(request: pytest.FixtureRequest) -> Iterator[faults.Watch]:
     logging.getLogger().removeHandler(watch)
     text = watch.text(provoked_by(request.node))
     assert not text, f"logged while the test ran:\n{text}"
+
+
+@pytest.fixture(autouse=True)
+def plain_collector() -> None:
+    """Take away the callback that Hypothesis leaves in the garbage collector: a RequestTimeout that is raised in it is lost."""
+    if hasattr(gc, "callbacks"):  # PyPy has none
+        gc.callbacks.clear()
 
 
 # Ways of serving

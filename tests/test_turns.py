@@ -54,9 +54,14 @@ class Bench:
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         self.threads.append(thread)
-        while not (begun.is_set() or number in self.turns.waiting):
+        while not (begun.is_set() or self._waits(number)):
             thread.join(0.001)
         return begun
+
+    def _waits(self, number):
+        """Whether this thread has come to wait, and whoever is to look for it has been called."""
+        with self.turns._lock:
+            return number in self.turns.waiting
 
     @property
     def running(self):
