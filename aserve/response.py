@@ -130,7 +130,7 @@ class Response:
                 self.sending_lock = self.sending_lock or threading.RLock()
         return self.sending_lock
 
-    def settle(self) -> bool:
+    def join_senders(self) -> bool:
         """Wait, when the whole response was made, for what a second thread is just sending; False: it has called write()."""
         with self.sending:
             return not self._exchange.is_written
@@ -194,25 +194,11 @@ class Response:
         Raises:
             AppError: the head has already gone out, or a field is not valid.
         """
-        if self.head_is_out:
-            raise _hints_too_late()
-        head = f"{self._exchange.form.status_prefix}103 Early Hints\r\n"
-        try:
-            for name, value in headers:
-                name, value = _to_plain(name), _to_plain(value)
-                kind = _check_field_name(name)
-                if kind in (CONTENT_LENGTH, HOP_BY_HOP):
-                    # RFC 9110 8.6, RFC 9112 6.1: framing fields are forbidden in a 1xx response.
-                    raise AppError(f"the app set {name}, a hop-by-hop field or Content-Length, in early hints")
-                _check_field_value(name, value)
-                head += f"{name}: {value}\r\n"
-            octets = f"{head}\r\n".encode("latin-1")
-        except (TypeError, ValueError) as exc:
-            raise _explain("103 Early Hints", headers) from exc
-        if self._exchange.form.may_inform:
-            with self.sending:
-                if self.head_is_out:
-                    raise _hints_too_late()
+        with self.sending:
+            if self.head_is_out:
+                raise AppError("wsgi.early_hints was called after the response's head had gone out")
+            octets = _encode_hints(self._exchange.form.status_prefix, headers)
+            if self._exchange.form.may_inform:
                 self._send(octets)
 
     # Sending
@@ -229,7 +215,7 @@ class Response:
         """
         with self.sending:
             if data and isinstance(data, bytes):  # `encode` refuses anything else
-                self._exchange.is_written = True  # first: either this sees the end, or `settle` sees this
+                self._exchange.is_written = True  # first: either this sees the end, or `join_senders` sees this
             if self.is_full and self._length < 0 and not self._has_no_body:
                 # Another thread of the app: behind our last octet these would be taken for the next response.
                 raise AppError("write() was called after the end of the response")
@@ -449,8 +435,20 @@ def _is_bodyless(code: int) -> bool:
     return code in (204, 304) or code < 200
 
 
-def _hints_too_late() -> AppError:
-    return AppError("wsgi.early_hints was called after the response's head had gone out")
+def _encode_hints(prefix: str, headers: Headers) -> bytes:
+    head = f"{prefix}103 Early Hints\r\n"
+    try:
+        for name, value in headers:
+            name, value = _to_plain(name), _to_plain(value)
+            kind = _check_field_name(name)
+            if kind in (CONTENT_LENGTH, HOP_BY_HOP):
+                # RFC 9110 8.6, RFC 9112 6.1: framing fields are forbidden in a 1xx response.
+                raise AppError(f"the app set {name}, a hop-by-hop field or Content-Length, in early hints")
+            _check_field_value(name, value)
+            head += f"{name}: {value}\r\n"
+        return f"{head}\r\n".encode("latin-1")
+    except (TypeError, ValueError) as exc:
+        raise _explain("103 Early Hints", headers) from exc
 
 
 def _not_started() -> AppError:

@@ -133,13 +133,13 @@ class Gateway:
                 if type(body) is bytes:
                     reply = response.complete(body)
                     # Either this sees the lock, or who makes it sees that the head is out.
-                    if response.sending_lock is not None and not response.settle():
+                    if response.sending_lock is not None and not response.join_senders():
                         raise _torn()
                     if reply is not None:
                         return reply
             elif type(iterable) is FileWrapper and self.has_sendfile and not response.head_is_out:
                 file_reply = _file_response(response, iterable)
-                if response.sending_lock is not None and not response.settle():
+                if response.sending_lock is not None and not response.join_senders():
                     iterable.close()
                     raise _torn()
                 if file_reply is not None:
