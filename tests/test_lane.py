@@ -417,7 +417,7 @@ def test_a_request_that_is_taken_as_the_drain_begins(inline):
 
 
 @pytest.mark.one_way
-def test_a_drain_answers_what_has_been_sent(start_server, raw_client):
+def test_a_drain_answers_what_has_been_sent(start_server, raw_client, wait_until):
     """A request that stands unread on a connection that idles as the drain begins is answered."""
     gate = apps.Gate(app)
     server = start_server(gate, is_checked=False, threads=1, lane="auto")
@@ -429,6 +429,7 @@ def test_a_drain_answers_what_has_been_sent(start_server, raw_client):
     gate.wait_entered()
     idle.request("/")  # nobody is there to read it
     server.begin_drain()
+    wait_until(lambda: server.server._lane._is_draining)
     gate.open(2)
     for client in (busy, idle):
         reply = client.recv_response()
