@@ -5,7 +5,7 @@ Owns:     Crowd, a server's connections and their limit; Acceptor, accepting on
           descriptors run out.
 Thread:   event loop only.
 Not here: accepting in the lane (cparsers/lane.c), which asks by the same
-          numbers; one connection (connection.py).
+          numbers; one connection (wire_loop.py).
 
 At the limit nobody is accepted: the kernel's queue (--backlog) holds who
 comes. First, connections that have idled the longest after a request are
@@ -25,7 +25,6 @@ import socket
 from typing import Any, Callable, Protocol
 
 from .budgets import default_spool_files
-from .connection import Connection
 from .episode import Episode
 
 logger = logging.getLogger("aserve")
@@ -85,13 +84,30 @@ class InLane(Protocol):
         """How often accepting was held since the start: by the limit, by a shortage."""
 
 
-class Crowd(set[Connection]):
+class OnLoop(Protocol):
+    """What a Crowd asks of a connection on the event loop: of its wire, or of what comes before that."""
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long it has waited for another request; 0 when it does not."""
+
+    def drain(self) -> None:
+        """Finish the exchange that runs, then close."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+    def on_second(self) -> None:
+        """End what has been quiet for too long."""
+
+
+class Crowd(set[OnLoop]):
     """The connections of one server: those on the general path itself, those in the lane by their number."""
 
     def __init__(self) -> None:
         super().__init__()
         self.max_count = UNLIMITED_COUNT
-        self.pending: set[Connection] = set()  # accepted, but without a transport yet
+        self.pending: set[asyncio.Protocol] = set()  # accepted, but without a transport yet
         self._lane: InLane | None = None
         self._held: list[Acceptor] = []
         self._begin()
@@ -137,7 +153,7 @@ class Crowd(set[Connection]):
 
     # What a Connection does at its begin and its end
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: OnLoop) -> None:
         """It is open."""
         super().add(connection)
         self.pending.discard(connection)
@@ -225,7 +241,11 @@ class Acceptor:
     """Accepts on one listening socket, and makes its connections."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, crowd: Crowd, listening: socket.socket, make: Callable[[], Connection]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        crowd: Crowd,
+        listening: socket.socket,
+        make: Callable[[], asyncio.Protocol],
     ) -> None:
         self._loop = loop
         self._crowd = crowd
@@ -272,7 +292,7 @@ class Acceptor:
             if self._crowd.is_full():
                 return  # whether somebody waits is told at the next turn
 
-    async def _connect(self, sock: socket.socket, connection: Connection) -> None:
+    async def _connect(self, sock: socket.socket, connection: asyncio.Protocol) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, sock)
         except OSError:

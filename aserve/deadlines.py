@@ -5,8 +5,8 @@ Owns:     since when an app has had each exchange, and what happens when that
           raised in it (a strike), the worker written off that does not come back.
 Thread:   two, under banners: workers run the app, the event loop looks once a
           second.
-Not here: the answers (wsgi.py makes a struck worker's 504, connection.py and
-          ride.py that of one written off), replacing a thread (executor.py).
+Not here: the answers (wsgi.py makes a struck worker's 504, wire_loop.py
+          that of one written off), replacing a thread (executor.py).
 
 A strike may hit between any two bytecodes. In aserve's own code it would leave
 a lock taken or a job lost, so it must hit only while the app runs, and what the

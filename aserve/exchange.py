@@ -82,7 +82,7 @@ class Exchange:
     rpc: RpcCall | None = None  # set: a function is called, not the app
     # What proxies tell of their client, by CGI names, and no longer in `vars` (forwarded.py).
     forwarded: dict[str, str] | None = None
-    connection: Any = None  # set when it is the exchange's turn (a Connection or a Ride; row 5)
+    connection: Any = None  # set when it is the exchange's turn (a Connection; row 5)
     client: Client | None = None  # set where a trusted proxy tells of another than is connected
     response: Any = None  # set when the app is called (a Response; row 2)
     is_written = False  # the app has called write(), before any of its octets went out

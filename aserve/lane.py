@@ -5,9 +5,9 @@ Owns:     the connections of plain HTTP, uwsgi and SCGI listeners, as long as
           reading and parsing a batch in one C call; closing what idles.
 Thread:   two, under banners. One thread at a time, the executor's leader,
           waits and takes; the event loop starts, sweeps and drains.
-Not here: the response (ride.py); anything a connection may need beyond one
-          read and one write of a request. What is not complete, or does not
-          fit, leaves for a Connection with all that was read or is to be
+Not here: the response (wire_fast.py); anything a connection may need beyond
+          one read and one write of a request. What is not complete, or does not
+          fit, is handed over (handover.py) with all that was read or is to be
           written; so the lane changes nothing but the price
           (benchmarks/README.md).
 """
@@ -24,19 +24,21 @@ from typing import Any, Callable
 from ._cparsers import ffi, lib
 from .body import BufferedBody, RequestBody
 from .config import Config
-from .connection import ARRIVING_SECONDS, TOO_LATE, TOO_SLOW
+from .connection import Connection, let_go
 from .errors import RequestRefused
 from .exchange import Exchange
 from .executor import WATCH_SECONDS, Executor
+from .handover import Handovers
 from .inline import InlineExecutor
 from .listeners import Listener
-from .pace import Pace
+from .pace import BODY_TOO_LATE, Pace, why_overdue
 from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.base import new_body
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
-from .ride import Departures, Ride
 from .service import Service
 from .trust import needs_identity
+from .wire_fast import FastWire
+from .wire_loop import ARRIVING_SECONDS
 
 logger = logging.getLogger("aserve")
 
@@ -88,15 +90,15 @@ class Lane:
         self._listeners = [listener for listener, _ in pairs]
         self._makers = [_MAKERS[listener.bind.protocol](service) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.
-        self._rides: dict[int, Ride] = {}
+        self.connections: dict[int, Connection] = {}
         self._memory = _Memory(config, self._listeners)
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
-        self._departures = Departures(self._memory, self._rides, self._loop, executor)
-        self._incomplete: dict[int, Ride] = {}  # by descriptor: those whose request's body is still to come
+        self._handovers = Handovers(self._memory, self.connections, self._loop, executor)
+        self._incomplete: dict[int, FastWire] = {}  # by descriptor: those whose request's body is still to come
         self._paces: dict[int, Pace] = {}  # of those
         # Of those, with the reason: refused by the leader, who alone knows that nothing has come of them meanwhile.
-        self._overdue: collections.deque[tuple[int, Ride, str]] = collections.deque()
+        self._overdue: collections.deque[tuple[int, FastWire, str]] = collections.deque()
         self._is_draining = False
         self._is_closed = False
 
@@ -132,12 +134,14 @@ class Lane:
         if self.set.is_held:
             lib.lane_wake(self.set)  # a second is over: see lane.h
         paces, self._paces = self._paces, {}
-        for fd, ride in list(self._incomplete.items()):
+        for fd, wire in list(self._incomplete.items()):
+            exchange = wire.connection.exchange
+            if exchange is None or exchange.body is None:
+                continue  # the leader has it just now
             pace = self._paces[fd] = paces.get(fd) or Pace()
-            if self.set.now - ride.moved_at > config.body_seconds:
-                self._overdue.append((fd, ride, TOO_LATE))
-            elif config.min_rate_bytes and _is_slow(pace, ride, config):
-                self._overdue.append((fd, ride, TOO_SLOW))
+            why = why_overdue(exchange.body, pace, self.set.now - wire.moved_at, config)
+            if why:
+                self._overdue.append((fd, wire, why))
         if self._overdue:
             lib.lane_wake(self.set)
 
@@ -150,8 +154,8 @@ class Lane:
         """Close what idles, and every other connection after its response; called until `is_empty`."""
         if not self._is_draining:
             self._is_draining = True
-            for ride in list(self._rides.values()):
-                exchange = ride.exchange  # one that a leader takes later, it tells itself
+            for connection in list(self.connections.values()):
+                exchange = connection.exchange  # one that a leader takes later, it tells itself
                 if exchange is not None:
                     exchange.keep_alive = False
         lib.lane_sweep(self.set, -1, int(ARRIVING_SECONDS))
@@ -164,13 +168,13 @@ class Lane:
     @property
     def exchanges(self) -> list[Exchange]:
         """Those that are received, or whose responses are not out."""
-        exchanges = (ride.exchange for ride in list(self._rides.values()))
+        exchanges = (connection.exchange for connection in list(self.connections.values()))
         return [exchange for exchange in exchanges if exchange is not None]
 
     @property
     def incomplete_bodies(self) -> list[RequestBody]:
         """The request bodies that are being received."""
-        exchanges = (ride.exchange for ride in list(self._incomplete.values()))
+        exchanges = (wire.connection.exchange for wire in list(self._incomplete.values()))
         return [exchange.body for exchange in exchanges if exchange is not None and exchange.body is not None]
 
     def close(self) -> None:
@@ -180,7 +184,7 @@ class Lane:
         self._is_closed = True
         if self.executor.is_inline and self.set.epoll_fd >= 0:
             self._loop.remove_reader(self.set.epoll_fd)
-        self._departures.close()
+        self._handovers.close()
         lib.lane_close(self.set)
 
     def limit(self, max_count: int) -> None:
@@ -237,17 +241,18 @@ class Lane:
     def _refuse_overdue(self) -> None:
         """Answer bodies that do not come; all that the last poll has brought is taken by now."""
         while self._overdue:
-            fd, ride, why = self._overdue.popleft()
-            if why is TOO_LATE and self.set.now - ride.moved_at <= self.services[0].config.body_seconds:
+            fd, wire, why = self._overdue.popleft()
+            if why is BODY_TOO_LATE and self.set.now - wire.moved_at <= self.services[0].config.body_seconds:
                 continue  # a part has come just now
-            if self._incomplete.get(fd) is ride and lib.lane_hold(self.set, fd):
+            exchange = wire.connection.exchange
+            if exchange is not None and self._incomplete.get(fd) is wire and lib.lane_hold(self.set, fd):
                 del self._incomplete[fd]
-                ride.leave_refused(RequestRefused(408, why))
+                wire.refuse(exchange, RequestRefused(408, why))
 
     def take(self, count: int) -> None:
         """Submit what the last `wait` has brought."""
         text = self._vars[: self.set.vars_len].decode("latin-1")
-        rides, submit = self._rides, self.executor.submit_here
+        connections, submit = self.connections, self.executor.submit_here
         for (
             length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
@@ -263,69 +268,76 @@ class Lane:
                     exchange = self._makers[index](vars, nvars, flags, modifier1, self._input, start, consumed)
                 if exchange is None:
                     if lib.lane_release(self.set, fd):
-                        self._departures.leave(fd, self.services[index], self._input[start : start + size])
+                        self._leave(fd, index, self._input[start : start + size])
                     continue
                 if is_first:
-                    peer = text[peer_start : peer_start + peer_size]
-                    ride = rides[fd] = Ride(self._departures, self.services[index], fd, peer)
+                    addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
+                    connection = connections[fd] = Connection(self.services[index], addr, port)
+                    connection.wire = FastWire(self._handovers, connection, fd)
                 else:
-                    ride = rides[fd]
-                exchange.connection = ride
-                ride.exchange = exchange
+                    connection = connections[fd]
+                exchange.connection = connection
+                connection.exchange = exchange
                 if self._is_draining:  # looked at last: either this sees it, or `drain` sees the exchange
                     exchange.keep_alive = False
                 if kind == BEGUN:
-                    self._begin_body(ride, exchange, length, self._input[start + consumed : start + size])
+                    self._begin_body(connection, exchange, length, self._input[start + consumed : start + size])
                     continue
                 if length:
                     exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
-                submit(ride.run, exchange)
+                submit(connection.run, exchange)
             except Exception:  # a bug in aserve: this request is lost, those beside it are not
                 logger.exception("internal error; please report this as a bug in aserve")
                 self._lose(fd, kind)
 
-    def _take_rest(self, kind: int, fd: int, index: int, octets: bytes) -> None:
-        """What is neither a request nor the beginning of one."""
-        if kind == lib.LANE_LEFT:
-            self._departures.leave(fd, self.services[index], octets)
-            return
-        ride = self._rides.get(fd)
-        if ride is None or ride.exchange is None:
-            return  # it has left since: an earlier part could not be kept
-        exchange = ride.exchange
-        if kind == lib.LANE_GONE:
-            self._incomplete.pop(fd, None)
-            ride.exchange = None
-            if exchange.body is not None:
-                exchange.body.close()
-        elif self._feed(ride, exchange, octets) and kind == lib.LANE_DONE:
-            self._incomplete.pop(fd, None)
-            self.executor.submit_here(ride.run, exchange)
+    def _leave(self, fd: int, index: int, octets: bytes) -> None:
+        """Hand a connection over with octets of a request that is not for the lane."""
+        self.connections.pop(fd, None)
+        self._handovers.begin_new(fd, Connection(self.services[index]), octets)
 
-    def _begin_body(self, ride: Ride, exchange: Exchange, length: int, octets: bytes) -> None:
-        self._incomplete[ride.fd] = ride
+    def _take_rest(self, kind: int, fd: int, index: int, octets: bytes) -> None:
+        """Take what is neither a request nor the beginning of one."""
+        if kind == lib.LANE_LEFT:
+            self._leave(fd, index, octets)
+            return
+        wire = self._incomplete.get(fd)
+        exchange = wire.connection.exchange if wire is not None else None
+        if wire is None or exchange is None:
+            return  # it has left since: an earlier part could not be kept
+        if kind == lib.LANE_GONE:
+            del self._incomplete[fd]
+            wire.connection.exchange = None
+            let_go(exchange)
+        elif self._feed(wire, exchange, octets) and kind == lib.LANE_DONE:
+            del self._incomplete[fd]
+            self.executor.submit_here(wire.connection.run, exchange)
+
+    def _begin_body(self, connection: Connection, exchange: Exchange, length: int, octets: bytes) -> None:
+        wire = connection.wire
+        assert isinstance(wire, FastWire)
+        self._incomplete[wire.fd] = wire
         try:
             exchange.body = new_body(self.services[0].limits, is_chunked=False, length=length)
         except RequestRefused as why:
-            self._fail(ride, exchange, why)
+            self._fail(wire, exchange, why)
             return
-        self._feed(ride, exchange, octets)
+        self._feed(wire, exchange, octets)
 
-    def _feed(self, ride: Ride, exchange: Exchange, octets: bytes) -> bool:
-        ride.moved_at = self.set.now
+    def _feed(self, wire: FastWire, exchange: Exchange, octets: bytes) -> bool:
+        wire.moved_at = self.set.now
         try:
             exchange.body.feed(octets)  # type: ignore[union-attr]
         except RequestRefused as why:  # the body cannot be kept
-            self._fail(ride, exchange, why)
+            self._fail(wire, exchange, why)
             return False
         return True
 
-    def _fail(self, ride: Ride, exchange: Exchange, why: RequestRefused) -> None:
-        self._incomplete.pop(ride.fd, None)
-        lib.lane_hold(self.set, ride.fd)
+    def _fail(self, wire: FastWire, exchange: Exchange, why: RequestRefused) -> None:
+        self._incomplete.pop(wire.fd, None)
+        lib.lane_hold(self.set, wire.fd)
         if exchange.body is not None:
             exchange.body.close()  # at once: the next may fit then
-        ride.leave_failed(exchange, why)
+        wire.refuse(exchange, why)
 
     def _lose(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""
@@ -334,13 +346,6 @@ class Lane:
         if kind == lib.LANE_LEFT or (is_held and lib.lane_release(self.set, fd)):
             os.close(fd)
             lib.lane_left(self.set)
-
-
-def _is_slow(pace: Pace, ride: Ride, config: Config) -> bool:
-    body = ride.exchange.body if ride.exchange is not None else None
-    if body is None:
-        return False  # the leader has it just now
-    return pace.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes)
 
 
 # From an arrival that is no plain HTTP request to its exchange; None: the general path must see it

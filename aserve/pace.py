@@ -1,9 +1,9 @@
 """How fast a client is, in windows of time.
 
-Owns:     Pace: whether octets come, or go, at the minimum rate.
+Owns:     Pace: whether octets come, or go, at the minimum rate; why_overdue: whether a request body does.
 Thread:   event loop only.
 Not here: which octets, and what becomes of a client that is slow
-          (connection.py, lane.py).
+          (wire_loop.py, lane.py).
 
 Measured from the beginning, a client that was fast once could stop for days;
 measured each second, a short pause would cost it the connection. So it is
@@ -11,6 +11,16 @@ the mean of a window, and then of the next.
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .body import RequestBody
+    from .config import Config
+
+TOO_LATE = "the request did not come in time"
+BODY_TOO_LATE = "the request body did not come in time (--body-timeout)"
+TOO_SLOW = "the request body came more slowly than --min-rate"
 
 
 class Pace:
@@ -39,3 +49,12 @@ class Pace:
         is_slow = done_bytes - self._done_bytes < min_rate_bytes * self._seconds
         self._seconds, self._done_bytes = 0, done_bytes
         return is_slow
+
+
+def why_overdue(body: RequestBody, pace: Pace, quiet_seconds: float, config: Config) -> str:
+    """Tell, once a second, what is wrong with a request body that is being received; "": it comes in time."""
+    if quiet_seconds > config.body_seconds:
+        return BODY_TOO_LATE
+    if config.min_rate_bytes and pace.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes):
+        return TOO_SLOW
+    return ""

@@ -5,7 +5,7 @@ Owns:     the grammar of an item, and whether an address, or who is at the
 Thread:   any; a Peers never changes.
 Spec:     RFC 4632 (CIDR); unix(7), SO_PEERCRED.
 Not here: what such a proxy is believed (forwarded.py), when it is asked
-          (trust.py, proxied.py).
+          (trust.py, greeting.py).
 """
 
 from __future__ import annotations

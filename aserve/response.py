@@ -5,7 +5,7 @@ Owns:     checking what the app gave, the head, the choice of framing
 Thread:   a worker; error_response() on either side.
 Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6.
 Not here: calling the app and closing its iterable (wsgi.py), writing to the
-          transport (outgoing.py).
+          transport (sending.py).
 """
 
 from __future__ import annotations

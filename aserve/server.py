@@ -29,6 +29,7 @@ from .environ import build_base_environ
 from .errors import WorkersStuck
 from .executor import Executor
 from .forwarded import SettingAside, set_aside
+from .greeting import identify_by, wires_of
 from .inline import InlineExecutor
 from .lane import Lane
 from .lane import is_available as is_lane_available
@@ -37,7 +38,6 @@ from .loading import check_unpatched
 from .peers import Peers
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
-from .proxied import connections_of
 from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
@@ -45,8 +45,8 @@ from .service import Service
 from .signals import Signals, leave_at_once
 from .statistics import Statistics, take_statistics
 from .tls import Certificates
-from .tls_transport import tls_connections_of
-from .trust import BelievingLog, TrustingGateway, peers_of, trust_of
+from .tls_transport import TLSTransport
+from .trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
 from .wsgi import FileWrapper, Gateway, WSGIApp
 
 logger = logging.getLogger("aserve")
@@ -335,6 +335,9 @@ class Server:
             access_log=BelievingLog(access_log, trust) if trust and access_log else access_log,
             peers=self._peers,
             wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
+            identify=identify_by(self._peers)
+            if self._peers is not None and needs_identity(bind, self._peers)
+            else None,
         )
 
     def _new_gateway(self, protocol: str) -> Gateway:
@@ -355,7 +358,7 @@ class Server:
             if (listener, service) in in_lane:
                 continue
             listener.socket.listen(self.config.backlog)
-            make = _connections_of(service, listener.bind)
+            make = _protocols_of(service, listener.bind)
             self._acceptors.append(Acceptor(self._loop, self._connections, listener.socket, make))
             self._acceptors[-1].start()
 
@@ -375,7 +378,7 @@ class Server:
             for sock in listener.take_queued():
                 sock.setblocking(False)
                 try:
-                    await self._loop.connect_accepted_socket(_connections_of(service, listener.bind), sock)
+                    await self._loop.connect_accepted_socket(_protocols_of(service, listener.bind), sock)
                 except OSError:
                     sock.close()  # gone again
 
@@ -416,8 +419,8 @@ class Server:
                 self._is_failing.set()
 
 
-def _connections_of(service: Service, bind: Bind) -> Callable[[], Any]:
-    return connections_of(service, bind) if service.wrap is None else tls_connections_of(service, bind)
+def _protocols_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
+    return wires_of(service, bind) if service.wrap is None else functools.partial(TLSTransport, service)
 
 
 def load_certificates(config: Config) -> Certificates:

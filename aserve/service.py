@@ -46,6 +46,7 @@ class Service:
         access_log: AccessLog | BelievingLog | None,
         peers: Peers | None = None,
         wrap: Wrap | None = None,
+        identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
@@ -61,6 +62,7 @@ class Service:
         self.access_log = access_log
         self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
+        self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each
         self.is_draining = False
 
     def warning(self) -> str:

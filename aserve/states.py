@@ -1,8 +1,8 @@
 """The states of a connection, and every transition between them.
 
 Owns:     State, Event, TRANSITIONS. All that decides where a connection
-          stands is in this file; who brings which event is in connection.py
-          and outgoing.py.
+          stands is in this file; who brings which event is in wire_loop.py
+          and sending.py.
 Spec:     RFC 9112 section 9.
 """
 
@@ -34,12 +34,14 @@ class Event(enum.IntEnum):
     LINGER = 4  # the response is out, the connection closes, but the client may still send
     CLOSE = 5
     LOST = 6
+    ADOPT = 7  # a connection comes from the fast path, its exchange with the app
 
 
 _S, _E = State, Event
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.NEW, _E.BEGIN): _S.RECEIVING,
     (_S.NEW, _E.REQUEST): _S.RUNNING,
+    (_S.NEW, _E.ADOPT): _S.ATTENDED,
     (_S.NEW, _E.LINGER): _S.LINGERING,
     (_S.NEW, _E.CLOSE): _S.CLOSING,
     (_S.NEW, _E.LOST): _S.CLOSED,

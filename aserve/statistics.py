@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from .acceptor import OnLoop
 from .body import BufferedBody, LiveBody
-from .connection import Connection
 from .executor import Executor
 from .inline import InlineExecutor
 from .lane import Lane
 from .states import State
-from .tls_transport import TLSTransport
+from .wire_loop import LoopWire
 
 
 class Statistics(NamedTuple):
@@ -28,7 +28,7 @@ class Statistics(NamedTuple):
     is_draining: bool  # `drain` has begun
 
     connections_open: int  # in all: the sum of the next five
-    connections_in_handshake: int  # TLS, up to its end
+    connections_in_handshake: int  # TLS, or the header of the PROXY protocol, up to its end
     connections_idle: int  # wait for a request, the first or another
     connections_receiving: int  # a request has begun, and is not complete
     connections_running: int  # their request waits for a worker or is with the app, or its response is sent
@@ -53,7 +53,7 @@ class Statistics(NamedTuple):
 
 
 def take_statistics(
-    connections: Iterable[Connection | TLSTransport],
+    wires: Iterable[OnLoop],
     lane: Lane | None,
     executor: Executor | InlineExecutor,
     held_bytes: int,
@@ -64,11 +64,11 @@ def take_statistics(
     responses_spooled = spooled_bytes = unsent_bytes = 0
     bodies: set[BufferedBody | LiveBody] = set()
     incomplete_bodies: set[BufferedBody | LiveBody] = set()
-    for connection in connections:
-        if not isinstance(connection, Connection):
+    for wire in wires:
+        if not isinstance(wire, LoopWire):
             in_handshake += 1
             continue
-        state = connection.state
+        state = wire.state
         if state <= State.IDLE:
             idle += 1
         elif state == State.RECEIVING:
@@ -77,10 +77,10 @@ def take_statistics(
             running += 1
         else:
             ending += 1
-        unsent_bytes += connection.unsent_bytes
-        if connection.incomplete_body is not None:
-            incomplete_bodies.add(connection.incomplete_body)
-        exchange = connection.exchange
+        unsent_bytes += wire.unsent_bytes
+        if wire.incomplete_body is not None:
+            incomplete_bodies.add(wire.incomplete_body)
+        exchange = wire.exchange
         if exchange is not None:
             if exchange.body is not None:
                 bodies.add(exchange.body)

@@ -1,12 +1,12 @@
-"""One client's TLS session: between the socket's transport and a connection.
+"""One client's TLS session: between the socket's transport and a connection's wire.
 
 Owns:     the handshake and its time-out, octets to records and back, how a
-          session ends; TLSConnection, the connection that lives on it.
+          session ends.
 Thread:   event loop only; is_closing() any.
 Spec:     RFC 8446 section 6 (closure and errors); RFC 9112 section 9.8.
-Not here: contexts and certificates (tls.py), HTTP (connection.py).
+Not here: contexts and certificates (tls.py), HTTP (wire_loop.py).
 
-To the event loop it is a protocol, to its connection a transport: octets of
+To the event loop it is a protocol, to the wire a transport: octets of
 ours reach the socket only through `_flush`, so they are always in records.
 The event loops' own TLS is not used: the three of them (asyncio's before and
 after 3.11, uvloop's) differ in how a session ends, none tells us of a
@@ -19,24 +19,15 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import functools
 import logging
 import ssl
 from typing import Any, Callable, cast
 
 from . import client_hello, tls
-from .config import Bind
-from .connection import ARRIVING_SECONDS, LINGER_SECONDS, Connection, peer_of
-from .errors import ResponseTruncated
-from .exchange import Exchange
-from .outgoing import PIECE_BYTES
-from .proxied import IdentifiedConnection
+from .connection import Connection
 from .response import error_response
-from .sendfile import read_piece
 from .service import Service
-from .states import State
-from .trust import needs_identity
-from .wsgi import FileResponse
+from .wire_loop import ARRIVING_SECONDS, LINGER_SECONDS, LoopWire, peer_of
 
 logger = logging.getLogger("aserve")
 
@@ -59,39 +50,30 @@ class Phase(enum.IntEnum):
     CLOSED = 5
 
 
-# As in connection.py: a member looked up in its enum class costs CPython 3.11 three times a global.
+# As in sending.py: a member looked up in its enum class costs CPython 3.11 three times a global.
 OPEN = Phase.OPEN
 
 
-def tls_connections_of(service: Service, bind: Bind) -> Callable[[], TLSTransport]:
-    """Return what makes the connections of an https listener; see proxied.connections_of."""
-    new_connection: Callable[[], TLSConnection] = functools.partial(TLSConnection, service)
-    if service.peers is not None and needs_identity(bind, service.peers):
-        new_connection = functools.partial(IdentifiedTLSConnection, service, service.peers)
-    return functools.partial(TLSTransport, service, new_connection)
-
-
 class TLSTransport(asyncio.Protocol, asyncio.Transport):
-    """A protocol for the event loop; a transport for a connection, which is made when the handshake is done."""
+    """A protocol for the event loop; a transport for a connection's wire, which is made when the handshake is done."""
 
     __slots__ = (
-        "_connection", "_incoming", "_is_at_eof", "_new_connection", "_outgoing", "_phase", "_quiet_seconds", "_raw",
-        "_read", "_received", "_reply_bytes", "_service", "_session", "_write", "remote_addr",
+        "_incoming", "_is_at_eof", "_outgoing", "_phase", "_quiet_seconds", "_raw", "_read", "_received", "_reply_bytes",
+        "_service", "_session", "_wire", "_write", "remote_addr",
     )  # fmt: skip
 
     _read: Callable[[int], bytes]
     _write: Callable[[Any], int]
     idle_seconds = 0.0
 
-    def __init__(self, service: Service, new_connection: Callable[[], TLSConnection]) -> None:
+    def __init__(self, service: Service) -> None:
         self._service = service
-        self._new_connection = new_connection
         self._raw: asyncio.Transport = cast(asyncio.Transport, None)  # the socket's; set by connection_made
         self._phase = Phase.HELLO
         self._received = b""  # of the client's first words
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._session: ssl.SSLObject | None = None
-        self._connection: TLSConnection | None = None
+        self._wire: LoopWire | None = None
         self._is_at_eof = False  # the client will send no more
         self._quiet_seconds = 0.0
         self._reply_bytes = 0
@@ -120,38 +102,38 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         elif phase is Phase.HANDSHAKE:
             self._incoming.write(data)
             self._shake_hands()
-        elif self._connection is not None:
-            self._connection.drop(data)
+        elif self._wire is not None:
+            self._wire.drop(data)
 
     def eof_received(self) -> bool:
         """The client will send no more; what it has asked for is still answered."""
-        connection = self._connection
-        if connection is None:
+        wire = self._wire
+        if wire is None:
             return False  # the event loop closes
         # Lenient: RFC 9112 9.8. Without a closure alert this may be somebody's doing who cuts the line; but
         # where a request ends it says itself.
-        self._on_eof(connection)
+        self._on_eof(wire)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket's transport is gone."""
         self._phase = Phase.CLOSED
-        connection, self._connection = self._connection, None
+        wire, self._wire = self._wire, None
         try:
             self._service.connections.discard(self)
         finally:
-            if connection is not None:
-                connection.connection_lost(exc)
+            if wire is not None:
+                wire.connection_lost(exc)
 
     def pause_writing(self) -> None:
         """The socket's transport holds as much as it likes to."""
-        if self._connection is not None:
-            self._connection.pause_writing()
+        if self._wire is not None:
+            self._wire.pause_writing()
 
     def resume_writing(self) -> None:
         """The socket's transport has room again."""
-        if self._connection is not None:
-            self._connection.resume_writing()
+        if self._wire is not None:
+            self._wire.resume_writing()
 
     # --- what a server asks of its connections: until there is one, this stands for it ---
 
@@ -209,9 +191,9 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._refuse(self._outgoing.read(), f"TLS handshake failed: {tls.reason_of(exc)}")
             return
         self._flush()
-        connection = self._new_connection()
+        connection = Connection(self._service)
         try:
-            connection.describe_client(session)
+            connection.base_environ = {**connection.base_environ, **tls.describe_client(session)}
         except ValueError as exc:
             self._log(f"closed: a client certificate that cannot be read: {exc}")
             self.abort()
@@ -219,8 +201,8 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._read, self._write = tls.guard(session.read), tls.guard(session.write)
         self._phase = OPEN
         self._service.connections.discard(self)
-        self._connection = connection
-        connection.connection_made(self)
+        wire = self._wire = LoopWire(connection, can_bypass=False)
+        wire.connection_made(self)
         if self._incoming.pending:
             self._receive()
 
@@ -255,18 +237,18 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         except OSError as exc:
             fault = exc
         self._flush_replies()
-        connection = self._connection
-        if pieces and connection is not None and not self._is_at_eof:
-            connection.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        wire = self._wire
+        if pieces and wire is not None and not self._is_at_eof:
+            wire.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if fault is not None:
             self._fail(fault)
-        elif is_at_end and connection is not None:
-            self._on_eof(connection)
+        elif is_at_end and wire is not None:
+            self._on_eof(wire)
 
-    def _on_eof(self, connection: TLSConnection) -> None:
+    def _on_eof(self, wire: LoopWire) -> None:
         if not self._is_at_eof:
             self._is_at_eof = True
-            connection.eof_received()
+            wire.eof_received()
 
     def _flush_replies(self) -> None:
         """Send what the session itself has to say; end a client that makes it talk and does not listen."""
@@ -291,7 +273,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             else:
                 self._raw.close()
 
-    # --- asyncio.Transport: called by the connection ---
+    # --- asyncio.Transport: called by the wire ---
 
     def write(self, data: Any) -> None:
         """Send octets, in records."""
@@ -371,54 +353,3 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
 
     def _log(self, what: str) -> None:
         logger.info("%s: %s", self.remote_addr or "unix socket", what)
-
-
-class TLSConnection(Connection):
-    """A connection whose octets go through a TLS session, and never past it."""
-
-    __slots__ = ()
-
-    def describe_client(self, session: ssl.SSLObject) -> None:
-        """Make what is the same in every environ of this connection. Raises like tls.describe_client."""
-        self.base_environ = {**self._service.base_environ, **tls.describe_client(session)}
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
-        super().connection_made(transport)
-        self._fd = -1  # whatever would write to the socket itself must fail
-
-    def drop(self, data: bytes) -> None:
-        """What came after our closure alert, still in records; `_linger` is why it is read at all."""
-        if self._state >= State.LINGERING:
-            self._drop(data)
-
-    def _write_directly(self, exchange: Exchange, octets: bytes | memoryview, is_last: bool) -> bool:
-        return False  # the session is the event loop's
-
-    def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:
-        """A head is here, and the file that holds the body: it is read here, so that no worker waits for the client."""
-        self._transport.write(reply.head)
-        self._feed_file(exchange, reply, 0)
-
-    def _feed_file(self, exchange: Exchange, reply: FileResponse, sent: int) -> None:
-        """Send the next piece; then others have their turn."""
-        if self._state > State.ATTENDED or self._transport.is_closing():
-            self._end_file(exchange, reply, "the client closed the connection")
-        elif self._is_write_paused:
-            self._on_writable = functools.partial(self._feed_file, exchange, reply, sent)
-        elif sent == reply.size:
-            self._end_file(exchange, reply, None)
-        else:
-            try:
-                octets = read_piece(reply.file, reply.offset + sent, reply.size - sent, PIECE_BYTES)
-            except ResponseTruncated as exc:
-                self._end_file(exchange, reply, str(exc))
-                return
-            self._transport.write(octets)
-            self._service.loop.call_soon(self._feed_file, exchange, reply, sent + len(octets))
-
-
-class IdentifiedTLSConnection(TLSConnection, IdentifiedConnection):
-    """The same on a unix socket on which some peers are believed, and some are not."""
-
-    __slots__ = ()

@@ -18,6 +18,7 @@ from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.response import StandingFields
 from aserve.service import Service
+from aserve.wire_loop import LoopWire
 from aserve.wsgi import FileWrapper, Gateway
 
 
@@ -42,6 +43,9 @@ class FakeTransport:
     def connect(self, protocol: Any) -> None:
         self.protocol = protocol
         protocol.connection_made(self)
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self.extra[name]
@@ -277,13 +281,13 @@ class Bench:
             access_log=None,
         )
 
-    def connect(self, **options: Any) -> tuple[Connection, FakeTransport]:
-        """A client connects."""
-        connection, transport = Connection(self.service), FakeTransport(**options)
+    def connect(self, wire: Any = None, **options: Any) -> tuple[Any, FakeTransport]:
+        """A client connects; return the wire of its connection, a new one unless it is given, and its transport."""
+        wire, transport = wire or LoopWire(Connection(self.service)), FakeTransport(**options)
         transport.loop = self.loop
         self.transports.append(transport)
-        transport.connect(connection)
-        return connection, transport
+        transport.connect(wire)
+        return wire, transport
 
     def dispose(self) -> None:
         for transport in self.transports:

@@ -371,7 +371,7 @@ def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
             if kind in ("whole", "begun"):
                 patch.setattr(inline.lane, "_makers", [fail])
             elif kind == "left":
-                patch.setattr(inline.lane._departures, "leave", fail)
+                patch.setattr(inline.lane._handovers, "begin_new", fail)
             else:
                 patch.setattr(inline.lane, "_take_rest", fail)
             if kind == "gone":

@@ -27,10 +27,12 @@ ROWS = {
     6: ["server"],
     5.9: ["signals", "statistics"],  # the latter looks at all of them
     5.8: ["acceptor"],  # lets in; its numbers are the lane's, too
-    5.7: ["lane", "tls_transport"],  # the latter makes connections
-    5.6: ["ride", "proxied"],  # lead to a connection; are one
-    5.4: ["connection"],
-    5.2: ["outgoing"],  # the writing half of a connection, below the whole
+    5.7: ["lane", "greeting", "tls_transport"],  # make connections
+    5.6: ["wire_fast"],  # leads to the other wire
+    5.5: ["handover"],
+    5.4: ["wire_loop"],
+    5.3: ["sending"],  # the sending half of a wire, below the whole
+    5.2: ["connection"],  # knows no wire
     5: ["service", "listeners"],
     4.5: ["deadlines"],  # counts what an executor runs
     4: ["executor", "inline", "static", "routes", "sendfile"],
@@ -40,12 +42,13 @@ ROWS = {
     2: ["environ", "response", "access_log", "protocols"],
     1.7: ["protocols.single"],
     1.5: ["protocols.base"],  # what the wire protocols share is below them
+    1.2: ["pace"],  # of bodies
     1.3: ["forwarded"],  # rewrites exchanges
     1: ["proxy_protocol", "exchange", "body", "spool", "tls", "client_hello", "loading", "demo"],
     0.7: ["budgets"],  # of memory, disk and descriptors, which bodies take
     0.5: ["config"],  # which checks what peers reads
     0.2: ["forks"],
-    0: ["errors", "pace", "states", "peers", "cpu", "episode", "_cparsers"],
+    0: ["errors", "states", "peers", "cpu", "episode", "_cparsers"],
 }
 # Modules that only some rooms may know: the lowest row, and rooms below it with their reasons.
 RESERVED = {
@@ -69,8 +72,9 @@ RESERVED = {
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
             "response": "a second thread of the app may send pieces of it, too",
-            "ride": "a worker waits there while its connection leaves the lane",
-            "outgoing": "a worker writes to it, too, and waits there for room",
+            "handover": "a worker waits there while its connection leaves the lane",
+            "connection": "a worker meets the event loop there",
+            "sending": "a worker waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
             "rpc": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",
@@ -175,7 +179,7 @@ def test_reserved_modules(name):
     for found in imports_of(name):
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
-            assert name.startswith("protocols.") or name in ("lane", "ride", "forks"), where  # which do I/O in C
+            assert name.startswith("protocols.") or name in ("lane", "wire_fast", "handover", "forks"), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
             assert row_of(name) >= lowest or name in exceptions, where

@@ -26,6 +26,7 @@ IMPOSSIBLE = {
         (State.CLOSING, event): "nothing is read any more; there is no exchange"
         for event in (Event.BEGIN, Event.REQUEST, Event.ATTEND, Event.DONE, Event.LINGER)
     },
+    **{(state, Event.ADOPT): "only at the beginning" for state in State if State.NEW < state < State.CLOSED},
     **{(State.CLOSED, event): "the transport is gone" for event in Event},
 }
 

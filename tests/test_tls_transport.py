@@ -17,10 +17,11 @@ from certificates import MemoryClient
 from fakes import Bench
 
 from aserve.config import parse_bind
-from aserve.connection import LINGER_BYTES
+from aserve.greeting import identify_by
 from aserve.peers import Peers
 from aserve.tls import Certificates
-from aserve.tls_transport import MAX_REPLY_BYTES, TLSConnection, tls_connections_of
+from aserve.tls_transport import MAX_REPLY_BYTES, TLSTransport
+from aserve.wire_loop import LINGER_BYTES, LoopWire
 from aserve.wsgi import FileWrapper
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -39,7 +40,7 @@ class Line:
     def __init__(self, bench, authority, **settings):
         self.bench, self.authority = bench, authority
         self.client = MemoryClient(authority, **settings)
-        self.transport = tls_connections_of(bench.service, parse_bind(bench.config.bind[0]))()
+        self.transport = TLSTransport(bench.service)
         plain, self.raw = bench.connect()  # for its socket and loop only
         bench.service.connections.discard(plain)
         self.raw.calls.clear()
@@ -48,7 +49,7 @@ class Line:
 
     @property
     def connection(self):
-        return self.transport._connection
+        return self.transport._wire
 
     def pump(self):
         """Let both sides have what the other has sent; return whether anything was."""
@@ -221,7 +222,7 @@ def fails(environ, start_response):
 )
 def test_forms_of_response(new, app, count, monkeypatch):
     """Each way to hand over a response ends in records; nobody writes to the socket past the session."""
-    for module in ("outgoing", "sendfile"):
+    for module in ("sending", "sendfile"):
         monkeypatch.setattr(f"aserve.{module}.os", None)
     line = new(app).shake_hands()
     for _ in range(2):
@@ -344,12 +345,12 @@ def test_peers_with_credentials(new):
 
     def app(environ, start_response):
         start_response("200 OK", [])
-        seen.append(line.connection.is_believed)
+        seen.append(line.connection.connection.is_believed)
         return [environ["SSL_PROTOCOL"].encode()]
 
     line = new(app, bind="https://unix:/nowhere")
     for uid, is_believed in ((os.getuid(), True), (os.getuid() + 1, False)):
-        line.bench.service.peers = Peers([f"unix:uid={uid}"])
+        line.bench.service.identify = identify_by(Peers([f"unix:uid={uid}"]))
         line = Line(line.bench, line.authority)
         line.raw.extra["peername"] = ""
         line.bench.lines.append(line)
@@ -527,7 +528,7 @@ def test_request_before_a_broken_record(new):
 def test_closed_before_a_broken_record(new, log, monkeypatch):
     """Where what came before it has closed the connection, nothing is left to end."""
     line = new().shake_hands()
-    monkeypatch.setattr(TLSConnection, "data_received", lambda self, data: self._close())
+    monkeypatch.setattr(LoopWire, "data_received", lambda self, data: self._close())
     line.ask()
     line.transport.data_received(line.client.outgoing.read() + b"\x17\x03\x03\x00\x20" + bytes(32))
     assert line.raw.calls == ["close"] and not log.text
@@ -756,7 +757,7 @@ def test_unix_socket(new, log):
 def test_a_client_without_an_address(new):
     """A TCP client whose address the socket's transport has not learned gets no handshake: it is no unix socket's peer."""
     line = new()
-    transport = type(line.transport)(line.bench.service, line.transport._new_connection)
+    transport = TLSTransport(line.bench.service)
     line.raw.extra["peername"] = None
     line.raw.calls.clear()
     with socket.socket() as sock:

@@ -8,8 +8,8 @@ import apps
 import pytest
 
 from aserve.errors import AppError, ClientDisconnected
+from aserve.handover import Handovers
 from aserve.response import Response
-from aserve.ride import Departures
 
 ROUNDS = 30
 HINT = [("Link", "</a.css>; rel=preload")]
@@ -116,13 +116,13 @@ def test_write_as_the_app_returns(start_server, raw_client, app, how):
 @pytest.mark.parametrize("how", ["whole", "pieces"])
 def test_the_app_returns_while_a_hint_is_on_its_way(start_server, raw_client, app, monkeypatch, how):
     """The event loop is about to take the connection over: the worker waits for it, and its response comes behind."""
-    begin = Departures._begin
+    begin = Handovers._begin
 
     def begin_late(self, *arguments):
         assert app.returns.wait(10)
         begin(self, *arguments)
 
-    monkeypatch.setattr(Departures, "_begin", begin_late)
+    monkeypatch.setattr(Handovers, "_begin", begin_late)
     server = start_server(app, is_checked=False, threads=4)
     for _ in range(ROUNDS):
         client = raw_client(server)

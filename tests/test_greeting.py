@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 import pytest
-from fakes import Bench, FakeTransport
+from fakes import Bench
 
 from aserve import peers as peers_module
 from aserve.config import parse_bind
-from aserve.connection import Connection
+from aserve.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, wires_of
 from aserve.peers import Peers
-from aserve.proxied import QUIET_SECONDS, Complaints, IdentifiedConnection, ProxiedConnection, connections_of
+from aserve.trust import needs_identity
+from aserve.wire_loop import LoopWire
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 V1 = b"PROXY TCP4 203.0.113.7 198.51.100.2 4711 443\r\n"
@@ -37,17 +38,16 @@ class Listener:
 
     def __init__(self, bind, proxies):
         self.bench = Bench(app)
-        self.bench.service.peers = Peers(proxies.split(",")) if proxies else None
+        peers = self.bench.service.peers = Peers(proxies.split(",")) if proxies else None
+        if peers is not None and needs_identity(parse_bind(bind), peers):
+            self.bench.service.identify = identify_by(peers)
         self.bench.loop.time = lambda: self.now
         self.now = 100.0
-        self.new = connections_of(self.bench.service, parse_bind(bind))
+        self.new = wires_of(self.bench.service, parse_bind(bind))
 
     def connect(self, peername=PROXY):
-        connection, transport = self.new(), FakeTransport(peername)
-        transport.loop = self.bench.loop
-        self.bench.transports.append(transport)
-        transport.connect(connection)
-        return connection, transport
+        _, transport = self.bench.connect(self.new(), peername=peername)
+        return transport
 
     def answer(self, transport):
         """Let the app answer; return what it said, or nothing."""
@@ -72,16 +72,16 @@ def listen():
 @pytest.mark.parametrize(
     ("bind", "proxies", "kind"),
     [
-        ("127.0.0.1:80", "", Connection),
-        ("127.0.0.1:80", "10.0.0.1", Connection),
-        ("unix:/a", "unix", Connection),
-        ("unix:/a", "unix:uid=0", IdentifiedConnection),
-        ("proxy+http://unix:/a", "unix", ProxiedConnection),
-        ("proxy+http://127.0.0.1:80", "10.0.0.1", ProxiedConnection),
+        ("127.0.0.1:80", "", LoopWire),
+        ("127.0.0.1:80", "10.0.0.1", LoopWire),
+        ("unix:/a", "unix", LoopWire),
+        ("unix:/a", "unix:uid=0", LoopWire),
+        ("proxy+http://unix:/a", "unix", Greeting),
+        ("proxy+http://127.0.0.1:80", "10.0.0.1", Greeting),
     ],
 )
 def test_kinds(listen, bind, proxies, kind):
-    """Only where it matters a connection is more than a Connection."""
+    """Only where a header comes first, something stands before the wire."""
     assert type(listen(bind, proxies).new()) is kind
 
 
@@ -92,8 +92,8 @@ def test_kinds(listen, bind, proxies, kind):
 @pytest.mark.parametrize(("uid", "is_believed"), [(os.geteuid(), True), (os.geteuid() + 1, False)])
 def test_the_other_end_of_a_unix_socket(listen, uid, is_believed):
     """Who connects is known by the credentials of its process."""
-    connection, _ = listen("unix:/a", f"unix:uid={uid}").connect("")
-    assert connection.is_believed is is_believed
+    transport = listen("unix:/a", f"unix:uid={uid}").connect("")
+    assert transport.protocol.connection.is_believed is is_believed
 
 
 # The header
@@ -114,15 +114,15 @@ def test_the_client_is_announced(listen, header, says):
     """Requests are those of the client whom the header names, however the octets come."""
     listener = listen()
     for size in (len(header + GET), len(header), 1):
-        connection, transport = listener.connect()
+        transport = listener.connect()
         octets = header + GET
         for start in range(0, len(octets), size):
-            connection.data_received(octets[start : start + size])
+            transport.protocol.data_received(octets[start : start + size])
         assert listener.answer(transport) == says
-        connection.data_received(GET + GET)
+        transport.protocol.data_received(GET + GET)
         assert listener.answer(transport).startswith(says)
-    other, transport = listener.connect()
-    other.data_received(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" + GET)
+    transport = listener.connect()
+    transport.protocol.data_received(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" + GET)
     assert listener.answer(transport) == "192.0.2.1 1 http 2 None"  # nothing of the earlier ones is left
 
 
@@ -139,9 +139,9 @@ def test_the_client_is_announced(listen, header, says):
 @pytest.mark.parametrize("proxies", ["10.0.0.0/8", "10.0.0.0/8,*,unix"])
 def test_whose_word_the_fields_are(listen, header, is_believed, proxies):
     """Behind a header, fields are the word of whom it names: believed only if that is a proxy, too."""
-    connection, _ = listen(proxies=proxies).connect()
-    connection.data_received(header)
-    assert connection.is_believed is is_believed
+    transport = listen(proxies=proxies).connect()
+    transport.protocol.data_received(header)
+    assert transport.protocol.connection.is_believed is is_believed
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_whose_word_the_fields_are(listen, header, is_believed, proxies):
 def test_only_proxies_may_connect(listen, caplog, peername, who):
     """Anybody else is closed before a word, and the log says who it was."""
     listener = listen()
-    connection, transport = listener.connect(peername)
+    transport = listener.connect(peername)
     assert transport.calls == ["close"] and transport.received() == b""
     assert f"closed: {who}: only who is in --trusted-proxies" in caplog.text
-    connection.data_received(V1 + GET)  # was on its way
+    transport.protocol.data_received(V1 + GET)  # was on its way
     assert listener.answer(transport) == ""
 
 
@@ -179,8 +179,8 @@ def test_a_platform_without_credentials(listen, caplog, monkeypatch):
 def test_a_bad_header(listen, caplog, octets, reason):
     """What is no header closes the connection; no request behind it is looked at."""
     listener = listen()
-    connection, transport = listener.connect()
-    connection.data_received(octets)
+    transport = listener.connect()
+    transport.protocol.data_received(octets)
     if reason is None:  # good, and a bad request behind it: that is answered
         assert transport.received().startswith(b"HTTP/1.1 400 ")
         return
@@ -191,10 +191,10 @@ def test_a_bad_header(listen, caplog, octets, reason):
 @pytest.mark.parametrize(("octets", "is_told"), [(b"", False), (V1[:20], True), (V1, False)])
 def test_a_connection_that_ends(listen, caplog, octets, is_told):
     """A health check that only connects is no fault; half a header is."""
-    connection, transport = listen().connect()
+    transport = listen().connect()
     if octets:
-        connection.data_received(octets)
-    connection.eof_received()
+        transport.protocol.data_received(octets)
+    transport.protocol.eof_received()
     assert "close" in transport.calls
     assert ("within the PROXY protocol header" in caplog.text) is is_told
 
@@ -202,39 +202,39 @@ def test_a_connection_that_ends(listen, caplog, octets, is_told):
 def test_no_header_in_time(listen, caplog):
     """A header has the time of a request's head, however it drips."""
     listener = listen()
-    connection, transport = listener.connect()
+    transport = listener.connect()
     seconds = int(listener.bench.config.head_seconds)
     for second in range(seconds):
-        connection.data_received(V1[second : second + 1])
-        connection.on_second()
+        transport.protocol.data_received(V1[second : second + 1])
+        transport.protocol.on_second()
     assert not transport.is_closing()
-    connection.on_second()
+    transport.protocol.on_second()
     assert transport.calls == ["close"] and "--head-timeout" in caplog.text
 
 
 def test_time_after_the_header(listen):
     """Behind the header, the usual times count, from its end on."""
     listener = listen()
-    connection, transport = listener.connect()
+    transport = listener.connect()
     for _ in range(20):
-        connection.on_second()
-    connection.data_received(V1)
+        transport.protocol.on_second()
+    transport.protocol.data_received(V1)
     for _ in range(int(listener.bench.config.head_seconds)):
-        connection.on_second()
+        transport.protocol.on_second()
     assert not transport.is_closing()
-    connection.on_second()
+    transport.protocol.on_second()
     assert transport.calls == ["close"]
 
 
 def test_draining(listen, caplog):
     """A drain closes a connection whose header does not come soon, without a complaint."""
     listener = listen()
-    connection, transport = listener.connect()
+    transport = listener.connect()
     listener.bench.service.is_draining = True
-    connection.drain()
+    transport.protocol.drain()
     for _ in range(3):
         assert transport.calls == []
-        connection.on_second()
+        transport.protocol.on_second()
     assert transport.calls == ["close"] and caplog.text == ""
 
 

@@ -12,12 +12,13 @@ import weakref
 
 import apps
 import pytest
-from fakes import Bench, FakeTransport
+from fakes import Bench
 
 import aserve
+from aserve.connection import Connection
 from aserve.errors import ClientDisconnected
 from aserve.exchange import Exchange
-from aserve.ride import Departed
+from aserve.wire_loop import LoopWire
 
 GET = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -233,15 +234,13 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, wa
     assert ("raised ValueError" in caplog.text) == (path == "/raises")
 
 
-def test_a_connection_that_departs_as_the_drain_begins():
+def test_a_connection_that_is_handed_over_as_the_drain_begins():
     """One that was on its way when everybody was told closes after its response like them."""
     bench = Bench(lambda environ, start_response: [])
-    exchange = Exchange("", 0)
-    connection = Departed(bench.service, b"", exchange)
+    connection = Connection(bench.service)
+    exchange = connection.exchange = Exchange("", 0)
     bench.service.is_draining = True
-    transport = FakeTransport()
-    bench.transports.append(transport)
-    transport.connect(connection)
+    bench.connect(LoopWire(connection, is_new=False))
     assert not exchange.keep_alive
     bench.dispose()
 
@@ -250,11 +249,11 @@ def test_a_connection_that_departs_as_the_drain_begins():
 
 
 @pytest.fixture
-def lose_departures():
-    """lose_departures(server, count): the next so many connections are lost on their way out of the lane."""
+def lose_handovers():
+    """lose_handovers(server, count): the next so many connections are lost on their way out of the lane."""
 
     def lose(server, count):
-        loop, left = server.server._lane._departures, [count]
+        loop, left = server.server._lane._handovers, [count]
 
         class Loop:
             def __getattr__(self, name):
@@ -272,12 +271,12 @@ def lose_departures():
 
 
 @pytest.mark.one_way
-def test_a_connection_lost_on_its_way(start_server, lose_departures, wait_until):
+def test_a_connection_lost_on_its_way(start_server, lose_handovers, wait_until):
     """An app that goes on writing meets the end each time; whoever has the descriptor's number by then is let alone."""
     go_on, failures = threading.Event(), []
 
     def writer(environ, start_response):
-        numbers.append(list(lane._rides))
+        numbers.append(list(lane.connections))
         write = start_response("200 OK", apps.PLAIN)
         if environ["PATH_INFO"] == "/other":
             entered.set()
@@ -294,7 +293,7 @@ def test_a_connection_lost_on_its_way(start_server, lose_departures, wait_until)
     entered, gate, numbers = threading.Event(), threading.Event(), []
     server = start_server(writer, is_checked=False, threads=4)
     lane = server.server._lane
-    lose_departures(server, 1)
+    lose_handovers(server, 1)
     first, second = socket.socket(), socket.socket()
     with first, second:
         for sock in (first, second):
@@ -431,8 +430,8 @@ def test_nothing_is_kept_of_a_request(start_server, raw_client, wait_until, path
     wait_until(lambda: (gc.collect(), bodies[0]())[1] is None)
     client.close()
     server.wait_until_idle()
-    for ride in server.server._lane._rides.values():
-        assert ride.exchange is None
+    for connection in server.server._lane.connections.values():
+        assert connection.exchange is None
 
 
 async def test_a_second_start_with_a_worker_left_behind():
@@ -473,19 +472,3 @@ async def test_a_second_start_with_a_worker_left_behind():
         first_writer.close()
 
     await main()
-
-
-def test_a_client_that_has_gone_on_its_way_out():
-    """Whose address its new transport has not learned, is cut off, and what its app still sends is told so."""
-    bench, exchange = Bench(app), Exchange("", 0)
-    try:
-        connection, transport = Departed(bench.service, b"", exchange), FakeTransport(peername=None)
-        bench.transports.append(transport)
-        with socket.socket() as sock:
-            transport.extra["socket"] = sock
-            transport.connect(connection)
-        assert transport.calls == ["close"]
-        with pytest.raises(ClientDisconnected):
-            connection.send(exchange, b"late")
-    finally:
-        bench.dispose()

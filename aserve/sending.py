@@ -1,12 +1,10 @@
-"""The outgoing half of a connection: from the app's reply to the transport.
+"""The sending half of the event loop's wire: from the app's reply to the transport.
 
-Owns:     the order of what is written: memory first, then the response's
-          spool, then back-pressure on the app; large bodies, files, the last
-          one out that writes for itself.
+Owns:     the order of what is written: memory first, then the response's spool, then back-pressure on the app; large
+          bodies, files, the last one out that writes for itself.
 Thread:   two, under banners: workers hand over, the event loop writes.
 Spec:     RFC 9112 section 9; PEP 3333 "Buffering and Streaming".
-Not here: reading, time-outs, the end of an exchange (connection.py); what
-          the octets are (response.py).
+Not here: receiving, time-outs, the end of an exchange (wire_loop.py); what the octets are (response.py).
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ from collections.abc import Iterator
 from typing import Any, Callable, cast
 
 from .budgets import SENT_FILE_COUNT
-from .errors import ClientDisconnected, ResponseTruncated, WrittenOff
+from .connection import Connection
+from .errors import ClientDisconnected, ResponseTruncated
 from .exchange import Exchange
 from .executor import Executor
 from .listeners import UNSENT_BYTES, limit_unsent
-from .sendfile import FileSender, call_close, read_pieces
-from .service import Service
+from .sendfile import FileSender, call_close, read_piece, read_pieces
 from .spool import ResponseSpool
 from .states import TRANSITIONS, Event, State
 from .wsgi import FileResponse, Reply
@@ -53,30 +51,30 @@ PART_BYTES = 1 << 20
 TURN_PIECES = 64
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
-IDLE, RUNNING, ATTENDED = State.IDLE, State.RUNNING, State.ATTENDED
+RUNNING, ATTENDED = State.RUNNING, State.ATTENDED
 
 
-class OutgoingHalf(asyncio.Protocol):
-    """What a connection knows about writing; `Connection` adds the rest."""
+class SendingHalf(asyncio.Protocol):
+    """What the event loop's wire knows about sending; `LoopWire` adds the rest."""
 
     __slots__ = (
-        "_backlog_bytes", "_exchange", "_executor", "_fd", "_held_bytes", "_is_write_paused", "_lock", "_on_writable",
+        "_backlog_bytes", "_can_bypass", "_executor", "_fd", "_held_bytes", "_is_write_paused", "_lock", "_on_writable",
         "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service", "_state", "_transport", "_unread_bytes",
-        "remote_addr",
+        "connection",
     )  # fmt: skip
 
     _transport: asyncio.Transport
-    remote_addr: str  # "" on a unix socket
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
-        self._executor = service.executor
+    def __init__(self, connection: Connection, can_bypass: bool = True) -> None:
+        self.connection = connection
+        self._can_bypass = can_bypass  # octets may go to the socket past the transport
+        self._service = connection.service
+        self._executor = connection.service.executor
+        # Guards _state, _fd, _backlog_bytes and _room as well, where a worker meets the loop.
+        self._lock = connection.lock
         self._state = State.NEW
-        self._exchange: Exchange | None = None  # the one with the app
         self._fd = -1
         self._quiet_seconds = 0.0  # since the last progress
-        # Guards _state, _fd, _backlog_bytes and _room, where a worker meets the loop.
-        self._lock = threading.Lock()
         self._is_write_paused = False
         self._on_writable: Callable[[], None] | None = None  # goes on with a body when there is room
         self._sender: FileSender | None = None
@@ -85,6 +83,10 @@ class OutgoingHalf(asyncio.Protocol):
         # What the client reads, counted while it is behind: see _count_read.
         self._put_bytes = self._read_bytes = self._unread_bytes = 0
         self._room: threading.Lock | None = None  # held; its release wakes a worker waiting for room
+
+    def _transition(self, event: Event) -> None:
+        """Change the state: nothing else does."""
+        self._state = TRANSITIONS[self._state, event]
 
     def _end(self, exchange: Exchange) -> None:
         """The response is with the transport, or lost: go on with the connection."""
@@ -120,31 +122,25 @@ class OutgoingHalf(asyncio.Protocol):
         """Tell the worker that the loop must see the end; False: no request is expected any more."""
         with self._lock:
             if self._state == RUNNING:
-                self._state = TRANSITIONS[RUNNING, Event.ATTEND]
+                self._transition(Event.ATTEND)
             return self._state <= ATTENDED
 
     # Sending: each is posted by a worker, or goes on where one of them had to wait for room
 
     def _on_complete(self, exchange: Exchange, octets: bytes) -> None:
         """The rest of the response is here."""
-        state = self._state
-        if state == RUNNING:
-            self._attend()  # a second thread of the app may be writing past the transport: now no more
-        if state <= ATTENDED and octets:
+        # Attended, or a second thread of the app could write past the transport from now on.
+        if self._attend() and octets:
             self._transport.write(octets)
-        if state == RUNNING and exchange.keep_alive and self._service.access_log is None and not self._is_write_paused:
-            self._exchange = exchange.response = None  # as _end does when nothing else came in meanwhile
-            self._state = IDLE
-        else:
-            self._end(exchange)
+        self._end(exchange)
 
     def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
         """A piece of the response is here; more will follow."""
-        if self._state > ATTENDED or exchange is not self._exchange or self._transport.is_closing():
+        if self._state > ATTENDED or exchange is not self.connection.exchange or self._transport.is_closing():
             return  # the last: a second thread of the app wrote while the end was on its way here
         self._transport.write(octets)
         self._put_bytes += len(octets)
-        self._held_bytes += len(octets)  # after a direct write, less was counted: _make_room allows for it
+        self._held_bytes += len(octets)
         if not self._is_write_paused:
             self._make_room()
 
@@ -169,6 +165,10 @@ class OutgoingHalf(asyncio.Protocol):
 
     def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:
         """A head is here, and the file that holds the body."""
+        if not self._can_bypass:
+            self._transport.write(reply.head)
+            self._feed_file(exchange, reply, 0)
+            return
         if self._attend():
             self._transport.write(reply.head)
             # What is written to the socket past the transport must come after all that it holds.
@@ -194,6 +194,23 @@ class OutgoingHalf(asyncio.Protocol):
             return
         self._sender.start()
 
+    def _feed_file(self, exchange: Exchange, reply: FileResponse, sent: int) -> None:
+        """Read the next piece here, so that no worker waits for the client; then others have their turn."""
+        if self._state > ATTENDED or self._transport.is_closing():
+            self._end_file(exchange, reply, "the client closed the connection")
+        elif self._is_write_paused:
+            self._on_writable = functools.partial(self._feed_file, exchange, reply, sent)
+        elif sent == reply.size:
+            self._end_file(exchange, reply, None)
+        else:
+            try:
+                octets = read_piece(reply.file, reply.offset + sent, reply.size - sent, PIECE_BYTES)
+            except ResponseTruncated as exc:
+                self._end_file(exchange, reply, str(exc))
+                return
+            self._transport.write(octets)
+            self._service.loop.call_soon(self._feed_file, exchange, reply, sent + len(octets))
+
     def _end_file(self, exchange: Exchange, reply: FileResponse, error: str | None) -> None:
         self._sender = None
         self._executor.submit(self._close_file, reply)
@@ -210,7 +227,7 @@ class OutgoingHalf(asyncio.Protocol):
 
     def _on_spool(self, exchange: Exchange, _: None = None) -> None:
         """Octets are in the spool of the response: send a piece whenever there is room."""
-        if exchange is not self._exchange:
+        if exchange is not self.connection.exchange:
             return  # cut short meanwhile
         spool = cast(ResponseSpool, exchange.spool)
         if self._state > ATTENDED or self._transport.is_closing():
@@ -287,14 +304,14 @@ class OutgoingHalf(asyncio.Protocol):
     def _on_abort(self, exchange: Exchange, why: str) -> None:
         """The response cannot be finished: let the client see that it is cut short, in the way that loses least."""
         self._close_spool(exchange.spool)
-        if exchange is not self._exchange:
+        if exchange is not self.connection.exchange:
             return  # it has ended; what failed came behind its last octet, and another may be under way
         exchange.keep_alive = False
         if self._attend():
             if _tells_its_end(exchange) and not self._transport.is_closing():
                 # RFC 9112 8: the framing shows it. A reset would destroy what the client has not read yet,
                 # which may be whole responses before this one.
-                logger.info("%s: response cut short: %s", self.remote_addr or "unix socket", why)
+                logger.info("%s: response cut short: %s", self.connection.name, why)
             else:
                 self._abort(why)
         self._end(exchange)
@@ -305,9 +322,9 @@ class OutgoingHalf(asyncio.Protocol):
 
         It also frees at once what the transport and the kernel hold for a client that does not read.
         """
-        logger.info("%s: connection aborted: %s", self.remote_addr or "unix socket", why)
+        logger.info("%s: connection aborted: %s", self.connection.name, why)
         with self._lock:
-            self._state = TRANSITIONS[self._state, Event.CLOSE]
+            self._transition(Event.CLOSE)
         try:
             linger = struct.pack("ii", 1, 0)
             self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -318,7 +335,7 @@ class OutgoingHalf(asyncio.Protocol):
     def cut(self, exchange: Exchange, why: str) -> None:
         """End the wait of a worker for a client that does not read fast enough."""
         # Attended first: from then on no worker ends the exchange between a look and the abort.
-        if self._attend() and exchange is self._exchange and exchange.response.head_is_out:
+        if self._attend() and exchange is self.connection.exchange and exchange.response.head_is_out:
             self._abort(why)
 
     def _go_on_writing(self) -> None:
@@ -345,55 +362,38 @@ class OutgoingHalf(asyncio.Protocol):
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
-    def _run(self, exchange: Exchange) -> None:
-        """Let the app answer; hand its response to the loop."""
-        try:
-            reply = self._service.gateway.respond(exchange)
-            if type(reply) is bytes:
-                self._complete(exchange, reply)
-            else:
-                self.deliver(exchange, reply)
-        except WrittenOff:
-            raise
-        except BaseException:  # a bug in aserve: this request is lost, nothing else
-            logger.exception("internal error; please report this as a bug in aserve")
-            self._executor.post(self._on_abort, exchange, "internal error")
+    def reply(self, exchange: Exchange, reply: Reply) -> bool:
+        """See Wire.reply."""
+        if type(reply) is bytes:
+            return self._complete(exchange, reply)
+        if type(reply) is tuple:
+            return self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
+        if type(reply) is not FileResponse:
+            return self._send_pieces(exchange, cast("Iterator[bytes]", reply))
+        if self._service.budgets.files.take(SENT_FILE_COUNT):
+            self._executor.post(self._on_file, exchange, reply)
+            return False
+        # Enough files are held for clients without a worker.
+        return self._send_pieces(exchange, read_pieces(reply.head, reply.file, reply.offset, reply.size, reply.close))
 
-    def deliver(self, exchange: Exchange, reply: Reply) -> None:
-        """Hand over a reply of any form; it must not raise."""
-        try:
-            if type(reply) is bytes:
-                self._complete(exchange, reply)
-            elif type(reply) is tuple:
-                self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
-            elif type(reply) is not FileResponse:
-                self._deliver_pieces(exchange, cast("Iterator[bytes]", reply))
-            elif self._service.budgets.files.take(SENT_FILE_COUNT):
-                self._executor.post(self._on_file, exchange, reply)
-            else:  # enough files are held for clients without a worker
-                self._deliver_pieces(
-                    exchange, read_pieces(reply.head, reply.file, reply.offset, reply.size, reply.close)
-                )
-        except WrittenOff:
-            raise
-        except BaseException:  # a bug in aserve: this request is lost, nothing else
-            logger.exception("internal error; please report this as a bug in aserve")
-            self._executor.post(self._on_abort, exchange, "internal error")
+    def fail(self, exchange: Exchange, why: str) -> None:
+        """See Wire.fail."""
+        self._executor.post(self._on_abort, exchange, why)
 
-    def _deliver_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
-        if self._executor.is_inline:
-            self._on_pieces(exchange, pieces)
-        else:
-            self._run_pieces(exchange, pieces)
-
-    def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
+    def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> bool:
         """Hand over a head and a large body; when too much of them waits in memory, as pieces."""
         if self._may_hold(exchange, len(reply[1])):
             self._executor.post(self._on_large, exchange, reply)
-        else:
-            self._run_pieces(exchange, (octets for octets in reply))
+            return False
+        return self._run_pieces(exchange, (octets for octets in reply))
 
-    def _run_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
+    def _send_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> bool:
+        if not self._executor.is_inline:
+            return self._run_pieces(exchange, pieces)
+        self._on_pieces(exchange, pieces)
+        return False
+
+    def _run_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> bool:
         why: str | None = None  # the response was cut short
         try:
             for octets in pieces:
@@ -405,17 +405,13 @@ class OutgoingHalf(asyncio.Protocol):
             exchange.spool.seal()
             self._executor.post(self._on_spooled, exchange, why)
         elif why is not None:
-            self._executor.post(self._on_abort, exchange, why)
+            self.fail(exchange, why)
         else:
-            self._complete(exchange, b"")
+            return self._complete(exchange, b"")
+        return False
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
-        """
-        Send a piece of the response; wait while neither memory nor the spool has room for the next.
-
-        Raises:
-            ClientDisconnected: the client is gone, or this exchange is over.
-        """
+        """See Wire.send."""
         spool = exchange.spool
         if spool is not None:  # with --threads 0 there is none
             executor = cast(Executor, self._executor)
@@ -439,7 +435,7 @@ class OutgoingHalf(asyncio.Protocol):
                 if not self._service.budgets.memory.take(more, is_forced=not has_spool):
                     return False
                 exchange.held_bytes = count
-        if exchange is not self._exchange:
+        if exchange is not self.connection.exchange:
             self._give_back(exchange)  # it has ended meanwhile
         return True
 
@@ -450,10 +446,13 @@ class OutgoingHalf(asyncio.Protocol):
         self._service.budgets.memory.give_back(held_bytes)
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
-        if self._state > ATTENDED or exchange is not self._exchange:
+        if self._state > ATTENDED or exchange is not self.connection.exchange:
             raise ClientDisconnected("the client closed the connection")
-        if self._executor.is_quiet and self._write_directly(exchange, octets, is_last=False):
-            return
+        if self._executor.is_quiet:
+            rest = self._write_past(exchange, octets, is_last=False)
+            if rest is None:
+                return
+            octets = rest
         # From here on the loop writes for this exchange: nothing may overtake what it holds.
         self._attend()
         spool = exchange.spool
@@ -511,39 +510,42 @@ class OutgoingHalf(asyncio.Protocol):
                 self._room = room
             room.acquire()
 
-    def _complete(self, exchange: Exchange, octets: bytes) -> None:
-        """Hand over the rest of the response; the last one out writes for itself."""
-        executor = self._executor
-        if not (executor.is_quiet and exchange.keep_alive and self._write_directly(exchange, octets, is_last=True)):
-            executor.post(self._on_complete, exchange, octets)
+    def _complete(self, exchange: Exchange, octets: bytes) -> bool:
+        """Hand over the rest of the response, or, as the last one out, write it; True: the exchange has ended."""
+        rest: Any = octets
+        if self._executor.is_quiet and exchange.keep_alive:
+            rest = self._write_past(exchange, octets, is_last=True)
+            if rest is None:
+                return True
+        self._executor.post(self._on_complete, exchange, rest)
+        return False
 
-    def _write_directly(self, exchange: Exchange, octets: bytes | memoryview, is_last: bool) -> bool:
-        """Write to the socket past the transport; False: nothing was written, the loop must do it."""
+    def _write_past(self, exchange: Exchange, octets: bytes | memoryview, is_last: bool) -> bytes | memoryview | None:
+        """Write to the socket past the transport; return what the loop must write, None: nothing."""
         with self._lock:
-            if self._state != RUNNING or len(octets) > DIRECT_BYTES or self._transport.get_write_buffer_size():
-                return False
-            if not is_last and exchange is not self._exchange:
-                return False  # it has ended since `send` looked
+            if (
+                self._state != RUNNING
+                or not self._can_bypass
+                or len(octets) > DIRECT_BYTES
+                or self._transport.get_write_buffer_size()
+                or exchange is not self.connection.exchange  # it has ended since `send` looked
+            ):
+                return octets
             self._executor.coming.append(None)
             try:
                 sent = os.write(self._fd, octets) if octets else 0
             except OSError:
-                return False  # full, or gone: the transport meets the same, and knows what to do
+                return octets  # full, or gone: the transport meets the same, and knows what to do
             finally:
                 self._executor.coming.pop()
             if sent < len(octets):
-                self._state = TRANSITIONS[RUNNING, Event.ATTEND]
-            elif is_last:
-                self._exchange = None
+                self._transition(Event.ATTEND)
+                return octets[sent:]
+            if is_last:
+                self.connection.exchange = None
                 self._quiet_seconds = 0.0
-                self._state = TRANSITIONS[RUNNING, Event.DONE]
-        if sent < len(octets):
-            self._executor.post(self._on_complete if is_last else self._on_piece, exchange, octets[sent:])
-        elif is_last:
-            if self._service.access_log is not None:
-                self._service.access_log.write(exchange)
-            exchange.response = None  # see Connection._end
-        return True
+                self._transition(Event.DONE)
+            return None
 
 
 def _tells_its_end(exchange: Exchange) -> bool:

@@ -15,7 +15,7 @@ import time
 import pytest
 from fakes import Bench
 
-from aserve import outgoing as outgoing_module
+from aserve import sending as sending_module
 from aserve import spool as spool_module
 from aserve.errors import AppError, ClientDisconnected, WrittenOff
 from aserve.exchange import Exchange
@@ -232,7 +232,7 @@ def test_a_socket_that_takes_nothing(new, number, monkeypatch):
     bench, connection, transport = new(returning([b"hello"]))
     connection.data_received(GET)
     with monkeypatch.context() as patch:
-        patch.setattr(outgoing_module.os, "write", refuse)
+        patch.setattr(sending_module.os, "write", refuse)
         bench.executor.run_job()
     assert bench.executor.coming == [] and transport.received() == b""
     bench.executor.run()
@@ -258,7 +258,7 @@ def test_a_large_body_waits_in_pieces(new):
     transport.is_stuck = True
     connection.data_received(GET)
     bench.executor.run()
-    assert len(transport.held) < 2 * outgoing_module.PIECE_BYTES
+    assert len(transport.held) < 2 * sending_module.PIECE_BYTES
     connection.data_received(GET)
     assert bench.executor.jobs == []
     transport.unstick()
@@ -624,7 +624,7 @@ def test_large_bodies_beyond_the_memory_for_them(new, files, limit_bytes):
     assert not worker.is_alive()
     is_held = limit_bytes == 3_000_000
     assert len(files) == (not is_held) and bench.service.budgets.memory.count == is_held * len(body)
-    assert len(transport.held) < outgoing_module.PART_BYTES + 1000
+    assert len(transport.held) < sending_module.PART_BYTES + 1000
     assert bench.executor.turns == []  # a body that waits for its turn would be in memory
     assert body_of(read_all(bench, transport)) == body
     assert bench.service.budgets.memory.count == 0 and bench.log.codes == [200]
@@ -642,7 +642,7 @@ def test_a_large_piece_beyond_the_memory_for_them(new, files, how):
     app = writing if how == "write" else returning(iter([piece, piece]), [("Content-Length", "6000000")])
     bench, _, transport, worker = start_stuck(new, app, GET, response_memory_bytes=2_999_999)
     assert not worker.is_alive() and len(files) == 1 and bench.service.budgets.memory.count == 0
-    assert len(transport.held) < outgoing_module.PART_BYTES + 1000
+    assert len(transport.held) < sending_module.PART_BYTES + 1000
     assert bench.executor.turns == ["give way"]  # before the second piece
     assert body_of(read_all(bench, transport)) == piece + piece
 
@@ -889,7 +889,7 @@ def test_a_response_that_cannot_be_finished(new, raw, headers, expected):
     assert expected(transport) and closing.closed == 1 and bench.log.codes == [200]
     octets = transport.received()
     assert b"ab" in body_of(octets) and not octets.endswith(b"0\r\n\r\n")
-    assert connection._exchange is None
+    assert connection.exchange is None
     transport.lose()
 
 
@@ -1038,7 +1038,7 @@ def test_a_piece_posted_behind_the_end(new):
     bench.executor.flush()
     assert body_of(transport.received()) == b"1\r\na\r\n0\r\n\r\n"
     connection.data_received(GET)
-    assert not connection._write_directly(exchange, b"late", is_last=False)
+    assert connection._write_past(exchange, b"late", is_last=False) == b"late"
     with pytest.raises(ClientDisconnected):
         connection.send(exchange, b"late")
 
@@ -1063,7 +1063,7 @@ def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
     """The loop ends a response behind what a second thread of the app is just writing for itself."""
     bench, connection, transport = new(returning([b""]))
     connection.data_received(GET)
-    exchange, write, events = connection._exchange, os.write, queue.Queue()
+    exchange, write, events = connection.exchange, os.write, queue.Queue()
     connection._lock = Watched(events)
     on_end = connection._on_large if isinstance(body, tuple) else connection._on_complete
 
@@ -1078,14 +1078,14 @@ def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
         assert events.get(timeout=10) == "waits"
         return write(fd, octets)
 
-    monkeypatch.setattr(outgoing_module.os, "write", write_late)
+    monkeypatch.setattr(sending_module.os, "write", write_late)
     try:
-        assert connection._write_directly(exchange, b"1\r\na\r\n", is_last=False)
+        assert connection._write_past(exchange, b"1\r\na\r\n", is_last=False) is None
     finally:
         monkeypatch.undo()
         loop.join(10)
     assert transport.received() == b"1\r\na\r\n0\r\n\r\n"
-    assert not connection._write_directly(exchange, b"late", is_last=False)
+    assert connection._write_past(exchange, b"late", is_last=False) == b"late"
 
 
 # Files

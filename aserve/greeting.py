@@ -1,0 +1,190 @@
+"""Who is at the other end of a connection, before its first request.
+
+Owns:     credentials of a unix socket's peer; the PROXY protocol's header on
+          listeners that ask for it: who may send one, how long it may take,
+          what it makes of the connection.
+Thread:   event loop only.
+Spec:     proxy-protocol.txt of HAProxy, section 2.
+Not here: the header's grammar (proxy_protocol.py), who is a proxy (peers.py),
+          fields of requests (forwarded.py, trust.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import socket
+from typing import Callable, cast
+
+from .config import Bind
+from .connection import Connection
+from .peers import Peers, credentials_of
+from .proxy_protocol import BadHeader, Header, parse_header
+from .service import Service
+from .wire_loop import ARRIVING_SECONDS, LoopWire, peer_of
+
+logger = logging.getLogger("aserve")
+
+# Lines about closed connections: one at once, the others counted until so much later. Guess.
+QUIET_SECONDS = 10.0
+
+
+def wires_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
+    """Return what makes the protocols of a listener's connections."""
+    if bind.is_proxied:
+        assert service.peers is not None  # config.py
+        return functools.partial(Greeting, service, service.peers, Complaints(service))
+    return lambda: LoopWire(Connection(service))
+
+
+class Complaints:
+    """A listener's log of connections that were closed unheard; a flood of them makes few lines."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+        self._untold_count = 0
+        self._quiet_until = 0.0  # loop time
+
+    def add(self, who: str, why: str) -> None:
+        """Tell why a connection was closed, or count it."""
+        now = self._service.loop.time()
+        if now < self._quiet_until:
+            self._untold_count += 1
+            return
+        more = f" ({self._untold_count} more since the last such line)" if self._untold_count else ""
+        logger.warning("%s: closed: %s: %s%s", self._service.name, who, why, more)
+        self._untold_count = 0
+        self._quiet_until = now + QUIET_SECONDS
+
+
+def identify_by(peers: Peers) -> Callable[[Connection, asyncio.BaseTransport], None]:
+    """Return what finds out whether a connection's peer is believed."""
+
+    def identify(connection: Connection, transport: asyncio.BaseTransport) -> None:
+        sock = transport.get_extra_info("socket")
+        if connection.remote_addr:
+            connection.is_believed = peers.has_peer(connection.remote_addr)
+        elif sock.family == socket.AF_UNIX:
+            connection.is_believed = peers.has_unix_peer(credentials_of(sock))
+
+    return identify
+
+
+class Greeting(asyncio.Protocol):
+    """The beginning of a connection that starts with a header of the PROXY protocol: it comes before the wire."""
+
+    idle_seconds = 0.0
+
+    def __init__(self, service: Service, peers: Peers, complaints: Complaints) -> None:
+        self._service = service
+        self._peers = peers
+        self._complaints = complaints
+        self.connection = Connection(service)
+        self._received = b""  # of the header
+        self._is_over = False  # it is through, or never will be
+        self._quiet_seconds = 0.0
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Somebody has connected, who must be a proxy."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._service.connections.add(self)
+        peer = peer_of(transport)
+        if peer is None:
+            self._close()
+            return
+        connection = self.connection
+        connection.remote_addr, connection.remote_port = peer
+        identify_by(self._peers)(connection, transport)
+        if not connection.is_believed:
+            self._reject("only who is in --trusted-proxies may connect here")
+
+    def data_received(self, data: bytes) -> None:
+        """Octets of the header have come, and perhaps of requests."""
+        if self._is_over:
+            return
+        self._received += data
+        try:
+            header = parse_header(self._received)
+        except BadHeader as exc:
+            self._reject(str(exc))
+            return
+        if header is not None:
+            self._go_on(header)
+
+    def eof_received(self) -> None:
+        """The proxy will send no more."""
+        if self._received:
+            self._reject("the connection ended within the PROXY protocol header")
+        self._close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self._is_over = True
+        self._service.connections.discard(self)
+
+    # What a server asks of its connections
+
+    def on_second(self) -> None:
+        """Called once a second: end what has been quiet for too long."""
+        self._quiet_seconds += 1.0
+        if self._service.is_draining:
+            if self._quiet_seconds > ARRIVING_SECONDS:
+                self._close()
+        elif self._quiet_seconds > self._service.config.head_seconds:
+            self._reject("no PROXY protocol header came in time (--head-timeout)")
+
+    def drain(self) -> None:
+        """Let the client send the request for which it has connected, if it is quick."""
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._transport.abort()
+
+    # The header
+
+    def _go_on(self, header: Header) -> None:
+        """Let the wire go on behind the header."""
+        self._is_over = True
+        if not header.is_local:
+            self._announce(header)
+        wire = LoopWire(self.connection, self._received[header.size :], is_new=False)
+        self._transport.set_protocol(wire)
+        wire.connection_made(self._transport)
+        self._service.connections.discard(self)
+
+    def _announce(self, header: Header) -> None:
+        """Take the client for whom the header names."""
+        # From here on the fields are the word of that client, and not of the proxy that announces it: it
+        # may know nothing of HTTP. They are believed if the client is a proxy itself.
+        connection = self.connection
+        connection.is_believed = False
+        if header.is_unix:
+            connection.remote_addr = connection.remote_port = ""
+        elif header.source is not None:
+            connection.remote_addr, connection.remote_port = header.source[0], str(header.source[1])
+            connection.is_believed = self._peers.has_address(connection.remote_addr)
+        base = connection.base_environ.copy()
+        if header.destination is not None:
+            base["SERVER_PORT"] = str(header.destination[1])
+        if header.is_tls:
+            base["wsgi.url_scheme"], base["HTTPS"] = "https", "on"
+        connection.base_environ = base
+
+    def _describe_peer(self) -> str:
+        if self.connection.remote_addr:
+            return self.connection.remote_addr
+        credentials = credentials_of(self._transport.get_extra_info("socket"))
+        return "a unix socket's peer with uid={} and gid={}".format(*credentials) if credentials else "a unix socket"
+
+    def _reject(self, why: str) -> None:
+        """Close without a word: whoever this is does not wait for HTTP."""
+        if not self._is_over:
+            self._complaints.add(self._describe_peer(), why)
+            self._close()
+
+    def _close(self) -> None:
+        self._is_over = True
+        self._transport.close()

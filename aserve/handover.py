@@ -1,0 +1,159 @@
+"""From the lane to the event loop: a connection gets another wire, and stays the same for everybody else.
+
+Owns:     Handover, one connection on its way; Handovers, all of a lane.
+Thread:   two, under banners: workers begin one, the event loop makes the transport.
+Not here: who needs the event loop, and why (wire_fast.py, lane.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from typing import Any, Callable
+
+from ._cparsers import lib
+from .connection import Connection, discard
+from .errors import ClientDisconnected
+from .exchange import Exchange
+from .executor import Executor
+from .inline import InlineExecutor
+from .wire_loop import LoopWire
+from .wsgi import Reply
+
+logger = logging.getLogger("aserve")
+
+
+class Handover:
+    """
+    A connection on its way from the lane to the event loop.
+
+    Whoever needs its new wire waits for it, or says what is to be done then.
+    """
+
+    __slots__ = ("_exchange", "_executor", "_is_done", "_lock", "_then", "_wire")
+
+    def __init__(self, executor: Executor | InlineExecutor, exchange: Exchange) -> None:
+        self._executor = executor
+        self._exchange: Exchange | None = exchange  # until it is done
+        self._is_done = threading.Event()
+        self._lock = threading.Lock()  # guards the two below until it is done
+        self._wire: LoopWire | None = None  # None: the connection was lost on its way
+        self._then: list[tuple[Callable[[LoopWire], None], Reply | None]] = []
+
+    # --- called on the event loop ---
+
+    def on_ready(self, wire: LoopWire | None) -> None:
+        """The wire is made; None: the connection is lost."""
+        with self._lock:
+            self._wire = wire
+            self._is_done.set()
+        for then, reply in self._then:
+            self._call(then, reply)
+        self._then.clear()
+        if wire is not None:
+            self._exchange = None  # the connection's; this may be kept for longer
+
+    def _call(self, then: Callable[[LoopWire], None], reply: Reply | None) -> None:
+        exchange, wire = self._exchange, self._wire
+        if wire is None:
+            if reply is not None and exchange is not None:
+                discard(exchange, reply)
+            return
+        try:
+            then(wire)
+        except Exception:  # a bug in aserve: this request is lost, what is still to be called is not
+            logger.exception("internal error; please report this as a bug in aserve")
+            wire.abort()
+
+    # --- called from both sides ---
+
+    def then(self, then: Callable[[LoopWire], None], reply: Reply | None = None) -> None:
+        """
+        Call `then` with the wire, on the event loop.
+
+        If the connection is lost: discard the exchange with its reply; None: the exchange is another's to end.
+        """
+        with self._lock:
+            if not self._is_done.is_set():
+                self._then.append((then, reply))
+                return
+        self._executor.post(self._call, then, reply)
+
+    # --- called from a worker ---
+
+    def wait(self) -> LoopWire:
+        """
+        Wait for the wire.
+
+        Raises:
+            ClientDisconnected: the connection was lost on its way.
+        """
+        self._is_done.wait()
+        if self._wire is None:
+            raise ClientDisconnected("the client closed the connection")
+        return self._wire
+
+
+class Handovers:
+    """Connections on their way out of a lane."""
+
+    def __init__(
+        self,
+        memory: Any,
+        connections: dict[int, Connection],
+        loop: asyncio.AbstractEventLoop,
+        executor: Executor | InlineExecutor,
+    ) -> None:
+        self.set = memory.set  # the C structure of the lane
+        self.connections = connections  # those in it, by descriptor
+        self._memory = memory  # kept as long as an app that hangs may come back with a reply
+        self.executor = executor
+        self._loop = loop
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._is_over = False
+
+    # --- called from a worker (with --threads 0: on the event loop) ---
+
+    def begin(self, fd: int, connection: Connection, exchange: Exchange, rest: bytes) -> Handover:
+        """Hand over a connection whose exchange is with the app; or `rest` is all that is to be sent of its response."""
+        handover = Handover(self.executor, exchange)
+        self.executor.post(self._begin, (fd, LoopWire(connection, rest, is_new=False)), handover.on_ready)
+        return handover
+
+    def begin_new(self, fd: int, connection: Connection, octets: bytes) -> None:
+        """Hand over a connection with octets of its next request."""
+        self.executor.post(self._begin, (fd, LoopWire(connection, octets)), None)
+
+    # --- called on the event loop ---
+
+    def _begin(self, who: tuple[int, LoopWire], on_ready: Callable[[LoopWire | None], None] | None) -> None:
+        task = self._loop.create_task(self._make_transport(*who, on_ready))
+        self._tasks[task] = None  # a loop holds its tasks only weakly
+        task.add_done_callback(self._tasks.pop)
+
+    async def _make_transport(
+        self, fd: int, wire: LoopWire, on_ready: Callable[[LoopWire | None], None] | None
+    ) -> None:
+        made: LoopWire | None = None
+        try:
+            sock = socket.socket(fileno=fd)
+            try:
+                await self._loop.connect_accepted_socket(lambda: wire, sock)
+                made = wire
+            except OSError as exc:
+                logger.info("%s: a connection was lost on its way: %s", wire.connection.service.name, exc)
+                sock.close()
+        finally:
+            lib.lane_left(self.set)
+            if made is None:
+                wire.connection.exchange = None
+            if on_ready is not None:
+                on_ready(made)
+        if self._is_over and made is not None:
+            made.abort()
+
+    def close(self) -> None:
+        """The server stops: who is still on the way is closed on arrival."""
+        self._is_over = True

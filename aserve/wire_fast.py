@@ -1,0 +1,180 @@
+"""The fast wire: a worker reads a request and sends its response by itself, in the connections of lane.py.
+
+Owns:     FastWire: the response that one write can send; what a worker, or the event loop, may ask of such a connection
+          beside that, which is first handed over to the event loop.
+Thread:   two, under banners: workers reply, the event loop takes over.
+Not here: receiving (lane.py), the way to the event loop (handover.py); responses in pieces, from files, to clients that
+          are slow (sending.py).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Callable
+
+from ._cparsers import lib
+from .connection import Connection, discard
+from .errors import ClientDisconnected, RequestRefused
+from .exchange import Exchange
+from .handover import Handover, Handovers
+from .wsgi import Reply
+
+if TYPE_CHECKING:
+    from .wire_loop import LoopWire
+
+# A response up to this size mostly fits a socket's buffer (208 KiB on Linux).
+REPLY_BYTES = 1 << 17
+
+_reply = lib.lane_reply
+
+
+class FastWire:
+    """What reads and writes below a connection in the lane."""
+
+    __slots__ = ("_early", "_handover", "_handovers", "_set", "connection", "fd", "moved_at")
+
+    def __init__(self, handovers: Handovers, connection: Connection, fd: int) -> None:
+        self._handovers = handovers
+        self._set = handovers.set
+        self.connection = connection
+        # The connection's lock guards the three below: a second thread of the app may send something as the worker
+        # ends the exchange.
+        self.fd = fd  # -1 once the connection has left the lane: the number may be another's
+        self._handover: Handover | None = None  # set once the connection leaves
+        self._early: list[bytes] = []  # with --threads 0: what the socket has not taken before the app has returned
+        self.moved_at = 0  # the lane's second in which the last part of a request body came
+
+    # --- called from a worker (with --threads 0: on the event loop) ---
+
+    def reply(self, exchange: Exchange, reply: Any) -> bool:
+        """See Wire.reply."""
+        if type(reply) is bytes:
+            head, body = reply, b""
+        elif type(reply) is tuple and len(reply[1]) <= REPLY_BYTES:
+            head, body = reply
+        else:
+            return self._reply_otherwise(exchange, reply)
+        connection = self.connection
+        with connection.lock:
+            is_here = self._handover is None and not self._early
+            if is_here:
+                connection.exchange = None  # from here on nobody else can take the connection
+        if not is_here:
+            return self._reply_otherwise(exchange, reply)
+        size, body_size = len(head), len(body)
+        sent = _reply(self._set, self.fd, head, size, body, body_size, exchange.keep_alive)
+        if sent == size + body_size:
+            return True
+        self._leave_with(exchange, (head + body)[max(sent, 0) :])
+        return False
+
+    def send(self, exchange: Exchange, octets: bytes) -> None:
+        """See Wire.send."""
+        if self._handovers.executor.is_inline:
+            self._send_early(exchange, octets)
+        else:
+            self._hand_over(exchange).wait().send(exchange, octets)
+
+    def _send_early(self, exchange: Exchange, octets: bytes) -> None:
+        # Nobody can make a transport while the app runs. PEP 3333: what write() is given may not wait for its end.
+        with self.connection.lock:
+            if exchange is not self.connection.exchange:
+                raise ClientDisconnected("the response has ended")
+            if not self._early:
+                try:
+                    octets = octets[os.write(self.fd, octets) :]
+                except OSError:
+                    pass  # full, or gone: a transport meets the same, and knows what to do
+            if octets:
+                self._early.append(octets)
+
+    def _reply_otherwise(self, exchange: Exchange, reply: Reply) -> bool:
+        """Hand the connection over, then send a reply of any form."""
+        if self._handovers.executor.is_inline:
+            self._then(exchange, lambda wire: self._reply_after_early(wire, exchange, reply), reply)
+            return False
+        try:
+            wire = self._hand_over(exchange).wait()
+        except ClientDisconnected:
+            discard(exchange, reply)
+            return False
+        return wire.reply(exchange, reply)
+
+    def _reply_after_early(self, wire: LoopWire, exchange: Exchange, reply: Reply) -> None:
+        early, self._early = self._early, []
+        try:
+            for octets in early:
+                wire.send(exchange, octets)
+        except ClientDisconnected as exc:
+            wire.fail(exchange, str(exc))
+            discard(exchange, reply)
+            return
+        if wire.reply(exchange, reply):
+            self.connection.end(exchange)
+
+    def _leave_with(self, exchange: Exchange, rest: bytes) -> None:
+        """Let the event loop send what the socket has not taken of a whole response, before anything else."""
+        try:
+            with self.connection.lock:
+                handover = self._leave(exchange, rest)
+        except ClientDisconnected:
+            discard(exchange, b"")
+            return
+        handover.then(lambda wire: None, b"")
+
+    def fail(self, exchange: Exchange, why: str) -> None:
+        """See Wire.fail."""
+        self._then(exchange, lambda wire: wire.fail(exchange, why))
+
+    # --- called by the leader ---
+
+    def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
+        """Answer an exchange whose body does not come, or cannot be kept."""
+        self._then(exchange, lambda wire: wire.refuse(exchange, why))
+
+    # --- called on the event loop ---
+
+    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
+        """See Wire.take_over; the worker is inside the app, and has nothing to do with the descriptor."""
+        self._then(exchange, lambda wire: wire.take_over(exchange, why), None)
+
+    def cut(self, exchange: Exchange, why: str) -> None:
+        """See Wire.cut; a worker that waits for its client has handed over."""
+        if self._handover is not None:
+            self._handover.then(lambda wire: wire.cut(exchange, why))
+
+    # --- called from both sides ---
+
+    def _then(self, exchange: Exchange, then: Callable[[LoopWire], None], reply: Reply | None = b"") -> None:
+        """Hand over, and go on with `then` on the event loop; `reply`: see Handover.then."""
+        try:
+            self._hand_over(exchange).then(then, reply)
+        except ClientDisconnected:
+            if reply is not None:
+                discard(exchange, reply)
+
+    def _hand_over(self, exchange: Exchange) -> Handover:
+        """
+        Take the connection out of the lane, if nobody has; return what tells when the event loop has it.
+
+        Raises:
+            ClientDisconnected: the exchange has ended, or the connection.
+        """
+        with self.connection.lock:
+            if self._handover is not None:
+                return self._handover  # the other wire looks whose exchange it is
+            if exchange is not self.connection.exchange:
+                raise ClientDisconnected("the response has ended")
+            return self._leave(exchange, b"")
+
+    def _leave(self, exchange: Exchange, rest: bytes) -> Handover:
+        """Take it out of the lane, with the lock held; `rest` is what remains of a whole response."""
+        connection = self.connection
+        fd, self.fd = self.fd, -1
+        self._handovers.connections.pop(fd, None)  # or the lane would keep the connection for as long as it lives
+        if fd < 0 or not lib.lane_release(self._set, fd):
+            connection.exchange = None
+            raise ClientDisconnected("the connection is closed")
+        connection.exchange = exchange
+        self._handover = self._handovers.begin(fd, connection, exchange, rest)
+        return self._handover

@@ -1,0 +1,90 @@
+"""From the lane to the event loop: whoever waits for the new wire gets it, or learns that there will be none."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from fakes import StepExecutor
+
+from aserve.errors import ClientDisconnected
+from aserve.exchange import Exchange
+from aserve.handover import Handover
+
+
+class Closing:
+    is_closed = False
+
+    def close(self):
+        self.is_closed = True
+
+
+@pytest.fixture
+def handover():
+    """One on its way, with its executor and its exchange."""
+    executor, exchange = StepExecutor(), Exchange("", 0)
+    exchange.response = object()
+    return SimpleNamespace(way=Handover(executor, exchange), executor=executor, exchange=exchange)
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_what_is_to_be_done_then(handover, is_ready):
+    """It is done with the wire, in order, once that is there."""
+    done = []
+    if is_ready:
+        handover.way.on_ready("wire")
+    for name in "ab":
+        handover.way.then(lambda wire, name=name: done.append((name, wire)), b"")
+    if not is_ready:
+        assert done == []
+        handover.way.on_ready("wire")
+    handover.executor.flush()
+    assert done == [("a", "wire"), ("b", "wire")] and handover.exchange.response is not None
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_a_connection_that_is_lost(handover, is_ready):
+    """Nothing is done; the exchange and the reply are let go of, unless they are another's to end."""
+    reply = Closing()
+    if is_ready:
+        handover.way.on_ready(None)
+    handover.way.then(pytest.fail, None)
+    if not is_ready:
+        handover.way.then(pytest.fail, reply)
+        handover.way.on_ready(None)
+    else:
+        handover.executor.flush()
+        assert handover.exchange.response is not None
+        handover.way.then(pytest.fail, reply)
+        handover.executor.flush()
+    assert reply.is_closed and handover.exchange.response is None
+
+
+@pytest.mark.parametrize("wire", ["wire", None])
+def test_a_worker_that_waits(handover, wire):
+    """It gets the wire, or learns that the client has left."""
+    got = []
+
+    def wait():
+        try:
+            got.append(handover.way.wait())
+        except ClientDisconnected:
+            got.append(None)
+
+    worker = threading.Thread(target=wait, daemon=True)
+    worker.start()
+    handover.way.on_ready(wire)
+    worker.join(10)
+    assert got == [wire]
+
+
+@pytest.mark.provokes("please report this as a bug")
+def test_a_bug_of_ours(handover, caplog):
+    """What fails ends this connection; what else is to be done is done."""
+    done, aborts = [], []
+    wire = SimpleNamespace(abort=lambda: aborts.append(1))
+    handover.way.then(lambda wire: 1 / 0)
+    handover.way.then(done.append)
+    handover.way.on_ready(wire)
+    assert done == [wire] and aborts == [1] and "please report this as a bug in aserve" in caplog.text
