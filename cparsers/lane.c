@@ -9,7 +9,8 @@
  *
  * A state changes by compare-and-swap.  IDLE belongs to lane_poll, lane_sweep
  * and lane_close, whoever is first; BUSY and MORE belong to the caller, but
- * that lane_poll makes MORE of BUSY.  Only the owner closes a descriptor, and
+ * that lane_poll makes MORE of BUSY; FREE belongs to whoever has the
+ * descriptor with that number.  Only the owner closes a descriptor, and
  * only while it owns the connection it does anything with it: the number may
  * be another connection's at once. */
 #define _GNU_SOURCE /* accept4, epoll, eventfd */
@@ -317,7 +318,7 @@ static int take_head(lane *set, lane_arrival *arrival, int is_full)
         lane_release(set, arrival->fd);
         return 1;
     }
-    arrival->is_first = !conn->used; /* only this thread sets it */
+    arrival->is_first = !conn->used; /* set only by who makes it BUSY */
     if (arrival->is_first && listener->is_tcp && !add_peer(set, arrival)) {
         /* Without its address it would pass for a unix socket's. */
         drop(set, arrival->fd);
@@ -509,6 +510,31 @@ static int make_room(lane *set)
     return 0;
 }
 
+/* lane_left takes it back. */
+static void count_one(lane *set)
+{
+    __atomic_add_fetch(&set->nconns, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&set->nusers, 1, __ATOMIC_RELAXED);
+}
+
+/* A connection that this thread has just made BUSY is all new. */
+static void begin(lane *set, int fd, uint32_t listener, uint8_t used)
+{
+    lane_conn *conn = &set->conns[fd];
+    uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
+
+    conn->listener = (uint16_t)listener;
+    conn->listed = 0;
+    set_used(conn, used);
+    conn->body_left = 0;
+    set_since(set, conn);
+    /* lane_poll's thread and lane_adopt's may both raise it. */
+    while ((uint32_t)fd >= top &&
+           !__atomic_compare_exchange_n(&set->top, &top, (uint32_t)fd + 1, 0,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
 /* Accept until there is nobody, or no room; read from each at once.  No more
  * than a batch, though nobody has sent anything yet: others wait, too. */
 static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
@@ -518,7 +544,6 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
 
     for (uint32_t count = 0;
          count < set->arrivals_cap && has_room(set, n, *input_len); count++) {
-        lane_conn *conn;
         int fd;
 
         if (is_full(set) && (!is_awaited || !make_room(set))) {
@@ -536,9 +561,8 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                 hold(set, i, &set->nshort);
             break;
         }
-        __atomic_add_fetch(&set->nconns, 1, __ATOMIC_RELAXED);
-        __atomic_add_fetch(&set->nusers, 1, __ATOMIC_RELAXED);
-        if ((uint32_t)fd >= set->conns_cap) {
+        count_one(set);
+        if (!has(set, fd)) {
             /* More than the table holds: the caller's, unread. */
             lane_arrival *arrival = &set->arrivals[n++];
             memset(arrival, 0, sizeof *arrival);
@@ -548,15 +572,9 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
             arrival->consumed = ASERVE_INCOMPLETE;
             continue;
         }
-        conn = &set->conns[fd];
-        __atomic_exchange_n(&conn->state, LANE_BUSY, __ATOMIC_ACQ_REL);
-        conn->listener = (uint16_t)i;
-        conn->listed = 0;
-        set_used(conn, 0);
-        conn->body_left = 0;
-        set_since(set, conn);
-        if ((uint32_t)fd >= set->top)
-            __atomic_store_n(&set->top, (uint32_t)fd + 1, __ATOMIC_RELAXED);
+        __atomic_exchange_n(&set->conns[fd].state, LANE_BUSY,
+                            __ATOMIC_ACQ_REL);
+        begin(set, fd, i, 0);
         /* Not in the epoll set yet: what a read leaves is told on the way in. */
         if (take(set, fd, 0, input_len, &set->arrivals[n]))
             n++;
@@ -797,6 +815,22 @@ void lane_left(lane *set)
     end_use(set);
 }
 
+int lane_adopt(lane *set, int fd, uint32_t i)
+{
+    if (!has(set, fd) || i >= set->nlisteners || set->is_closed ||
+        set->listeners[i].is_off || set->listeners[i].protocol != LANE_HTTP ||
+        !change(&set->conns[fd], LANE_FREE, LANE_BUSY))
+        return 0;
+    count_one(set);
+    begin(set, fd, i, 1);
+    /* The set tells what is there already when it gets a descriptor. */
+    if (go_on(set, fd))
+        return 1;
+    give_up(&set->conns[fd], LANE_FREE);
+    lane_left(set);
+    return 0;
+}
+
 static int is_overdue(lane *set, lane_conn *conn, int used_seconds,
                       int new_seconds)
 {
@@ -969,6 +1003,14 @@ int lane_hold(lane *set, int fd)
 void lane_left(lane *set)
 {
     (void)set;
+}
+
+int lane_adopt(lane *set, int fd, uint32_t i)
+{
+    (void)set;
+    (void)fd;
+    (void)i;
+    return 0;
 }
 
 int lane_sweep(lane *set, int used_seconds, int new_seconds)

@@ -7,8 +7,8 @@
  * Linux (epoll, timerfd) only; elsewhere lane_available() is 0.
  * No allocation, no globals.  lane_poll and lane_hold: one thread at a time;
  * lane_reply and lane_release: any thread, for a connection that is BUSY
- * there, and of two such threads one; lane_sweep, lane_unlisten and lane_close:
- * one thread, which may be another; the others: any thread. */
+ * there, and of two such threads one; lane_sweep, lane_unlisten, lane_adopt
+ * and lane_close: one thread, which may be another; the others: any thread. */
 #ifndef ASERVE_LANE_H
 #define ASERVE_LANE_H
 #include "aserve.h"
@@ -176,6 +176,20 @@ int lane_hold(lane *set, int fd);
 
 /* A connection that has left the lane is counted in nconns until this. */
 void lane_left(lane *set);
+
+/* Take a connection of listener `i` into the lane, or back into it: connected,
+ * non-blocking, and idle after a request, with nothing unparsed or unsent.  It
+ * is IDLE from now on, and what has come already arrives like what comes later;
+ * no arrival is_first.  Returns 0, and the descriptor stays the caller's, when
+ * the table has no place for it, the listener accepts no more (lane_unlisten)
+ * or has a protocol of one request a connection (uwsgi, SCGI), the lane is
+ * closed, or the kernel has no memory; otherwise 1.
+ * While lane_poll runs in another thread: the connection may have arrived there
+ * before this returns, and be gone, its number another connection's.  So the
+ * caller prepares for its arrivals first and, when it is 1, never uses the
+ * number again.  It counts in nconns, whatever max_conns is: lower nothers
+ * afterwards.  The caller has called lane_left if it was in the lane before. */
+int lane_adopt(lane *set, int fd, uint32_t i);
 
 /* Close connections that have been IDLE for longer than so many seconds: those
  * that have carried a request, and those that have not.  -1: at once.  One

@@ -1,10 +1,11 @@
 /* race_lane.c -- a lane between threads, as a server uses it, under the thread
  * sanitizer.
- * Workers take turns at polling and reply at once with one another; the main
- * thread sweeps, takes hold of bodies, stops listening and closes the lane
- * while workers are still at it; clients come over TCP or a unix socket, send
- * whole requests, halves, several at once, urgent data or a descriptor in the
- * middle, and leave politely or not.
+ * Workers take turns at polling and reply at once with one another, some of
+ * them outside the lane; the main thread takes such connections back, sweeps,
+ * takes hold of bodies, stops listening and closes the lane while workers are
+ * still at it; clients come over TCP or a unix socket, send whole requests,
+ * halves, several at once, urgent data or a descriptor in the middle, and
+ * leave politely or not.
  * Promises: a client gets the responses to its own requests, in their order,
  * and nothing else.  One that stays gets all of them, unless the server closes
  * for its own reasons (wild rounds).  In the end no connection and no
@@ -46,6 +47,11 @@ typedef struct {
     char path[PATH_CAP];
 } request;
 
+typedef struct {
+    int fd;
+    uint32_t listener;
+} outsider;
+
 static lane set;
 static lane_listener listeners[2]; /* TCP, unix */
 static lane_conn conns[CONNS];
@@ -60,10 +66,13 @@ static request begun[CONNS]; /* by descriptor; the chair's */
 static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static request queue[QUEUE_CAP];
 static unsigned queue_len;
+static outsider outsiders[QUEUE_CAP]; /* idle, to be taken back */
+static unsigned noutsiders;
 
 static int is_wild;   /* this round: the server closes when it likes */
 static int is_narrow; /* and does not let in everybody at once */
 static int clients_stop, workers_stop; /* atomic */
+static int nclients;                   /* that have not ended; atomic */
 static unsigned ntaken[1 + CLIENTS];   /* requests seen; atomic */
 static unsigned long noctets;          /* received; atomic */
 
@@ -132,6 +141,28 @@ static void leave(int fd, const char *octets, size_t len)
     lane_left(&set);
 }
 
+/* Answer outside the lane, as an event loop does; perhaps with another
+ * descriptor, since a transport that is detached closes its own. */
+static void answer_outside(const request *job, unsigned *seed)
+{
+    outsider conn = {job->fd, conns[job->fd].listener};
+
+    if (!lane_release(&set, job->fd))
+        return;
+    lane_left(&set);
+    if (send(conn.fd, job->path, strlen(job->path), MSG_NOSIGNAL) < 0)
+        require(errno != EBADF, "a descriptor that was released is open");
+    if (roll(seed, 2)) {
+        conn.fd = dup(job->fd);
+        require(conn.fd >= 0 && close(job->fd) == 0,
+                "a descriptor that was released is open");
+    }
+    pthread_mutex_lock(&queue_lock);
+    require(noutsiders < QUEUE_CAP, "a connection is outside once");
+    outsiders[noutsiders++] = conn;
+    pthread_mutex_unlock(&queue_lock);
+}
+
 static void answer(const request *job, unsigned *seed)
 {
     size_t len = strlen(job->path);
@@ -141,6 +172,10 @@ static void answer(const request *job, unsigned *seed)
 
     if (roll(seed, 8) == 0)
         nap(roll(seed, 400));
+    if (keep && roll(seed, 8) == 0) {
+        answer_outside(job, seed);
+        return;
+    }
     if (is_wild && roll(seed, 16) == 0)
         keep = 0;
     took = lane_reply(&set, job->fd, job->path, (uint32_t)half,
@@ -423,6 +458,7 @@ static void *be_client(void *argument)
         converse(&self);
         end_connection(&self);
     }
+    __atomic_sub_fetch(&nclients, 1, __ATOMIC_RELEASE);
     return NULL;
 }
 
@@ -495,6 +531,21 @@ static int hold(int fd)
     return is_held;
 }
 
+/* Take back who was answered outside the lane, or close them when it is. */
+static void bring_back(void)
+{
+    pthread_mutex_lock(&queue_lock);
+    while (noutsiders > 0) {
+        const outsider *conn = &outsiders[--noutsiders];
+
+        if (lane_adopt(&set, conn->fd, conn->listener))
+            continue;
+        require(is_wild, "a lane that is open takes a connection back");
+        require(close(conn->fd) == 0, "a descriptor that is refused is open");
+    }
+    pthread_mutex_unlock(&queue_lock);
+}
+
 /* Sweep, hold and wake for a while. */
 static void tend(unsigned *seed)
 {
@@ -512,6 +563,7 @@ static void tend(unsigned *seed)
             leave(fd, NULL, 0);
         if (is_wild && roll(seed, 8) == 0)
             lane_make_room(&set);
+        bring_back();
         lane_wake(&set);
         nap(200);
     }
@@ -553,6 +605,7 @@ static void run_round(unsigned *seed)
 
     open_lane();
     clients_stop = workers_stop = 0;
+    nclients = CLIENTS;
     memset(ntaken, 0, sizeof ntaken);
     start(workers, worker_numbers, WORKERS, work);
     start(clients, client_numbers, CLIENTS, be_client);
@@ -567,9 +620,14 @@ static void run_round(unsigned *seed)
     set_flag(&clients_stop);
     if (is_wild)
         close_listeners();
+    while (__atomic_load_n(&nclients, __ATOMIC_ACQUIRE) > 0) {
+        bring_back();
+        nap(200);
+    }
     join(clients, CLIENTS);
     set_flag(&workers_stop);
     join(workers, WORKERS);
+    bring_back();
     if (!is_wild) {
         lane_close(&set);
         close_listeners();
