@@ -45,6 +45,9 @@ SOURCES = [
     "uwsgi.c",
     "scgi.c",
     "lane.c",
+    "lane_accept.c",
+    "lane_none.c",
+    "lane_read.c",
     "sockets.c",
 ]
 

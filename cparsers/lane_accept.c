@@ -1,0 +1,237 @@
+/* lane_accept.c -- who comes into the lane: held back at the limits, let in
+ * again, accepted, taken back. */
+#define _GNU_SOURCE /* accept4 */
+#include "lane.h"
+
+#ifdef __linux__
+#include "lane_states.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum {
+    ROOM = 32 /* connections closed at once to make room */
+};
+
+/* Holding: the limit of connections, and of descriptors */
+
+/* Take a listener out of the epoll set; accepting may go on. */
+static void unlist(lane *set, uint32_t i)
+{
+    control(set, EPOLL_CTL_DEL, set->listeners[i].fd, 0, 0);
+}
+
+static uint32_t count_conns(lane *set)
+{
+    return __atomic_load_n(&set->nconns, __ATOMIC_SEQ_CST) +
+           __atomic_load_n(&set->nothers, __ATOMIC_RELAXED);
+}
+
+static int is_full(lane *set)
+{
+    return count_conns(set) >=
+           __atomic_load_n(&set->max_conns, __ATOMIC_RELAXED);
+}
+
+/* Leave who comes to the kernel for a while. */
+static void hold(lane *set, uint32_t i, uint32_t *count)
+{
+    __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
+    unlist(set, i);
+    set->listeners[i].is_held = 1;
+    set->held_conns = count_conns(set);
+    set->held_at = now(set);
+    /* Before the next look at nconns: see lane_left. */
+    __atomic_store_n(&set->is_held, 1, __ATOMIC_SEQ_CST);
+}
+
+void let_in(lane *set)
+{
+    if (count_conns(set) >= set->held_conns && now(set) == set->held_at)
+        return;
+    __atomic_store_n(&set->is_held, 0, __ATOMIC_SEQ_CST);
+    /* As in lane_poll: is_off is looked at only where lane_unlisten waits. */
+    __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < set->nlisteners; i++) {
+        lane_listener *listener = &set->listeners[i];
+
+        if (!listener->is_held)
+            continue;
+        listener->is_held = 0;
+        if (!__atomic_load_n(&listener->is_off, __ATOMIC_SEQ_CST))
+            control(set, EPOLL_CTL_ADD, listener->fd, EPOLLIN,
+                    LISTENER | (int)i);
+    }
+    __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
+}
+
+/* Room: whoever has waited the longest goes */
+
+/* For how many seconds a connection has waited for another request. */
+static uint32_t idle_seconds(lane *set, lane_conn *conn)
+{
+    if (state_of(conn) != LANE_IDLE ||
+        !__atomic_load_n(&conn->used, __ATOMIC_RELAXED))
+        return 0;
+    return seconds_since(set, conn);
+}
+
+int lane_make_room(lane *set)
+{
+    uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
+    uint32_t longest = 0;
+    int count = 0;
+
+    for (uint32_t fd = 0; fd < top; fd++) {
+        uint32_t seconds = idle_seconds(set, &set->conns[fd]);
+
+        if (seconds > longest)
+            longest = seconds;
+    }
+    if (longest < 2) /* two ticks: a second at least */
+        return 0;
+    for (uint32_t fd = 0; fd < top && count < ROOM; fd++) {
+        lane_conn *conn = &set->conns[fd];
+
+        if (idle_seconds(set, conn) < longest ||
+            !change(conn, LANE_IDLE, LANE_BUSY))
+            continue;
+        /* Once more, as in lane_sweep. */
+        if (conn->body_left == 0 && seconds_since(set, conn) >= longest &&
+            !has_octets((int)fd)) {
+            drop(set, (int)fd);
+            count++;
+        } else {
+            /* Perhaps no edge is due for what is there, and nobody would
+             * ever look at it. */
+            list_again(set, (int)fd);
+            go_on(set, (int)fd);
+        }
+    }
+    return count;
+}
+
+/* The same, but looked for in vain at most once a second. */
+static int make_room(lane *set)
+{
+    if (set->no_room_at == now(set))
+        return 0;
+    if (lane_make_room(set))
+        return 1;
+    set->no_room_at = now(set);
+    return 0;
+}
+
+/* Accepting */
+
+/* lane_left takes it back. */
+static void count_one(lane *set)
+{
+    __atomic_add_fetch(&set->nconns, 1, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&set->nusers, 1, __ATOMIC_RELAXED);
+}
+
+/* A connection that this thread has just made BUSY is all new. */
+static void begin(lane *set, int fd, uint32_t listener, uint8_t used)
+{
+    lane_conn *conn = &set->conns[fd];
+    uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
+
+    conn->listener = (uint16_t)listener;
+    conn->listed = 0;
+    set_used(conn, used);
+    conn->body_left = 0;
+    set_since(set, conn);
+    /* lane_poll's thread and lane_adopt's may both raise it. */
+    while ((uint32_t)fd >= top &&
+           !__atomic_compare_exchange_n(&set->top, &top, (uint32_t)fd + 1, 0,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+/* Accept until there is nobody, or no room; read from each at once.  No more
+ * than a batch, though nobody has sent anything yet: others wait, too. */
+static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
+                            uint32_t *input_len)
+{
+    int is_awaited = 1; /* the epoll set has told so */
+
+    for (uint32_t count = 0;
+         count < set->arrivals_cap && has_room(set, n, *input_len); count++) {
+        int fd;
+
+        if (is_full(set) && (!is_awaited || !make_room(set))) {
+            if (is_awaited)
+                hold(set, i, &set->nfull);
+            break;
+        }
+        is_awaited = 0;
+        fd = accept4(set->listeners[i].fd, NULL, NULL,
+                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            /* accept(2); it would be told again at once, and in vain. */
+            if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
+                errno == ENOMEM)
+                hold(set, i, &set->nshort);
+            break;
+        }
+        count_one(set);
+        if (!has(set, fd)) {
+            /* More than the table holds: the caller's, unread. */
+            lane_arrival *arrival = &set->arrivals[n++];
+            memset(arrival, 0, sizeof *arrival);
+            arrival->fd = fd;
+            arrival->listener = i;
+            arrival->input_off = *input_len;
+            arrival->consumed = ASERVE_INCOMPLETE;
+            continue;
+        }
+        __atomic_exchange_n(&set->conns[fd].state, LANE_BUSY,
+                            __ATOMIC_ACQ_REL);
+        begin(set, fd, i, 0);
+        /* Not in the epoll set yet: what a read leaves is told on the way in. */
+        if (read_arrival(set, fd, 0, input_len, &set->arrivals[n]))
+            n++;
+    }
+    return n;
+}
+
+uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
+                      uint32_t n, uint32_t *input_len)
+{
+    /* Either this thread sees is_off, or lane_unlisten sees this. */
+    __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < nready; i++)
+        if (!__atomic_load_n(&set->listeners[ready[i]].is_off,
+                             __ATOMIC_SEQ_CST))
+            n = accept_from(set, ready[i], n, input_len);
+    __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
+    return n;
+}
+
+void lane_unlisten(lane *set, uint32_t i)
+{
+    __atomic_store_n(&set->listeners[i].is_off, 1, __ATOMIC_SEQ_CST);
+    unlist(set, i);
+    while (__atomic_load_n(&set->is_accepting, __ATOMIC_SEQ_CST))
+        sched_yield(); /* at most one batch: about a millisecond */
+    unlist(set, i);    /* let_in may have listed it meanwhile */
+}
+
+int lane_adopt(lane *set, int fd, uint32_t i)
+{
+    if (!has(set, fd) || i >= set->nlisteners || set->is_closed ||
+        set->listeners[i].is_off || set->listeners[i].protocol != LANE_HTTP ||
+        !change(&set->conns[fd], LANE_FREE, LANE_BUSY))
+        return 0;
+    count_one(set);
+    begin(set, fd, i, 1);
+    /* The set tells what is there already when it gets a descriptor. */
+    if (go_on(set, fd))
+        return 1;
+    give_up(&set->conns[fd], LANE_FREE);
+    lane_left(set);
+    return 0;
+}
+
+#endif

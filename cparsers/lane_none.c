@@ -1,0 +1,95 @@
+/* lane_none.c -- where there is no epoll: no lane. */
+#include "lane.h"
+
+#ifndef __linux__
+#include <errno.h>
+
+int lane_available(void)
+{
+    return 0;
+}
+
+int lane_open(lane *set)
+{
+    (void)set;
+    return ENOSYS;
+}
+
+void lane_close(lane *set)
+{
+    (void)set;
+}
+
+void lane_unlisten(lane *set, uint32_t i)
+{
+    (void)set;
+    (void)i;
+}
+
+int lane_poll(lane *set, int timeout_ms)
+{
+    (void)set;
+    (void)timeout_ms;
+    return 0;
+}
+
+void lane_wake(lane *set)
+{
+    (void)set;
+}
+
+int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
+               const char *body, uint32_t body_len, int keep)
+{
+    (void)set;
+    (void)fd;
+    (void)head;
+    (void)head_len;
+    (void)body;
+    (void)body_len;
+    (void)keep;
+    return -1;
+}
+
+int lane_release(lane *set, int fd)
+{
+    (void)set;
+    (void)fd;
+    return 0;
+}
+
+int lane_hold(lane *set, int fd)
+{
+    (void)set;
+    (void)fd;
+    return 0;
+}
+
+void lane_left(lane *set)
+{
+    (void)set;
+}
+
+int lane_adopt(lane *set, int fd, uint32_t i)
+{
+    (void)set;
+    (void)fd;
+    (void)i;
+    return 0;
+}
+
+int lane_sweep(lane *set, int used_seconds, int new_seconds)
+{
+    (void)set;
+    (void)used_seconds;
+    (void)new_seconds;
+    return 0;
+}
+
+int lane_make_room(lane *set)
+{
+    (void)set;
+    return 0;
+}
+
+#endif

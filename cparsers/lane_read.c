@@ -1,0 +1,228 @@
+/* lane_read.c -- from a connection on which something has come to an arrival:
+ * read, parse, tell what it is. */
+#define _GNU_SOURCE /* POSIX beside C99 */
+#include "lane.h"
+
+#ifdef __linux__
+#include "lane_states.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Parse what one connection sent; the caller has set input_off and _len. */
+static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
+{
+    const char *input = set->input + arrival->input_off;
+    char *vars = set->vars + set->vars_len;
+    uint32_t vars_cap = set->vars_cap - set->vars_len;
+
+    if (protocol == LANE_HTTP) {
+        http1_head head = {.vars = vars,
+                           .vars_cap = vars_cap,
+                           .max_line_len = set->max_line_len,
+                           .max_head_len = set->max_head_len,
+                           .max_fields = set->max_fields};
+        arrival->consumed =
+            http1_parse_head(input, arrival->input_len, 0, &head);
+        arrival->content_length = head.content_length;
+        arrival->vars_len = head.vars_len;
+        arrival->nvars = head.nvars;
+        arrival->flags = head.flags;
+    } else if (protocol == LANE_UWSGI) {
+        uwsgi_packet packet = {.vars = vars,
+                               .vars_cap = vars_cap,
+                               .max_packet_len = set->max_head_len,
+                               .max_vars = set->max_vars};
+        arrival->consumed =
+            uwsgi_parse_packet(input, arrival->input_len, &packet);
+        /* Nobody reads the body of a call (Protocol.rst: RPC). */
+        if (packet.modifier1 != UWSGI_RPC)
+            arrival->content_length = packet.content_length;
+        arrival->vars_len = packet.vars_len;
+        arrival->nvars = packet.nvars;
+        arrival->modifier1 = packet.modifier1;
+    } else {
+        scgi_head head = {.vars = vars,
+                          .vars_cap = vars_cap,
+                          .max_head_len = set->max_head_len,
+                          .max_vars = set->max_vars};
+        arrival->consumed = scgi_parse_head(input, arrival->input_len, &head);
+        arrival->content_length = head.content_length;
+        arrival->vars_len = head.vars_len;
+        arrival->nvars = head.nvars;
+    }
+    arrival->vars_off = set->vars_len;
+    if (arrival->consumed > 0 && arrival->vars_len > 0) {
+        set->vars_len += arrival->vars_len;
+        set->vars[set->vars_len++] = '\0';
+    }
+}
+
+/* LANE_WHOLE, _BEGUN, or _LEFT for what the general path must see. */
+static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
+                        uint32_t protocol)
+{
+    uint64_t len;
+
+    if (arrival->consumed <= 0 || arrival->content_length > set->max_body_len)
+        return LANE_LEFT;
+    if (arrival->flags & (HTTP1_CHUNKED | HTTP1_EXPECT_CONTINUE))
+        return LANE_LEFT;
+    len = (uint32_t)arrival->consumed + arrival->content_length;
+    if (len > arrival->input_len)
+        return LANE_BEGUN;
+    if (protocol == LANE_HTTP && len < arrival->input_len)
+        return LANE_LEFT; /* pipelined; otherwise what follows is dropped */
+    return LANE_WHOLE;
+}
+
+/* Write the peer's address and port behind the vars.  Returns 0 when it has
+ * gone: reset before it was accepted, and its request is there all the same. */
+static int add_peer(lane *set, lane_arrival *arrival)
+{
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof peer;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&peer;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&peer;
+    char *to = set->vars + set->vars_len;
+    const void *address;
+    unsigned port;
+
+    if (getpeername(arrival->fd, (struct sockaddr *)&peer, &size) != 0)
+        return 0;
+    if (peer.ss_family == AF_INET) {
+        address = &v4->sin_addr;
+        port = ntohs(v4->sin_port);
+    } else {
+        address = &v6->sin6_addr;
+        port = ntohs(v6->sin6_port);
+    }
+    if (inet_ntop(peer.ss_family, address, to, PEER_LEN - 6) == NULL)
+        return 0;
+    size = (socklen_t)strlen(to) + 1;
+    size += (socklen_t)snprintf(to + size, 6, "%u", port);
+    arrival->peer_off = set->vars_len;
+    arrival->peer_len = size;
+    set->vars_len += size;
+    set->vars[set->vars_len++] = '\0';
+    return 1;
+}
+
+/* recv() that tells when it may have left something behind: it has filled the
+ * buffer, or ended at a descriptor that was passed over a unix socket. */
+static ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full)
+{
+    struct iovec part = {to, cap};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    ssize_t got;
+
+    if (set->listeners[set->conns[fd].listener].is_tcp)
+        got = recv(fd, to, cap, 0);
+    else
+        got = recvmsg(fd, &message, 0);
+    *is_full = got == (ssize_t)cap || (message.msg_flags & MSG_CTRUNC) != 0;
+    return got;
+}
+
+/* Read once from a connection that this thread has made BUSY.  Returns the
+ * number of octets; 0 when there was nothing, and it is IDLE again; -1 when
+ * the client is gone, and it is closed. */
+static ssize_t read_once(lane *set, int fd, char *to, size_t cap, int *is_full)
+{
+    ssize_t got;
+
+    while ((got = receive(set, fd, to, cap, is_full)) <= 0) {
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN && wait_on(set, fd))
+            return 0;
+        drop(set, fd);
+        return -1;
+    }
+    return got;
+}
+
+/* Returns 0 when the client is gone, and the connection is closed. */
+static int take_head(lane *set, lane_arrival *arrival, int is_full)
+{
+    lane_conn *conn = &set->conns[arrival->fd];
+    const lane_listener *listener = &set->listeners[conn->listener];
+
+    parse_arrival(set, arrival, listener->protocol);
+    arrival->kind = kind_of(set, arrival, listener->protocol);
+    /* A full read may have left the next request behind. */
+    if (arrival->kind == LANE_WHOLE && is_full)
+        arrival->kind = LANE_LEFT;
+    if (arrival->kind == LANE_LEFT) {
+        lane_release(set, arrival->fd);
+        return 1;
+    }
+    arrival->is_first = !conn->used; /* set only by who makes it BUSY */
+    if (arrival->is_first && listener->is_tcp && !add_peer(set, arrival)) {
+        /* Without its address it would pass for a unix socket's. */
+        drop(set, arrival->fd);
+        return 0;
+    }
+    set_used(conn, 1);
+    conn->last = listener->protocol != LANE_HTTP ||
+                 !(arrival->flags & HTTP1_KEEP_ALIVE);
+    if (arrival->kind == LANE_BEGUN) {
+        conn->body_left = arrival->content_length -
+                          (arrival->input_len - (uint32_t)arrival->consumed);
+        if (!wait_for_more(set, arrival->fd, is_full)) {
+            arrival->kind = LANE_LEFT;
+            lane_release(set, arrival->fd);
+        }
+    }
+    return 1;
+}
+
+static void take_part(lane *set, lane_arrival *arrival, int is_full)
+{
+    lane_conn *conn = &set->conns[arrival->fd];
+
+    conn->body_left -= arrival->input_len;
+    if (conn->body_left > 0) {
+        arrival->kind = LANE_PART;
+        wait_for_more(set, arrival->fd, is_full); /* it is in the set */
+    } else {
+        arrival->kind = LANE_DONE;
+        change(conn, LANE_BUSY, LANE_MORE); /* not read beyond the body */
+    }
+}
+
+int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
+                 lane_arrival *arrival)
+{
+    int is_full = 0;
+    lane_conn *conn = &set->conns[fd];
+    int is_body = conn->body_left > 0;
+    size_t cap = is_body && conn->body_left < set->read_cap
+                     ? (size_t)conn->body_left
+                     : set->read_cap;
+    ssize_t got = read_once(set, fd, set->input + *input_len, cap, &is_full);
+
+    if (got == 0 || (got < 0 && !is_body))
+        return 0;
+    memset(arrival, 0, sizeof *arrival);
+    arrival->fd = fd;
+    arrival->listener = conn->listener;
+    arrival->input_off = *input_len;
+    if (got < 0) {
+        arrival->kind = LANE_GONE;
+        return 1;
+    }
+    arrival->input_len = (uint32_t)got;
+    *input_len += (uint32_t)got;
+    is_full |= is_urgent;
+    if (is_body)
+        take_part(set, arrival, is_full);
+    else
+        return take_head(set, arrival, is_full);
+    return 1;
+}
+
+#endif
