@@ -106,6 +106,10 @@ bench: bench-ready  ## aserve beside other servers (ARGS="--app echo", ARGS=--ta
 bench-sidecar: bench-ready  ## behind nginx, beside uWSGI
 	@.venv-bench/bin/python benchmarks/bench_sidecar.py $(ARGS)
 
+bench-mixed:  ## mixed requests over kept connections (ARGS='--server "old=COMMAND"': beside another aserve)
+	@$(MAKE) --no-print-directory .venv-bench/.ready-test PYTHON=$(BENCH_PYTHON) VENV=.venv-bench
+	@.venv-bench/bin/python benchmarks/bench_mixed.py $(ARGS)
+
 bench-rpc: bench-ready  ## RPC calls, beside uWSGI
 	@.venv-bench/bin/python benchmarks/bench_rpc.py $(ARGS)
 

@@ -29,6 +29,22 @@ def hello(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     return [b"My Own Hello World!"]
 
 
+def mixed(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer what mix.py asks: like `hello`, with a stream of unknown length, or with the length of the request's body."""
+    path = environ["PATH_INFO"]
+    if path == "/":
+        return hello(environ, start_response)
+    if path == "/stream":
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return iter([b"x" * 1000] * 4)
+    answer = b"The second of a pair."
+    if path == "/post":
+        # A chunked body has no length, and ends by itself where the server can do that.
+        answer = b"%d octets" % len(environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or -1)))
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(answer)))])
+    return [answer]
+
+
 def echo(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Answer with the request body."""
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))

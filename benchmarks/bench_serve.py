@@ -19,6 +19,7 @@ from typing import Any
 
 import clients
 import command
+import mix
 import procs
 import record
 import reports
@@ -133,6 +134,7 @@ def self_test(args: argparse.Namespace) -> int:
     _check_file(result, judged)
     _check_fields_are_sent(plan)
     _check_connections_are_counted(plan)
+    _check_a_mix_is_counted(plan)
     with contextlib.suppress(BenchmarkError):
         reports.parse_wrk("unable to connect")
         raise AssertionError("no report was taken for one")
@@ -200,6 +202,38 @@ def _check_connections_are_counted(plan: Plan) -> None:
         server.join(10)
     assert sum(seen) >= 8, seen
     assert row["n"] == seen[0] and row["errors"] == {"wrong": sum(seen[1:])}, (row, seen)
+
+
+def _check_a_mix_is_counted(plan: Plan) -> None:
+    """Answer mixed_load well and badly; compare what both have counted."""
+    plan = plan._replace(way="mixed", has_browser_fields=False, kinds=mix.KINDS, every=2)
+    steps = {step.request: step for step in mix.build_mix(plan.kinds, plan.every)}
+    seen = {"good": 0, "wrong": 0}
+    lock = threading.Lock()
+
+    def answer(connection: socket.socket) -> None:
+        with connection:
+            while request := connection.recv(65536):  # all of it: it was sent at once
+                with lock:
+                    is_wrong = sum(seen.values()) % 7 == 6
+                    seen["wrong" if is_wrong else "good"] += 1 if is_wrong else steps[request].count
+                begin, end = steps[request].begin, steps[request].end
+                connection.sendall(b"HTTP/1.1 500 No\r\n\r\n" if is_wrong else begin + b"OK\r\n\r\n1234" + end)
+
+    def serve(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, tempfile.TemporaryDirectory() as home:
+        program = rounds.compile_program("mixed_load", home)
+        if not program:
+            return  # no C compiler
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        port = listener.getsockname()[1]
+        row = clients.load(plan, port, 3, 0.3, home, {"mixed_load": program})
+        listener.shutdown(socket.SHUT_RDWR)
+    assert seen["wrong"] and row["n"] == seen["good"] and row["errors"] == {"wrong": seen["wrong"]}, (row, seen)
 
 
 if __name__ == "__main__":

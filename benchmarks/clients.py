@@ -1,7 +1,7 @@
 """The clients: one request to see that the answer is right, then many, each of them checked.
 
-Owns:     what is sent and what must come back, for each app and each way of Plan; wrk, close_load
-          and a slow client of our own as loads.
+Owns:     what is sent and what must come back, for each app and each way of Plan; wrk, close_load,
+          mixed_load and a slow client of our own as loads.
 Not here: what they report (reports.py), who is loaded, when and for how long (rounds.py).
 """
 
@@ -17,13 +17,14 @@ import socket
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from wsgiref.util import setup_testing_defaults
 
 import apps
+import mix
 import servers
-from figures import ON_ONE_CONNECTION_EACH, WHOLE_REQUESTS_ONLY, Plan, Row
+from figures import LOADS, ON_ONE_CONNECTION_EACH, WHOLE_REQUESTS_ONLY, Plan, Row
 from procs import BenchmarkError
 from reports import parse_close_load, parse_wrk
 
@@ -45,6 +46,8 @@ def check(plan: Plan, port: int) -> bool:
     """
     if plan.way == "rpc":
         return _check_call(port)
+    if plan.way == "mixed":
+        _check_mix(plan, port)
     data = b"x" * ECHO_OCTETS if plan.app == "echo" else None
     is_close = plan.way == "close"
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
@@ -89,6 +92,22 @@ def _check_call(port: int) -> bool:
     return False
 
 
+def _check_mix(plan: Plan, port: int) -> None:
+    reply = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), ANSWER_SECONDS) as connection:
+            for step in mix.build_mix(plan.kinds, plan.every, _fields(plan)):
+                connection.sendall(step.request)
+                reply = connection.recv(65536)
+                while reply and reply.startswith(step.begin) and not reply.endswith(step.end):
+                    data = connection.recv(65536)
+                    reply = reply + data if data else b""
+                if not reply.startswith(step.begin):
+                    raise BenchmarkError(f"answers wrongly to {step.request[:60]!r}: {reply[:60]!r}")
+    except OSError as fault:
+        raise BenchmarkError(f"does not answer: {fault!r}")
+
+
 @functools.lru_cache(None)
 def expected_body(app: str) -> bytes:
     """Return what the app answers when it is called without a server; empty: that depends on the server."""
@@ -112,11 +131,11 @@ class Call(NamedTuple):
     end: bytes
 
 
-def load(plan: Plan, port: int, connections: int, seconds: float, home: str, close_load: str) -> Row:
+def load(plan: Plan, port: int, connections: int, seconds: float, home: str, programs: Mapping[str, str]) -> Row:
     """
     Load a server for so long; return n, rps, p50_ms, p99_ms and errors.
 
-    `home`: where files may be put; `close_load`: path of the compiled program.
+    `home`: where files may be put; `programs`: paths of those in C.
 
     Raises:
         BenchmarkError: the client did not run to its end.
@@ -125,7 +144,12 @@ def load(plan: Plan, port: int, connections: int, seconds: float, home: str, clo
         return whole_requests(port, seconds)
     if plan.way in ON_ONE_CONNECTION_EACH:
         call = build_call() if plan.way == "rpc" else build_request(plan)
-        return one_connection_each(close_load, call, port, connections, seconds, plan.cpus[1], home)
+        return one_connection_each(programs["close_load"], call, port, connections, seconds, plan.cpus[1], home)
+    if plan.way == "mixed":
+        sequence = pathlib.Path(home, "mix")
+        sequence.write_bytes(mix.pack(mix.build_mix(plan.kinds, plan.every, _fields(plan))))
+        words = [programs[LOADS[plan.way]], str(port), str(connections), str(seconds), str(sequence)]
+        return parse_close_load(_run_client(words, plan.cpus[1], seconds))
     return wrk(port, connections, seconds, plan.cpus[1], wrk_words(plan, home))
 
 

@@ -25,8 +25,10 @@ WAYS = {
     "sidecar": "nginx in front, one unix connection per request",
     "rpc": "uwsgi packets, one connection per call",
     "route": "keep-alive HTTP that a route answers",
+    "mixed": "keep-alive",
 }
-ON_ONE_CONNECTION_EACH = {"close", "rpc"}  # loaded by close_load
+ON_ONE_CONNECTION_EACH = {"close", "rpc"}
+LOADS = {**dict.fromkeys(ON_ONE_CONNECTION_EACH, "close_load"), "mixed": "mixed_load"}  # programs; other ways: wrk
 WHOLE_REQUESTS_ONLY = {"fib36"}  # each takes so long that the one cut off at the end would count
 BARE = "bare"  # fib(36) called without a server
 COLUMNS = ("per_cpu_s", "rps", "p50_ms", "p99_ms", "pss_mb", "busy", "switches", "others")
@@ -49,6 +51,8 @@ class Plan(NamedTuple):
     rounds: int = 5
     has_browser_fields: bool = False
     way: str = "kept"
+    kinds: tuple[str, ...] = ()  # with "mixed": of requests that are not plain,
+    every: int = 0  # and how many requests there are to one of them
     with_bare: bool = False
     cpus: tuple[int, int] = (0, 1)  # the server's; the client's and nginx's
 
@@ -58,6 +62,8 @@ class Plan(NamedTuple):
         if self.app in WHOLE_REQUESTS_ONLY:
             return f"{self.app}, one request after the other, {self.pair.title}"
         head = ", a browser's fields" if self.has_browser_fields else ""
+        if self.every and self.kinds:
+            head += f", 1 request in {self.every} another: {', '.join(self.kinds)}"
         return f"{self.app}, {WAYS[self.way]}{head}, {self.pair.title}"
 
     @property

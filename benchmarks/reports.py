@@ -1,4 +1,4 @@
-"""What wrk and close_load print, as figures.
+"""What wrk, close_load and mixed_load print, as figures.
 
 Figures:  `n` and `rps` count good answers only. An answer with another status is an error, and so is
           whatever did not come to its end.
@@ -42,14 +42,14 @@ def parse_wrk(output: str) -> Row:
 
 def parse_close_load(output: str) -> Row:
     """
-    Return the figures in close_load's report.
+    Return the figures in the report of close_load, or of mixed_load.
 
     Raises:
         BenchmarkError: it is not one.
     """
     words = output.split()
     if words[:1] != ["good"]:
-        raise BenchmarkError("close_load: " + " ".join(words)[-300:])
+        raise BenchmarkError("the client: " + " ".join(words)[-300:])
     numbers = {name: float(value) for name, value in zip(words[::2], words[1::2])}
     kinds = ("connect", "reset", "wrong", "timeout")
     return {

@@ -19,7 +19,7 @@ import clients
 import nginx
 import procs
 import servers
-from figures import BARE, ON_ONE_CONNECTION_EACH, Plan, Result, Row, format_rate
+from figures import BARE, LOADS, Plan, Result, Row, format_rate
 from procs import BenchmarkError
 from servers import Server
 
@@ -35,9 +35,9 @@ def run_plan(plan: Plan) -> Result:
     """
     result = Result(plan, [], {})
     with tempfile.TemporaryDirectory(prefix="aserve-bench-") as folder:
-        programs = {name: compile_program(name, folder) for name in ("floor", "close_load")}
-        if plan.way in ON_ONE_CONNECTION_EACH and not programs["close_load"]:
-            raise BenchmarkError("there is no C compiler (cc) for the client, close_load.c")
+        programs = {name: compile_program(name, folder) for name in ("floor", *set(LOADS.values()))}
+        if plan.way in LOADS and not programs[LOADS[plan.way]]:
+            raise BenchmarkError(f"there is no C compiler (cc) for the client, {LOADS[plan.way]}.c")
         for number in range(1, plan.rounds + 1):
             result.rounds.append({})
             for server in plan.servers:
@@ -119,7 +119,7 @@ def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) 
         rows = {}
         for number, count in enumerate(plan.connections):
             warm_up_seconds = plan.warm_up(is_pypy, number == 0)
-            row = _measure_load(plan, process.pid, port, count, warm_up_seconds, home, programs["close_load"])
+            row = _measure_load(plan, process.pid, port, count, warm_up_seconds, home, programs)
             if row["errors"] and is_behind_nginx:
                 print(f"{server.name}: {nginx.last_complaint(home)}", file=sys.stderr, flush=True)
             rows[count] = {**row, "is_kept": is_kept}
@@ -138,13 +138,13 @@ def _environment(home: str) -> dict[str, str]:
 
 
 def _measure_load(
-    plan: Plan, pid: int, port: int, connections: int, warm_up_seconds: float, home: str, close_load: str
+    plan: Plan, pid: int, port: int, connections: int, warm_up_seconds: float, home: str, programs: dict[str, str]
 ) -> Row:
     """Warm up, then measure; the warm-up also takes what an earlier load has left behind."""
-    clients.load(plan, port, connections, warm_up_seconds, home, close_load)
+    clients.load(plan, port, connections, warm_up_seconds, home, programs)
     started, all_before = time.monotonic(), procs.busy_seconds(plan.cpus[0])
     cpu, switches = procs.cpu_seconds(pid), procs.context_switches(pid)
-    row = clients.load(plan, port, connections, plan.seconds, home, close_load)
+    row = clients.load(plan, port, connections, plan.seconds, home, programs)
     cpu = procs.cpu_seconds(pid) - cpu
     if not row["n"] or cpu <= 0:
         raise BenchmarkError(f"{row['n']} requests in {cpu} CPU seconds at {connections} connections: {row['errors']}")

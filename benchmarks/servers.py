@@ -251,12 +251,15 @@ def _interpreter(facts: dict[str, Any]) -> str:
     return f"{facts['implementation']} {facts['version']}{how}"
 
 
-def find_pair(interpreter: str, aserve: str | None, peers: str | None, has_pypy_peers: bool = True) -> Pair:
+def find_pair(
+    interpreter: str, aserve: str | None, peers: str | None, has_pypy_peers: bool = True, needs_peers: bool = True
+) -> Pair:
     """
     Return the environments to compare in: `interpreter` is cpython, pypy or a python with all in it.
 
     `aserve` and `peers` name others, `peers` as setup_peers.sh does: that of PyPy stands beside it,
-    with `-pypy` after its name. Without has_pypy_peers the peers of PyPy are those of CPython.
+    with `-pypy` after its name. Without has_pypy_peers the peers of PyPy are those of CPython; without
+    needs_peers they are looked for beside aserve unless `peers` is given.
 
     Raises:
         BenchmarkError: one is not there, or aserve is not installed in its own.
@@ -267,6 +270,7 @@ def find_pair(interpreter: str, aserve: str | None, peers: str | None, has_pypy_
         ours = pathlib.Path(aserve) if aserve else next((venv for venv in made if venv.exists()), made[1])
         peer = pathlib.Path(peers or ROOT / ".venv-peers")
         peer = peer.with_name(peer.name + suffix) if has_pypy_peers and not peer.is_file() else peer
+        peer = peer if needs_peers or peers else ours
     else:
         ours, peer = pathlib.Path(aserve or interpreter), pathlib.Path(peers or interpreter)
     ours, peer = _python_of(ours), _python_of(peer)

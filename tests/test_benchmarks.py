@@ -5,7 +5,8 @@ That their servers and clients work is checked by `bench_serve.py --self-test` a
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
+import io
 import json
 import pathlib
 import sys
@@ -28,8 +29,8 @@ def modules(*names: str) -> list[ModuleType]:
         sys.path.remove(str(BENCHMARKS))
 
 
-figures, procs, record, reports, servers, tables, targets = modules(
-    "figures", "procs", "record", "reports", "servers", "tables", "targets"
+bench_mixed, figures, mix, procs, record, reports, servers, tables, targets = modules(
+    "bench_mixed", "figures", "mix", "procs", "record", "reports", "servers", "tables", "targets"
 )
 
 
@@ -233,6 +234,70 @@ def test_every_target_is_measured(target):
         plan = targets.build_plan(target.set_name, environments, {})
         assert {target.server, target.base} <= set(plan.names)
         assert target.connections in plan.connections
+
+
+# A mix of requests
+
+
+def test_a_mix_is_mostly_plain():
+    """Each kind comes once, behind as many plain requests as are asked for."""
+    steps = mix.build_mix(mix.KINDS, 5)
+    plain = steps[0]
+    assert plain.request == b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" and plain.end == mix.HELLO
+    assert [step == plain for step in steps] == [*([True] * 4 + [False]) * 4, False]  # the last kind has two steps
+    assert sum(step.count for step in steps) == 4 * 4 + 3 + 2 + 1 - 1
+    assert len({step.request for step in steps if step != plain}) == 5
+
+
+@pytest.mark.parametrize(("kinds", "every"), [((), 20), (("pair",), 0)])
+def test_a_mix_of_plain_requests_alone(kinds, every):
+    """Without other kinds there is one step."""
+    [step] = mix.build_mix(kinds, every, ["Accept: */*"])
+    assert step.request.endswith(b"\r\nAccept: */*\r\n\r\n") and step.count == 1
+
+
+def call(app, path, body=b"", **environ):
+    """Return what the app answers."""
+    environ.update({"PATH_INFO": path, "wsgi.input": io.BytesIO(body)})
+    return b"".join(app(environ, lambda status, headers: None))
+
+
+def test_the_app_answers_as_the_mix_expects():
+    """What a step waits for is what the app ends with."""
+    spec = importlib.util.spec_from_file_location("benchmark_apps", BENCHMARKS / "apps.py")  # tests have an `apps`, too
+    apps = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(apps)
+    body = b"x" * mix.POST_OCTETS
+    ends = {step.end for step in mix.build_mix(mix.KINDS, 2)}
+    answers = [call(apps.mixed, path) for path in ("/", "/second")]
+    answers += [
+        call(apps.mixed, "/post", body),
+        call(apps.mixed, "/post", body + b"rest", CONTENT_LENGTH=str(len(body))),
+    ]
+    assert set(answers) <= ends and len(set(answers)) == 3
+    assert call(apps.mixed, "/stream") == b"x" * 4000
+
+
+def test_the_file_of_a_mix():
+    """Lengths, and the octets behind them, as mixed_load.c reads them."""
+    assert mix.pack([mix.Step(b"ab\n", b"c", b""), mix.Step(b"", b"d", b"e", 2)]) == b"2\n3 1 0 1\nab\nc0 1 1 2\nde"
+
+
+def test_the_title_tells_the_mix():
+    """Who reads a result sees what was sent."""
+    plan = figures.Plan(pair(), [], way="mixed", kinds=("post", "pair"), every=20)
+    assert "1 request in 20 another: post, pair," in plan.title
+    assert "another" not in plan._replace(every=0).title
+
+
+def test_a_file_of_results_names_no_folder():
+    """What another server is called is kept, but not where it is installed."""
+    other = servers.parse_server("old=/some/where/bin/aserve --bind 127.0.0.1:{port} --log /tmp/log apps:{app}")
+    plan = figures.Plan(pair(), [other, *servers.choose(pair(), ["aserve"])])
+    kept = bench_mixed.without_folders(figures.Result(plan, [], {})).plan.servers
+    assert [server.command for server in kept] == [
+        "aserve --bind 127.0.0.1:{port} --log log apps:{app}", servers.ASERVE,
+    ]  # fmt: skip
 
 
 # Reports and files

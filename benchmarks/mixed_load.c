@@ -1,0 +1,314 @@
+/* mixed_load.c -- kept connections, each with the same sequence of requests
+ * again and again, as fast as they are answered.
+ * Usage: mixed_load PORT CONNECTIONS SECONDS FILE
+ *
+ * FILE is the sequence, made by mix.py: the number of steps, and each step as
+ * a line of four numbers (the lengths of three parts, and how many requests it
+ * completes) with the parts behind it: what is sent, how the reply begins, and
+ * how it ends.  A step is over when what has come ends so.  The connections
+ * begin at different steps.  One that is closed, or has a reply that begins
+ * otherwise, is an error, and is opened anew.  After SECONDS no request is
+ * begun, and those under way are waited for, as in close_load.c.
+ *
+ * Prints what close_load does; a duration is that of a request, or of several
+ * that were sent together. */
+#define _GNU_SOURCE /* SOCK_NONBLOCK */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MAX_CONNECTIONS = 4096,
+    MAX_STEPS = 65536,
+    MAX_PART_LEN = 1 << 20, /* of a request; and of each end of a reply: */
+    MAX_END_LEN = 1024,
+    EVENTS_PER_WAIT = 256,
+    SLOT_US = 10,
+    SLOTS = 100000,
+    DRAIN_US = 5000000
+};
+
+struct part {
+    char *octets;
+    size_t len;
+};
+
+struct step {
+    struct part request, begin, end;
+    unsigned nrequests; /* 0: the next step belongs to the same request */
+};
+
+struct conn {
+    int fd;     /* -1: closed */
+    size_t at;  /* the step that is under way, or next */
+    int is_due; /* a reply is */
+    size_t received;
+    size_t tail_len;
+    char tail[MAX_END_LEN]; /* the last octets received */
+    int64_t began_us;
+};
+
+static struct sockaddr_in address;
+static struct conn conns[MAX_CONNECTIONS];
+static struct step *steps;
+static size_t nsteps;
+/* Of SLOT_US each; the last takes the rest. */
+static uint32_t durations[SLOTS];
+static uint64_t good, connect_errors, resets, wrong;
+static int poll_fd, under_way;
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static int64_t now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* The sequence */
+
+static struct part read_part(FILE *file, size_t len, size_t max_len)
+{
+    struct part part = {malloc(len + 1), len};
+
+    if (len > max_len || !part.octets ||
+        fread(part.octets, 1, len, file) != len) {
+        fputs("mixed_load: the sequence is not whole\n", stderr);
+        exit(2);
+    }
+    return part;
+}
+
+static void read_steps(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+
+    if (!file)
+        die(path);
+    if (fscanf(file, "%zu", &nsteps) != 1 || nsteps < 1 || nsteps > MAX_STEPS)
+        die("mixed_load: the number of steps");
+    steps = calloc(nsteps, sizeof *steps);
+    if (!steps)
+        die("calloc");
+    for (size_t i = 0; i < nsteps; i++) {
+        size_t lengths[3] = {0, 0, 0};
+
+        if (fscanf(file, "%zu %zu %zu %u", &lengths[0], &lengths[1],
+                   &lengths[2], &steps[i].nrequests) != 4 ||
+            fgetc(file) != '\n')
+            die("mixed_load: a step");
+        steps[i].request = read_part(file, lengths[0], MAX_PART_LEN);
+        steps[i].begin = read_part(file, lengths[1], MAX_END_LEN);
+        steps[i].end = read_part(file, lengths[2], MAX_END_LEN);
+    }
+    fclose(file);
+}
+
+/* Whether a request begins with this step. */
+static int is_begin(size_t at)
+{
+    return steps[(at + nsteps - 1) % nsteps].nrequests > 0;
+}
+
+/* Connections */
+
+static void drop(struct conn *conn, uint64_t *count)
+{
+    close(conn->fd);
+    conn->fd = -1;
+    under_way -= conn->is_due;
+    conn->is_due = 0;
+    ++*count;
+    do
+        conn->at = (conn->at + 1) % nsteps;
+    while (!is_begin(conn->at));
+}
+
+static void ask(struct conn *conn)
+{
+    const struct part *request = &steps[conn->at].request;
+
+    if (is_begin(conn->at))
+        conn->began_us = now_us();
+    conn->received = conn->tail_len = 0;
+    conn->is_due = 1;
+    under_way++;
+    /* A step is small beside the buffers of a socket that has been read. */
+    if (send(conn->fd, request->octets, request->len, MSG_NOSIGNAL) !=
+        (ssize_t)request->len)
+        drop(conn, &resets);
+}
+
+static void open_conn(struct conn *conn)
+{
+    const int yes = 1;
+    struct epoll_event event = {.events = EPOLLIN, .data = {.ptr = conn}};
+
+    conn->fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (conn->fd < 0)
+        die("socket");
+    setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
+    if (connect(conn->fd, (struct sockaddr *)&address, sizeof address)) {
+        drop(conn, &connect_errors);
+        return;
+    }
+    if (epoll_ctl(poll_fd, EPOLL_CTL_ADD, conn->fd, &event))
+        die("epoll_ctl");
+}
+
+/* Replies */
+
+static void keep_tail(struct conn *conn, size_t want, const char *data,
+                      size_t n)
+{
+    size_t keep;
+
+    if (n >= want) {
+        memcpy(conn->tail, data + n - want, want);
+        conn->tail_len = want;
+        return;
+    }
+    keep = conn->tail_len + n > want ? want - n : conn->tail_len;
+    memmove(conn->tail, conn->tail + conn->tail_len - keep, keep);
+    memcpy(conn->tail + keep, data, n);
+    conn->tail_len = keep + n;
+}
+
+/* Returns 0 when the reply does not begin as it must. */
+static int check(struct conn *conn, const char *data, size_t n)
+{
+    const struct step *step = &steps[conn->at];
+    size_t at = conn->received;
+
+    conn->received += n;
+    keep_tail(conn, step->end.len, data, n);
+    if (at >= step->begin.len)
+        return 1;
+    return !memcmp(step->begin.octets + at, data,
+                   step->begin.len - at < n ? step->begin.len - at : n);
+}
+
+static int is_whole(const struct conn *conn)
+{
+    const struct step *step = &steps[conn->at];
+
+    return conn->received >= step->begin.len &&
+           conn->tail_len == step->end.len &&
+           !memcmp(conn->tail, step->end.octets, step->end.len);
+}
+
+static void finish(struct conn *conn)
+{
+    unsigned nrequests = steps[conn->at].nrequests;
+
+    if (nrequests > 0) {
+        int64_t slot = (now_us() - conn->began_us) / SLOT_US;
+
+        durations[slot < SLOTS ? slot : SLOTS - 1] += nrequests;
+        good += nrequests;
+    }
+    under_way--;
+    conn->is_due = 0;
+    conn->at = (conn->at + 1) % nsteps;
+}
+
+/* Take what has come; when the reply is whole and it is not the end yet, or
+ * the request is not, go on. */
+static void go_on(struct conn *conn, int is_end)
+{
+    static char data[1 << 16];
+    ssize_t n = recv(conn->fd, data, sizeof data, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0) {
+        drop(conn, &resets);
+    } else if (!conn->is_due || !check(conn, data, (size_t)n)) {
+        drop(conn, &wrong);
+    } else if (is_whole(conn)) {
+        finish(conn);
+        if (!is_end || !is_begin(conn->at))
+            ask(conn);
+    }
+}
+
+static void run(int connections, int64_t end_us)
+{
+    struct epoll_event events[EVENTS_PER_WAIT];
+    int64_t now;
+
+    while ((now = now_us()) < end_us + DRAIN_US &&
+           (under_way || now < end_us)) {
+        int n;
+
+        for (int i = 0; i < connections && now < end_us; i++) {
+            if (conns[i].fd >= 0)
+                continue;
+            open_conn(&conns[i]);
+            if (conns[i].fd >= 0)
+                ask(&conns[i]);
+        }
+        n = epoll_wait(poll_fd, events, EVENTS_PER_WAIT, 10);
+        for (int i = 0; i < n; i++)
+            go_on(events[i].data.ptr, now >= end_us);
+    }
+}
+
+static int64_t percentile_us(double share)
+{
+    uint64_t seen = 0;
+
+    for (int slot = 0; slot < SLOTS; slot++) {
+        seen += durations[slot];
+        if ((double)seen >= share * (double)good)
+            return (int64_t)slot * SLOT_US;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    int connections = argc == 5 ? atoi(argv[2]) : 0;
+    int64_t began_us;
+
+    if (connections < 1 || connections > MAX_CONNECTIONS) {
+        fputs("usage: mixed_load PORT CONNECTIONS SECONDS FILE\n", stderr);
+        return 2;
+    }
+    read_steps(argv[4]);
+    address.sin_family = AF_INET;
+    address.sin_port = htons((uint16_t)atoi(argv[1]));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (size_t i = 0; i < (size_t)connections; i++) {
+        conns[i].fd = -1;
+        conns[i].at = i * nsteps / (size_t)connections;
+        while (!is_begin(conns[i].at))
+            conns[i].at = (conns[i].at + 1) % nsteps;
+    }
+    poll_fd = epoll_create1(0);
+    if (poll_fd < 0)
+        die("epoll_create1");
+    began_us = now_us();
+    run(connections, began_us + (int64_t)(atof(argv[3]) * 1e6));
+    printf("good %llu connect %llu reset %llu wrong %llu timeout %d "
+           "seconds %.6f p50_us %lld p99_us %lld\n",
+           (unsigned long long)good, (unsigned long long)connect_errors,
+           (unsigned long long)resets, (unsigned long long)wrong, under_way,
+           (double)(now_us() - began_us) / 1e6, (long long)percentile_us(0.50),
+           (long long)percentile_us(0.99));
+    return 0;
+}
