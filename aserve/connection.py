@@ -2,7 +2,7 @@
 
 Owns:     Connection, to which everything else refers: exchanges, deadlines, the access log; Wire, what a connection
           asks of what reads and writes below it.
-Thread:   two, under banners. `lock` guards `exchange` and `wire`, and what the wire names itself.
+Thread:   two, under banners. `lock` guards `exchange`, and what the wire names itself.
 Not here: the two wires: a worker's own reads and writes (wire_fast.py), the event loop's transport (wire_loop.py); the
           way from one to the other (handover.py).
 """

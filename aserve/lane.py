@@ -15,6 +15,7 @@ Not here: the response (wire_fast.py); anything a connection may need beyond
 from __future__ import annotations
 
 import collections
+import functools
 import logging
 import mmap
 import os
@@ -101,6 +102,9 @@ class Lane:
         self._overdue: collections.deque[tuple[int, FastWire, str]] = collections.deque()
         self._is_draining = False
         self._is_closed = False
+        for index, (listener, service) in enumerate(pairs):
+            if listener.bind.protocol == "http":  # others carry one request
+                service.take_back = functools.partial(self._adopt, index)
 
     # --- called on the event loop ---
 
@@ -159,6 +163,22 @@ class Lane:
                 if exchange is not None:
                     exchange.keep_alive = False
         lib.lane_sweep(self.set, -1, int(ARRIVING_SECONDS))
+
+    def _adopt(self, index: int, connection: Connection, fd: int) -> bool:
+        """Take back a connection that idles; False: it stays where it is. The descriptor stays the caller's."""
+        try:
+            own_fd = os.dup(fd)
+        except OSError:
+            return False  # no descriptor is left
+        before = connection.wire
+        connection.wire = FastWire(self._handovers, connection, own_fd)
+        self.connections[own_fd] = connection  # now: the next request may come before the call returns
+        if lib.lane_adopt(self.set, own_fd, index):
+            return True
+        del self.connections[own_fd]
+        connection.wire = before
+        os.close(own_fd)
+        return False
 
     @property
     def count(self) -> int:

@@ -59,7 +59,7 @@ class SendingHalf(asyncio.Protocol):
 
     __slots__ = (
         "_backlog_bytes", "_can_bypass", "_executor", "_fd", "_held_bytes", "_is_write_paused", "_lock", "_on_writable",
-        "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service", "_state", "_transport", "_unread_bytes",
+        "_plain_count", "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service", "_state", "_transport", "_unread_bytes",
         "connection",
     )  # fmt: skip
 
@@ -83,6 +83,7 @@ class SendingHalf(asyncio.Protocol):
         # What the client reads, counted while it is behind: see _count_read.
         self._put_bytes = self._read_bytes = self._unread_bytes = 0
         self._room: threading.Lock | None = None  # held; its release wakes a worker waiting for room
+        self._plain_count = 0  # exchanges in a row that the fast path would have served
 
     def _transition(self, event: Event) -> None:
         """Change the state: nothing else does."""
@@ -132,6 +133,9 @@ class SendingHalf(asyncio.Protocol):
         # Attended, or a second thread of the app could write past the transport from now on.
         if self._attend() and octets:
             self._transport.write(octets)
+        # Whole, and asked for in one piece: the fast path would have served it.
+        body = exchange.body
+        self._plain_count = self._plain_count + 1 if octets and (body is None or not body.is_chunked) else 0
         self._end(exchange)
 
     def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
@@ -544,6 +548,7 @@ class SendingHalf(asyncio.Protocol):
             if is_last:
                 self.connection.exchange = None
                 self._quiet_seconds = 0.0
+                self._plain_count = self._plain_count + 1 if octets else 0
                 self._transition(Event.DONE)
             return None
 

@@ -63,6 +63,9 @@ class Service:
         self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each
+        self.take_back: Callable[[Any, int], bool] | None = (
+            None  # a connection that idles, into the lane; see Lane.adopt
+        )
         self.is_draining = False
 
     def warning(self) -> str:

@@ -22,6 +22,7 @@ class State(enum.IntEnum):
     LINGERING = 5  # the last response is out; what the client still sends is read and dropped
     CLOSING = 6  # the transport sends what it holds, then closes
     CLOSED = 7
+    RETURNED = 8  # the connection has another wire; the transport closes
 
 
 class Event(enum.IntEnum):
@@ -35,6 +36,7 @@ class Event(enum.IntEnum):
     CLOSE = 5
     LOST = 6
     ADOPT = 7  # a connection comes from the fast path, its exchange with the app
+    RETURN = 8  # it goes back there
 
 
 _S, _E = State, Event
@@ -50,6 +52,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.IDLE, _E.LINGER): _S.LINGERING,
     (_S.IDLE, _E.CLOSE): _S.CLOSING,
     (_S.IDLE, _E.LOST): _S.CLOSED,
+    (_S.IDLE, _E.RETURN): _S.RETURNED,
     (_S.RECEIVING, _E.BEGIN): _S.RECEIVING,
     (_S.RECEIVING, _E.REQUEST): _S.RUNNING,
     (_S.RECEIVING, _E.LINGER): _S.LINGERING,
@@ -69,4 +72,5 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.LINGERING, _E.LOST): _S.CLOSED,
     (_S.CLOSING, _E.CLOSE): _S.CLOSING,
     (_S.CLOSING, _E.LOST): _S.CLOSED,
+    (_S.RETURNED, _E.LOST): _S.CLOSED,
 }  # a pair not listed is a bug in aserve, and raises

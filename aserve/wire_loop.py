@@ -39,6 +39,10 @@ LINGER_BYTES = 1 << 26
 # While draining, how long a client may take to send the request for which it has connected. Guess.
 ARRIVING_SECONDS = 2.0
 
+# After so many exchanges in a row that the fast path would have served, a connection goes back to it. Guess: leaving
+# costs as much as some ten of them, and a client that has streamed once may do so again at once.
+RETURN_COUNT = 4
+
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
@@ -117,6 +121,7 @@ class LoopWire(SendingHalf):
         exchanges = self._protocol.receive(data)
         if self.connection.exchange is not None:
             self._waiting.extend(exchanges)
+            self._plain_count = 0  # pipelined
             if not self._is_write_paused and self._sender is None:  # to send is not to read
                 self._quiet_seconds = 0.0
             self._throttle()
@@ -136,9 +141,13 @@ class LoopWire(SendingHalf):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone; its file descriptor closes right after this."""
+        is_returned = self._state == State.RETURNED
         with self._lock:
             self._fd = -1
             self._transition(Event.LOST)
+        if is_returned:  # the connection goes on without us
+            self._leave_crowd()
+            return
         # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
         for step in (
             self._leave_crowd, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._go_on_writing,
@@ -303,6 +312,7 @@ class LoopWire(SendingHalf):
             or protocol.unparsed
             or protocol.is_continue_due
             or self._is_closing_soon
+            or (self._plain_count >= RETURN_COUNT - 1 and self._may_return)
         ):
             self._prepare(exchange)
         self._executor.submit(self.connection.run, exchange)
@@ -327,6 +337,7 @@ class LoopWire(SendingHalf):
         if self._protocol.is_continue_due:
             # RFC 9110 10.1.1: the body is wanted, and every earlier response is out.
             self._protocol.is_continue_due = False
+            self._plain_count = 0
             self._transport.write(CONTINUE)
 
     def _throttle(self) -> None:
@@ -428,6 +439,21 @@ class LoopWire(SendingHalf):
             self._close()
         elif self._protocol.is_mid_message:
             self._expect_more()
+        elif self._plain_count >= RETURN_COUNT:
+            self._return()
+
+    @property
+    def _may_return(self) -> bool:
+        return self._service.take_back is not None and self._can_bypass and not self._is_closing_soon
+
+    def _return(self) -> None:
+        """Give a connection that idles back to the fast path, if that takes it."""
+        self._plain_count = 0
+        if not self._may_return or self._transport.is_closing() or self._transport.get_write_buffer_size():
+            return
+        if self._service.take_back(self.connection, self._fd):  # type: ignore[misc]
+            self._transition(Event.RETURN)
+            self._transport.close()  # its descriptor; the connection has another
 
     def _linger(self) -> None:
         """Send what is pending and our FIN, then read on for a while (RFC 9112 section 9.6)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import socket
 import struct
 import tempfile
@@ -12,7 +13,9 @@ from types import SimpleNamespace
 import apps
 import pytest
 
+from aserve import lane as lane_module
 from aserve.forks import local_address
+from aserve.wire_loop import RETURN_COUNT
 
 HELLO = b"My Own Hello World!"
 
@@ -389,6 +392,115 @@ def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
     other.close()
     inline.server.wait_until_idle()
     assert inline.lane.incomplete_bodies == []
+
+
+# The way back
+
+
+STREAM = b"GET /pieces HTTP/1.1\r\nHost: a\r\n\r\n"
+CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+EXPECT = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+PLAIN = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def leave_lane(client, kind):
+    """Ask for something that only the event loop's wire can do."""
+    if kind == "stream":
+        client.send(STREAM)
+        assert client.recv_response().body == b"a" * 10 + b"b" * 300_000 + b"c"
+    elif kind == "chunked":
+        client.send(CHUNKED)
+        assert client.recv_response().body == b"abc"
+    elif kind == "pair":
+        client.send(PLAIN + PLAIN)
+        assert [client.recv_response().body for _ in range(2)] == [HELLO, HELLO]
+    else:
+        client.send(EXPECT)
+        assert client.recv_response().status == 100
+        client.send(b"abc")
+        assert client.recv_response().body == b"abc"
+
+
+@pytest.mark.one_way
+@pytest.mark.also_inline
+@pytest.mark.parametrize("kind", ["stream", "chunked", "pair", "expect"])
+def test_a_connection_comes_back(start_server, raw_client, wait_until, kind):
+    """After some plain requests it is in the lane again, as often as it leaves; nothing is lost on the way."""
+    server = start_server(app, is_checked=False, lane="auto")
+    client = raw_client(server)
+    for _ in range(3):
+        leave_lane(client, kind)
+        assert server.call(server.server.statistics).connections_in_lane == 0
+        for _ in range(2 * RETURN_COUNT):
+            assert client.fetch("/").body == HELLO
+        wait_until(lambda: server.call(server.server.statistics)[:6] == (False, 1, 0, 1, 0, 0))
+        assert server.call(server.server.statistics).connections_in_lane == 1
+        assert client.fetch("/", method="POST", body=b"x").body == b"x"
+        assert client.fetch("/fails").status == 500
+
+
+@pytest.mark.one_way
+def test_a_connection_that_streams_again_and_again(start_server, raw_client):
+    """One that would leave at once stays where it is: each way costs more than a request."""
+    server = start_server(app, is_checked=False, lane="auto")
+    client, seen = raw_client(server), set()
+    for _ in range(5):
+        leave_lane(client, "stream")
+        for _ in range(RETURN_COUNT - 1):
+            assert client.fetch("/").body == HELLO
+            seen.add(server.call(server.server.statistics).connections_in_lane)
+    assert seen == {0}
+
+
+@pytest.mark.one_way
+def test_a_connection_that_cannot_come_back(start_server, raw_client, monkeypatch):
+    """Where the lane does not take it, it goes on as before."""
+    server = start_server(app, is_checked=False, lane="auto")
+
+    def fail(fd):
+        raise OSError("no descriptor is left")
+
+    monkeypatch.setattr(lane_module.os, "dup", fail)
+    client = raw_client(server)
+    leave_lane(client, "stream")
+    for _ in range(4 * RETURN_COUNT):
+        assert client.fetch("/").body == HELLO
+    monkeypatch.undo()
+    server.server._lane.set.conns_cap = 0  # its table is full
+    for _ in range(4 * RETURN_COUNT):
+        assert client.fetch("/").body == HELLO
+    assert server.call(server.server.statistics).connections_in_lane == 0
+
+
+@pytest.mark.one_way
+@pytest.mark.also_inline
+def test_who_comes_and_goes_at_once(start_server, raw_client):
+    """Clients that mix their requests, and do not wait for anything in between, get what they ask for, in order."""
+    server = start_server(app, is_checked=False, lane="auto")
+    wrong = []
+
+    def ask(seed):
+        choose, client = random.Random(seed), raw_client(server)
+        try:
+            for _ in range(30):
+                leave_lane(client, choose.choice(["stream", "chunked", "pair", "expect"]))
+                for number in range(choose.randrange(12)):
+                    body = b"%d" % number
+                    if client.fetch("/", method="POST", body=body).body != body:
+                        wrong.append(number)
+            client.close()
+        except BaseException as exc:
+            wrong.append(exc)
+            raise
+
+    threads = [threading.Thread(target=ask, args=(seed,), daemon=True) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    assert wrong == []
+    server.wait_until_idle()
 
 
 # Draining

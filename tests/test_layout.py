@@ -179,7 +179,9 @@ def test_reserved_modules(name):
     for found in imports_of(name):
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
-            assert name.startswith("protocols.") or name in ("lane", "wire_fast", "handover", "forks"), where  # which do I/O in C
+            assert name.startswith("protocols.") or name in ("lane", "wire_fast", "handover", "forks"), (
+                where
+            )  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
             assert row_of(name) >= lowest or name in exceptions, where

@@ -26,8 +26,14 @@ IMPOSSIBLE = {
         (State.CLOSING, event): "nothing is read any more; there is no exchange"
         for event in (Event.BEGIN, Event.REQUEST, Event.ATTEND, Event.DONE, Event.LINGER)
     },
-    **{(state, Event.ADOPT): "only at the beginning" for state in State if State.NEW < state < State.CLOSED},
-    **{(State.CLOSED, event): "the transport is gone" for event in Event},
+    **{(state, Event.RETURN): "only one that idles goes back" for state in State if state != State.IDLE},
+    **{
+        (State.RETURNED, event): "the other wire has the connection"
+        for event in Event
+        if event not in (Event.LOST, Event.RETURN, Event.ADOPT)
+    },
+    **{(state, Event.ADOPT): "only at the beginning" for state in State if state != State.NEW},
+    **{(State.CLOSED, event): "the transport is gone" for event in Event if event not in (Event.ADOPT, Event.RETURN)},
 }
 
 
@@ -44,7 +50,7 @@ def test_an_unlisted_pair_raises():
         TRANSITIONS[State.IDLE, Event.DONE]
 
 
-@pytest.mark.parametrize("state", [state for state in State if state != State.CLOSED])
+@pytest.mark.parametrize("state", [state for state in State if state < State.CLOSED])
 def test_every_connection_ends(state):
     """From anywhere, losing the transport is the end, and closing leads to closing."""
     assert TRANSITIONS[state, Event.LOST] == State.CLOSED
@@ -62,5 +68,5 @@ def test_every_state_is_reached():
 
 def test_the_order_of_the_states():
     """Comparisons rest on it: no request is expected from RUNNING on, none is served after ATTENDED."""
-    order = ["NEW", "IDLE", "RECEIVING", "RUNNING", "ATTENDED", "LINGERING", "CLOSING", "CLOSED"]
+    order = ["NEW", "IDLE", "RECEIVING", "RUNNING", "ATTENDED", "LINGERING", "CLOSING", "CLOSED", "RETURNED"]
     assert [state.name for state in sorted(State)] == order
