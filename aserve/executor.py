@@ -150,7 +150,7 @@ class Executor:
     @property
     def is_led(self) -> bool:
         """Whether a leader waits, and has nothing to do."""
-        return bool(self._led.copy())  # and not a look at its length: docs/threads.md, "A look behind a step"
+        return bool(self._led.copy())  # and not a look at its length: docs/threads.md, "Step, then look"
 
     @property
     def _idle_count(self) -> int:

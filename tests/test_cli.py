@@ -249,7 +249,12 @@ def test_every_flag_that_is_named_exists():
     """No message, comment or page of ours sends the user to a flag that is not there."""
     flags = {"--config", "--check", "--version", "--help", *(setting.flag for setting in SETTINGS)}
     root = pathlib.Path(__file__).parent.parent
-    for path in [*(root / "aserve").rglob("*.py"), root / "README.md", *(root / "docs").glob("*.md")]:
+    for path in [
+        *(root / "aserve").rglob("*.py"),
+        root / "README.md",
+        root / "SECURITY.md",
+        *(root / "docs").glob("*.md"),
+    ]:
         if path.name == "from-uwsgi.md":
             continue  # a table of another program's
         ours = "\n".join(line for line in path.read_text().splitlines() if "uWSGI" not in line and line[:5] != "curl ")

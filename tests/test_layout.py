@@ -90,7 +90,7 @@ DOORS = {
     ("deadlines", "ctypes"),
     ("deadlines", "__pypy__.thread"),
 }
-TESTS_OF_NO_ONE_FILE = {"benchmarks", "faults", "layout", "setup"}
+TESTS_OF_NO_ONE_FILE = {"benchmarks", "docs", "faults", "layout", "setup"}
 
 
 class Import(NamedTuple):
