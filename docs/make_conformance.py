@@ -18,23 +18,23 @@ INTRODUCTION = """\
 <!-- Made by `make docs` from the `@rule(...)` of the tests and from tests/corpus/desync; edit those. -->
 
 What the specifications ask of a WSGI server, and what aserve does. Each row is a test over a real
-socket, which fails when the row is not true: with either HTTP parser (`--http-parser`), on asyncio and uvloop, with
+socket, and the test fails if the row is not true: with either HTTP parser (`--http-parser`), on asyncio and uvloop, with
 worker threads and without, on CPython and PyPy, unless the test says that this does not matter.
 
-**stricter** is where we refuse what a clause would let us accept, **more lenient** where we accept
-what a clause would let us refuse. Each has its reason. [Parser differences](parser-differences.md)
+**stricter** means that aserve refuses what a clause would let it accept; **more lenient**, that it accepts
+what a clause would let it refuse. Each has its reason. [Parser differences](parser-differences.md)
 compares our parser with llhttp, octet by octet.
 """
 PAIRS_INTRODUCTION = """\
 ## Requests that two readers could tell apart
 
-Request smuggling lives where a front server and the server behind it disagree on where a request
-ends. Below is what a client sends on one connection, mostly with a second request behind it. The app
-sees what it should and nothing else, and afterwards the connection is **open**, with the next request
-answered as itself, or **closed**. Every file goes to each parser, whole and in pieces, with bodies
+Request smuggling is possible where a front server and the server after it disagree on where a request
+ends. Below is what a client sends on one connection, mostly with a second request after the first. The app
+sees what it should and nothing else. Afterwards the connection is **open**, and the next request gets
+its own answer, or the connection is **closed**. The tests send each file to each parser, whole and in pieces, with bodies
 buffered and live; and through nginx, HAProxy and Apache, which must have sent each request that the
-app sees. Where llhttp (`--http-parser httptools`) reads a file differently, its
-outcome stands behind "llhttp:".
+app sees. If llhttp (`--http-parser httptools`) reads a file differently, its
+outcome follows "llhttp:".
 """
 KINDS = {"as asked": "", "stricter": "**stricter**", "lenient": "**more lenient**"}
 

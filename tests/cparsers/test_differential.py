@@ -132,7 +132,7 @@ DISAGREEMENTS = [
         r"^[^ ]* [^ ]*[\x80-\xff]",
     ),
     Disagreement(
-        "white space behind the coding",
+        "white space after the coding",
         "httptools",
         "RFC 9112 5",
         ".*Request has invalid `Transfer-Encoding`",

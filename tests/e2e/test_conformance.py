@@ -227,7 +227,7 @@ def test_nothing_of_content_length(start_server, raw_client):
 
 @rule(
     'PEP 3333 "Error Handling"',
-    "an error behind the head cannot become a response",
+    "an error after the head cannot become a response",
     "the connection ends: no last chunk, no second head; a reset where only that shows it",
 )
 @rule("RFC 9112 8", "an incomplete chunked body has no last chunk", "no last chunk, and the end of the connection")
@@ -276,7 +276,7 @@ def test_exc_info_replaces(start_server, raw_client):
 
 @rule(
     'PEP 3333 "The start_response() Callable"',
-    "with exc_info behind the head, the error is raised again",
+    "with exc_info after the head, the error is raised again",
     "raised; the response is cut short",
 )
 def test_exc_info_raises_after_the_head(start_server, raw_client, caplog):
@@ -314,7 +314,11 @@ def test_no_start_response(start_server, raw_client):
     assert raw_client(start_server(apps.not_started)).fetch().status == 500
 
 
-@rule('PEP 3333 "Unicode Issues"', "bodies are bytes", "500 for str, bytearray and all else; a reset behind the head")
+@rule(
+    'PEP 3333 "Unicode Issues"',
+    "bodies are bytes",
+    "500 for str, bytearray and everything else; a reset after the head",
+)
 @pytest.mark.parametrize(
     ("value", "told"),
     [
@@ -471,7 +475,7 @@ def test_close_after_an_exception(start_server, raw_client):
 @rule(
     "RFC 3875 4.1.18",
     "`-` becomes `_`",
-    "and so that nothing can pass for another field, one with `_` in its name is dropped",
+    "it does; a field with `_` in its name is dropped, so that it cannot pass for another",
     "stricter",
     "a client could send X_Forwarded_For where a proxy sets X-Forwarded-For",
 )

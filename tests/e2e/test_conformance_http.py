@@ -187,7 +187,7 @@ def test_bad_targets(start_server, raw_client, target):
 
 
 @rule("RFC 9112 6.1", "Transfer-Encoding in HTTP/1.0 is faulty, and the connection is closed", "400, then closed")
-@rule("RFC 9112 6.1", "the connection is closed behind a request with both framings", "400, then closed")
+@rule("RFC 9112 6.1", "the connection is closed after a request with both framings", "400, then closed")
 @pytest.mark.parametrize(("version", "has_length"), [("1.0", False), ("1.0", True), ("1.1", True)])
 @pytest.mark.parametrize("connection", ["", "Connection: keep-alive\r\n"])
 def test_two_framings(start_server, raw_client, version, has_length, connection):
@@ -286,10 +286,10 @@ def test_date_in_every_answer(start_server, raw_client):
     assert reply.status == 408 and reply.get("Date").endswith(" GMT")
 
 
-@rule("RFC 9112 9.6", "behind a response of unknown length to HTTP/1.0 the connection is closed", "closed")
+@rule("RFC 9112 9.6", "after a response of unknown length to HTTP/1.0 the connection is closed", "closed")
 @rule(
     "RFC 9112 9.6",
-    "with Connection: close the connection is closed behind the response",
+    "with Connection: close the connection is closed after the response",
     "closed, whatever its framing",
 )
 @pytest.mark.parametrize("app", [apps.hello, apps.lazy_generator, apps.written, apps.no_chunks_lazily])
@@ -335,7 +335,7 @@ class Failing:
 @rule(
     'PEP 3333 "Error Handling"',
     "the server logs what the app does not catch",
-    "SystemExit, KeyboardInterrupt and MemoryError, too, cost that request and nothing else",
+    "SystemExit, KeyboardInterrupt and MemoryError also cost that request and nothing else",
 )
 @pytest.mark.parametrize("where", ["call", "iter", "next", "later", "close", "write"])
 def test_whatever_the_app_raises(start_server, raw_client, way, where):

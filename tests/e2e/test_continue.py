@@ -11,7 +11,7 @@ EXPECT = "Expect: 100-continue"
 
 @rule(
     "RFC 9110 10.1.1",
-    "who waits for 100 gets it, or a final status",
+    "a client that waits for 100 gets it, or a final status",
     "100 once the head is good and all earlier responses are out",
 )
 @pytest.mark.also_inline
@@ -200,7 +200,7 @@ def test_no_early_hints_for_http_1_0(start_server, raw_client):
     assert client.recv_response().body == b"final"
 
 
-@rule("RFC 9110 8.6", "no Content-Length in a 1xx response", "the app that gives one meets an error")
+@rule("RFC 9110 8.6", "no Content-Length in a 1xx response", "the app gets an error if it gives one")
 @pytest.mark.also_inline
 @pytest.mark.parametrize("field", [("X-Bad", "a\r\nb"), ("X Bad", "a"), ("X-Bad", "\u20ac")])
 def test_bad_early_hints(start_server, raw_client, field):

@@ -46,7 +46,7 @@ def sendfile_calls(monkeypatch):
 @rule(
     'PEP 3333 "Optional Platform-Specific File Handling"',
     "the server may send what file_wrapper holds by itself",
-    "a regular file goes out by sendfile, behind the app's head",
+    "a regular file goes out by sendfile, after the app's head",
 )
 def test_regular_file(start_server, raw_client, path, sendfile_calls):
     """A regular file is sent by the kernel, with its Content-Length; the connection stays usable."""

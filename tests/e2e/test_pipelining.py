@@ -136,7 +136,7 @@ def test_writing_pauses_the_app(start_server, raw_client, wait_until):
 
 @rule(
     "RFC 9112 9.3.2",
-    "a fault behind good requests does not change their answers",
+    "a fault after good requests does not change their answers",
     "they are answered, then the fault, then nothing",
 )
 @pytest.mark.also_inline
@@ -149,7 +149,7 @@ def test_bad_request_after_good_ones(start_server, raw_client):
     assert client.recv_to_end() == b""
 
 
-@rule("RFC 9112 9.6", "behind close no request is processed", "what comes is dropped")
+@rule("RFC 9112 9.6", "after close no request is processed", "what comes is dropped")
 @pytest.mark.also_inline
 def test_nothing_after_close(start_server, raw_client):
     """After a request with `Connection: close` no other is served."""

@@ -36,7 +36,7 @@ def steady(wait_until, look):
 @rule(
     'PEP 3333 "Buffering and Streaming"',
     "a block is on its way before the next is asked for",
-    "so it is, or waits in memory (--write-buffer) or a temporary file (--response-spool), in order; then the app waits",
+    "it is, or it waits in memory (--write-buffer) or a temporary file (--response-spool), in order; then the app waits",
 )
 @pytest.mark.also_inline
 @pytest.mark.parametrize("headers", [(), (("Content-Length", str(24 * MIB)),)])
