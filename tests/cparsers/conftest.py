@@ -7,10 +7,13 @@ below tests/corpus/http1; likewise for `_body` and chunked, `_packet` and uwsgi,
 from __future__ import annotations
 
 import json
+import os
 import pathlib
+import resource
 from typing import Any, NamedTuple
 
 import pytest
+from lanes import Lane
 
 from aserve._cparsers import ffi, lib
 
@@ -247,3 +250,44 @@ def parse_request():
 def load_corpus():
     """Return `load`."""
     return load
+
+
+# Lanes
+
+
+@pytest.fixture
+def new_lane():
+    """Make lanes: new_lane("http", "uwsgi unix", arrivals_cap=4)."""
+    lanes = []
+
+    def make(*binds: str, **settings: int) -> Lane:
+        lanes.append(Lane(*(binds or ("http",)), **settings))
+        return lanes[-1]
+
+    yield make
+    for lane in lanes:
+        lane.close()
+
+
+@pytest.fixture
+def lane(new_lane):
+    """A lane with one HTTP listener on TCP."""
+    return new_lane()
+
+
+@pytest.fixture
+def run_out():
+    """Let no more descriptors be had; return what gives them back."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def restore() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    def begin() -> Any:
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, limits[1]))
+        return restore
+
+    yield begin
+    restore()
