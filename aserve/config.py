@@ -40,6 +40,22 @@ class ConfigError(ValueError):
 # Bind specs
 
 
+class TLSSettings(NamedTuple):
+    """What the group TLS says for one bind."""
+
+    certificate: str
+    key: str | None
+    sni: tuple[str, ...]
+    client_ca: str | None
+    client_certificate: str
+    tls_min: str
+    ciphers: str
+
+
+# As options of a bind they are called as in the TOML file.
+TLS_KEYS = tuple(name.replace("_", "-") for name in TLSSettings._fields)
+
+
 class Bind(NamedTuple):
     """Where to listen, and for which protocol; `str()` gives the spec back, but for its options."""
 
@@ -117,9 +133,8 @@ def parse_bind(text: str) -> Bind:
 
 def _parse_option(option: str, text: str) -> tuple[str, str]:
     key, equals, value = option.partition("=")
-    known = [setting.key for setting in SETTINGS if setting.group == TLS]
-    if key not in known:
-        raise ValueError(f"{text!r}: {key!r} is none of the options {', '.join(known)}")
+    if key not in TLS_KEYS:
+        raise ValueError(f"{text!r}: {key!r} is none of the options {', '.join(TLS_KEYS)}")
     if not equals:
         raise ValueError(f"{text!r}: the option {key} has no value; write {key}=...")
     return key, unquote(value)
@@ -437,18 +452,6 @@ PROGRESS = _duration(0.1)  # a deadline of 0 would refuse everybody
 # The table
 
 TLS = "TLS"  # the group whose settings a bind may have of its own
-
-
-class TLSSettings(NamedTuple):
-    """What the group TLS says for one bind."""
-
-    certificate: str
-    key: str | None
-    sni: tuple[str, ...]
-    client_ca: str | None
-    client_certificate: str
-    tls_min: str
-    ciphers: str
 
 
 class Setting(NamedTuple):

@@ -416,6 +416,11 @@ def test_names_are_unique():
     assert not set(keys) & {*config.COMMAND_NAMES, "check", "version", "help"}
 
 
+def test_a_bind_may_have_the_whole_group():
+    """What an https bind may have of its own is the group TLS, in its order."""
+    assert [setting.key for setting in SETTINGS if setting.group == config.TLS] == list(config.TLS_KEYS)
+
+
 # TLS
 
 
