@@ -4,7 +4,7 @@ Owns:     the command's flags beside the settings (APP, --config, --check,
           --version), the order of start-up, logging to standard error, and the
           one place where our errors become one line and exit status 2.
 Thread:   the main thread.
-Not here: what the settings are (config.py), finding the app (loading.py),
+Not here: what the settings are (settings/table.py), finding the app (loading.py),
           serving and signals (server.py).
 """
 
@@ -22,13 +22,13 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from .compat.uwsgi import install as install_uwsgi
-from .config import SETTINGS, VERSION, Config, ConfigError, read_toml
 from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .loading import LoadError, check_unpatched, load_app
 from .routes import compile_routes, lacks_action
 from .server import load_certificates
 from .server import run as run_server
+from .settings import SETTINGS, VERSION, Config, ConfigError, read_toml
 from .signals import tell_what_remains
 
 logger = logging.getLogger("aserve")

@@ -23,7 +23,6 @@ from typing import Any, Callable
 
 from ._cparsers import ffi, lib
 from .body import BufferedBody, RequestBody
-from .config import Config
 from .connection import ARRIVING_SECONDS, TOO_LATE, TOO_SLOW
 from .errors import RequestRefused
 from .exchange import Exchange
@@ -36,6 +35,7 @@ from .protocols.base import new_body
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
 from .ride import Departures, Ride
 from .service import Service
+from .settings import Config
 from .trust import needs_identity
 
 logger = logging.getLogger("aserve")

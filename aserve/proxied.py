@@ -17,11 +17,11 @@ import logging
 import socket
 from typing import Callable
 
-from .config import Bind
 from .connection import ARRIVING_SECONDS, Connection
 from .peers import Credentials, Peers, credentials_of
 from .proxy_protocol import BadHeader, Header, parse_header
 from .service import Service
+from .settings import Bind
 from .states import State
 from .trust import needs_identity
 

@@ -23,12 +23,12 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, Union
 
 from . import rpc
-from .config import ConfigError
 from .environ import Environ, build_environ
 from .errors import AppError, ResponseTruncated
 from .exchange import Exchange
 from .forks import forked
 from .response import Headers, Response, StandingFields, error_response
+from .settings import ConfigError
 from .wsgi import Gateway, Reply, WSGIApp
 
 logger = logging.getLogger("aserve.rpc")

@@ -3,7 +3,7 @@
 Owns:     Server (the embedding API), serve() and run(); a loop's listeners,
           executor, connections and the one timer that ticks for them all.
 Thread:   event loop only; run() makes the loop.
-Not here: one connection (connection.py), settings (config.py), argv (cli.py).
+Not here: one connection (connection.py), settings (settings/table.py), argv (cli.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from . import forks
 from .acceptor import Acceptor, Crowd
 from .access_log import AccessLog
 from .budgets import Budgets
-from .config import Bind, Config, parse_bind
 from .deadlines import Deadlines
 from .environ import build_base_environ
 from .errors import WorkersStuck
@@ -42,6 +41,7 @@ from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
 from .service import Service
+from .settings import Bind, Config, parse_bind
 from .signals import Signals, leave_at_once
 from .statistics import Statistics, take_statistics
 from .tls import Certificates
@@ -167,7 +167,7 @@ class Server:
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
-            if config.request_seconds:  # then there are threads: config.py
+            if config.request_seconds:  # then there are threads: settings/table.py
                 self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, self._on_failing)  # type: ignore[arg-type]
             self._services = [self._new_service(listener) for listener in self._listeners]
             self._accept()

@@ -11,13 +11,13 @@ from typing import Any, Callable
 
 from .access_log import AccessLog
 from .budgets import Budgets
-from .config import Config
 from .environ import Environ
 from .executor import Executor
 from .inline import InlineExecutor
 from .peers import Peers
 from .protocols.base import Limits, WireProtocol
 from .response import StandingFields
+from .settings import Config
 from .tls import Wrap
 from .trust import BelievingLog
 from .wsgi import Gateway

@@ -7,7 +7,7 @@ Thread:   event loop only.
 Spec:     RFC 9325 (what is allowed); RFC 7301 (ALPN); RFC 4514 (names of
           clients).
 Not here: octets (tls_transport.py), what a client asks for
-          (client_hello.py), the settings' grammar (config.py).
+          (client_hello.py), the settings' grammar (settings/kinds.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
-from .config import ConfigError, TLSSettings, split_sni
+from .settings import ConfigError, TLSSettings, split_sni
 
 logger = logging.getLogger("aserve")
 

@@ -25,7 +25,6 @@ import ssl
 from typing import Any, Callable, cast
 
 from . import client_hello, tls
-from .config import Bind
 from .connection import ARRIVING_SECONDS, LINGER_SECONDS, Connection, peer_of
 from .errors import ResponseTruncated
 from .exchange import Exchange
@@ -34,6 +33,7 @@ from .proxied import IdentifiedConnection
 from .response import error_response
 from .sendfile import read_piece
 from .service import Service
+from .settings import Bind
 from .states import State
 from .trust import needs_identity
 from .wsgi import FileResponse

@@ -11,13 +11,13 @@ import socket
 from typing import Any
 
 from aserve.budgets import Budgets
-from aserve.config import Config
 from aserve.connection import Connection
 from aserve.environ import build_base_environ
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.response import StandingFields
 from aserve.service import Service
+from aserve.settings import Config
 from aserve.wsgi import FileWrapper, Gateway
 
 

@@ -19,10 +19,10 @@ import pytest
 
 import aserve
 from aserve import deadlines as deadlines_module
-from aserve.config import Config, ConfigError
 from aserve.deadlines import Deadlines, Run
 from aserve.errors import WrittenOff
 from aserve.exchange import Exchange
+from aserve.settings import Config, ConfigError
 
 pytestmark = pytest.mark.struck
 

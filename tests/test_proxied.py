@@ -8,10 +8,10 @@ import pytest
 from fakes import Bench, FakeTransport
 
 from aserve import peers as peers_module
-from aserve.config import parse_bind
 from aserve.connection import Connection
 from aserve.peers import Peers
 from aserve.proxied import QUIET_SECONDS, Complaints, IdentifiedConnection, ProxiedConnection, connections_of
+from aserve.settings import parse_bind
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 V1 = b"PROXY TCP4 203.0.113.7 198.51.100.2 4711 443\r\n"

@@ -18,10 +18,10 @@ import pytest
 
 import aserve
 from aserve import server as server_module
-from aserve.config import Config, ConfigError
 from aserve.errors import BindError
 from aserve.loading import PatchedError
 from aserve.server import Server
+from aserve.settings import Config, ConfigError
 
 LOOPBACK = "127.0.0.1:0"
 

@@ -16,7 +16,7 @@ import pytest
 from certificates import Issued, MemoryClient, openssl
 
 from aserve.client_hello import parse
-from aserve.config import Config, ConfigError, TLSSettings, parse_bind
+from aserve.settings import Config, ConfigError, TLSSettings, parse_bind
 from aserve.tls import Certificates, describe_client, format_name, guard, read_validity
 
 SETTINGS = TLSSettings("", None, (), None, "none", "1.2", Config().ciphers)

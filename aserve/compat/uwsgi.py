@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Callable, Union
 
 from .. import rpc as aserve_rpc
-from ..config import VERSION
+from ..settings import VERSION
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")

@@ -18,7 +18,7 @@ from ..forwarded import set_aside
 
 
 class Limits(NamedTuple):
-    """How much a protocol takes from one connection; octets unless said (config.py gives the reasons)."""
+    """How much a protocol takes from one connection; octets unless said (settings/table.py gives the reasons)."""
 
     max_line_bytes: int = 8190
     max_head_bytes: int = 65536
