@@ -6,7 +6,7 @@ Owns:     since when an app has had each exchange, and what happens when that
 Thread:   two, under banners: workers run the app, the event loop looks once a
           second.
 Not here: the answers (wsgi.py makes a struck worker's 504, connection.py and
-          ride.py that of one written off), replacing a thread (executor.py).
+          ride.py that of one written off), replacing a thread (workers/executor.py).
 
 A strike may hit between any two bytecodes. In aserve's own code it would leave
 a lock taken or a job lost, so it must hit only while the app runs, and what the
@@ -43,7 +43,7 @@ from .exchange import Exchange
 from .wsgi import FileWrapper, WSGIApp
 
 if TYPE_CHECKING:
-    from .executor import Executor
+    from .workers.executor import Executor
 
 logger = logging.getLogger("aserve")
 

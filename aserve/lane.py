@@ -26,8 +26,6 @@ from .body import BufferedBody, RequestBody
 from .connection import ARRIVING_SECONDS, TOO_LATE, TOO_SLOW
 from .errors import RequestRefused
 from .exchange import Exchange
-from .executor import WATCH_SECONDS, Executor
-from .inline import InlineExecutor
 from .listeners import Listener
 from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi
@@ -37,6 +35,8 @@ from .ride import Departures, Ride
 from .service import Service
 from .settings import Config
 from .trust import needs_identity
+from .workers.executor import WATCH_SECONDS, Executor
+from .workers.inline import InlineExecutor
 
 logger = logging.getLogger("aserve")
 

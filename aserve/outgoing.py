@@ -25,12 +25,12 @@ from typing import Any, Callable, cast
 from .budgets import SENT_FILE_COUNT
 from .errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from .exchange import Exchange
-from .executor import Executor
 from .listeners import UNSENT_BYTES, limit_unsent
 from .sendfile import FileSender, call_close, read_pieces
 from .service import Service
 from .spool import ResponseSpool
 from .states import TRANSITIONS, Event, State
+from .workers.executor import Executor
 from .wsgi import FileResponse, Reply
 
 if sys.platform == "linux":

@@ -21,11 +21,11 @@ from ._cparsers import lib
 from .connection import Connection
 from .errors import ClientDisconnected, RequestRefused, ResponseTruncated, WrittenOff
 from .exchange import Exchange
-from .executor import Executor
-from .inline import InlineExecutor
 from .protocols.single import SingleRequest
 from .service import Service
 from .states import State
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
 from .wsgi import Reply
 
 logger = logging.getLogger("aserve")

@@ -26,9 +26,7 @@ from .budgets import Budgets
 from .deadlines import Deadlines
 from .environ import build_base_environ
 from .errors import WorkersStuck
-from .executor import Executor
 from .forwarded import SettingAside, set_aside
-from .inline import InlineExecutor
 from .lane import Lane
 from .lane import is_available as is_lane_available
 from .listeners import Address, Listener, UnixRights, open_listeners
@@ -47,6 +45,8 @@ from .statistics import Statistics, take_statistics
 from .tls import Certificates
 from .tls_transport import tls_connections_of
 from .trust import BelievingLog, TrustingGateway, peers_of, trust_of
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
 
 logger = logging.getLogger("aserve")

@@ -12,14 +12,14 @@ from typing import Any, Callable
 from .access_log import AccessLog
 from .budgets import Budgets
 from .environ import Environ
-from .executor import Executor
-from .inline import InlineExecutor
 from .peers import Peers
 from .protocols.base import Limits, WireProtocol
 from .response import StandingFields
 from .settings import Config
 from .tls import Wrap
 from .trust import BelievingLog
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
 from .wsgi import Gateway
 
 # Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.

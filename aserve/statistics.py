@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from .body import BufferedBody, LiveBody
 from .connection import Connection
-from .executor import Executor
-from .inline import InlineExecutor
 from .lane import Lane
 from .states import State
 from .tls_transport import TLSTransport
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
 
 
 class Statistics(NamedTuple):

@@ -21,7 +21,7 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode pace states cpu _cparsers",
+    "errors episode pace states _cparsers",
     "forks",
     "settings",
     "peers",
@@ -31,8 +31,8 @@ FLOORS = (
     "protocols environ response access_log",
     "wsgi rpc",
     "trust",  # stands before the gateway of wsgi
-    "crew turns",  # of an executor
-    "executor inline routes sendfile",
+    "workers",  # which know no connection and no WSGI
+    "routes sendfile",
     "deadlines",  # counts what an executor runs
     "service listeners",
     "outgoing",  # the writing half of a connection, below the whole
@@ -49,6 +49,7 @@ FLOORS = (
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
     "settings": ("peer bind", "kinds", "table", "toml"),
+    "workers": ("cpu threads", "turns", "executor inline"),
     "protocols": ("base", "single", "http1 httptools1 scgi uwsgi"),
     "compat": ("paste uwsgi",),
 }
@@ -57,19 +58,19 @@ RESERVED = {
     "asyncio": (
         "service",
         {
-            "executor": "hands responses back with the loop's own call_soon_threadsafe",
-            "turns": "the loop looks whether they move",
+            "workers.executor": "hands responses back with the loop's own call_soon_threadsafe",
+            "workers.turns": "the loop looks whether they move",
             "rpc": "one of its two clients is asyncio's",
         },
     ),
     "threading": (
         "compat",
         {
-            "crew": "the threads are its",
-            "executor": "workers sleep in it",
+            "workers.threads": "the threads are its",
+            "workers.executor": "workers sleep in it",
             "forks": "asks which thread forks",
             "budgets": "workers and the loop count in it",
-            "turns": "workers wait in it",
+            "workers.turns": "workers wait in it",
             "access_log": "workers and the loop write it",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",

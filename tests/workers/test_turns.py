@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from aserve import turns as turns_module
-from aserve.turns import STALE_SECONDS, TURN_SECONDS, Turns
+from aserve.workers import turns as turns_module
+from aserve.workers.turns import STALE_SECONDS, TURN_SECONDS, Turns
 
 PATIENCE_SECONDS = 10
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve import cpu
-from aserve.cpu import WINDOW_SECONDS, CpuMeter
+from aserve.workers import cpu
+from aserve.workers.cpu import WINDOW_SECONDS, CpuMeter
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from __future__ import annotations
 import collections
 from typing import Any, Callable
 
-from .crew import WorkerCounts
-from .forks import leave
+from ..forks import leave
+from .threads import WorkerCounts
 
 
 class InlineExecutor:

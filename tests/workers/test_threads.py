@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aserve.crew import Crew
+from aserve.workers.threads import Crew
 
 PATIENCE_SECONDS = 10
 

@@ -18,10 +18,10 @@ import time
 
 import pytest
 
-from aserve import executor as executor_module
-from aserve import turns as turns_module
 from aserve.errors import WrittenOff
-from aserve.executor import Executor
+from aserve.workers import executor as executor_module
+from aserve.workers import turns as turns_module
+from aserve.workers.executor import Executor
 
 PATIENCE_SECONDS = 10
 

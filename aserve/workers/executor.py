@@ -3,7 +3,7 @@
 Owns:     the two queues, the decision whom to wake and when.
 Thread:   methods say which side calls them.
 Not here: what a job does (connection.py gives it), the app (wsgi.py), how many
-          threads there are (crew.py), which of those aside go on (turns.py).
+          threads there are (threads.py), which of those aside go on (turns.py).
 
 The order of events, and why (figures: benchmarks/README.md):
 
@@ -44,10 +44,10 @@ import os
 import threading
 from typing import Any, Callable, Protocol
 
+from ..errors import WrittenOff
+from ..forks import leave
 from .cpu import HAS_GIL, CpuMeter
-from .crew import Crew, WorkerCounts
-from .errors import WrittenOff
-from .forks import leave
+from .threads import Crew, WorkerCounts
 from .turns import Turns
 
 logger = logging.getLogger("aserve")

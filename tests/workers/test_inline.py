@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve import inline
-from aserve.inline import InlineExecutor
+from aserve.workers import inline
+from aserve.workers.inline import InlineExecutor
 
 
 def test_inline_jobs_run_at_once():
