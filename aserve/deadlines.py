@@ -6,7 +6,8 @@ Owns:     since when an app has had each exchange, and what happens when that
 Thread:   two, under banners: workers run the app, the event loop looks once a
           second.
 Not here: the answers (wsgi.py makes a struck worker's 504, connection.py and
-          ride.py that of one written off), replacing a thread (workers/executor.py).
+          ride.py that of one written off), replacing a thread
+          (workers/executor.py), raising an exception in it (workers/interrupt.py).
 
 A strike may hit between any two bytecodes. In aserve's own code it would leave
 a lock taken or a job lost, so it must hit only while the app runs, and what the
@@ -40,6 +41,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from .body import LiveBody
 from .errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
 from .exchange import Exchange
+from .workers.interrupt import LOOK_SECONDS, find_interrupt
 from .wsgi import FileWrapper, WSGIApp
 
 if TYPE_CHECKING:
@@ -49,8 +51,6 @@ logger = logging.getLogger("aserve")
 
 # What a struck worker is given for its finally blocks: as long as the request had, at most so much. Guess.
 GRACE_SECONDS = 5.0
-# A worker waits so long between two looks for what takes the loop microseconds.
-LOOK_SECONDS = 0.0005
 
 _get_ident = threading.get_ident
 
@@ -64,7 +64,7 @@ class Deadlines:
         self._executor = executor
         self._max_stuck = max_stuck
         self._on_failing = on_failing  # called with the reason, when too many are stuck
-        self._strike, self.settle = _find_strike()
+        self._strike, self.settle = find_interrupt()
         self.runs: dict[int, Run] = {}  # by thread: the exchange that it has
         self._stuck: dict[int, Run] = {}  # by thread: those written off and still inside the app
 
@@ -374,46 +374,3 @@ def _pop(token: list[None]) -> bool:
     except IndexError:
         return False
     return True
-
-
-# A strike
-
-
-def _find_strike() -> tuple[Callable[[int, type[BaseException]], None] | None, Callable[[], None]]:
-    """Return how to raise an exception in a thread, and how a thread takes back what has not hit it yet."""
-    if sys.implementation.name == "pypy":
-        try:
-            from __pypy__.thread import _raise_in_thread  # type: ignore[import-not-found]
-        except ImportError:
-            return None, _do_nothing
-
-        def settle_pypy() -> None:
-            # It cannot be taken back, only replaced, by one that we wait for.
-            try:
-                _raise_in_thread(_get_ident(), RequestTimeout)
-                while True:
-                    time.sleep(LOOK_SECONDS)
-            except RequestTimeout:
-                pass
-
-        return _raise_in_thread, settle_pypy
-    try:
-        import ctypes
-    except ImportError:  # an interpreter built without libffi
-        return None, _do_nothing
-    # A function object of our own: the attribute is shared with whoever sets its argtypes.
-    set_async_exc = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
-    set_async_exc.argtypes = (ctypes.c_ulong, ctypes.c_void_p)
-    set_async_exc.restype = ctypes.c_int
-
-    def strike(thread_id: int, kind: type[BaseException]) -> None:
-        set_async_exc(thread_id, id(kind))
-
-    def settle() -> None:
-        set_async_exc(_get_ident(), None)
-
-    return strike, settle
-
-
-def _do_nothing() -> None:
-    """Nothing was raised, so nothing is to be taken back."""

@@ -18,7 +18,6 @@ import apps
 import pytest
 
 import aserve
-from aserve import deadlines as deadlines_module
 from aserve.deadlines import Deadlines, Run
 from aserve.errors import WrittenOff
 from aserve.exchange import Exchange
@@ -688,16 +687,6 @@ def test_without_threads_it_is_refused():
     """Rather than silently without effect."""
     with pytest.raises(ConfigError, match=r"request-timeout \(30 s\) needs threads of 1 or more"):
         Config(request_seconds=30, threads=0)
-
-
-@pytest.mark.parametrize("module", ["ctypes", "__pypy__.thread"])
-def test_where_nothing_can_be_raised(monkeypatch, module):
-    """An interpreter without the means has everything else."""
-    monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.setattr(sys.implementation, "name", "pypy" if "pypy" in module else "cpython")
-    strike, settle = deadlines_module._find_strike()
-    assert strike is None
-    settle()
 
 
 # What the app calls of ours

@@ -49,7 +49,7 @@ FLOORS = (
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
     "settings": ("peer bind", "kinds", "table", "toml"),
-    "workers": ("cpu threads", "turns", "executor inline"),
+    "workers": ("cpu interrupt threads", "turns", "executor inline"),
     "protocols": ("base", "single", "http1 httptools1 scgi uwsgi"),
     "compat": ("paste uwsgi",),
 }
@@ -80,7 +80,8 @@ RESERVED = {
             "server": "asks whether it runs on the main thread, the only one with signals",
             "rpc": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",
-            "deadlines": "raises an exception in one of them",
+            "workers.interrupt": "one of them takes an exception back",
+            "deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
         },
     ),
@@ -89,8 +90,8 @@ RESERVED = {
 DOORS = {
     ("server", "uvloop"),
     ("cli", "importlib.metadata"),
-    ("deadlines", "ctypes"),
-    ("deadlines", "__pypy__.thread"),
+    ("workers.interrupt", "ctypes"),
+    ("workers.interrupt", "__pypy__.thread"),
 }
 TESTS_OF_NO_ONE_FILE = {"benchmarks", "faults", "layout", "setup"}
 
