@@ -26,10 +26,10 @@ import time
 from collections.abc import Generator
 from typing import Callable
 
-from .errors import AserveError
-from .exchange import RpcCall
-from .forks import forked, leave_if_forked
-from .settings import Bind, parse_bind
+from ..errors import AserveError
+from ..exchange import RpcCall
+from ..forks import forked, leave_if_forked
+from ..settings import Bind, parse_bind
 
 logger = logging.getLogger("aserve.rpc")
 

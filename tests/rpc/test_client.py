@@ -24,7 +24,7 @@ from aserve.exchange import RpcCall
 def functions(monkeypatch):
     """An empty registry, put back afterwards."""
     registry = {}
-    monkeypatch.setattr(rpc, "_functions", registry)
+    monkeypatch.setattr(rpc.client, "_functions", registry)
     return registry
 
 
