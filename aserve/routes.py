@@ -5,7 +5,7 @@ Owns:     the grammar of --route, its actions, and RoutingGateway, which also
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
           where its documentation is silent, what uWSGI 2.0.30 does.
-Not here: the functions (rpc.py), calling the app (wsgi.py).
+Not here: the functions (rpc/registry.py), calling the app (wsgi.py).
 
 A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
 searched in PATH_INFO; without one, the route is for every request. Actions:

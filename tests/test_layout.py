@@ -49,7 +49,7 @@ FLOORS = (
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
     "settings": ("peer bind", "kinds", "table", "toml"),
-    "rpc": ("client",),
+    "rpc": ("errors", "packets", "registry client"),
     "workers": ("cpu interrupt threads", "turns", "executor inline"),
     "protocols": ("base", "single", "http1 httptools1 scgi uwsgi"),
     "compat": ("paste uwsgi",),
@@ -79,7 +79,7 @@ RESERVED = {
             "ride": "a worker waits there while its connection leaves the lane",
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
-            "rpc.client": "functions are registered from any thread",
+            "rpc.registry": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",
             "workers.interrupt": "one of them takes an exception back",
             "deadlines": "asks which of them it is in",

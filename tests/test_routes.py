@@ -27,7 +27,7 @@ VARS = {
 @pytest.fixture(autouse=True)
 def functions(monkeypatch):
     """A registry of these only."""
-    monkeypatch.setattr(rpc.client, "_functions", {})
+    monkeypatch.setattr(rpc.registry, "_functions", {})
     rpc.register("join", lambda *arguments: b"|".join(arguments))
     rpc.register("echo", lambda argument: argument)
     rpc.register("big", lambda: bytes(LARGE_BODY_BYTES))

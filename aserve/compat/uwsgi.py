@@ -3,7 +3,7 @@
 Owns:     the module `uwsgi` that an app finds where no other is.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: RPC itself (rpc.py).
+Not here: RPC itself (rpc/).
 """
 
 from __future__ import annotations

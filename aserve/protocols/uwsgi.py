@@ -4,7 +4,7 @@ Owns:     from a uwsgi packet to an exchange; which modifiers are served.
 Thread:   event loop only; the lane's leader has a Uwsgi of its own for `new_exchange` and `receive_call`.
 Spec:     uwsgi-docs Protocol.rst.
 Not here: the grammar (cparsers/uwsgi.c), the body (single.py), calling RPC
-          functions (rpc.py).
+          functions (rpc/registry.py).
 
 Nothing that a packet asks for beyond a request, a ping or a call is ever
 done: UWSGI_FILE, UWSGI_SETENV and their like are only entries of environ.
