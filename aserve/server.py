@@ -42,7 +42,7 @@ from .service import Service
 from .settings import Bind, Config, parse_bind
 from .signals import Signals, leave_at_once
 from .statistics import Statistics, take_statistics
-from .tls import Certificates
+from .tls.certificates import Certificates
 from .tls_transport import tls_connections_of
 from .trust import BelievingLog, TrustingGateway, peers_of, trust_of
 from .workers.executor import Executor

@@ -16,7 +16,7 @@ from .peers import Peers
 from .protocols.base import Limits, WireProtocol
 from .response import StandingFields
 from .settings import Config
-from .tls import Wrap
+from .tls.certificates import Wrap
 from .trust import BelievingLog
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor

@@ -24,7 +24,8 @@ import logging
 import ssl
 from typing import Any, Callable, cast
 
-from . import client_hello, tls
+from .tls import certificates as tls
+from .tls import client_hello
 from .connection import ARRIVING_SECONDS, LINGER_SECONDS, Connection, peer_of
 from .errors import ResponseTruncated
 from .exchange import Exchange

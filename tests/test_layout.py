@@ -26,7 +26,7 @@ FLOORS = (
     "settings",
     "peers",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool proxy_protocol tls client_hello loading demo",
+    "exchange body spool proxy_protocol tls loading demo",
     "forwarded",  # rewrites exchanges
     "protocols environ response access_log",
     "wsgi rpc",
@@ -50,6 +50,7 @@ FLOORS = (
 WITHIN = {
     "settings": ("peer bind", "kinds", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
+    "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt threads", "turns", "executor inline"),
     "protocols": ("base", "single", "http1 httptools1 scgi uwsgi"),
     "compat": ("paste uwsgi",),

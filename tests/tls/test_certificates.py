@@ -15,9 +15,9 @@ import types
 import pytest
 from certificates import Issued, MemoryClient, openssl
 
-from aserve.client_hello import parse
+from aserve.tls.client_hello import parse
 from aserve.settings import Config, ConfigError, TLSSettings, parse_bind
-from aserve.tls import Certificates, describe_client, format_name, guard, read_validity
+from aserve.tls.certificates import Certificates, describe_client, format_name, guard, read_validity
 
 SETTINGS = TLSSettings("", None, (), None, "none", "1.2", Config().ciphers)
 
@@ -150,7 +150,7 @@ def test_not_valid_yet(settings, localhost, monkeypatch):
         def now(cls, tz=None):
             return cls(2001, 1, 1, tzinfo=tz)
 
-    monkeypatch.setattr("aserve.tls.datetime.datetime", Clock)
+    monkeypatch.setattr("aserve.tls.certificates.datetime.datetime", Clock)
     [warning] = Certificates([settings]).warnings
     assert "is not valid before 20" in warning
 
@@ -184,7 +184,7 @@ def test_read_validity_of_the_old():
 def test_unreadable_validity(settings, localhost, monkeypatch):
     """Dates that only OpenSSL can read are no reason to fail."""
     real = base64.b64decode
-    monkeypatch.setattr("aserve.tls.base64.b64decode", lambda text: real(text)[:20])
+    monkeypatch.setattr("aserve.tls.certificates.base64.b64decode", lambda text: real(text)[:20])
     assert Certificates([settings]).warnings == []
 
 
@@ -560,7 +560,7 @@ STALE, WANT_READ, OTHER = ssl.SSLError(1, "stale"), ssl.SSLWantReadError(2, "wai
 )
 def test_guard_on_pypy(monkeypatch, results, expected):
     """There a call that fails is made once more, with a clear queue; the first error is the one that is told."""
-    monkeypatch.setattr("aserve.tls.sys", types.SimpleNamespace(implementation=types.SimpleNamespace(name="pypy")))
+    monkeypatch.setattr("aserve.tls.certificates.sys", types.SimpleNamespace(implementation=types.SimpleNamespace(name="pypy")))
     left = list(results)
 
     def function(argument):

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from aserve.client_hello import MAX_HELLO_BYTES, NO_APPLICATION_PROTOCOL, ClientHello, is_complete, is_tls, parse
+from aserve.tls.client_hello import MAX_HELLO_BYTES, NO_APPLICATION_PROTOCOL, ClientHello, is_complete, is_tls, parse
 
 
 def client_hello(protocols=(), server_name="localhost"):

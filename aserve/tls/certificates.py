@@ -23,7 +23,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
-from .settings import ConfigError, TLSSettings, split_sni
+from ..settings import ConfigError, TLSSettings, split_sni
 
 logger = logging.getLogger("aserve")
 
