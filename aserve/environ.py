@@ -17,9 +17,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from .exchange import Exchange
-from .forwarded import SCHEMES
 
 Environ = dict[str, Any]
+
+# Lenient: some proxies say ws and wss of a request that asks for a WebSocket.
+SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
 class ErrorStream(io.TextIOBase):

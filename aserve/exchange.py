@@ -80,7 +80,7 @@ class Exchange:
     is_silent = False  # the refusal goes to the log only: who asked does not read HTTP
     ping: Callable[[str], bytes] | None = None  # set: the reply, made from a warning; healthy: ""
     rpc: RpcCall | None = None  # set: a function is called, not the app
-    # What proxies tell of their client, by CGI names, and no longer in `vars` (forwarded.py).
+    # What proxies tell of their client, by CGI names, and no longer in `vars` (proxies/forwarded.py).
     forwarded: dict[str, str] | None = None
     connection: Any = None  # set when it is the exchange's turn (a Connection or a Ride; row 5)
     client: Client | None = None  # set where a trusted proxy tells of another than is connected

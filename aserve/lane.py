@@ -31,10 +31,10 @@ from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.base import new_body
 from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
+from .proxies.trust import needs_identity
 from .ride import Departures, Ride
 from .service import Service
 from .settings import Config
-from .trust import needs_identity
 from .workers.executor import WATCH_SECONDS, Executor
 from .workers.inline import InlineExecutor
 

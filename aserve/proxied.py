@@ -18,12 +18,12 @@ import socket
 from typing import Callable
 
 from .connection import ARRIVING_SECONDS, Connection
-from .peers import Credentials, Peers, credentials_of
-from .proxy_protocol import BadHeader, Header, parse_header
+from .proxies.peers import Credentials, Peers, credentials_of
+from .proxies.proxy_protocol import BadHeader, Header, parse_header
+from .proxies.trust import needs_identity
 from .service import Service
 from .settings import Bind
 from .states import State
-from .trust import needs_identity
 
 logger = logging.getLogger("aserve")
 

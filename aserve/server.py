@@ -26,15 +26,16 @@ from .budgets import Budgets
 from .deadlines import Deadlines
 from .environ import build_base_environ
 from .errors import WorkersStuck
-from .forwarded import SettingAside, set_aside
 from .lane import Lane
 from .lane import is_available as is_lane_available
 from .listeners import Address, Listener, UnixRights, open_listeners
 from .loading import check_unpatched
-from .peers import Peers
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
 from .proxied import connections_of
+from .proxies.forwarded import SettingAside, set_aside
+from .proxies.peers import Peers
+from .proxies.trust import BelievingLog, TrustingGateway, peers_of, trust_of
 from .response import StandingFields
 from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
@@ -44,7 +45,6 @@ from .signals import Signals, leave_at_once
 from .statistics import Statistics, take_statistics
 from .tls.certificates import Certificates
 from .tls_transport import tls_connections_of
-from .trust import BelievingLog, TrustingGateway, peers_of, trust_of
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp

@@ -12,12 +12,12 @@ from typing import Any, Callable
 from .access_log import AccessLog
 from .budgets import Budgets
 from .environ import Environ
-from .peers import Peers
 from .protocols.base import Limits, WireProtocol
+from .proxies.peers import Peers
+from .proxies.trust import BelievingLog
 from .response import StandingFields
 from .settings import Config
 from .tls.certificates import Wrap
-from .trust import BelievingLog
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .wsgi import Gateway

@@ -24,19 +24,19 @@ import logging
 import ssl
 from typing import Any, Callable, cast
 
-from .tls import certificates as tls
-from .tls import client_hello
 from .connection import ARRIVING_SECONDS, LINGER_SECONDS, Connection, peer_of
 from .errors import ResponseTruncated
 from .exchange import Exchange
 from .outgoing import PIECE_BYTES
 from .proxied import IdentifiedConnection
+from .proxies.trust import needs_identity
 from .response import error_response
 from .sendfile import read_piece
 from .service import Service
 from .settings import Bind
 from .states import State
-from .trust import needs_identity
+from .tls import certificates as tls
+from .tls import client_hello
 from .wsgi import FileResponse
 
 logger = logging.getLogger("aserve")

@@ -24,13 +24,12 @@ FLOORS = (
     "errors episode pace states _cparsers",
     "forks",
     "settings",
-    "peers",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool proxy_protocol tls loading demo",
-    "forwarded",  # rewrites exchanges
-    "protocols environ response access_log",
+    "exchange body spool tls loading demo",
+    "environ response access_log",
     "wsgi rpc",
-    "trust",  # stands before the gateway of wsgi
+    "proxies",  # stand before the gateway of wsgi
+    "protocols",
     "workers",  # which know no connection and no WSGI
     "routes sendfile",
     "deadlines",  # counts what an executor runs
@@ -52,6 +51,7 @@ WITHIN = {
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt threads", "turns", "executor inline"),
+    "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "single", "http1 httptools1 scgi uwsgi"),
     "compat": ("paste uwsgi",),
 }

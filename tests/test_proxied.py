@@ -7,10 +7,10 @@ import os
 import pytest
 from fakes import Bench, FakeTransport
 
-from aserve import peers as peers_module
 from aserve.connection import Connection
-from aserve.peers import Peers
 from aserve.proxied import QUIET_SECONDS, Complaints, IdentifiedConnection, ProxiedConnection, connections_of
+from aserve.proxies import peers as peers_module
+from aserve.proxies.peers import Peers
 from aserve.settings import parse_bind
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -17,7 +17,7 @@ from certificates import MemoryClient
 from fakes import Bench
 
 from aserve.connection import LINGER_BYTES
-from aserve.peers import Peers
+from aserve.proxies.peers import Peers
 from aserve.settings import parse_bind
 from aserve.tls.certificates import Certificates
 from aserve.tls_transport import MAX_REPLY_BYTES, TLSConnection, tls_connections_of

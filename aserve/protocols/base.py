@@ -14,7 +14,7 @@ from ..body import BufferedBody, LiveBody
 from ..budgets import BodySpace, unlimited_bodies
 from ..errors import RequestRefused, over_limit
 from ..exchange import Exchange
-from ..forwarded import set_aside
+from ..proxies.forwarded import set_aside
 
 
 class Limits(NamedTuple):

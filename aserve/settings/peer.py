@@ -3,7 +3,7 @@
 Owns:     Peer, and its parser.
 Thread:   any; a Peer never changes.
 Spec:     RFC 4632 (CIDR); unix(7), SO_PEERCRED.
-Not here: whether an address is among them (peers.py).
+Not here: whether an address is among them (proxies/peers.py).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ import struct
 import apps
 import pytest
 
-from aserve import peers as peers_module
 from aserve import rpc
+from aserve.proxies import peers as peers_module
 
 FIELDS = [
     "Forwarded: for=1.2.3.4;host=evil;proto=https",

@@ -15,9 +15,9 @@ import types
 import pytest
 from certificates import Issued, MemoryClient, openssl
 
-from aserve.tls.client_hello import parse
 from aserve.settings import Config, ConfigError, TLSSettings, parse_bind
 from aserve.tls.certificates import Certificates, describe_client, format_name, guard, read_validity
+from aserve.tls.client_hello import parse
 
 SETTINGS = TLSSettings("", None, (), None, "none", "1.2", Config().ciphers)
 
@@ -560,7 +560,9 @@ STALE, WANT_READ, OTHER = ssl.SSLError(1, "stale"), ssl.SSLWantReadError(2, "wai
 )
 def test_guard_on_pypy(monkeypatch, results, expected):
     """There a call that fails is made once more, with a clear queue; the first error is the one that is told."""
-    monkeypatch.setattr("aserve.tls.certificates.sys", types.SimpleNamespace(implementation=types.SimpleNamespace(name="pypy")))
+    monkeypatch.setattr(
+        "aserve.tls.certificates.sys", types.SimpleNamespace(implementation=types.SimpleNamespace(name="pypy"))
+    )
     left = list(results)
 
     def function(argument):

@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from aserve import peers as peers_module
-from aserve.peers import Credentials, Peers, credentials_of, pack, unpack
+from aserve.proxies import peers as peers_module
+from aserve.proxies.peers import Credentials, Peers, credentials_of, pack, unpack
 
 
 @pytest.mark.parametrize(

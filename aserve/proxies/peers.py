@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Callable, NamedTuple
 
-from .settings.peer import SO_PEERCRED, parse_peer
+from ..settings.peer import SO_PEERCRED, parse_peer
 
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 

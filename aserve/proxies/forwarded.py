@@ -19,8 +19,9 @@ import re
 from typing import Callable, NamedTuple, TypeVar
 from urllib.parse import unquote
 
-from .errors import RequestRefused
-from .exchange import Exchange
+from ..environ import SCHEMES
+from ..errors import RequestRefused
+from ..exchange import Exchange
 from .peers import pack, unpack
 
 logger = logging.getLogger("aserve")
@@ -32,8 +33,6 @@ FORWARDED, REAL_IP = "HTTP_FORWARDED", "HTTP_X_REAL_IP"
 FOR, PROTO, HOST = "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED_HOST"
 PORT, PREFIX = "HTTP_X_FORWARDED_PORT", "HTTP_X_FORWARDED_PREFIX"
 
-# Lenient: some proxies say ws and wss of a request that asks for a WebSocket.
-SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
 # RFC 7239 section 6: nodename and node-port. "unix:" is what nginx says of a client on a unix socket.

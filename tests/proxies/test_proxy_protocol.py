@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from aserve.proxy_protocol import (
+from aserve.proxies.proxy_protocol import (
     SIGNATURE,
     V1_MAX_BYTES,
     V2_MAX_BYTES,

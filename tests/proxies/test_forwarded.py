@@ -8,7 +8,7 @@ import pytest
 
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
-from aserve.forwarded import (
+from aserve.proxies.forwarded import (
     MAX_FORWARDED,
     Rules,
     SettingAside,
@@ -20,7 +20,7 @@ from aserve.forwarded import (
     set_aside,
     split_host,
 )
-from aserve.peers import Peers
+from aserve.proxies.peers import Peers
 
 PROXIES = Peers(["10.0.0.0/8", "2001:db8:a::/48"])
 ALL = [

@@ -19,14 +19,14 @@ import logging
 import operator
 from typing import Any, Callable
 
-from .access_log import AccessLog
-from .errors import BindError, RequestRefused
-from .exchange import Client, Exchange
+from ..access_log import AccessLog
+from ..errors import BindError, RequestRefused
+from ..exchange import Client, Exchange
+from ..response import Response, StandingFields, error_response
+from ..settings import Bind, Config
+from ..wsgi import Gateway, Reply
 from .forwarded import DEFAULT_PORTS, Claims, Rules, cgi_name, field_name, read_claims, split_host
 from .peers import Peers
-from .response import Response, StandingFields, error_response
-from .settings import Bind, Config
-from .wsgi import Gateway, Reply
 
 logger = logging.getLogger("aserve")
 
