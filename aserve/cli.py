@@ -25,11 +25,11 @@ from .compat.uwsgi import install as install_uwsgi
 from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .loading import LoadError, check_unpatched, load_app
-from .routes import compile_routes, lacks_action
 from .server import load_certificates
 from .server import run as run_server
 from .settings import SETTINGS, VERSION, Config, ConfigError, read_toml
 from .signals import tell_what_remains
+from .wsgi.routes import compile_routes, lacks_action
 
 logger = logging.getLogger("aserve")
 

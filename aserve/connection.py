@@ -22,9 +22,9 @@ from .errors import RequestRefused
 from .exchange import Exchange
 from .outgoing import OutgoingHalf
 from .pace import Pace
-from .response import error_response
 from .service import Service
 from .states import TRANSITIONS, Event, State
+from .wsgi.response import error_response
 
 logger = logging.getLogger("aserve")
 

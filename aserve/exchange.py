@@ -6,7 +6,7 @@ Owns:     Exchange, which crosses the seam between the event loop and a
 Thread:   built on the event loop, or by the lane's leader, then its worker's; see docs/threads.md for what
           others touch meanwhile: the loop (a drain, a lost client) and threads of the app that write().
 Spec:     RFC 9110 section 3.4 ("exchange").
-Not here: parsing (protocols/), building the response (response.py).
+Not here: parsing (protocols/), building the response (wsgi/response.py).
 """
 
 from __future__ import annotations

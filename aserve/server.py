@@ -23,8 +23,6 @@ from . import forks
 from .acceptor import Acceptor, Crowd
 from .access_log import AccessLog
 from .budgets import Budgets
-from .deadlines import Deadlines
-from .environ import build_base_environ
 from .errors import WorkersStuck
 from .lane import Lane
 from .lane import is_available as is_lane_available
@@ -36,8 +34,6 @@ from .proxied import connections_of
 from .proxies.forwarded import SettingAside, set_aside
 from .proxies.peers import Peers
 from .proxies.trust import BelievingLog, TrustingGateway, peers_of, trust_of
-from .response import StandingFields
-from .routes import RoutingGateway, compile_routes
 from .sendfile import HAS_SENDFILE
 from .service import Service
 from .settings import Bind, Config, parse_bind
@@ -48,6 +44,10 @@ from .tls_transport import tls_connections_of
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
+from .wsgi.deadlines import Deadlines
+from .wsgi.environ import build_base_environ
+from .wsgi.response import StandingFields
+from .wsgi.routes import RoutingGateway, compile_routes
 
 logger = logging.getLogger("aserve")
 

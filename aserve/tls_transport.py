@@ -30,7 +30,6 @@ from .exchange import Exchange
 from .outgoing import PIECE_BYTES
 from .proxied import IdentifiedConnection
 from .proxies.trust import needs_identity
-from .response import error_response
 from .sendfile import read_piece
 from .service import Service
 from .settings import Bind
@@ -38,6 +37,7 @@ from .states import State
 from .tls import certificates as tls
 from .tls import client_hello
 from .wsgi import FileResponse
+from .wsgi.response import error_response
 
 logger = logging.getLogger("aserve")
 

@@ -25,14 +25,11 @@ FLOORS = (
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool tls loading demo",
-    "environ response access_log",
-    "wsgi rpc",
+    "exchange body spool sendfile tls loading demo",
+    "workers rpc access_log",  # none of which knows a connection, or WSGI
+    "wsgi",
     "proxies",  # stand before the gateway of wsgi
     "protocols",
-    "workers",  # which know no connection and no WSGI
-    "routes sendfile",
-    "deadlines",  # counts what an executor runs
     "service listeners",
     "outgoing",  # the writing half of a connection, below the whole
     "connection",
@@ -51,6 +48,7 @@ WITHIN = {
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt threads", "turns", "executor inline"),
+    "wsgi": ("environ response", "gateway", "routes deadlines"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "single", "http1 httptools1 scgi uwsgi"),
     "compat": ("paste uwsgi",),
@@ -76,14 +74,14 @@ RESERVED = {
             "access_log": "workers and the loop write it",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
-            "response": "a second thread of the app may send pieces of it, too",
+            "wsgi.response": "a second thread of the app may send pieces of it, too",
             "ride": "a worker waits there while its connection leaves the lane",
             "outgoing": "a worker writes to it, too, and waits there for room",
             "server": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",
             "workers.interrupt": "one of them takes an exception back",
-            "deadlines": "asks which of them it is in",
+            "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
         },
     ),

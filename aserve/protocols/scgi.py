@@ -4,7 +4,7 @@ Owns:     from an SCGI head to an exchange.
 Thread:   event loop only.
 Spec:     python.ca/scgi/protocol.txt (2008); RFC 3875 for the vars.
 Not here: the grammar (cparsers/scgi.c), the body (single.py), PATH_INFO
-          where the front server sends none (environ.py).
+          where the front server sends none (wsgi/environ.py).
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ import re
 from typing import Callable, NamedTuple, TypeVar
 from urllib.parse import unquote
 
-from ..environ import SCHEMES
 from ..errors import RequestRefused
 from ..exchange import Exchange
+from ..wsgi.environ import SCHEMES
 from .peers import pack, unpack
 
 logger = logging.getLogger("aserve")

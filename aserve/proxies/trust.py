@@ -22,9 +22,9 @@ from typing import Any, Callable
 from ..access_log import AccessLog
 from ..errors import BindError, RequestRefused
 from ..exchange import Client, Exchange
-from ..response import Response, StandingFields, error_response
 from ..settings import Bind, Config
 from ..wsgi import Gateway, Reply
+from ..wsgi.response import Response, StandingFields, error_response
 from .forwarded import DEFAULT_PORTS, Claims, Rules, cgi_name, field_name, read_claims, split_host
 from .peers import Peers
 

@@ -134,7 +134,7 @@ def _bind_of_table(table: Mapping[str, object]) -> str:
 
 
 def _parse_routes(value: object) -> tuple[str, ...]:
-    # Only what a list of them looks like; what one says is for routes.py to read.
+    # Only what a list of them looks like; what one says is for wsgi/routes.py to read.
     return tuple(_texts_of(value, str.splitlines))
 
 

@@ -2,7 +2,7 @@
 
 Owns:     find_interrupt.
 Thread:   the interrupt: any but its thread; taking it back: its thread alone.
-Not here: when a thread may be interrupted (deadlines.py).
+Not here: when a thread may be interrupted (wsgi/deadlines.py).
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ import apps
 import pytest
 
 from aserve.errors import AppError, ClientDisconnected
-from aserve.response import Response
 from aserve.ride import Departures
+from aserve.wsgi.response import Response
 
 ROUNDS = 30
 HINT = [("Link", "</a.css>; rel=preload")]

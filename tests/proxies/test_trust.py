@@ -7,15 +7,15 @@ import logging
 import pytest
 from fakes import FakeAccessLog, FakeConnection
 
-from aserve.environ import build_base_environ, build_environ
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
 from aserve.proxies.forwarded import set_aside
 from aserve.proxies.peers import Peers
 from aserve.proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
-from aserve.response import StandingFields
 from aserve.settings import Config, parse_bind
 from aserve.wsgi import FileWrapper, Gateway
+from aserve.wsgi.environ import build_base_environ, build_environ
+from aserve.wsgi.response import StandingFields
 
 PROXY = "10.0.0.1"
 HEAD = {

@@ -7,12 +7,12 @@ from fakes import FakeConnection
 
 from aserve import forks, rpc
 from aserve.body import BufferedBody
-from aserve.environ import build_base_environ
 from aserve.errors import ResponseTruncated
 from aserve.exchange import HTTP_1_0, UWSGI, Exchange, RpcCall
-from aserve.response import LARGE_BODY_BYTES, StandingFields
-from aserve.routes import RoutingGateway, compile_routes, lacks_action
 from aserve.settings import ConfigError
+from aserve.wsgi.environ import build_base_environ
+from aserve.wsgi.response import LARGE_BODY_BYTES, StandingFields
+from aserve.wsgi.routes import RoutingGateway, compile_routes, lacks_action
 
 VARS = {
     "REQUEST_METHOD": "GET",

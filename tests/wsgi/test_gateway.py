@@ -15,11 +15,11 @@ from fakes import FakeConnection
 
 from aserve import forks
 from aserve.body import LiveBody
-from aserve.environ import build_base_environ
 from aserve.errors import AppError, ClientDisconnected, RequestRefused, RequestTimeout, ResponseTruncated, WrittenOff
 from aserve.exchange import Exchange
-from aserve.response import LARGE_BODY_BYTES, StandingFields
 from aserve.wsgi import FileResponse, FileWrapper, Gateway
+from aserve.wsgi.environ import build_base_environ
+from aserve.wsgi.response import LARGE_BODY_BYTES, StandingFields
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/x?y\0PATH_INFO\0/x\0QUERY_STRING\0y\0SERVER_PROTOCOL\0HTTP/1.1"
 
@@ -304,7 +304,7 @@ def test_an_app_that_raises(error, caplog):
 
 
 def test_an_app_that_takes_too_long(caplog):
-    """What deadlines.py has logged already is a 504, after which the connection goes on."""
+    """What wsgi/deadlines.py has logged already is a 504, after which the connection goes on."""
 
     def app(environ, start_response):
         raise RequestTimeout

@@ -5,7 +5,7 @@ Owns:     the grammar of --route, its actions, and RoutingGateway, which also
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
           where its documentation is silent, what uWSGI 2.0.30 does.
-Not here: the functions (rpc/registry.py), calling the app (wsgi.py).
+Not here: the functions (rpc/registry.py), calling the app (gateway.py).
 
 A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
 searched in PATH_INFO; without one, the route is for every request. Actions:
@@ -22,14 +22,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, Union
 
-from . import rpc
+from .. import rpc
+from ..errors import AppError, ResponseTruncated
+from ..exchange import Exchange
+from ..forks import forked
+from ..settings import ConfigError
 from .environ import Environ, build_environ
-from .errors import AppError, ResponseTruncated
-from .exchange import Exchange
-from .forks import forked
+from .gateway import Gateway, Reply, WSGIApp
 from .response import Headers, Response, StandingFields, error_response
-from .settings import ConfigError
-from .wsgi import Gateway, Reply, WSGIApp
 
 logger = logging.getLogger("aserve.rpc")
 

@@ -18,10 +18,10 @@ import apps
 import pytest
 
 import aserve
-from aserve.deadlines import Deadlines, Run
 from aserve.errors import WrittenOff
 from aserve.exchange import Exchange
 from aserve.settings import Config, ConfigError
+from aserve.wsgi.deadlines import Deadlines, Run
 
 pytestmark = pytest.mark.struck
 

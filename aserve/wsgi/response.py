@@ -4,7 +4,7 @@ Owns:     checking what the app gave, the head, the choice of framing
           (length, chunked, close), the count of octets against Content-Length.
 Thread:   a worker; error_response() on either side.
 Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6.
-Not here: calling the app and closing its iterable (wsgi.py), writing to the
+Not here: calling the app and closing its iterable (gateway.py), writing to the
           transport (outgoing.py).
 """
 
@@ -19,10 +19,10 @@ from email.utils import formatdate
 from types import TracebackType
 from typing import Any, Callable
 
-from .body import LiveBody
-from .errors import AppError, ResponseTruncated
-from .exchange import HTTP_1_1, Exchange
-from .forks import forked, leave_if_forked
+from ..body import LiveBody
+from ..errors import AppError, ResponseTruncated
+from ..exchange import HTTP_1_1, Exchange
+from ..forks import forked, leave_if_forked
 
 Headers = list[tuple[str, str]]
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]

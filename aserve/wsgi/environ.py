@@ -5,7 +5,7 @@ Thread:   `build_base_environ` on the event loop, once a listener;
           `build_environ` in a worker.
 Spec:     PEP 3333 "environ Variables"; RFC 3875 section 4.1.
 Not here: names and HTTP_ prefixes, and which never pass (cparsers/vars.c), wsgi.early_hints
-          (response.py), FileWrapper (wsgi.py).
+          (response.py), FileWrapper (gateway.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
-from .exchange import Exchange
+from ..exchange import Exchange
 
 Environ = dict[str, Any]
 

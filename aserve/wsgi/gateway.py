@@ -26,8 +26,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Callable, NamedTuple, Union
 
-from .environ import build_environ
-from .errors import (
+from ..errors import (
     AppError,
     ClientDisconnected,
     RequestRefused,
@@ -36,8 +35,9 @@ from .errors import (
     WrittenOff,
     app_too_late,
 )
-from .exchange import Exchange
-from .forks import forked, leave_if_forked
+from ..exchange import Exchange
+from ..forks import forked, leave_if_forked
+from .environ import build_environ
 from .response import Response, StandingFields, error_response
 
 logger = logging.getLogger("aserve.app")

@@ -5,7 +5,7 @@ Owns:     since when an app has had each exchange, and what happens when that
           raised in it (a strike), the worker written off that does not come back.
 Thread:   two, under banners: workers run the app, the event loop looks once a
           second.
-Not here: the answers (wsgi.py makes a struck worker's 504, connection.py and
+Not here: the answers (gateway.py makes a struck worker's 504, connection.py and
           ride.py that of one written off), replacing a thread
           (workers/executor.py), raising an exception in it (workers/interrupt.py).
 
@@ -38,14 +38,14 @@ import traceback
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Callable
 
-from .body import LiveBody
-from .errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
-from .exchange import Exchange
-from .workers.interrupt import LOOK_SECONDS, find_interrupt
-from .wsgi import FileWrapper, WSGIApp
+from ..body import LiveBody
+from ..errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
+from ..exchange import Exchange
+from ..workers.interrupt import LOOK_SECONDS, find_interrupt
+from .gateway import FileWrapper, WSGIApp
 
 if TYPE_CHECKING:
-    from .workers.executor import Executor
+    from ..workers.executor import Executor
 
 logger = logging.getLogger("aserve")
 

@@ -10,11 +10,11 @@ import time
 import pytest
 from fakes import FakeConnection
 
-from aserve import response as response_module
 from aserve.body import LiveBody
 from aserve.errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
 from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD, Exchange, refused_exchange
-from aserve.response import LARGE_BODY_BYTES, Response, StandingFields, error_response
+from aserve.wsgi import response as response_module
+from aserve.wsgi.response import LARGE_BODY_BYTES, Response, StandingFields, error_response
 
 TEXT = ("Content-Type", "text/plain")
 

@@ -9,10 +9,10 @@ import pytest
 from fakes import FakeConnection
 
 from aserve.body import BufferedBody, LiveBody
-from aserve.environ import ErrorStream, build_base_environ, build_environ
 from aserve.exchange import Exchange
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
+from aserve.wsgi.environ import ErrorStream, build_base_environ, build_environ
 
 # PEP 3333 "environ Variables"
 REQUIRED = [
