@@ -89,6 +89,7 @@ FLOORS = {
     "aserve/wsgi/deadlines.py": 15,
     "aserve/wsgi/environ.py": 100,
     "aserve/wsgi/gateway.py": 100,
+    "aserve/wsgi/head.py": 100,
     "aserve/wsgi/response.py": 99,
     "aserve/wsgi/routes.py": 100,
 }

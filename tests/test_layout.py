@@ -48,7 +48,7 @@ WITHIN = {
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt threads", "turns", "executor inline"),
-    "wsgi": ("environ response", "gateway", "routes deadlines"),
+    "wsgi": ("environ head", "response", "gateway", "routes deadlines"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "single", "http1 httptools1 scgi uwsgi"),
     "compat": ("paste uwsgi",),

@@ -29,7 +29,8 @@ from ..forks import forked
 from ..settings import ConfigError
 from .environ import Environ, build_environ
 from .gateway import Gateway, Reply, WSGIApp
-from .response import Headers, Response, StandingFields, error_response
+from .head import Headers
+from .response import Response, StandingFields, error_response
 
 logger = logging.getLogger("aserve.rpc")
 
