@@ -2,7 +2,8 @@
 
 from . import rpc
 from .errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
-from .server import Server, run, serve
+from .running import run, serve
+from .server import Server
 from .settings import VERSION as __version__
 from .settings import Config, ConfigError
 from .statistics import Statistics

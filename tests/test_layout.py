@@ -38,6 +38,7 @@ FLOORS = (
     "acceptor",  # lets in; its numbers are the lane's, too
     "signals statistics",  # the latter looks at all of them
     "server",
+    "running",  # run() makes the loop that a server runs on
     "compat",
     "cli",
     "aserve __main__",
@@ -77,7 +78,7 @@ RESERVED = {
             "wsgi.response": "a second thread of the app may send pieces of it, too",
             "ride": "a worker waits there while its connection leaves the lane",
             "outgoing": "a worker writes to it, too, and waits there for room",
-            "server": "asks whether it runs on the main thread, the only one with signals",
+            "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",
             "workers.interrupt": "one of them takes an exception back",
@@ -88,7 +89,7 @@ RESERVED = {
 }
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
-    ("server", "uvloop"),
+    ("running", "uvloop"),
     ("cli", "importlib.metadata"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
-from ..server import run
+from ..running import run
 from ..settings import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_bind
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
-from ..settings import ConfigError, TLSSettings, split_sni
+from ..settings import Config, ConfigError, TLSSettings, parse_bind, split_sni
 
 logger = logging.getLogger("aserve")
 
@@ -383,3 +383,14 @@ def guard(function: Function) -> Function:
     if sys.implementation.name == "pypy":
         return cast(Function, functools.partial(_call_and_clear, function))
     return function
+
+
+def load_certificates(config: Config) -> Certificates:
+    """
+    Load what the https binds of these settings name.
+
+    Raises:
+        ConfigError: something cannot be used.
+    """
+    binds = [parse_bind(bind) for bind in config.bind]
+    return Certificates(config.tls_settings(bind) for bind in binds if bind.protocol == "https")
