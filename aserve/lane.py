@@ -30,7 +30,7 @@ from .listeners import Listener
 from .pace import Pace
 from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.base import new_body
-from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
+from .protocols.one_request import FRONT_VARS, OneRequest, is_head_request
 from .proxies.trust import needs_identity
 from .ride import Departures, Ride
 from .service import Service
@@ -361,7 +361,7 @@ def _new_http_maker(service: Service) -> Callable[..., Exchange | None]:
 
 def _new_single_maker(service: Service) -> Callable[..., Exchange | None]:
     template = PROTOCOLS["scgi", "c"](service.limits)()
-    assert isinstance(template, SingleRequest)
+    assert isinstance(template, OneRequest)
 
     def make(vars: str, nvars: int, *_: Any) -> Exchange:
         exchange = template.new_exchange(vars, nvars)

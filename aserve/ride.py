@@ -21,7 +21,7 @@ from ._cparsers import lib
 from .connection import Connection
 from .errors import ClientDisconnected, RequestRefused, ResponseTruncated, WrittenOff
 from .exchange import Exchange
-from .protocols.single import SingleRequest
+from .protocols.one_request import OneRequest
 from .service import Service
 from .states import State
 from .workers.executor import Executor
@@ -366,7 +366,7 @@ class Departed(Connection):
             if exchange is not None:
                 exchange.keep_alive = False
         if exchange is not None:
-            if isinstance(self._protocol, SingleRequest):
+            if isinstance(self._protocol, OneRequest):
                 self._protocol.end()
             exchange.connection = self
             self._exchange = exchange

@@ -51,7 +51,7 @@ WITHIN = {
     "workers": ("cpu interrupt threads", "turns", "executor inline"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
-    "protocols": ("base", "single", "http1 httptools1 scgi uwsgi"),
+    "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "compat": ("paste uwsgi",),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.

@@ -1,6 +1,6 @@
 """What uwsgi and SCGI share: a connection carries one request.
 
-Owns:     SingleRequest: keep octets until the head is complete, then collect
+Owns:     OneRequest: keep octets until the head is complete, then collect
           the body, then nothing more.
 Thread:   event loop only.
 Not here: the heads (uwsgi.py, scgi.py), pings and RPC (uwsgi.py).
@@ -19,7 +19,7 @@ from .base import Limits, body_too_large, new_body
 FRONT_VARS = 64
 
 
-class SingleRequest:
+class OneRequest:
     """One connection's request: a WireProtocol, but for `_receive_head`."""
 
     __slots__ = ("_body", "_body_left", "_exchange", "_form", "_limits", "_phase", "unparsed")
@@ -47,7 +47,7 @@ class SingleRequest:
 
     def end(self) -> None:
         """Expect nothing more: what still comes is dropped."""
-        self._phase = SingleRequest._receive_nothing
+        self._phase = OneRequest._receive_nothing
 
     def receive_eof(self) -> None:
         """The front server will send no more."""
@@ -90,7 +90,7 @@ class SingleRequest:
     def _begin(self, exchange: Exchange, length: int, rest: bytes) -> list[Exchange]:
         """The head is complete: return the exchange, or collect its body first."""
         exchange.is_head = is_head_request(exchange.vars)
-        self._phase = SingleRequest._receive_nothing
+        self._phase = OneRequest._receive_nothing
         if not length:
             return [exchange]
         if length > self._limits.max_body_bytes:
@@ -101,7 +101,7 @@ class SingleRequest:
             return self._refuse(why, exchange)
         self._exchange = exchange
         self._body_left = length
-        self._phase = SingleRequest._receive_body
+        self._phase = OneRequest._receive_body
         done = self._receive_body(rest)
         return [exchange] if self._limits.is_live else done
 
@@ -118,7 +118,7 @@ class SingleRequest:
         if is_live:
             self._body.feed_end()
         self._exchange = self._body = None
-        self._phase = SingleRequest._receive_nothing
+        self._phase = OneRequest._receive_nothing
         assert exchange is not None
         return [] if is_live else [exchange]
 
@@ -133,7 +133,7 @@ class SingleRequest:
         return []
 
     def _refuse(self, why: RequestRefused, request: Exchange | None = None) -> list[Exchange]:
-        self._phase = SingleRequest._receive_nothing
+        self._phase = OneRequest._receive_nothing
         refused = refused_exchange(why, request)
         refused.form = self._form
         refused.is_from_front = True

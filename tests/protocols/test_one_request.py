@@ -14,7 +14,7 @@ from aserve.errors import ClientDisconnected
 from aserve.exchange import SCGI_STATUS_FIELD, UWSGI
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
-from aserve.protocols.single import SingleRequest, is_head_request
+from aserve.protocols.one_request import OneRequest, is_head_request
 
 
 def uwsgi_head(*pairs):
@@ -265,4 +265,4 @@ def test_a_connection_is_no_cycle(kind):
 def test_the_head_is_for_the_protocol():
     """What a head looks like is not known here."""
     with pytest.raises(NotImplementedError):
-        SingleRequest(Limits(), UWSGI).receive(b"x")
+        OneRequest(Limits(), UWSGI).receive(b"x")
