@@ -23,12 +23,12 @@ help:  ## this list
 serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 (ARGS="module:app --threads 8")
 	@$(VENV)/bin/aserve $(ARGS)
 
-test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k config"); all of it: the fuzzers beside
+test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k settings"); all of it: the fuzzers beside
 	@.ci/need tools
 	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))"
 
 test-next: export ARGS := $(ARGS)
-test-next:  ## the suite on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k config")
+test-next:  ## the suite on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k settings")
 	@.ci/next
 
 test-next-clean:  ## remove that root
@@ -130,7 +130,7 @@ bench-ready:
 	$(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy
 	@PYTHON=$(BENCH_PYTHON) PYPY=$(PYPY) benchmarks/setup_peers.sh
 
-docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/config.py, docs/conformance.md from the tests
+docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/settings/table.py, docs/conformance.md from the tests
 	$(RUN) docs/make_settings.py > docs/settings.md
 	$(RUN) docs/make_conformance.py > docs/conformance.md
 

@@ -1,10 +1,11 @@
 """A WSGI server native to asyncio. Public names only."""
 
 from . import rpc
-from .config import VERSION as __version__
-from .config import Config, ConfigError
 from .errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
-from .server import Server, run, serve
+from .running import run, serve
+from .server import Server
+from .settings import VERSION as __version__
+from .settings import Config, ConfigError
 from .statistics import Statistics
 
 __all__ = [

@@ -7,7 +7,7 @@ Owns:     Budget, a count with a limit; SpoolSpace, what temporary files of one
 Thread:   any; each Budget has a lock, which is held for a sum and no longer.
           A SpoolFile is used by one thread at a time.
 Not here: what becomes of a body for which there is no room (body.py, sending.py);
-          the values (config.py).
+          the values (settings/table.py).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ import tempfile
 import threading
 from typing import Any, BinaryIO, cast
 
-from .config import Config, show_bytes
 from .episode import Episode
 from .errors import RequestRefused, over_limit
+from .settings import Config, show_bytes
 
 logger = logging.getLogger("aserve")
 

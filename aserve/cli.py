@@ -4,8 +4,8 @@ Owns:     the command's flags beside the settings (APP, --config, --check,
           --version), the order of start-up, logging to standard error, and the
           one place where our errors become one line and exit status 2.
 Thread:   the main thread.
-Not here: what the settings are (config.py), finding the app (loading.py),
-          serving and signals (server.py).
+Not here: what the settings are (settings/table.py), finding the app (loading.py),
+          serving and signals (running.py).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from .compat.uwsgi import install as install_uwsgi
-from .config import SETTINGS, VERSION, Config, ConfigError, read_toml
 from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .loading import LoadError, check_unpatched, load_app
-from .routes import compile_routes, lacks_action
-from .server import load_certificates
-from .server import run as run_server
+from .running import run as run_server
+from .settings import SETTINGS, VERSION, Config, ConfigError, read_toml
 from .signals import tell_what_remains
+from .tls.certificates import load_certificates
+from .wsgi.routes import compile_routes, lacks_action
 
 logger = logging.getLogger("aserve")
 

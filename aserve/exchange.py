@@ -6,7 +6,7 @@ Owns:     Exchange, which crosses the seam between the event loop and a
 Thread:   built on the event loop, or by the lane's leader, then its worker's; see docs/threads.md for what
           others touch meanwhile: the loop (a drain, a lost client) and threads of the app that write().
 Spec:     RFC 9110 section 3.4 ("exchange").
-Not here: parsing (protocols/), building the response (response.py).
+Not here: parsing (protocols/), building the response (wsgi/response.py).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Exchange:
     is_silent = False  # the refusal goes to the log only: who asked does not read HTTP
     ping: Callable[[str], bytes] | None = None  # set: the reply, made from a warning; healthy: ""
     rpc: RpcCall | None = None  # set: a function is called, not the app
-    # What proxies tell of their client, by CGI names, and no longer in `vars` (forwarded.py).
+    # What proxies tell of their client, by CGI names, and no longer in `vars` (proxies/forwarded.py).
     forwarded: dict[str, str] | None = None
     connection: Any = None  # set when it is the exchange's turn (a Connection; row 5)
     client: Client | None = None  # set where a trusted proxy tells of another than is connected

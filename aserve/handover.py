@@ -17,9 +17,9 @@ from ._cparsers import lib
 from .connection import Connection, discard
 from .errors import ClientDisconnected
 from .exchange import Exchange
-from .executor import Executor
-from .inline import InlineExecutor
 from .wire_loop import LoopWire
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
 from .wsgi import Reply
 
 logger = logging.getLogger("aserve")

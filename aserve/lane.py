@@ -24,22 +24,22 @@ from typing import Any, Callable
 
 from ._cparsers import ffi, lib
 from .body import BufferedBody, RequestBody
-from .config import Config
 from .connection import Connection, let_go
 from .errors import RequestRefused
 from .exchange import Exchange
-from .executor import WATCH_SECONDS, Executor
 from .handover import Handovers
-from .inline import InlineExecutor
 from .listeners import Listener
 from .pace import BODY_TOO_LATE, Pace, why_overdue
 from .protocols import PROTOCOLS, http1, uwsgi
 from .protocols.base import new_body
-from .protocols.single import FRONT_VARS, SingleRequest, is_head_request
+from .protocols.one_request import FRONT_VARS, OneRequest, is_head_request
+from .proxies.trust import needs_identity
 from .service import Service
-from .trust import needs_identity
+from .settings import Config
 from .wire_fast import FastWire
 from .wire_loop import ARRIVING_SECONDS
+from .workers.executor import WATCH_SECONDS, Executor
+from .workers.inline import InlineExecutor
 
 logger = logging.getLogger("aserve")
 
@@ -386,7 +386,7 @@ def _new_http_maker(service: Service) -> Callable[..., Exchange | None]:
 
 def _new_single_maker(service: Service) -> Callable[..., Exchange | None]:
     template = PROTOCOLS["scgi", "c"](service.limits)()
-    assert isinstance(template, SingleRequest)
+    assert isinstance(template, OneRequest)
 
     def make(vars: str, nvars: int, *_: Any) -> Exchange:
         exchange = template.new_exchange(vars, nvars)

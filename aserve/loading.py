@@ -5,7 +5,7 @@ Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py
           what an app must not have done to the process.
 Thread:   any; before the server starts.
 Spec:     PEP 3333 (what a WSGI app is).
-Not here: calling the app (wsgi.py), printing errors (cli.py).
+Not here: calling the app (wsgi/gateway.py), printing errors (cli.py).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .body import RequestBody
-    from .config import Config
+    from .settings import Config
 
 TOO_LATE = "the request did not come in time"
 BODY_TOO_LATE = "the request body did not come in time (--body-timeout)"

@@ -24,11 +24,11 @@ from .budgets import SENT_FILE_COUNT
 from .connection import Connection
 from .errors import ClientDisconnected, ResponseTruncated
 from .exchange import Exchange
-from .executor import Executor
 from .listeners import UNSENT_BYTES, limit_unsent
 from .sendfile import FileSender, call_close, read_piece, read_pieces
 from .spool import ResponseSpool
 from .states import TRANSITIONS, Event, State
+from .workers.executor import Executor
 from .wsgi import FileResponse, Reply
 
 if sys.platform == "linux":

@@ -1,9 +1,10 @@
 """Serve one app on one event loop: start, drain, stop.
 
-Owns:     Server (the embedding API), serve() and run(); a loop's listeners,
-          executor, connections and the one timer that ticks for them all.
-Thread:   event loop only; run() makes the loop.
-Not here: one connection (connection.py), settings (config.py), argv (cli.py).
+Owns:     Server (the embedding API): a loop's listeners, executor, connections
+          and the one timer that ticks for them all.
+Thread:   event loop only.
+Not here: one connection (connection.py), settings (settings/table.py), the loop
+          and signals (running.py).
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import signal
-import threading
 from types import TracebackType
 from typing import Any, Callable
 
@@ -23,31 +22,29 @@ from . import forks
 from .acceptor import Acceptor, Crowd
 from .access_log import AccessLog
 from .budgets import Budgets
-from .config import Bind, Config, parse_bind
-from .deadlines import Deadlines
-from .environ import build_base_environ
-from .errors import WorkersStuck
-from .executor import Executor
-from .forwarded import SettingAside, set_aside
 from .greeting import identify_by, wires_of
-from .inline import InlineExecutor
 from .lane import Lane
 from .lane import is_available as is_lane_available
 from .listeners import Address, Listener, UnixRights, open_listeners
 from .loading import check_unpatched
-from .peers import Peers
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
-from .response import StandingFields
-from .routes import RoutingGateway, compile_routes
+from .proxies.forwarded import SettingAside, set_aside
+from .proxies.peers import Peers
+from .proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
 from .sendfile import HAS_SENDFILE
 from .service import Service
-from .signals import Signals, leave_at_once
+from .settings import Bind, Config, parse_bind
 from .statistics import Statistics, take_statistics
-from .tls import Certificates
+from .tls.certificates import Certificates, load_certificates
 from .tls_transport import TLSTransport
-from .trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
+from .wsgi.deadlines import Deadlines
+from .wsgi.environ import build_base_environ
+from .wsgi.response import StandingFields
+from .wsgi.routes import RoutingGateway, compile_routes
 
 logger = logging.getLogger("aserve")
 
@@ -57,10 +54,6 @@ ACCEPT_TURNS = 5
 
 # How long workers that wait may take to end when no time is left. Guess; it is a few milliseconds.
 WAKING_SECONDS = 0.1
-
-# A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to its group:
-# two so close together are the same one, and no wish to leave at once.
-SAME_SIGNAL_SECONDS = 0.5
 
 
 class Server:
@@ -167,7 +160,7 @@ class Server:
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
-            if config.request_seconds:  # then there are threads: config.py
+            if config.request_seconds:  # then there are threads: settings/table.py
                 self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, self._on_failing)  # type: ignore[arg-type]
             self._services = [self._new_service(listener) for listener in self._listeners]
             self._accept()
@@ -421,121 +414,3 @@ class Server:
 
 def _protocols_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
     return wires_of(service, bind) if service.wrap is None else functools.partial(TLSTransport, service)
-
-
-def load_certificates(config: Config) -> Certificates:
-    """
-    Load what the https binds of these settings name.
-
-    Raises:
-        ConfigError: something cannot be used.
-    """
-    binds = [parse_bind(bind) for bind in config.bind]
-    return Certificates(config.tls_settings(bind) for bind in binds if bind.protocol == "https")
-
-
-async def serve(
-    app: WSGIApp,
-    bind: str | list[str] | None = None,
-    *,
-    task_status: anyio.abc.TaskStatus[Server] = anyio.TASK_STATUS_IGNORED,
-    **settings: Any,
-) -> None:
-    """
-    Serve until cancelled, then drain; for an anyio (or asyncio) task group.
-
-        server = await task_group.start(aserve.serve, app, "127.0.0.1:0")
-
-    `task_status` is started with the Server once it accepts.
-
-    Raises:
-        BindError: see Server.
-        WorkersStuck: as many as --max-stuck hang inside the app; it has drained.
-    """
-    if bind is not None:
-        settings["bind"] = bind
-    async with Server(app, **settings) as server:
-        task_status.started(server)
-        failure = await server.wait_failing()
-    raise WorkersStuck(failure)
-
-
-def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: Any) -> int:
-    """
-    Serve until SIGTERM or SIGINT, or until too many workers are stuck (--max-stuck), then drain;
-    blocking. Return the exit status: 1 when something was left unfinished.
-
-        aserve.run(app, "0.0.0.0:7878", threads=3)
-
-    Makes an event loop of its own. Signals are handled when called on the
-    main thread, and handlers that the app has set run before ours; a second
-    one ends the process at once.
-
-    Raises:
-        BindError: see Server.
-        PatchedError: see Server.
-        TypeError: both a Config and settings were given.
-    """
-    if isinstance(bind, Config):
-        if settings:
-            raise TypeError("give either a Config or settings, not both")
-        config = bind
-    else:
-        config = Config(**settings) if bind is None else Config(bind=bind, **settings)
-    check_unpatched()  # before signals, which are the main thread's
-    loop = _new_loop(config.loop)
-    try:
-        asyncio.set_event_loop(loop)
-        return loop.run_until_complete(_run_until_signalled(app, config, loop))
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
-
-
-async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.AbstractEventLoop) -> int:
-    server = Server(app, config)
-    signalled: asyncio.Future[tuple[str, float]] = loop.create_future()
-    signals = Signals(loop)
-    try:
-        # Before anybody can connect: from then on an end without a drain would lose requests.
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signals.handle(number, functools.partial(_on_signal, number, signalled, loop.time), is_once=True)
-            if any(bind.startswith("https://") for bind in config.bind):
-                signals.handle(signal.SIGHUP, server.reload_certificates)
-        await server.start()
-        logger.info("serving on %s", ", ".join(server.urls))
-        failing = loop.create_task(server.wait_failing())
-        waited: set[asyncio.Future[Any]] = {signalled, failing}
-        await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-        if signalled.done():
-            name, hint = signalled.result()[0], "; once more to leave at once"
-        else:
-            name, hint = "too many workers are stuck", ""
-        logger.info("%s: draining, at most %g s%s", name, config.drain_seconds, hint)
-        failing.cancel()
-        is_clean = await server.drain() and not server.failure
-        logger.info("stopped")
-    finally:
-        signals.close()
-    return 0 if is_clean else 1
-
-
-def _on_signal(number: signal.Signals, signalled: asyncio.Future[tuple[str, float]], now: Callable[[], float]) -> None:
-    if not signalled.done():
-        signalled.set_result((number.name, now()))
-    elif now() - signalled.result()[1] > SAME_SIGNAL_SECONDS:
-        leave_at_once(number)
-
-
-def _new_loop(kind: str) -> asyncio.AbstractEventLoop:
-    """Return the event loop of the setting `loop`; uvloop's one door."""
-    if kind != "asyncio":
-        try:
-            import uvloop
-        except ImportError:
-            if kind == "uvloop":
-                raise
-        else:
-            return uvloop.new_event_loop()
-    return asyncio.new_event_loop()

@@ -3,7 +3,7 @@
 Owns:     the handlers that run() sets, those of the app's that they stand before, what is
           told of a process that the app's threads or processes keep.
 Thread:   the main thread; a thread of its own tells what is waited for.
-Not here: what a signal means to the server (server.py), what children inherit (forks.py).
+Not here: what a signal means to the server (running.py), what children inherit (forks.py).
 """
 
 from __future__ import annotations

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from .acceptor import OnLoop
 from .body import BufferedBody, LiveBody
-from .executor import Executor
-from .inline import InlineExecutor
 from .lane import Lane
 from .states import State
 from .wire_loop import LoopWire
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
 
 
 class Statistics(NamedTuple):

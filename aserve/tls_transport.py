@@ -23,11 +23,12 @@ import logging
 import ssl
 from typing import Any, Callable, cast
 
-from . import client_hello, tls
 from .connection import Connection
-from .response import error_response
 from .service import Service
+from .tls import certificates as tls
+from .tls import client_hello
 from .wire_loop import ARRIVING_SECONDS, LINGER_SECONDS, LoopWire, peer_of
+from .wsgi.response import error_response
 
 logger = logging.getLogger("aserve")
 

@@ -20,10 +20,10 @@ from .connection import Connection, let_go
 from .errors import RequestRefused
 from .exchange import Exchange
 from .pace import TOO_LATE, Pace, why_overdue
-from .protocols.single import SingleRequest
-from .response import error_response
+from .protocols.one_request import OneRequest
 from .sending import SendingHalf
 from .states import Event, State
+from .wsgi.response import error_response
 
 logger = logging.getLogger("aserve")
 
@@ -109,7 +109,7 @@ class LoopWire(SendingHalf):
         """Take over an exchange that is with the app."""
         if self._is_closing_soon:
             exchange.keep_alive = False
-        if isinstance(self._protocol, SingleRequest):
+        if isinstance(self._protocol, OneRequest):
             self._protocol.end()
         self._transition(Event.ADOPT)
 

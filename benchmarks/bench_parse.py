@@ -2,7 +2,7 @@
 
 Use:      python benchmarks/bench_parse.py [NAME ...]    names below tests/corpus/http1/accept
 Reads:    octets of the head and its body, as one call gets them.
-Columns:  `parse` is the bare call into C; `+ names` adds what environ.py needs of it, the vars block
+Columns:  `parse` is the bare call into C; `+ names` adds what wsgi/environ.py needs of it, the vars block
           as Python strings; `httptools` is llhttp with callbacks that keep the same fields.
 Numbers:  the best of several runs, in nanoseconds for each head.
 """

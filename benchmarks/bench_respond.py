@@ -15,10 +15,10 @@ from collections.abc import Callable
 
 import apps
 
-from aserve.environ import build_base_environ, build_environ
 from aserve.exchange import Exchange
-from aserve.response import Response, StandingFields
 from aserve.wsgi import FileWrapper, Gateway
+from aserve.wsgi.environ import build_base_environ, build_environ
+from aserve.wsgi.response import Response, StandingFields
 
 RUNS = 15
 BARE = {

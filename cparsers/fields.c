@@ -109,7 +109,7 @@ static void on_expect(fields *all, octets value)
 }
 
 /* RFC 7239 section 4, and what was in use before it: a field that is believed
- * of a proxy only (aserve/forwarded.py). */
+ * of a proxy only (aserve/proxies/forwarded.py). */
 static int tells_of_client(octets name)
 {
     static const char x_forwarded[] = "x-forwarded";

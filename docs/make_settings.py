@@ -1,11 +1,11 @@
-"""Print docs/settings.md, made from the table in aserve/config.py: `make docs`."""
+"""Print docs/settings.md, made from the table in aserve/settings/table.py: `make docs`."""
 
-from aserve.config import COMMAND_NAMES, SETTINGS
+from aserve.settings import COMMAND_NAMES, SETTINGS
 
 INTRODUCTION = f"""\
 # Settings
 
-<!-- Made by `make docs` from the table in aserve/config.py; edit that. -->
+<!-- Made by `make docs` from the table in aserve/settings/table.py; edit that. -->
 
 A setting is given on the command line, in the environment, in a TOML file, or as a keyword of
 `aserve.Server`, `aserve.serve`, `aserve.run` and `aserve.Config`. A flag wins over the

@@ -11,15 +11,15 @@ import socket
 from typing import Any
 
 from aserve.budgets import Budgets
-from aserve.config import Config
 from aserve.connection import Connection
-from aserve.environ import build_base_environ
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
-from aserve.response import StandingFields
 from aserve.service import Service
+from aserve.settings import Config
 from aserve.wire_loop import LoopWire
 from aserve.wsgi import FileWrapper, Gateway
+from aserve.wsgi.environ import build_base_environ
+from aserve.wsgi.response import StandingFields
 
 
 class FakeTransport:
@@ -145,7 +145,7 @@ class FakeTransport:
 
 
 class FakeConnection:
-    """What environ.py, response.py and wsgi.py ask of a connection."""
+    """What wsgi/environ.py, wsgi/response.py and wsgi/gateway.py ask of a connection."""
 
     def __init__(self, base_environ: dict[str, Any] | None = None) -> None:
         self.base_environ: dict[str, Any] = {} if base_environ is None else base_environ

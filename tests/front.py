@@ -28,7 +28,7 @@ from typing import Any
 import apps
 import pytest
 
-from aserve.config import SETTINGS
+from aserve.settings import SETTINGS
 
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"

@@ -21,8 +21,8 @@ from conftest import RawClient, Truncated
 from fakes import Bench
 from hypothesis import strategies as st
 
-from aserve.inline import InlineExecutor
 from aserve.sendfile import HAS_SENDFILE
+from aserve.workers.inline import InlineExecutor
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"
 # A body goes to a file early, but a live one is never so full that its reader must come first; few requests wait.

@@ -13,9 +13,9 @@ import pytest
 
 from aserve import budgets as budgets_module
 from aserve.budgets import BodySpace, Budget, Budgets, SpoolFile, SpoolSpace
-from aserve.config import Config
 from aserve.episode import CALM_SECONDS
 from aserve.errors import RequestRefused
+from aserve.settings import Config
 
 
 def messages(caplog):

@@ -13,9 +13,9 @@ import types
 import pytest
 
 from aserve import cli
-from aserve.config import SETTINGS, VERSION, Config
 from aserve.demo import app as demo_app
 from aserve.errors import AserveError, BindError
+from aserve.settings import SETTINGS, VERSION, Config
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 

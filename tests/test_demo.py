@@ -13,8 +13,8 @@ from wsgiref.validate import validator
 
 import pytest
 
-from aserve.config import VERSION
 from aserve.demo import app
+from aserve.settings import VERSION
 
 
 def request(method="GET", path="/", body=b"", **extra):

@@ -7,11 +7,11 @@ import os
 import pytest
 from fakes import Bench
 
-from aserve import peers as peers_module
-from aserve.config import parse_bind
 from aserve.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, wires_of
-from aserve.peers import Peers
-from aserve.trust import needs_identity
+from aserve.proxies import peers as peers_module
+from aserve.proxies.peers import Peers
+from aserve.proxies.trust import needs_identity
+from aserve.settings import parse_bind
 from aserve.wire_loop import LoopWire
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

@@ -13,9 +13,9 @@ import sys
 import pytest
 
 from aserve import listeners as listeners_module
-from aserve.config import Bind, parse_bind
 from aserve.errors import BindError
 from aserve.listeners import UNSENT_BYTES, UnixRights, limit_unsent, open_listeners
+from aserve.settings import Bind, parse_bind
 
 
 @pytest.fixture

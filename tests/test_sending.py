@@ -19,8 +19,8 @@ from aserve import sending as sending_module
 from aserve import spool as spool_module
 from aserve.errors import AppError, ClientDisconnected, WrittenOff
 from aserve.exchange import Exchange
-from aserve.inline import InlineExecutor
 from aserve.sendfile import HAS_SENDFILE
+from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import FileWrapper
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"

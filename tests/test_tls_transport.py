@@ -16,10 +16,10 @@ import pytest
 from certificates import MemoryClient
 from fakes import Bench
 
-from aserve.config import parse_bind
 from aserve.greeting import identify_by
-from aserve.peers import Peers
-from aserve.tls import Certificates
+from aserve.proxies.peers import Peers
+from aserve.settings import parse_bind
+from aserve.tls.certificates import Certificates
 from aserve.tls_transport import MAX_REPLY_BYTES, TLSTransport
 from aserve.wire_loop import LINGER_BYTES, LoopWire
 from aserve.wsgi import FileWrapper

@@ -3,7 +3,7 @@
 Owns:     what a [server:main] section's settings mean.
 Thread:   the main thread, which serves.
 Spec:     PasteDeploy, "paste.server_runner" and "paste.server_factory".
-Not here: settings themselves (config.py); logging, which is the ini file's own.
+Not here: settings themselves (settings/table.py); logging, which is the ini file's own.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
-from ..config import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_bind
-from ..server import run
+from ..running import run
+from ..settings import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_bind
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication

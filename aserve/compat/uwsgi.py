@@ -3,7 +3,7 @@
 Owns:     the module `uwsgi` that an app finds where no other is.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: RPC itself (rpc.py).
+Not here: RPC itself (rpc/).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Callable, Union
 
 from .. import rpc as aserve_rpc
-from ..config import VERSION
+from ..settings import VERSION
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")

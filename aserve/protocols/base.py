@@ -14,11 +14,11 @@ from ..body import BufferedBody, LiveBody
 from ..budgets import BodySpace, unlimited_bodies
 from ..errors import RequestRefused, over_limit
 from ..exchange import Exchange
-from ..forwarded import set_aside
+from ..proxies.forwarded import set_aside
 
 
 class Limits(NamedTuple):
-    """How much a protocol takes from one connection; octets unless said (config.py gives the reasons)."""
+    """How much a protocol takes from one connection; octets unless said (settings/table.py gives the reasons)."""
 
     max_line_bytes: int = 8190
     max_head_bytes: int = 65536

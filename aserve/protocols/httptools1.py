@@ -22,7 +22,7 @@ from .base import Limits, WireProtocol, body_too_large, new_body, refusal
 
 try:
     import httptools
-except ImportError:  # PyPy; config.py refuses the setting
+except ImportError:  # PyPy; settings/table.py refuses the setting
     httptools = None  # type: ignore[assignment]
 
 # Octets fed at once: they bound how many tiny pipelined requests one call may complete.

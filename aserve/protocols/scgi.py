@@ -3,8 +3,8 @@
 Owns:     from an SCGI head to an exchange.
 Thread:   event loop only.
 Spec:     python.ca/scgi/protocol.txt (2008); RFC 3875 for the vars.
-Not here: the grammar (cparsers/scgi.c), the body (single.py), PATH_INFO
-          where the front server sends none (environ.py).
+Not here: the grammar (cparsers/scgi.c), the body (one_request.py), PATH_INFO
+          where the front server sends none (wsgi/environ.py).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Callable
 from .._cparsers import ffi, lib
 from ..exchange import SCGI_STATUS_FIELD, SCGI_STATUS_LINE, Exchange
 from .base import Limits, WireProtocol, refusal
-from .single import FRONT_VARS, SingleRequest
+from .one_request import FRONT_VARS, OneRequest
 
 
 class Scratch:
@@ -33,7 +33,7 @@ class Scratch:
         self.head.max_vars = limits.max_fields + FRONT_VARS
 
 
-class SCGI(SingleRequest):
+class SCGI(OneRequest):
     """One connection's request: a WireProtocol."""
 
     __slots__ = ("_scratch",)

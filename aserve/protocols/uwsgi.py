@@ -3,8 +3,8 @@
 Owns:     from a uwsgi packet to an exchange; which modifiers are served.
 Thread:   event loop only; the lane's leader has a Uwsgi of its own for `new_exchange` and `receive_call`.
 Spec:     uwsgi-docs Protocol.rst.
-Not here: the grammar (cparsers/uwsgi.c), the body (single.py), calling RPC
-          functions (rpc.py).
+Not here: the grammar (cparsers/uwsgi.c), the body (one_request.py), calling RPC
+          functions (rpc/registry.py).
 
 Nothing that a packet asks for beyond a request, a ping or a call is ever
 done: UWSGI_FILE, UWSGI_SETENV and their like are only entries of environ.
@@ -21,7 +21,7 @@ from ..errors import RequestRefused
 from ..exchange import UWSGI as FORM
 from ..exchange import Exchange, RpcCall
 from .base import Limits, WireProtocol, refusal
-from .single import FRONT_VARS, SingleRequest
+from .one_request import FRONT_VARS, OneRequest
 
 WSGI: int = lib.UWSGI_WSGI
 WSGI_MOUNT: int = lib.UWSGI_WSGI_MOUNT
@@ -60,7 +60,7 @@ class Scratch:
         self.items = ffi.new("aserve_span[]", MAX_RPC_ITEMS)
 
 
-class Uwsgi(SingleRequest):
+class Uwsgi(OneRequest):
     """One connection's packet: a WireProtocol."""
 
     __slots__ = ("_scratch",)
@@ -84,7 +84,7 @@ class Uwsgi(SingleRequest):
                 return self._refuse_silently(RequestRefused(400, "the packet has no vars"))
             exchange.is_mounted = modifier1 == WSGI_MOUNT
             return self._begin(exchange, length, data[consumed:])
-        self._phase = SingleRequest._receive_nothing
+        self._phase = OneRequest._receive_nothing
         if modifier1 == PING:
             exchange.is_for_loop = True
             exchange.ping = encode_ping

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from aserve.compat import paste
-from aserve.config import SETTINGS, Config, ConfigError
+from aserve.settings import SETTINGS, Config, ConfigError
 
 GLOBAL = {"__file__": "/srv/site.ini", "here": "/srv"}
 

@@ -16,7 +16,7 @@ from aserve.compat.uwsgi import install
 @pytest.fixture(autouse=True)
 def clean(monkeypatch):
     """An empty registry, no module `uwsgi`, and import hooks that are put back."""
-    monkeypatch.setattr(rpc, "_functions", {})
+    monkeypatch.setattr(rpc.registry, "_functions", {})
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
     monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
     yield

@@ -182,7 +182,7 @@ def test_we_call_ourselves(aserve_server):
 @pytest.fixture
 def functions(monkeypatch):
     """Functions of this process."""
-    monkeypatch.setattr(rpc, "_functions", {})
+    monkeypatch.setattr(rpc.registry, "_functions", {})
     rpc.register("join", lambda *arguments: b"|".join(reversed(arguments)))
     rpc.register("big", lambda count: b"x" * int(count))
     rpc.register("raw", lambda text: b"HTTP/1.1 201 Created\r\nX-Text: %b\r\n\r\nabc" % text)
@@ -257,7 +257,7 @@ def test_over_a_unix_socket(start_server, functions, tmp_path):
 @pytest.mark.one_way
 def test_off_unless_registered(start_server, monkeypatch, caplog):
     """Without functions a call is refused, and the log has a line."""
-    monkeypatch.setattr(rpc, "_functions", {})
+    monkeypatch.setattr(rpc.registry, "_functions", {})
     server = start_server(app, bind="uwsgi://127.0.0.1:0")
     with pytest.raises(rpc.NoReply):
         rpc.call_blocking("%s:%d" % server.address, "system", "id")

@@ -9,7 +9,7 @@ import pytest
 
 from aserve.errors import AppError, ClientDisconnected
 from aserve.handover import Handovers
-from aserve.response import Response
+from aserve.wsgi.response import Response
 
 ROUNDS = 30
 HINT = [("Link", "</a.css>; rel=preload")]

@@ -23,7 +23,7 @@ from certificates import MemoryClient
 import aserve
 from aserve import cli
 from aserve._cparsers import lib
-from aserve.config import Config, parse_bind, read_toml
+from aserve.settings import Config, parse_bind, read_toml
 
 pytestmark = [pytest.mark.any_parser]
 also_inline = pytest.mark.also_inline

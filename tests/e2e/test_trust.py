@@ -10,8 +10,8 @@ import struct
 import apps
 import pytest
 
-from aserve import peers as peers_module
 from aserve import rpc
+from aserve.proxies import peers as peers_module
 
 FIELDS = [
     "Forwarded: for=1.2.3.4;host=evil;proto=https",
@@ -188,7 +188,7 @@ def test_a_front_server_is_believed_word_for_word(start_server, raw_client):
 
 def test_routes(start_server, raw_client, monkeypatch):
     """A route's function sees the client, too."""
-    monkeypatch.setattr(rpc, "_functions", {})
+    monkeypatch.setattr(rpc.registry, "_functions", {})
     rpc.register("who", lambda address: b"you are " + address)
     server = start_server(apps.hello, trusted_proxies="127.0.0.1", route=["^/who rpc who:${REMOTE_ADDR}"])
     client = raw_client(server)

@@ -9,8 +9,8 @@ import pytest
 
 from aserve._cparsers import lib
 from aserve.body import BufferedBody, LiveBody
-from aserve.config import Config
 from aserve.protocols import PROTOCOLS, base
+from aserve.settings import Config
 
 
 @pytest.mark.parametrize(

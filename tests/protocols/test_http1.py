@@ -97,7 +97,7 @@ def test_octets_become_latin_1(new):
 
 
 def test_repeated_fields_are_kept_apart(new):
-    """Repeats stay two pairs, so that environ.py can join them (RFC 9110 5.2)."""
+    """Repeats stay two pairs, so that wsgi/environ.py can join them (RFC 9110 5.2)."""
     raw = GET[:-2] + b"A: 1\r\nB: 2\r\nA: 3\r\n\r\n"
     (exchange,) = new().receive(raw)
     assert vars_of(exchange)[-3:] == [("HTTP_A", "1"), ("HTTP_B", "2"), ("HTTP_A", "3")]

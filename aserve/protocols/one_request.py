@@ -1,0 +1,148 @@
+"""What uwsgi and SCGI share: a connection carries one request.
+
+Owns:     OneRequest: keep octets until the head is complete, then collect
+          the body, then nothing more.
+Thread:   event loop only.
+Not here: the heads (uwsgi.py, scgi.py), pings and RPC (uwsgi.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+from ..body import BufferedBody, LiveBody
+from ..errors import RequestRefused
+from ..exchange import Exchange, ResponseForm, refused_exchange
+from .base import Limits, body_too_large, new_body
+
+# Vars of the front server's own, beside the client's fields: nginx sends 16. Guess: four times that.
+FRONT_VARS = 64
+
+
+class OneRequest:
+    """One connection's request: a WireProtocol, but for `_receive_head`."""
+
+    __slots__ = ("_body", "_body_left", "_exchange", "_form", "_limits", "_phase", "unparsed")
+
+    is_single = True
+    is_continue_due = False  # the front server has answered the client's Expect
+    has_unparsed = False  # there is no second request
+
+    def __init__(self, limits: Limits, form: ResponseForm) -> None:
+        self._limits = limits
+        self._form = form
+        self.unparsed = b""
+        self._exchange: Exchange | None = None  # whose body is being received
+        self._body: Any = None
+        self._body_left = 0  # octets
+        # A function and no bound method: that would be a cycle, and each connection the garbage collector's.
+        self._phase: Callable[..., list[Exchange]] = type(self)._receive_head
+
+    def receive(self, data: bytes) -> list[Exchange]:
+        """Feed octets from the network; see WireProtocol.receive."""
+        if self.unparsed:
+            data = self.unparsed + data
+            self.unparsed = b""
+        return self._phase(self, data)
+
+    def end(self) -> None:
+        """Expect nothing more: what still comes is dropped."""
+        self._phase = OneRequest._receive_nothing
+
+    def receive_eof(self) -> None:
+        """The front server will send no more."""
+        if self.live_body is not None:
+            self.live_body.feed_error("the connection was closed before the end of the request body")
+        elif self._body is not None:
+            self._body.close()  # its file goes now, not when the garbage is collected
+
+    @property
+    def is_mid_message(self) -> bool:
+        """Whether a request has begun and is not complete."""
+        return self._exchange is not None or bool(self.unparsed)
+
+    @property
+    def is_mid_body(self) -> bool:
+        """Whether a request's head is complete and its body is not."""
+        return self._exchange is not None
+
+    @property
+    def body(self) -> BufferedBody | LiveBody | None:
+        """See WireProtocol."""
+        body: BufferedBody | LiveBody | None = self._body
+        return body
+
+    @property
+    def live_body(self) -> LiveBody | None:
+        """The live body that is still being received."""
+        return self._body if self._body is not None and self._body.is_live else None
+
+    def _receive_head(self, data: bytes) -> list[Exchange]:
+        raise NotImplementedError
+
+    def new_exchange(self, vars: str, nvars: int) -> Exchange:
+        exchange = Exchange(vars, nvars)
+        exchange.form = self._form
+        exchange.keep_alive = False
+        exchange.is_from_front = True
+        return exchange
+
+    def _begin(self, exchange: Exchange, length: int, rest: bytes) -> list[Exchange]:
+        """The head is complete: return the exchange, or collect its body first."""
+        exchange.is_head = is_head_request(exchange.vars)
+        self._phase = OneRequest._receive_nothing
+        if not length:
+            return [exchange]
+        if length > self._limits.max_body_bytes:
+            return self._refuse(body_too_large(self._limits), exchange)
+        try:
+            self._body = exchange.body = new_body(self._limits, is_chunked=False, length=length)
+        except RequestRefused as why:
+            return self._refuse(why, exchange)
+        self._exchange = exchange
+        self._body_left = length
+        self._phase = OneRequest._receive_body
+        done = self._receive_body(rest)
+        return [exchange] if self._limits.is_live else done
+
+    def _receive_body(self, data: bytes) -> list[Exchange]:
+        piece = data[: self._body_left]
+        try:
+            self._body.feed(piece)
+        except RequestRefused as why:
+            return self._drop_body(why)
+        self._body_left -= len(piece)
+        if self._body_left:
+            return []
+        exchange, is_live = self._exchange, self._limits.is_live
+        if is_live:
+            self._body.feed_end()
+        self._exchange = self._body = None
+        self._phase = OneRequest._receive_nothing
+        assert exchange is not None
+        return [] if is_live else [exchange]
+
+    def _drop_body(self, why: RequestRefused) -> list[Exchange]:
+        """There is no room for the rest of the body."""
+        exchange = self._exchange
+        self._body.close()
+        self._exchange = self._body = None
+        return self._refuse(why, exchange)
+
+    def _receive_nothing(self, data: bytes) -> list[Exchange]:
+        return []
+
+    def _refuse(self, why: RequestRefused, request: Exchange | None = None) -> list[Exchange]:
+        self._phase = OneRequest._receive_nothing
+        refused = refused_exchange(why, request)
+        refused.form = self._form
+        refused.is_from_front = True
+        return [refused]
+
+
+def is_head_request(vars: str) -> bool:
+    """Whether these vars ask for no body in the response (RFC 9110 section 9.3.2)."""
+    if "REQUEST_METHOD\0HEAD" not in vars:
+        return False
+    parts = iter(vars.split("\0"))
+    return dict(zip(parts, parts)).get("REQUEST_METHOD") == "HEAD"

@@ -1,0 +1,46 @@
+"""uwsgi RPC: functions that other servers may call, and calls to theirs."""
+
+from .client import MAX_RESULT_BYTES, TIMEOUT_SECONDS, call, call_blocking, parse_address
+from .errors import (
+    BadAddress,
+    CannotConnect,
+    FunctionFailed,
+    MalformedReply,
+    NoReply,
+    PacketTooLarge,
+    ResultTooLarge,
+    RpcError,
+    TimedOut,
+    TooManyArguments,
+    UnknownFunction,
+)
+from .packets import MAX_ARGUMENTS, encode_call, encode_reply, to_octets
+from .registry import call_local, register, registered, respond, unregister
+
+__all__ = [
+    "MAX_ARGUMENTS",
+    "MAX_RESULT_BYTES",
+    "TIMEOUT_SECONDS",
+    "BadAddress",
+    "CannotConnect",
+    "FunctionFailed",
+    "MalformedReply",
+    "NoReply",
+    "PacketTooLarge",
+    "ResultTooLarge",
+    "RpcError",
+    "TimedOut",
+    "TooManyArguments",
+    "UnknownFunction",
+    "call",
+    "call_blocking",
+    "call_local",
+    "encode_call",
+    "encode_reply",
+    "parse_address",
+    "register",
+    "registered",
+    "respond",
+    "to_octets",
+    "unregister",
+]

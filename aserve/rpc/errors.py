@@ -1,0 +1,49 @@
+"""What a call may end in: all are RpcErrors."""
+
+from __future__ import annotations
+
+from ..errors import AserveError
+
+
+class RpcError(AserveError):
+    """A call failed; the text is one line that says which, and why."""
+
+
+class BadAddress(RpcError, ValueError):
+    """The address of a server is not one."""
+
+
+class CannotConnect(RpcError):
+    """Nobody accepts connections at the address."""
+
+
+class TimedOut(RpcError):
+    """There was no whole reply in time."""
+
+
+class NoReply(RpcError):
+    """The server closed the connection without an octet: it has no such function, or the function failed."""
+
+
+class MalformedReply(RpcError):
+    """What came is not a reply, or only a part of one."""
+
+
+class ResultTooLarge(RpcError):
+    """The result is larger than the caller allows."""
+
+
+class PacketTooLarge(RpcError):
+    """Name and arguments do not fit a packet; nothing was sent."""
+
+
+class TooManyArguments(RpcError):
+    """More than 254 arguments; nothing was sent."""
+
+
+class UnknownFunction(RpcError):
+    """No function of this name is registered in this process."""
+
+
+class FunctionFailed(RpcError):
+    """A registered function raised, or returned something else than bytes; the log has more."""

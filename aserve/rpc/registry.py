@@ -1,0 +1,129 @@
+"""The functions that other servers may call, and the replies to their calls.
+
+Thread:   any; functions run in a worker.
+Spec:     uwsgi-docs RPC.rst; where that is silent, what uWSGI 2.0.30 does.
+Not here: calls by routes (wsgi/routes.py), `import uwsgi` (compat/uwsgi.py).
+
+Nothing can be called until a function is registered, and then only that.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import re
+import threading
+from typing import Callable
+
+from ..exchange import RpcCall
+from ..forks import forked, leave_if_forked
+from .errors import FunctionFailed, RpcError, UnknownFunction
+from .packets import FRAMED, HTTP, MAX_NAME_BYTES, encode_reply
+
+logger = logging.getLogger("aserve.rpc")
+
+Function = Callable[..., bytes]
+
+_MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(; ?[\w-]+=[\w.-]+)*", re.ASCII)
+
+_functions: dict[bytes, Function] = {}
+_registering = threading.Lock()
+
+
+def register(name: str, function: Function, *, replace: bool = False) -> None:
+    """
+    Let other servers call function(*arguments) by this name; arguments and result are bytes.
+
+    It runs in a worker thread, several calls at once.
+
+    Raises:
+        ValueError: the name is empty, longer than 255 octets or holds a NUL; or it is taken, without `replace`.
+        TypeError: the function cannot be called, or is a coroutine function.
+    """
+    key = name.encode()
+    if not key or len(key) > MAX_NAME_BYTES or b"\0" in key:
+        raise ValueError(f"an RPC function's name has 1 to {MAX_NAME_BYTES} octets, none of them NUL: {name!r:.80}")
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise TypeError(f"the RPC function {name!r} must be a function that returns bytes, not {function!r:.80}")
+    with _registering:
+        if key in _functions and not replace:
+            raise ValueError(f"there is an RPC function {name!r} already; register it with replace=True")
+        _functions[key] = function
+
+
+def unregister(name: str) -> None:
+    """Take a function back; nothing happens if there is none of this name."""
+    with _registering:
+        _functions.pop(name.encode(), None)
+
+
+def registered() -> list[str]:
+    """Return the names of the registered functions, in order of registration."""
+    with _registering:
+        return [key.decode() for key in _functions]
+
+
+def call_local(name: bytes, *arguments: bytes) -> bytes:
+    """
+    Return what a registered function of this process returns.
+
+    Raises:
+        UnknownFunction: there is none of this name.
+        FunctionFailed: it raised, or did not return bytes.
+    """
+    function = _functions.get(name)
+    shown = repr(name)[1:80]
+    if function is None:
+        why = f"there is no RPC function {shown}" if _functions else "no RPC function is registered"
+        logger.warning("refused a call of %s: %s", shown, why)
+        raise UnknownFunction(why)
+    count = len(forked)
+    try:
+        result: object = function(*arguments)
+    except BaseException as exc:  # SystemExit and the like cost this call and nothing else
+        leave_if_forked(count, exc)
+        logger.error("the RPC function %s raised %s", shown, type(exc).__name__, exc_info=exc)
+        raise FunctionFailed(f"the RPC function {shown} raised {type(exc).__name__}") from exc
+    if not isinstance(result, bytes):
+        kind = type(result).__name__
+        hint = "; return text.encode()" if kind == "str" else ""
+        logger.error("the RPC function %s returned %s, but must return bytes%s", shown, kind, hint)
+        raise FunctionFailed(f"the RPC function {shown} returned {kind}")
+    return result
+
+
+def respond(call: RpcCall) -> bytes | None:
+    """Call the function that a packet names; return the whole reply, None: close without an octet."""
+    if call.modifier2 == HTTP:
+        reply = _respond_http(call)
+        return reply[: reply.index(b"\r\n\r\n") + 4] if call.is_head else reply  # RFC 9110 9.3.2
+    try:
+        result = call_local(*call.items) if call.items else b""
+    except RpcError:
+        return None  # it is in the log
+    if not result:
+        return None  # as uWSGI: an empty result is none
+    return encode_reply(result) if call.modifier2 == FRAMED else result
+
+
+def _respond_http(call: RpcCall) -> bytes:
+    if not call.items:
+        return _error("500 Internal Server Error")
+    try:
+        result = call_local(*call.items)
+    except FunctionFailed:
+        # Stricter than uWSGI, which says 404: the function is there.
+        return _error("500 Internal Server Error")
+    except UnknownFunction:
+        return _error("404 Not Found")
+    if not result:
+        return _error("404 Not Found")
+    # Stricter than uWSGI: its Content-Type is whatever a client accepts, be it a list or */*.
+    kind = call.accept if _MEDIA_TYPE.fullmatch(call.accept) else "application/binary"
+    return f"HTTP/1.1 200 OK\r\nContent-Length: {len(result)}\r\nContent-Type: {kind}\r\n\r\n".encode() + result
+
+
+def _error(status: str) -> bytes:
+    text = status[4:]
+    fields = f"Connection: close\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
+    return f"HTTP/1.1 {status}\r\n{fields}\r\n{text}".encode()

@@ -1,0 +1,291 @@
+"""The kinds of value that settings have: how each is read from text, and shown.
+
+Thread:   any; pure.
+Not here: which setting is of which kind (table.py), the grammars of binds and peers (bind.py, peer.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple
+from urllib.parse import quote
+
+from .bind import OPTION_SAFE, parse_bind
+from .peer import ACCOUNT_NAME, parse_peer
+
+
+class Kind(NamedTuple):
+    """
+    One sort of value: what it accepts in words, how it is read, how it is shown.
+
+    `parse` takes text (a flag, a variable) or a native value (TOML, a keyword),
+    is idempotent, and raises ValueError saying what was wrong.
+    """
+
+    metavar: str
+    accepts: str
+    parse: Callable[[object], object]
+    show: Callable[[Any], str] = str
+
+
+def _in_range(value: Any, low: Any, high: Any, show: Callable[[Any], str] = str) -> Any:
+    if not low <= value <= high:
+        raise ValueError(f"{show(value)} is too {'small' if value < low else 'large'}")
+    return value
+
+
+def count(low: int, high: int) -> Kind:
+    """Return the kind of whole numbers in these bounds."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, str) and re.match(r"[0-9]{1,18}\Z", value):
+            value = int(value)
+        if type(value) is not int:  # a bool is not a number here
+            raise ValueError(f"{value!r} is not a whole number")
+        return int(_in_range(value, low, high))
+
+    return Kind("N", f"a whole number from {low} to {high}", parse)
+
+
+SIZE = re.compile(r"([0-9]{1,18}) ?([KMGT]?)(I?B)?\Z")
+SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+KIB, MIB, GIB, TIB = (1 << SHIFTS[unit] for unit in "KMGT")
+
+
+def show_bytes(count: int) -> str:
+    """Return a number of octets in the shortest exact form that is read back."""
+    for unit in "TGMK":
+        if count and count % (1 << SHIFTS[unit]) == 0:
+            return f"{count >> SHIFTS[unit]}{unit}iB"
+    return str(count)
+
+
+def size(low: int, high: int) -> Kind:
+    """Return the kind of numbers of octets in these bounds."""
+
+    def parse(value: object) -> int:
+        match = SIZE.match(value.upper()) if isinstance(value, str) else None
+        if match:
+            value = int(match[1]) << SHIFTS[match[2]]
+        if type(value) is not int:
+            raise ValueError(f"{value!r} is not a size")
+        return int(_in_range(value, low, high, show_bytes))
+
+    bounds = f"from {show_bytes(low)} to {show_bytes(high)}"
+    return Kind("SIZE", f"octets, or a size such as 512k, 64M or 1GiB, {bounds}", parse, show_bytes)
+
+
+DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)\Z")
+UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+DAY_SECONDS = 86400.0
+
+
+def duration(low: float) -> Kind:
+    """Return the kind of times from `low` seconds to a day."""
+
+    def parse(value: object) -> float:
+        match = DURATION.match(value) if isinstance(value, str) else None
+        if match:
+            value = float(match[1]) * UNIT_SECONDS[match[2]]
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
+            raise ValueError(f"{value!r} is not a number of seconds")
+        return float(_in_range(value, low, DAY_SECONDS))
+
+    accepts = f"seconds, or a time such as 500ms, 30s or 2m, from {low:g} s to {DAY_SECONDS:g} s"
+    return Kind("SECONDS", accepts, parse, lambda value: f"{value:g} s")
+
+
+def choice(*names: str) -> Kind:
+    """Return the kind of one of these words."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or value.lower() not in names:
+            raise ValueError(f"{value!r} is none of these")
+        return value.lower()
+
+    return Kind("|".join(names), ", ".join(names), parse)
+
+
+def _parse_binds(value: object) -> tuple[str, ...]:
+    items = [value] if isinstance(value, (str, Mapping)) else value
+    if not isinstance(items, (list, tuple)) or not all(isinstance(item, (str, Mapping)) for item in items):
+        raise ValueError(f"{value!r} is neither text nor a list of texts")
+    if not items:
+        raise ValueError("there is nothing to listen on")
+    texts = [item if isinstance(item, str) else _bind_of_table(item) for item in items]
+    return tuple(parse_bind(part.strip()).spec for text in texts for part in text.split(","))
+
+
+def _bind_of_table(table: Mapping[str, object]) -> str:
+    """Return the spec that a table of a TOML file stands for: its address, and options."""
+    address, pairs = table.get("address"), []
+    for key, value in table.items():
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if not isinstance(item, str):
+                raise ValueError(f"{key} of a bind: {value!r} is not text")
+            if key != "address":
+                pairs.append(f"{key}={quote(item, OPTION_SAFE)}")
+    if not isinstance(address, str) or "," in address:
+        raise ValueError('a table of a bind needs an address, as in {address = "https://:8443"}')
+    return f"{address}?{'&'.join(pairs)}" if pairs else address
+
+
+def _parse_routes(value: object) -> tuple[str, ...]:
+    # Only what a list of them looks like; what one says is for wsgi/routes.py to read.
+    return tuple(_texts_of(value, str.splitlines))
+
+
+def _texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
+    """Return the parts of a text, or a list's texts; none that is empty."""
+    texts = split(value) if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"{value!r} is neither text nor a list of texts")
+    return [text.strip() for text in texts if text.strip()]
+
+
+def _parse_list(value: object) -> list[str]:
+    texts = _texts_of(value, lambda text: [text])
+    return [part.strip() for text in texts for part in text.split(",") if part.strip()]
+
+
+def _parse_peers(value: object) -> tuple[str, ...]:
+    return tuple(str(parse_peer(text)) for text in _parse_list(value))
+
+
+# The fields by which proxies tell of their client, and which aserve itself obeys; others only pass.
+CLIENT_FIELDS = (
+    "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded",
+    "x-real-ip",
+)  # fmt: skip
+FORWARDED_FIELD = re.compile(r"x-forwarded(-[a-z0-9]+)+")
+TYPING_ERROR = 0.93  # difflib's ratio for one letter of "x-forwarded-proto"
+
+
+def _parse_client_fields(value: object) -> tuple[str, ...]:
+    fields = tuple(text.lower() for text in _parse_list(value))
+    for field in fields:
+        if field in CLIENT_FIELDS:
+            continue
+        near = difflib.get_close_matches(field, CLIENT_FIELDS, 1, TYPING_ERROR)
+        if near:
+            raise ValueError(f"{field!r} is nearly {near[0]}")
+        if not FORWARDED_FIELD.fullmatch(field):
+            raise ValueError(f"{field!r} is none of these")
+    for field in ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-real-ip"):
+        if field in fields and "forwarded" in fields:
+            raise ValueError(
+                f"'forwarded' and {field!r} would both tell of the client; name those that your proxies set"
+            )
+    return fields
+
+
+def _parse_server_name(value: object) -> str:
+    # RFC 9110 10.2.4 and 5.5; nothing in it may end the field line.
+    if not isinstance(value, str) or not re.match(r"[ -~]{0,200}\Z", value):
+        raise ValueError(f"{value!r} cannot be sent in a field")
+    return value.strip()
+
+
+def _parse_mode(value: object) -> int:
+    if isinstance(value, str) and re.match(r"(0o?)?[0-7]{3}\Z", value):
+        value = int(value[-3:], 8)
+    if type(value) is not int or not 0 <= value <= 0o777:
+        raise ValueError(f"{value!r} is not the mode of a file")
+    return value
+
+
+def _parse_account(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    text = str(value) if type(value) is int else value
+    if not isinstance(text, str) or not re.fullmatch(ACCOUNT_NAME, text):
+        raise ValueError(f"{value!r} is neither a name nor a number")
+    return text
+
+
+def _parse_sni(value: object) -> tuple[str, ...]:
+    texts = tuple(_texts_of(value, re.compile(r"[,\n]").split))
+    names = [split_sni(text)[0] for text in texts]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{name} is named twice")
+    return texts
+
+
+def split_sni(text: str) -> tuple[str, str, str | None]:
+    """
+    Return server name (as TLS has it), certificate and key (or None) of NAME=CERTIFICATE[:KEY].
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    name, _, files = text.partition("=")
+    certificate, colon, key = files.partition(":")
+    if not certificate or ":" in key or (colon and not key):
+        raise ValueError(f"{text!r} is not of the form NAME=CERTIFICATE:KEY")
+    try:
+        ascii_name = name.strip().encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        ascii_name = ""
+    if not SNI_NAME.match(ascii_name):
+        raise ValueError(f"{name!r} is not the name of a host, such as example.com or *.example.com")
+    return ascii_name, certificate, key or None
+
+
+def _parse_ciphers(value: object) -> str:
+    if not isinstance(value, str) or not re.match(r"[A-Za-z0-9_+:!@=.-]+\Z", value):
+        raise ValueError(f"{value!r} is not a list of ciphers")
+    return value
+
+
+def _parse_log_path(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str) or "\0" in path:
+        raise ValueError(f"{value!r} is not a path")
+    return path
+
+
+BINDS = Kind(
+    "ADDRESS",
+    "host:port, [v6]:port, :port, unix:/path, unix:@name; before it https://, uwsgi://, scgi:// or proxy+http://",
+    _parse_binds,
+    ", ".join,
+)
+PEERS = Kind(
+    "PEER",
+    "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for whoever connects",
+    _parse_peers,
+    lambda peers: ", ".join(peers) or "none",
+)
+FIELDS = Kind(
+    "FIELD",
+    f"{', '.join(CLIENT_FIELDS)}, and other names that begin with x-forwarded-",
+    _parse_client_fields,
+    lambda fields: ", ".join(fields) or "none",
+)
+ROUTES = Kind(
+    "ROUTE",
+    "'[PATTERN] ACTION FUNCTION:ARGUMENT ...'; on the command line also PATTERN and the rest as two arguments; "
+    "in a variable one to a line",
+    _parse_routes,
+    lambda routes: ", ".join(routes) or "none",
+)
+MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
+ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
+LOG_PATH = Kind("PATH", "a path, - for standard output", _parse_log_path, lambda v: v or "none")
+FILE = Kind("PATH", "a path", _parse_log_path, lambda path: path or "none")
+SNI_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\Z")
+SNI = Kind(
+    "NAME=CERTIFICATE:KEY",
+    "the name of a host or *.DOMAIN, and paths without colons; without :KEY the certificate's file holds it too",
+    _parse_sni,
+    lambda texts: ", ".join(texts) or "none",
+)
+CIPHERS = Kind("LIST", "a cipher list of OpenSSL", _parse_ciphers)
+SERVER_NAME = Kind("TEXT", "up to 200 printable ASCII characters", _parse_server_name)
+PROGRESS = duration(0.1)  # a deadline of 0 would refuse everybody

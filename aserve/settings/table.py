@@ -1,0 +1,496 @@
+"""Every setting, once.
+
+Owns:     the table of settings (the fields of `Config`), and which of their
+          sources wins.  Command-line flags, ASERVE_* variables, TOML keys,
+          `--help` and docs/settings.md are made from it.
+Thread:   any; a Config never changes.
+Not here: how a value is read from text (kinds.py), argv itself (cli.py),
+          choosing the event loop (running.py).
+
+It is long because it is data: the table is read by looking a row up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib.util
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .kinds import (
+    ACCOUNTS,
+    BINDS,
+    CIPHERS,
+    FIELDS,
+    FILE,
+    GIB,
+    KIB,
+    LOG_PATH,
+    MIB,
+    MODE,
+    PEERS,
+    PROGRESS,
+    ROUTES,
+    SERVER_NAME,
+    SNI,
+    TIB,
+    Kind,
+    choice,
+    count,
+    duration,
+    show_bytes,
+    size,
+)
+
+VERSION = "0.1.0.dev0"
+NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
+COMMAND_NAMES = ("app", "config")  # not settings of a server: the command reads them itself
+
+
+class ConfigError(ValueError):
+    """A setting is wrong; `str()` is one line that says whose, what, and what is accepted."""
+
+
+TLS = "TLS"  # the group whose settings a bind may have of its own
+
+
+class Setting(NamedTuple):
+    """One row of the table."""
+
+    name: str
+    default: Any
+    group: str
+    flag: str
+    kind: Kind
+    help: str
+    why: str
+
+    @property
+    def key(self) -> str:
+        """The TOML key."""
+        return self.flag[2:]
+
+    @property
+    def variable(self) -> str:
+        """The environment variable."""
+        return "ASERVE_" + self.key.upper().replace("-", "_")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has several values: its flag may be repeated."""
+        return isinstance(self.default, tuple)
+
+
+def _row(default: object, group: str, flag: str, kind: Kind, help: str, why: str) -> Any:
+    columns = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
+    return dataclasses.field(default=default, metadata=columns)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """
+    The settings of one server: the table itself, and immutable.
+
+    Raises:
+        ConfigError: a value is not accepted, or two contradict each other.
+    """
+
+    # fmt: off
+    bind: Sequence[str] = _row(
+        ("127.0.0.1:8000",), "Serving", "--bind", BINDS,
+        "where to listen; repeatable, or separated by commas; https:// for TLS",
+        "Loopback: nothing is reachable from outside until you say so.",
+    )
+    threads: int = _row(
+        32, "Serving", "--threads", count(0, 4096),
+        "worker threads that call the app; 0: it is called on the event loop's thread",
+        "The most that Python's own ThreadPoolExecutor starts by default. They are started when "
+        "the app keeps the others waiting, so those never needed cost nothing.",
+    )
+    extra_threads: int = _row(
+        64, "Serving", "--extra-threads", count(0, 4096),
+        "threads beyond --threads, for streamed responses that outrun their readers (and go to --response-spool): each leaves its place "
+        "to another request, and goes on in turn with the others; with 0, or --threads 1, it keeps its place",
+        "Guess: twice as many as --threads are by default. Each holds what its generator holds, such as a connection to a database.",
+    )
+    loop: str = _row(
+        "auto", "Serving", "--loop", choice("auto", "uvloop", "asyncio"),
+        "event loop; auto: uvloop where it is installed",
+        "uvloop is the faster one on CPython; PyPy has none.",
+    )
+    http_parser: str = _row(
+        "c", "Serving", "--http-parser", choice("c", "httptools"),
+        "parser of HTTP/1.1: aserve's own in C, or llhttp through httptools",
+        "One call per request, stricter, and the same on CPython and PyPy.",
+    )
+    body: str = _row(
+        "buffer", "Serving", "--body", choice("buffer", "stream"),
+        "buffer: call the app when the request body is complete; stream: when the head is",
+        "A slow upload then holds no worker thread.",
+    )
+    lane: str = _row(
+        "auto", "Serving", "--lane", choice("auto", "off"),
+        "let the workers read and answer plain requests by themselves, by the batch, where the platform can",
+        "Less CPU time a request (benchmarks/README.md), and no difference else; off is for comparing.",
+    )
+    route: Sequence[str] = _row(
+        (), "Serving", "--route", ROUTES,
+        "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
+        "uWSGI's internal routing, as far as it calls RPC functions.",
+    )
+    uwsgi_module: str = _row(
+        "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
+        "whether `import uwsgi` works in the app, which the command then has a module for; auto: with a uwsgi bind, or --route",
+        "Apps take the import for a sign of uWSGI, and half of them have another way where it fails; see docs/rpc.md. "
+        "A server in your own program leaves it to you.",
+    )
+    scgi_status: str = _row(
+        "field", "Serving", "--scgi-status", choice("field", "line"),
+        "how SCGI responses begin: with the field `Status: 200 OK`, or with an HTTP status line",
+        "RFC 3875 6.3.3: what a CGI script says, and every front server reads.",
+    )
+    unix_mode: int = _row(
+        0o666, "Serving", "--unix-mode", MODE,
+        "mode of the files of unix sockets: who may write to one may connect",
+        "A front server runs as another user, and must connect. It is as open as a port on "
+        "loopback: all of this machine's users reach it, so narrow it (660 with --unix-group, or "
+        "a folder of its own) where they are not all to be trusted.",
+    )
+    unix_owner: str | None = _row(
+        None, "Serving", "--unix-owner", ACCOUNTS,
+        "user who owns the files of unix sockets",
+        "The user that aserve runs as. Only root may give a file away.",
+    )
+    unix_group: str | None = _row(
+        None, "Serving", "--unix-group", ACCOUNTS,
+        "group of the files of unix sockets",
+        "The group that aserve runs as. Only root may name a group that it is no member of.",
+    )
+    backlog: int = _row(
+        2048, "Serving", "--backlog", count(1, 65535),
+        "connections that the kernel keeps waiting for accept",
+        "What gunicorn asks for; the kernel lowers it to its own limit (net.core.somaxconn).",
+    )
+    server_name: str = _row(
+        "aserve", "Serving", "--server-name", SERVER_NAME,
+        "the Server field of responses; empty: none",
+        "RFC 9110 10.2.4 warns of needlessly fine detail, so it carries no version.",
+    )
+    certificate: str | None = _row(
+        None, TLS, "--certificate", FILE,
+        "PEM file of the certificate of https binds: the server's own first, then those between it and its authority",
+        "There is none that a client would believe. A change of the file is seen within two seconds, and SIGHUP "
+        "loads it at once; connections go on.",
+    )
+    key: str | None = _row(
+        None, TLS, "--key", FILE,
+        "PEM file of the private key, without a passphrase; none: it is in the certificate's file",
+        "Most tools write it to a file of its own; some put both into one.",
+    )
+    sni: Sequence[str] = _row(
+        (), TLS, "--sni", SNI,
+        "another certificate for clients that ask for this server name; repeatable, or separated by commas",
+        "Whoever asks for another name, or for none, gets --certificate.",
+    )
+    client_ca: str | None = _row(
+        None, TLS, "--client-ca", FILE,
+        "PEM file of the authorities whose client certificates are believed",
+        "Only yours: an authority of the public web would vouch for anybody.",
+    )
+    client_certificate: str = _row(
+        "none", TLS, "--client-certificate", choice("none", "optional", "required"),
+        "whether clients are asked for a certificate; see SSL_CLIENT_VERIFY in docs/tls.md",
+        "Browsers would bother their users with a question.",
+    )
+    tls_min: str = _row(
+        "1.2", TLS, "--tls-min", choice("1.2", "1.3"),
+        "oldest version of TLS that is spoken",
+        "RFC 8996 forbids the older ones; 1.2 is still needed by clients from before 2019.",
+    )
+    ciphers: str = _row(
+        "ECDHE+AESGCM:ECDHE+CHACHA20", TLS, "--ciphers", CIPHERS,
+        "cipher suites of TLS 1.2, in order of preference; those of 1.3 are always all on",
+        "RFC 9325 4.2: only forward secrecy and AEAD, which every client of the last ten years has.",
+    )
+    trusted_proxies: Sequence[str] = _row(
+        (), "Proxies", "--trusted-proxies", PEERS,
+        "who may tell of the clients behind it, by a field or the PROXY protocol; repeatable; see docs/proxies.md",
+        "Nothing that a client sends is believed: without this, such fields do not even reach the app.",
+    )
+    trusted_hops: int = _row(
+        0, "Proxies", "--trusted-hops", count(0, 100),
+        "proxies that a request passes before it is here; 0: as many as their addresses in --trusted-proxies tell",
+        "Addresses are exact. The number is for proxies whose addresses nobody knows beforehand.",
+    )
+    forwarded_fields: Sequence[str] = _row(
+        ("x-forwarded-for", "x-forwarded-proto"), "Proxies", "--forwarded-fields", FIELDS,
+        "the fields that your proxies set, and clients cannot; repeatable, or separated by commas",
+        "What gunicorn's and uvicorn's users have their proxies set. A field that a proxy passes on "
+        "as it got it is the client's word: name only what it overwrites or appends to.",
+    )
+    max_connections: int = _row(
+        0, "Limits", "--max-connections", count(0, 1_000_000),
+        "most connections at once; who comes beyond it waits in the kernel's queue (--backlog); 0: as many as "
+        "`ulimit -n` has room for",
+        "Of its descriptors --spool-files, 64 and 4 for each of --threads, or half of them where that is less, are left "
+        "to the app and its files: 576 of the usual 1024.",
+    )
+    max_body_bytes: int = _row(
+        GIB, "Limits", "--max-body", size(0, 1024 * TIB),
+        "largest request body; beyond it: 413",
+        "What waitress allows: room for an upload. What all of them may put on disk is --body-spool-total.",
+    )
+    body_memory_bytes: int = _row(
+        512 * KIB, "Limits", "--body-memory", size(0, TIB),
+        "octets of a request body kept in memory; a larger one goes to a temporary file",
+        "What waitress keeps: forms and JSON stay in memory, uploads do not.",
+    )
+    max_head_bytes: int = _row(
+        64 * KIB, "Limits", "--max-head", size(256, 16 * MIB),
+        "largest request head; beyond it: 431",
+        "Guess: many times the cookies and tokens that browsers send.",
+    )
+    max_request_line_bytes: int = _row(
+        8190, "Limits", "--max-request-line", size(64, 16 * MIB),
+        "longest request line; beyond it: 414",
+        "Apache's LimitRequestLine; RFC 9112 3 asks for at least 8000 octets.",
+    )
+    max_fields: int = _row(
+        100, "Limits", "--max-fields", count(1, 10_000),
+        "most field lines in a request head; beyond it: 431",
+        "Apache's LimitRequestFields, and gunicorn's.",
+    )
+    max_pipelined: int = _row(
+        16, "Limits", "--max-pipelined", count(1, 1024),
+        "requests kept unanswered per connection before reading from it pauses",
+        "Guess: browsers do not pipeline, and load generators send about this many.",
+    )
+    write_buffer_bytes: int = _row(
+        256 * KIB, "Limits", "--write-buffer", size(KIB, GIB),
+        "octets of a response kept in memory for a client that reads slowly; more go to a temporary file",
+        "Guess: most pages fit whole, so that their worker is free at once; 1,000 slow clients "
+        "hold 256 MiB at most.",
+    )
+    response_spool_bytes: int = _row(
+        GIB, "Limits", "--response-spool", size(0, TIB),
+        "octets of a streamed response kept in a temporary file before the app's thread waits for the client; "
+        "0: none, it waits once --write-buffer is full",
+        "nginx's proxy_max_temp_file_size: a download frees its thread, and an endless stream that nobody reads has an end.",
+    )
+    response_memory_bytes: int = _row(
+        64 * MIB, "Limits", "--response-memory", size(0, TIB),
+        "octets of large bodies that wait in memory, for all clients together; beyond it, all but the first MiB of each goes to "
+        "--response-spool, if it may",
+        "Guess: a dozen downloads of 5 MB. From memory a body is sent without a worker; with --threads 0 there is no other way.",
+    )
+    body_spool_total_bytes: int = _row(
+        0, "Limits", "--body-spool-total", size(0, 1024 * TIB),
+        "octets of temporary files for request bodies, for all clients together; beyond it: 503 with Retry-After; "
+        "0: half of what is free in their folder (TMPDIR) at the start",
+        "What clients send must not fill a disk that the app writes to, too. What is free is known to the system alone.",
+    )
+    response_spool_total_bytes: int = _row(
+        0, "Limits", "--response-spool-total", size(0, 1024 * TIB),
+        "octets of temporary files for responses, for all clients together; beyond it the app's thread waits for its client; "
+        "0: a quarter of what is free in their folder (TMPDIR) at the start",
+        "Half of what request bodies have: a response that finds no room is only slower, a request is refused.",
+    )
+    spool_files: int = _row(
+        0, "Limits", "--spool-files", count(0, 1_000_000),
+        "most temporary files at once, of request bodies and responses, and twice the files being sent; beyond it: 503 with "
+        "Retry-After, or the app's thread waits for its client; 0: a quarter of `ulimit -n`",
+        "Uploads and slow readers would else take the descriptors that the app needs for its files and connections.",
+    )
+    keep_alive_seconds: float = _row(
+        75.0, "Time limits", "--keep-alive", PROGRESS,
+        "how long a connection may be idle between requests",
+        "nginx's keepalive_timeout; longer than the 60 s of common load balancers, so that they "
+        "close first and never send a request into a closing connection.",
+    )
+    head_seconds: float = _row(
+        30.0, "Time limits", "--head-timeout", PROGRESS,
+        "how long a request head may take from its first octet; beyond it: 408",
+        "Guess: a head is a packet or two; clients that drip one lose their connection.",
+    )
+    body_seconds: float = _row(
+        60.0, "Time limits", "--body-timeout", PROGRESS,
+        "how long a request body may make no progress; beyond it: 408",
+        "nginx's client_body_timeout.",
+    )
+    write_seconds: float = _row(
+        60.0, "Time limits", "--write-timeout", PROGRESS,
+        "how long a client may read nothing of its response before it is cut off",
+        "nginx's send_timeout.",
+    )
+    min_rate_bytes: int = _row(
+        240, "Time limits", "--min-rate", size(0, GIB),
+        "octets a second that a request body must bring, and a reader of a response take, as the mean of each "
+        "--body-timeout and --write-timeout; slower: 408, or cut off; 0: any",
+        "Kestrel's rate, less than half of Apache's. A modem was ten times as fast; a client that drips is no client.",
+    )
+    request_seconds: float = _row(
+        0.0, "Time limits", "--request-timeout", duration(0.0),
+        "how long the app may take for a request; beyond it: an exception in its thread, and 504; 0: any time; "
+        "see docs/deadlines.md",
+        "An exception between any two steps of an app can leave its locks taken and its work half "
+        "done, and what a long request is only you know. 60 s suits many: nginx waits no longer.",
+    )
+    max_stuck: int = _row(
+        32, "Time limits", "--max-stuck", count(1, 4096),
+        "worker threads that --request-timeout could not get out of the app, at which the process drains and ends",
+        "As many as --threads are by default: what is stuck then holds as much as a whole pool.",
+    )
+    drain_seconds: float = _row(
+        30.0, "Time limits", "--drain-timeout", duration(0.0),
+        "how long running requests may take to finish after SIGTERM",
+        "gunicorn's graceful_timeout, and within the 90 s that systemd waits.",
+    )
+    drain_delay_seconds: float = _row(
+        0.0, "Time limits", "--drain-delay", duration(0.0),
+        "how long to go on accepting after SIGTERM, while pings already say that it drains",
+        "Without a load balancer that asks, there is nobody to wait for. With one: a little more than it takes to notice.",
+    )
+    access_log: str | None = _row(
+        None, "Logs", "--access-log", LOG_PATH,
+        "write a line for each request to a file, or to standard output with -",
+        "Most servers stand behind a proxy that writes one already.",
+    )
+    log_level: str = _row(
+        "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
+        "least severe message to show on standard error",
+        "Start, stop and errors; nothing per request.",
+    )
+    # fmt: on
+
+    def __post_init__(self) -> None:
+        for setting in SETTINGS:
+            value = _parse(setting, getattr(self, setting.name), setting.name)
+            object.__setattr__(self, setting.name, value)
+        self._check_combinations()
+
+    def _check_combinations(self) -> None:
+        if self.body == "stream" and self.threads == 0:
+            raise ConfigError(
+                "body 'stream' needs threads of 1 or more: on the event loop's thread "
+                "the app would wait for octets that only this thread can receive"
+            )
+        if self.request_seconds and self.threads == 0:
+            raise ConfigError(
+                f"request-timeout ({self.request_seconds:g} s) needs threads of 1 or more: on the event loop's "
+                "thread nobody could look at the clock while the app runs"
+            )
+        if self.max_request_line_bytes > self.max_head_bytes:
+            raise ConfigError(
+                f"max-request-line ({show_bytes(self.max_request_line_bytes)}) is larger than "
+                f"max-head ({show_bytes(self.max_head_bytes)}), of which it is a part"
+            )
+        if not self.trusted_proxies:
+            proxied = [bind for bind in self.bind if bind.startswith(PROXIED)]
+            if proxied:
+                raise ConfigError(
+                    f"bind {proxied[0]!r}: nobody could connect there; name the balancers in trusted-proxies"
+                )
+            if self.trusted_hops:
+                raise ConfigError(
+                    f"trusted-hops ({self.trusted_hops}) counts proxies, but trusted-proxies names none; "
+                    "name who connects to this server, or '*' for whoever does"
+                )
+        is_tls_bound = [self.tls_settings(bind) for bind in map(parse_bind, self.bind) if bind.protocol == "https"]
+        if self.certificate is not None and not is_tls_bound:
+            raise ConfigError("certificate is given, but no bind is for TLS; write https:// before its address")
+        for setting, package in (("loop", "uvloop"), ("http-parser", "httptools")):
+            chosen = getattr(self, setting.replace("-", "_"))
+            if chosen == package and importlib.util.find_spec(package) is None:
+                raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
+
+    def tls_settings(self, bind: Bind) -> TLSSettings:
+        """
+        Return what the group TLS says for an https bind, the bind's own options included.
+
+        Raises:
+            ConfigError: an option is not accepted, or two contradict each other.
+        """
+        rows = [setting for setting in SETTINGS if setting.group == TLS]
+        values = {setting.name: getattr(self, setting.name) for setting in rows}
+        own = {setting.name: [v for key, v in bind.options if key == setting.key] for setting in rows}
+        if own["certificate"]:
+            values["key"] = None  # that of all others cannot be its own
+        for setting in rows:
+            texts = own[setting.name]
+            if texts:
+                value = texts if setting.kind is SNI else texts[-1]
+                values[setting.name] = _parse(setting, value, f"{setting.key} of the bind {bind}")
+        if values["certificate"] is None:
+            raise ConfigError(f"the bind {bind} has no certificate; give --certificate, and --key with it")
+        if values["client_certificate"] != "none" and values["client_ca"] is None:
+            raise ConfigError(
+                f"the bind {bind} wants client certificates, but from nobody; name the authority with --client-ca"
+            )
+        if values["client_ca"] is not None and values["client_certificate"] == "none" and not own["client_certificate"]:
+            raise ConfigError(
+                f"the bind {bind} has a client-ca, but asks for no certificates; give --client-certificate required, "
+                "or optional"
+            )
+        return TLSSettings(**values)
+
+    @classmethod
+    def from_sources(
+        cls,
+        argv: Mapping[str, object],
+        environ: Mapping[str, str],
+        toml: Mapping[str, object],
+        toml_name: str = "the TOML file",
+    ) -> Config:
+        """
+        Merge the sources: argv over environment over TOML over defaults.
+
+        `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
+        environment.  A value that loses is checked all the same.
+
+        Raises:
+            ConfigError: an unknown name or a wrong value in any source.
+        """
+        _refuse_unknown(toml, [*(s.key for s in SETTINGS), *COMMAND_NAMES], "setting", toml_name)
+        ours = [name for name in environ if name.startswith("ASERVE_")]
+        known = [setting.variable for setting in SETTINGS]
+        commands = [f"ASERVE_{name.upper()}" for name in COMMAND_NAMES]
+        _refuse_unknown(ours, known + commands, "variable", "the environment")
+        values: dict[str, Any] = {}
+        for setting in SETTINGS:
+            for source, name, where in (
+                (toml, setting.key, f"{setting.key} in {toml_name}"),
+                (environ, setting.variable, setting.variable),
+                (argv, setting.name, setting.flag),
+            ):
+                if name in source:
+                    values[setting.name] = _parse(setting, source[name], where)
+        return cls(**values)
+
+
+SETTINGS: tuple[Setting, ...] = tuple(
+    Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(Config)
+)
+
+
+def _parse(setting: Setting, value: object, where: str) -> object:
+    try:
+        return setting.kind.parse(value)
+    except ValueError as fault:
+        raise ConfigError(f"{where}: {fault}; accepted: {setting.kind.accepts}") from None
+
+
+def _refuse_unknown(names: Iterable[str], known: list[str], what: str, where: str) -> None:
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1, NEAR)
+            hint = f"did you mean {near[0]}?" if near else "see aserve --help"
+            raise ConfigError(f"unknown {what} {name} in {where}; {hint}")
+
+
+def _why_missing(package: str) -> str:
+    if sys.implementation.name != "cpython":
+        return f"the package {package} does not exist for {sys.implementation.name}; leave it out"
+    return f"the package {package} is not installed; `pip install {package}` would do it"

@@ -1,0 +1,39 @@
+"""The settings file.
+
+Thread:   any.
+Not here: which of its keys are known, and which source wins (table.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .table import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+def read_toml(path: str) -> dict[str, object]:
+    """
+    Return the settings in a TOML file; of a pyproject.toml, those in [tool.aserve].
+
+    Raises:
+        ConfigError: the file cannot be read or is not TOML.
+    """
+    try:
+        with open(path, "rb") as file:
+            settings = tomllib.load(file)
+    except OSError as fault:
+        raise ConfigError(f"cannot read the settings file {path}: {fault.strerror}") from None
+    except ValueError as fault:  # not TOML, or not UTF-8
+        raise ConfigError(f"{path} is not valid TOML: {fault}") from None
+    if os.path.basename(path) == "pyproject.toml":
+        for key in ("tool", "aserve"):
+            settings = settings.get(key, {})
+            if not isinstance(settings, dict):
+                raise ConfigError(f"{key!r} in {path} is not a table; accepted: [tool.aserve]")
+    return settings

@@ -1,0 +1,396 @@
+"""TLS contexts: from files of certificates to what a connection is wrapped with.
+
+Owns:     loading certificates, keys and authorities, with a text for each way
+          in which they can be wrong; what is allowed on the wire; the choice
+          by server name; loading anew; what the environ says of a client.
+Thread:   event loop only.
+Spec:     RFC 9325 (what is allowed); RFC 7301 (ALPN); RFC 4514 (names of
+          clients).
+Not here: octets (tls_transport.py), what a client asks for
+          (client_hello.py), the settings' grammar (settings/kinds.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import functools
+import logging
+import os
+import re
+import ssl
+import sys
+from collections.abc import Iterable
+from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
+
+from ..settings import Config, ConfigError, TLSSettings, parse_bind, split_sni
+
+logger = logging.getLogger("aserve")
+
+# A client's octets come in by the first, ours go out by the second; the text is the name that it asks for.
+Wrap = Callable[[ssl.MemoryBIO, ssl.MemoryBIO, str], ssl.SSLObject]
+Function = TypeVar("Function", bound=Callable[..., Any])
+Stamp = Optional[tuple[int, int, int, int]]  # of a file; None: there is none
+
+VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+VERIFY_MODES = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+# RFC 7301 6: the names of what is spoken behind our TLS. curl, asked for HTTP/1.0, offers only the second.
+ALPN_PROTOCOLS = ("http/1.1", "http/1.0")
+
+ANY_NAME = ""  # among the names of contexts: whatever has none of its own
+
+OPTIONS = (
+    ssl.OP_NO_COMPRESSION  # RFC 9325 3.3: CRIME
+    | ssl.OP_CIPHER_SERVER_PREFERENCE
+    # RFC 9325 3.5; the name is missing on PyPy 3.9, the number is OpenSSL's.
+    | getattr(ssl, "OP_NO_RENEGOTIATION", 0x40000000)
+)
+
+# No keys below 112 bits of security, which is Python's own level from 3.10 on. LibreSSL knows no levels.
+SECURITY_LEVEL = "" if ssl.OPENSSL_VERSION.startswith("LibreSSL") else "@SECLEVEL=2:"
+
+_CERTIFICATE = re.compile(rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----(.*?)-----END", re.DOTALL)
+_KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
+
+
+class Certificates:
+    """The contexts of all https binds; what they are made of may change while they are used."""
+
+    def __init__(self, all_settings: Iterable[TLSSettings]) -> None:
+        """
+        Load everything.
+
+        Raises:
+            ConfigError: something cannot be used; the text says what to do.
+        """
+        self._all_settings = [_with_absolute_paths(settings) for settings in all_settings]
+        self._paths = [path for settings in self._all_settings for path in _paths_of(settings)]
+        self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
+        self._contexts, self.warnings = _load(self._all_settings)
+
+    def wrap_by(self, settings: TLSSettings) -> Wrap:
+        """Return the function that wraps a new connection by the contexts that are in force then."""
+        return functools.partial(self._wrap, _with_absolute_paths(settings))
+
+    def _wrap(
+        self, settings: TLSSettings, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, name: str
+    ) -> ssl.SSLObject:
+        contexts = self._contexts[settings]
+        name = name.lower()
+        # RFC 9525 6.3: a wildcard stands for one label.
+        context = contexts.get(name) or contexts.get("*." + name.partition(".")[2]) or contexts[ANY_NAME]
+        return context.wrap_bio(incoming, outgoing, server_side=True)
+
+    def reload(self) -> bool:
+        """Load everything anew; if anything cannot be used, keep what there is, and say why."""
+        self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
+        try:
+            self._contexts, self.warnings = _load(self._all_settings)
+        except ConfigError as fault:
+            logger.error("TLS: %s; going on with what was loaded before", fault)
+            return False
+        logger.info("TLS: certificates loaded anew")
+        self.log_warnings()
+        return True
+
+    def log_warnings(self) -> None:
+        """Say what is wrong with certificates that can be used all the same."""
+        for warning in self.warnings:
+            logger.warning("TLS: %s", warning)
+
+    def on_second(self) -> None:
+        """Called once a second: load anew what has changed, when it has stopped changing."""
+        stamps = [_stamp(path) for path in self._paths]
+        # A certificate and its key are two files: between their changes they do not match.
+        is_settled = stamps == self._last_stamps
+        self._last_stamps = stamps
+        if is_settled and stamps != self._stamps:
+            self.reload()
+
+
+def _with_absolute_paths(settings: TLSSettings) -> TLSSettings:
+    """Let nobody who changes the folder, as apps do, lose our files."""
+    sni = [
+        (name, os.path.abspath(certificate), os.path.abspath(key) if key else None)
+        for name, certificate, key in map(split_sni, settings.sni)
+    ]
+    return settings._replace(
+        certificate=os.path.abspath(settings.certificate),
+        key=os.path.abspath(settings.key) if settings.key else None,
+        sni=tuple(f"{name}={certificate}" + (f":{key}" if key else "") for name, certificate, key in sni),
+        client_ca=os.path.abspath(settings.client_ca) if settings.client_ca else None,
+    )
+
+
+def _paths_of(settings: TLSSettings) -> list[str]:
+    pairs = [split_sni(text)[1:] for text in settings.sni]
+    paths = [settings.certificate, settings.key, settings.client_ca, *(path for pair in pairs for path in pair)]
+    return [path for path in paths if path is not None]
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+# Loading
+
+
+def _load(all_settings: Iterable[TLSSettings]) -> tuple[dict[TLSSettings, dict[str, ssl.SSLContext]], list[str]]:
+    warnings: list[str] = []
+    contexts = {}
+    for settings in all_settings:
+        files = [(ANY_NAME, settings.certificate, settings.key), *map(split_sni, settings.sni)]
+        contexts[settings] = {
+            name: _new_context(settings, certificate, key, warnings) for name, certificate, key in files
+        }
+    return contexts, list(dict.fromkeys(warnings))
+
+
+def _new_context(settings: TLSSettings, certificate: str, key: str | None, warnings: list[str]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = VERSIONS[settings.tls_min]
+    context.options |= OPTIONS
+    try:
+        guard(context.set_ciphers)(SECURITY_LEVEL + settings.ciphers)
+    except ssl.SSLError:
+        raise ConfigError(
+            f"--ciphers {settings.ciphers}: no cipher suite is of that name; see `openssl ciphers -v`"
+        ) from None
+    context.set_alpn_protocols(ALPN_PROTOCOLS)
+    _load_chain(context, certificate, key, warnings)
+    if settings.client_ca is not None:
+        _load_client_ca(context, settings.client_ca)
+    context.verify_mode = VERIFY_MODES[settings.client_certificate]
+    return context
+
+
+class _PassphraseNeeded(Exception):
+    """Raised through OpenSSL, which would ask for it on the terminal."""
+
+
+def _refuse_passphrase() -> NoReturn:
+    raise _PassphraseNeeded
+
+
+def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None, warnings: list[str]) -> None:
+    chain = _read(certificate, "certificate")
+    first = _CERTIFICATE.search(chain)
+    if first is None:
+        raise ConfigError(f"the certificate {certificate} has no BEGIN CERTIFICATE in it: it must be PEM")
+    if not _KEY.search(_read(key, "key") if key else chain):
+        if key is None:
+            raise ConfigError(f"the certificate {certificate} has no private key with it; name the key's file, too")
+        raise ConfigError(f"the key {key} has no BEGIN PRIVATE KEY in it: it must be PEM")
+    try:
+        guard(context.load_cert_chain)(certificate, key, _refuse_passphrase)
+    except _PassphraseNeeded:
+        raise ConfigError(
+            f"the key {key or certificate} has a passphrase, and nobody is here to type it; "
+            "`openssl pkey -in WITH -out WITHOUT` takes it off"
+        ) from None
+    except OSError as exc:  # an SSLError is one
+        reason = reason_of(exc)
+        if reason == "key values mismatch":
+            reason = f"the key {key or 'in it'} is not its key (the server's own certificate must come first)"
+        elif reason == "PEM lib":
+            reason = "it or its key is damaged"
+        raise ConfigError(f"the certificate {certificate} cannot be used: {reason}") from None
+    warnings += _warn_of_dates(certificate, first[1])
+
+
+def _load_client_ca(context: ssl.SSLContext, path: str) -> None:
+    _read(path, "client-ca")
+    try:
+        guard(context.load_verify_locations)(path)
+    except OSError as exc:
+        raise ConfigError(f"the client-ca {path} cannot be used: {reason_of(exc)}; it must be PEM") from None
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as exc:
+        raise ConfigError(f"cannot read the {what} {path}: {exc.strerror}") from None
+
+
+def reason_of(exc: Exception) -> str:
+    """Return OpenSSL's reason, in its own words without their wrapping."""
+    reason = getattr(exc, "reason", None)
+    return reason.lower().replace("_", " ") if reason else re.sub(r"\A\[\w+\] | \(_ssl\.c:\d+\)\Z", "", str(exc))
+
+
+# Dates
+
+
+def _warn_of_dates(path: str, pem: bytes) -> Iterable[str]:
+    try:
+        begin, end = read_validity(base64.b64decode(pem))
+    except (ValueError, IndexError):
+        return  # OpenSSL has read it; what it is stays its secret
+    now = datetime.datetime.now(datetime.timezone.utc)
+    if now > end:
+        yield f"the certificate {path} expired on {end:%Y-%m-%d %H:%M} UTC; clients will refuse it"
+    elif now < begin:
+        yield f"the certificate {path} is not valid before {begin:%Y-%m-%d %H:%M} UTC; until then clients refuse it"
+
+
+def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
+    """
+    Return from when and until when a certificate is valid; the ssl module tells only a client.
+
+    Raises:
+        ValueError, IndexError: this is no certificate in DER.
+
+    Spec: RFC 5280 section 4.1.
+    """
+    _, start, _ = _read_der(certificate, 0)
+    _, position, _ = _read_der(certificate, start)
+    tag, _, end = _read_der(certificate, position)
+    if tag == 0xA0:  # the version, which may be missing
+        _, _, end = _read_der(certificate, end)
+    for _ in range(2):  # the algorithm, the issuer
+        _, _, end = _read_der(certificate, end)
+    _, position, _ = _read_der(certificate, end)
+    dates = []
+    for _ in range(2):
+        tag, start, position = _read_der(certificate, position)
+        # RFC 5280 4.1.2.5: years of two digits are from 1950 to 2049; so no century is guessed.
+        text = certificate[start:position].decode("ascii")
+        if tag == 0x17:
+            text = ("19" if text >= "5" else "20") + text
+        date = datetime.datetime.strptime(text, "%Y%m%d%H%M%SZ")
+        dates.append(date.replace(tzinfo=datetime.timezone.utc))
+    return dates[0], dates[1]
+
+
+def _read_der(data: bytes, position: int) -> tuple[int, int, int]:
+    """Return tag, begin and end of the contents of the element there."""
+    tag, length = data[position], data[position + 1]
+    position += 2
+    if length & 0x80:
+        count = length & 0x7F
+        length = int.from_bytes(data[position : position + count], "big")
+        position += count
+    return tag, position, position + length
+
+
+# A client
+
+
+def describe_client(ssl_object: ssl.SSLObject) -> dict[str, str]:
+    """
+    Return what the environ says of a connection, under the names of Apache's mod_ssl.
+
+    Raises:
+        ValueError: the client's certificate has a name that is not text.
+    """
+    cipher = ssl_object.cipher()
+    vars = {
+        "SSL_PROTOCOL": ssl_object.version() or "",
+        "SSL_CIPHER": cipher[0] if cipher else "",
+        "SSL_CLIENT_VERIFY": "NONE",
+    }
+    certificate: dict[str, Any] | None = ssl_object.getpeercert()
+    if certificate:
+        vars["SSL_CLIENT_VERIFY"] = "SUCCESS"  # else the handshake had failed
+        vars["SSL_CLIENT_S_DN"] = format_name(certificate["subject"])
+        vars["SSL_CLIENT_I_DN"] = format_name(certificate["issuer"])
+        vars["SSL_CLIENT_M_SERIAL"] = certificate["serialNumber"]
+        vars["SSL_CLIENT_V_START"] = certificate["notBefore"]
+        vars["SSL_CLIENT_V_END"] = certificate["notAfter"]
+        vars["SSL_CLIENT_CERT"] = ssl.DER_cert_to_PEM_cert(ssl_object.getpeercert(binary_form=True) or b"")
+    return vars
+
+
+# What the ssl module says in full; RFC 4514 3 and OpenSSL have short names for them.
+_SHORT_NAMES = {
+    "commonName": "CN",
+    "countryName": "C",
+    "domainComponent": "DC",
+    "givenName": "GN",
+    "localityName": "L",
+    "organizationName": "O",
+    "organizationalUnitName": "OU",
+    "stateOrProvinceName": "ST",
+    "streetAddress": "street",
+    "surname": "SN",
+    "userId": "UID",
+}
+_SPECIAL = re.compile(r'[,+"\\<>;]|\A[# ]| \Z|[\x00-\x1f\x7f]')
+
+
+def format_name(name: Iterable[Iterable[tuple[str, str]]]) -> str:
+    """Return a distinguished name as RFC 2253 (now RFC 4514) writes it; octets above ASCII as the environ has them."""
+    parts = [
+        "+".join(f"{_SHORT_NAMES.get(kind, kind)}={_SPECIAL.sub(_escape, value)}" for kind, value in reversed([*part]))
+        for part in name
+    ]
+    return ",".join(reversed(parts)).encode("utf-8").decode("latin-1")
+
+
+def _escape(match: re.Match[str]) -> str:
+    return "\\" + (match[0] if match[0].isprintable() else f"{ord(match[0]):02X}")
+
+
+# The thread's error queue
+
+
+def _clear_error_queue() -> None:
+    """Forget the errors that OpenSSL keeps for this thread."""
+    bio = ssl.MemoryBIO()
+    bio.write_eof()
+    try:
+        bio.write(b"-")  # refused; and PyPy clears the queue when it refuses
+    except ssl.SSLError:
+        pass
+
+
+def _call_and_clear(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except ssl.SSLWantReadError:
+        raise
+    except Exception as first:
+        _clear_error_queue()
+        if not isinstance(first, ssl.SSLError):
+            raise
+        try:
+            # It may have been the error of somebody else, such as a TLS client in the same program.
+            # Where it was not, the session is broken: it says so again, or pretends to have ended.
+            result = function(*arguments)
+        except ssl.SSLWantReadError:
+            raise
+        except ssl.SSLError:
+            _clear_error_queue()
+            raise first from None
+        if not result:
+            raise first
+        return result
+
+
+def guard(function: Function) -> Function:
+    """
+    Return a function of OpenSSL's so that the errors of others cannot become its own.
+
+    PyPy 3.9 looks at the thread's queue of errors after each call, and does not clear it: after one
+    client's broken record the calls for all others would fail with that client's error.
+    """
+    if sys.implementation.name == "pypy":
+        return cast(Function, functools.partial(_call_and_clear, function))
+    return function
+
+
+def load_certificates(config: Config) -> Certificates:
+    """
+    Load what the https binds of these settings name.
+
+    Raises:
+        ConfigError: something cannot be used.
+    """
+    binds = [parse_bind(bind) for bind in config.bind]
+    return Certificates(config.tls_settings(bind) for bind in binds if bind.protocol == "https")

@@ -1,0 +1,376 @@
+"""Deadlines of requests: `--request-timeout`.
+
+Owns:     since when an app has had each exchange, and what happens when that
+          is too long: the log line with the worker's stack, RequestTimeout
+          raised in it (a strike), the worker written off that does not come back.
+Thread:   two, under banners: workers run the app, the event loop looks once a
+          second.
+Not here: the answers (gateway.py makes a struck worker's 504, wire_loop.py that of
+          one written off), replacing a thread
+          (workers/executor.py), raising an exception in it (workers/interrupt.py).
+
+A strike may hit between any two bytecodes. In aserve's own code it would leave
+a lock taken or a job lost, so it must hit only while the app runs, and what the
+app calls of ours counts as not the app. Two tokens, lists of one item since
+`append` and `pop` are atomic, say where a worker is:
+
+`_reach`  lies there while the worker is inside the app. The loop takes it to
+          strike, once for each exchange, and never gives it back. The worker
+          takes it to leave: if it gets it, no strike can come any more. If it
+          does not, it waits for the strike to be made, and takes it back if it
+          has not hit by then. If it hits while the worker waits, it has hit:
+          there is no second one. So all that `_disarm` needs is a `try` around it.
+`_claim`  the same for the exchange itself. The loop takes it to write a worker
+          off, and then answers; a worker that comes back without it drops what
+          it has, and ends (WrittenOff). It is moved only where no strike can come.
+
+Where nothing is to be timed, none of this is there: the app itself is in the
+gateway, and not what `Deadlines.timed` makes of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Callable
+
+from ..body import LiveBody
+from ..errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
+from ..exchange import Exchange
+from ..workers.interrupt import LOOK_SECONDS, find_interrupt
+from .gateway import FileWrapper, WSGIApp
+
+if TYPE_CHECKING:
+    from ..workers.executor import Executor
+
+logger = logging.getLogger("aserve")
+
+# What a struck worker is given for its finally blocks: as long as the request had, at most so much. Guess.
+GRACE_SECONDS = 5.0
+
+_get_ident = threading.get_ident
+
+
+class Deadlines:
+    """The deadlines of one server's requests."""
+
+    def __init__(self, seconds: float, executor: Executor, max_stuck: int, on_failing: Callable[[str], None]) -> None:
+        self._seconds = seconds
+        self._grace_seconds = min(seconds, GRACE_SECONDS)
+        self._executor = executor
+        self._max_stuck = max_stuck
+        self._on_failing = on_failing  # called with the reason, when too many are stuck
+        self._strike, self.settle = find_interrupt()
+        self.runs: dict[int, Run] = {}  # by thread: the exchange that it has
+        self._stuck: dict[int, Run] = {}  # by thread: those written off and still inside the app
+
+    # --- called on the event loop ---
+
+    def timed(self, app: WSGIApp) -> WSGIApp:
+        """Return the app as a gateway should call it."""
+
+        def timed(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            run = Run(self, start_response.__self__.exchange)
+            environ["wsgi.early_hints"] = run.guard(environ["wsgi.early_hints"])
+            body = environ["wsgi.input"]
+            if type(body) is LiveBody:
+                environ["wsgi.input"] = GuardedBody(body, run)
+            try:
+                iterable = run.call(app, environ, run.guard_start(start_response))
+            except BaseException:
+                run.end()
+                raise
+            kind = type(iterable)
+            # None of these has code of the app's to run: the gateway knows them as they are.
+            if kind is list or kind is tuple or (kind is FileWrapper and iterable.extent() is not None):
+                run.end()
+                return iterable  # type: ignore[no-any-return]
+            return TimedIterable(run, iterable)
+
+        # By these the gateway names the app in the log.
+        timed.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
+        timed.__module__ = getattr(app, "__module__", None) or type(app).__module__
+        return timed
+
+    def on_second(self) -> None:
+        """Look at every exchange; called once a second."""
+        now = time.monotonic()
+        for run in self.runs.copy().values():  # workers put themselves in meanwhile
+            if run.struck_at is None:
+                if now - run.since >= self._seconds:
+                    self._end_in_time(run, now)
+            elif now - run.struck_at >= self._grace_seconds:
+                self._write_off(run, now)
+
+    def _end_in_time(self, run: Run, now: float) -> None:
+        text = f"the app took longer than {self._seconds:g} s (--request-timeout)"
+        if not run.take_reach():
+            # Not inside the app, but in what it calls of ours, or between two pieces: it waits for
+            # its client, and nobody needs to be struck to end that. Or it is just leaving.
+            body = run.exchange.body
+            if isinstance(body, LiveBody) and not body.is_complete:
+                run.exchange.keep_alive = False
+                body.refuse(RequestRefused(504, text))
+            run.exchange.connection.cut(run.exchange, f"{text}, of which its client has kept it waiting")
+            return
+        run.struck_at = now
+        try:
+            stack = _stack_of(run.thread_id)
+            if self._strike is not None:
+                self._strike(run.thread_id, RequestTimeout)
+        finally:
+            run.is_settled = True  # the worker may be waiting for this
+        logger.error(
+            "%s has been with the app for %.1f s, longer than --request-timeout (%g s); %s; %s was at:\n%s",
+            run.exchange.summary,
+            now - run.since,
+            self._seconds,
+            "RequestTimeout was raised in it" if self._strike else "this interpreter cannot raise an exception in it",
+            self._executor.name_of(run.thread_id),
+            "".join(stack.format()).rstrip(),
+        )
+
+    def _write_off(self, run: Run, now: float) -> None:
+        """Answer for a worker that does not come back, and put another in its place."""
+        if not run.take_claim():
+            return  # in code of ours, or leaving: soon over
+        name = self._executor.name_of(run.thread_id)
+        try:
+            self._stuck[run.thread_id] = run
+            self.runs.pop(run.thread_id, None)
+            self._executor.write_off(run.thread_id)
+        except RuntimeError as exc:
+            self._on_failing(f"no thread can be started in the place of one that is stuck: {exc}")
+        finally:
+            run.is_written_off = True
+        logger.error(
+            "%s: %s has not left the app %.1f s after --request-timeout; it is written off, and another takes its "
+            "place (stuck now: %d, --max-stuck: %d; since the start: %d)",
+            run.exchange.summary, name, now - run.since - self._seconds, len(self._stuck), self._max_stuck,
+            self._executor.written_off_count,
+        )  # fmt: skip
+        run.exchange.connection.take_over(run.exchange, app_too_late())
+        if len(self._stuck) >= self._max_stuck:
+            self._on_failing(f"{len(self._stuck)} workers are stuck inside the app (--max-stuck)")
+
+    # --- called in a child that the app has forked ---
+
+    def on_forked(self) -> None:
+        """No strike comes any more, and nobody who is just making one will say so."""
+        for run in self.runs.values():
+            run.is_settled = run.is_over = True
+
+    # --- called from a worker ---
+
+    def on_return(self, run: Run) -> None:
+        """A worker that was written off has come back; it ends."""
+        self._stuck.pop(run.thread_id, None)
+        logger.warning(
+            "%s: its worker, which was written off, has come back from the app after %.1f s; what it has is dropped, "
+            "and it ends (still stuck: %d)",
+            run.exchange.summary, time.monotonic() - run.since, len(self._stuck),
+        )  # fmt: skip
+
+
+class Run:
+    """An exchange with the app, in one worker."""
+
+    __slots__ = (
+        "_claim", "_deadlines", "_owner", "_reach", "exchange", "is_over", "is_settled", "is_written_off", "since", "struck_at", "thread_id",
+    )  # fmt: skip
+
+    def __init__(self, deadlines: Deadlines, exchange: Exchange) -> None:
+        self._deadlines = deadlines
+        self.exchange = exchange
+        self.thread_id = _get_ident()
+        self._reach: list[None] = []
+        self._claim: list[None] = []
+        self._owner = 0  # the thread that has the claim, being in code of ours that the app has called
+        self.struck_at: float | None = None  # monotonic time; the loop's
+        self.is_settled = False  # the strike is made
+        self.is_written_off = False
+        self.is_over = False
+        self.since = time.monotonic()
+        deadlines.runs[self.thread_id] = self
+
+    # --- called on the event loop ---
+
+    def take_reach(self) -> bool:
+        """Get the right to strike, if the worker is inside the app."""
+        return _pop(self._reach)
+
+    def take_claim(self) -> bool:
+        """Get the exchange, if the worker is inside the app."""
+        return _pop(self._claim)
+
+    # --- called from the worker ---
+
+    def end(self) -> None:
+        """The app is done with this exchange."""
+        self.is_over = True
+        runs = self._deadlines.runs
+        if runs.get(self.thread_id) is self:
+            del runs[self.thread_id]
+
+    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """
+        Run a piece of the app, the only place where a strike hits.
+
+        Raises:
+            RequestTimeout: a strike has ended it.
+            WrittenOff: it has come back too late.
+            BaseException: what it has raised.
+        """
+        is_back = False
+        result: Any = None
+        fault: BaseException | None = None
+        try:
+            try:
+                self._claim.append(None)
+                if not self.is_settled:  # it has had its one strike otherwise
+                    self._reach.append(None)
+                result = function(*arguments)
+                is_back = True
+            finally:
+                self._disarm()
+        except BaseException as exc:
+            fault = exc
+        # From here on no strike can come.
+        if not self._take_claim():
+            self._drop(result)
+        if fault is None or is_back:  # a strike that came too late has hurt nobody
+            return result
+        try:
+            if self.is_settled and not isinstance(fault, (RequestTimeout, StopIteration)):
+                raise RequestTimeout from fault  # it was made another on its way through the app
+            raise fault
+        finally:
+            fault = None  # or it would hold the frame that holds it
+
+    def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of ours as the app may call it: no strike hits it, and nobody takes the exchange."""
+
+        def guarded(*arguments: Any) -> Any:
+            thread_id = _get_ident()
+            if self._owner == thread_id or self.is_over:
+                return function(*arguments)
+            # Another thread of the app's is never struck.
+            has_reach = self._disarm() if thread_id == self.thread_id else False
+            if not self._take_claim():
+                if self.is_written_off:
+                    raise ClientDisconnected("the request took too long, and was answered with an error (504)")
+                return function(*arguments)  # the exchange is over, as `function` will find
+            self._owner = thread_id
+            try:
+                return function(*arguments)
+            finally:
+                self._owner = 0
+                self._claim.append(None)
+                if has_reach:
+                    self._reach.append(None)
+
+        return guarded
+
+    def guard_start(self, start_response: Callable[..., Any]) -> Callable[..., Any]:
+        """The same for start_response and the write() that it returns."""
+        guarded = self.guard(start_response)
+
+        def start(status: str, headers: Any, exc_info: Any = None) -> Callable[[bytes], None]:
+            return self.guard(guarded(status, headers, exc_info))
+
+        return start
+
+    def _disarm(self) -> bool:
+        """Get out of reach; False: a strike was made, and is over. Raises RequestTimeout: it has hit only now."""
+        if _pop(self._reach):
+            return True
+        while not self.is_settled:
+            time.sleep(LOOK_SECONDS)
+        self._deadlines.settle()
+        return False
+
+    def _take_claim(self) -> bool:
+        """Have the exchange again, out of reach; False: it is answered, or over."""
+        while not _pop(self._claim):
+            if self.is_written_off or self.is_over:
+                return False
+            time.sleep(LOOK_SECONDS)  # the loop is taking it, or a second thread of the app's writes
+        return True
+
+    def _drop(self, result: Any) -> None:
+        """The loop has answered: nobody wants this any more."""
+        self._deadlines.on_return(self)
+        try:
+            close = getattr(result, "close", None)
+            if close is not None:
+                close()
+        except BaseException:
+            logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
+        raise WrittenOff
+
+
+class TimedIterable:
+    """An app's iterable, each step of which is a piece of the app."""
+
+    def __init__(self, run: Run, iterable: Any) -> None:
+        self._run = run
+        self._iterable = iterable
+        self._iterator: Iterator[bytes] | None = None
+
+    def __iter__(self) -> TimedIterable:
+        self._iterator = self._run.call(iter, self._iterable)
+        return self
+
+    def __next__(self) -> bytes:
+        if self._run.is_settled:
+            raise RequestTimeout  # the app has not minded the first
+        return self._run.call(next, self._iterator)  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Close the app's iterable, if it can be closed."""
+        run = self._run
+        try:
+            close = getattr(self._iterable, "close", None)
+            if close is None:
+                return
+            if run.is_written_off:
+                close()
+            else:
+                run.call(close)
+        finally:
+            run.end()
+
+
+class GuardedBody:
+    """A live body as the app reads it: while it waits for its client, no strike hits it."""
+
+    def __init__(self, body: LiveBody, run: Run) -> None:
+        self.read = run.guard(body.read)
+        self.readline = run.guard(body.readline)
+        self.readlines = run.guard(body.readlines)
+        self.close = run.guard(body.close)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.readline, b"")
+
+
+def _stack_of(thread_id: int) -> traceback.StackSummary:
+    """Return where in the app a thread is; the lines of source, which are in files, are read when it is shown."""
+    frames = []
+    for item in traceback.walk_stack(sys._current_frames().get(thread_id)):
+        if item[0].f_code is Run.call.__code__:
+            break  # the rest is ours, and always the same
+        frames.append(item)
+    return traceback.StackSummary.extract(reversed(frames), lookup_lines=False)
+
+
+def _pop(token: list[None]) -> bool:
+    try:
+        token.pop()
+    except IndexError:
+        return False
+    return True

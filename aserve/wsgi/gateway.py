@@ -1,0 +1,252 @@
+"""Run the app for one exchange (PEP 3333).
+
+Owns:     calling the app, taking its iterable apart, closing it, turning its
+          failures into a 500 or an aborted connection.
+Thread:   a worker (with --threads 0: the event loop).
+Spec:     PEP 3333.
+Not here: checks and framing of the response (response.py), threads
+          (workers/executor.py), the transport (wire_loop.py).
+
+`Gateway.respond` returns one of
+    bytes                the whole response
+    (bytes, bytes)       the whole response, head and a large body
+    FileResponse         a head, then octets of a file, which the loop sends
+    Iterator[bytes]      a response in pieces, to be sent as they come; it must
+                         be closed when it is not exhausted
+and raises nothing but WrittenOff (deadlines.py); the iterator may raise ResponseTruncated, too.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import stat
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Callable, NamedTuple, Union
+
+from ..errors import (
+    AppError,
+    ClientDisconnected,
+    RequestRefused,
+    RequestTimeout,
+    ResponseTruncated,
+    WrittenOff,
+    app_too_late,
+)
+from ..exchange import Exchange
+from ..forks import forked, leave_if_forked
+from .environ import build_environ
+from .response import Response, StandingFields, error_response
+
+logger = logging.getLogger("aserve.app")
+
+WSGIApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
+
+
+SYSTEM_FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO)
+
+
+class FileWrapper:
+    """wsgi.file_wrapper: an iterable over a file, which the server recognises and sends itself."""
+
+    def __init__(self, filelike: BinaryIO, blksize: int = 65536) -> None:
+        self.filelike = filelike
+        self.blksize = blksize
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(lambda: self.filelike.read(self.blksize), b"")
+
+    def close(self) -> None:
+        """Close the file, if it can be closed."""
+        close = getattr(self.filelike, "close", None)
+        if close is not None:
+            close()
+
+    def extent(self) -> tuple[BinaryIO, int, int] | None:
+        """Return a regular file, the offset and the octets left in it; None for anything else."""
+        file = _system_file(self.filelike)
+        if file is None:
+            return None
+        try:
+            status = os.fstat(file.fileno())
+            offset = file.tell()
+        except (OSError, ValueError):
+            return None  # a pipe, a closed file: read() serves them, or says what is wrong
+        if not stat.S_ISREG(status.st_mode) or not status.st_size:
+            return None  # files of the kernel, below /proc, have no size and a content
+        return file, offset, max(status.st_size - offset, 0)
+
+
+def _system_file(filelike: Any) -> BinaryIO | None:
+    """
+    Return the system's file whose octets read() gives; None if it may give others.
+
+    What reads differently from its descriptor (gzip, a codec, a subclass, whatever holds a file but
+    decrypts it) must be read. A holder will do if its read() is the file's own, as with Django's File.
+    """
+    if type(filelike) is tempfile._TemporaryFileWrapper:
+        filelike = filelike.file  # whose methods it wraps, to stay open as long as they
+    read = getattr(filelike, "read", None)
+    file: Any = getattr(read, "__self__", None)
+    if type(file) not in SYSTEM_FILES or read != file.read:
+        return None
+    return file if type(getattr(file, "raw", file)) is io.FileIO else None
+
+
+class FileResponse(NamedTuple):
+    """A response whose body the event loop sends from a file, without a worker."""
+
+    head: bytes
+    file: BinaryIO
+    offset: int
+    size: int  # octets to send
+    close: Callable[[], None]  # the iterable's close(), called in a worker afterwards
+
+
+Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
+
+
+class Gateway:
+    """Between the server and one app."""
+
+    __slots__ = ("_app", "_name", "_standing", "has_sendfile")
+
+    def __init__(self, app: WSGIApp, standing: StandingFields, has_sendfile: bool) -> None:
+        self._app = app
+        self._name = _name_of(app)
+        self._standing = standing
+        self.has_sendfile = has_sendfile
+
+    def respond(self, exchange: Exchange) -> Reply:
+        """Call the app; return its response in one of the forms listed above."""
+        response = exchange.response = Response(exchange, self._standing)
+        try:
+            environ = build_environ(exchange)
+            environ["wsgi.early_hints"] = response.early_hints
+            iterable = self._app(environ, response.start_response)
+            if forked:
+                self._leave_if_forked()
+            if type(iterable) is list and not response.head_is_out:
+                body = iterable[0] if len(iterable) == 1 else _join(iterable)
+                if type(body) is bytes:
+                    reply = response.complete(body)
+                    # Either this sees the lock, or who makes it sees that the head is out.
+                    if response.sending_lock is not None and not response.join_senders():
+                        raise _torn()
+                    if reply is not None:
+                        return reply
+            elif type(iterable) is FileWrapper and self.has_sendfile and not response.head_is_out:
+                file_reply = _file_response(response, iterable)
+                if response.sending_lock is not None and not response.join_senders():
+                    iterable.close()
+                    raise _torn()
+                if file_reply is not None:
+                    return file_reply
+        except WrittenOff:
+            raise
+        except BaseException as exc:  # SystemExit and the like cost this request and nothing else
+            if forked:
+                self._leave_if_forked(exc)
+            return self._fail(exchange, response, exc)
+        return self._stream(exchange, response, iterable)
+
+    def _stream(self, exchange: Exchange, response: Response, iterable: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield the response in pieces; close the iterable in any case."""
+        is_over = False  # the response is whole, or whoever closes us here wants no more of it
+        sending = response.sending
+        try:
+            try:
+                for chunk in iterable:
+                    if forked:
+                        self._leave_if_forked()
+                    with sending:
+                        octets = response.encode(chunk)
+                        if octets:
+                            is_over = True
+                            yield octets
+                            is_over = False
+                            octets = b""  # not kept while the app makes the next one
+                    if response.is_full:
+                        break
+                if forked:
+                    self._leave_if_forked()
+                with sending:
+                    octets = response.finish()
+                    is_over = True
+                    if octets:
+                        yield octets
+            finally:
+                close = getattr(iterable, "close", None)
+                if close is not None:
+                    close()
+            if forked:
+                self._leave_if_forked()
+        except WrittenOff:
+            raise
+        except BaseException as exc:
+            if forked:
+                self._leave_if_forked(exc)
+            if not is_over:
+                yield from self._fail(exchange, response, exc)
+            elif not isinstance(exc, GeneratorExit):
+                logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)
+
+    def _leave_if_forked(self, exc: BaseException | None = None) -> None:
+        """End this process if it is a child that the app has forked."""
+        leave_if_forked(self._standing.forked_count, exc)
+
+    def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
+        """Log what the app did; yield a 500, or why its request's body was refused; if the head is out, abort."""
+        refusal = exchange.body.refusal if exchange.body is not None else None
+        if isinstance(exc, ClientDisconnected):
+            if refusal is None or response.head_is_out:
+                logger.info("the client left while %s served it: %s", self._name, exc)
+                raise exc
+            logger.info("a request body was refused while %s read it: %s", self._name, refusal)
+        elif isinstance(exc, (AppError, ResponseTruncated)):
+            logger.error("%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc_info=exc)
+        elif not isinstance(exc, RequestTimeout):  # deadlines.py has logged that
+            logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
+        if refusal is not None:
+            exchange.keep_alive = False  # where the next request would begin is not known
+        elif isinstance(exc, RequestTimeout):
+            refusal = app_too_late()
+        else:
+            refusal = RequestRefused(500, "the application failed; its log says why")
+        with response.sending:
+            if response.head_is_out:
+                raise ResponseTruncated(str(exc)) from exc
+            response.replace(refusal.status)
+            yield error_response(refusal.status, str(refusal), exchange, self._standing)
+
+
+def _name_of(app: object) -> str:
+    name = getattr(app, "__qualname__", None) or type(app).__qualname__
+    module = getattr(app, "__module__", None) or type(app).__module__
+    return f"app {module}:{name}"
+
+
+def _torn() -> AppError:
+    """Return what a whole response is when a second thread has written meanwhile: nobody can tell what belongs to it."""
+    return AppError("write() was called in another thread while the app returned; the response is cut")
+
+
+def _join(chunks: list[bytes]) -> bytes | None:
+    """Return the chunks as one body; None if they are not all bytes (`encode` tells which)."""
+    for chunk in chunks:
+        if type(chunk) is not bytes:
+            return None
+    return b"".join(chunks)
+
+
+def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | None:
+    extent = wrapper.extent()
+    if extent is None:
+        return None
+    file, offset, size = extent
+    head, count = response.build_file_head(size)
+    if count < 0:
+        return None  # shorter than declared: the general way sends what there is and aborts
+    return FileResponse(head, file, offset, count, wrapper.close)

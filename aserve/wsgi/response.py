@@ -1,0 +1,334 @@
+"""The response: from start_response's arguments and the body to octets.
+
+Owns:     the choice of framing (length, chunked, close), the count of octets
+          against Content-Length; Date and Server; responses of our own.
+Thread:   a worker; error_response() on either side.
+Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6.
+Not here: checking what the app gave (head.py), calling the app and closing
+          its iterable (gateway.py), writing to the transport (sending.py).
+"""
+
+from __future__ import annotations
+
+import http
+import logging
+import threading
+import time
+from email.utils import formatdate
+from types import TracebackType
+from typing import Callable
+
+from ..body import LiveBody
+from ..errors import AppError, ResponseTruncated
+from ..exchange import HTTP_1_1, Exchange
+from ..forks import forked, leave_if_forked
+from .head import Headers, build_app_head, encode_hints, is_bodyless, known_heads
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
+logger = logging.getLogger("aserve.app")
+
+# A body at least this long is not copied behind its head.
+# Guess: 64 KiB, a copy of some 5 us; far above any page that matters for speed.
+LARGE_BODY_BYTES = 65536
+
+_new_sending = threading.Lock()
+
+# RFC 9110 10.2.3: when a client may come again for whose request there was no room. Guess: some uploads have ended by then.
+RETRY_SECONDS = 10
+
+# RFC 9110's words, where Python has those of its predecessors (before 3.13).
+REASONS = {413: "Content Too Large", 414: "URI Too Long"}
+
+
+class StandingFields:
+    """Date and Server, which end every head; `refresh` is called once a second."""
+
+    __slots__ = ("_server", "forked_count", "octets")
+
+    def __init__(self, server_name: str) -> None:
+        self._server = f"Server: {server_name}\r\n" if server_name else ""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Set the time of the Date field (RFC 9110 section 6.6.1)."""
+        self.forked_count = len(forked)  # of the process that serves
+        self.octets = self.without(False, False)
+
+    def without(self, has_date: bool, has_server: bool) -> bytes:
+        """Return the fields that the app has not given itself, and the empty line."""
+        date = "" if has_date else f"Date: {formatdate(time.time(), usegmt=True)}\r\n"
+        return f"{date}{'' if has_server else self._server}\r\n".encode("latin-1")
+
+
+class Response:
+    """One response while the app makes it: heads and chunks in, octets out."""
+
+    __slots__ = (
+        "_exchange", "_has_no_body", "_head", "_is_chunked", "_length", "_standing", "_tail", "code", "head_is_out", "is_full",
+        "sending_lock", "sent_bytes",
+    )  # fmt: skip
+
+    def __init__(self, exchange: Exchange, standing: StandingFields) -> None:
+        self._exchange = exchange
+        self._standing = standing
+        self._head: bytes | None = None  # status line and the app's field lines, once started
+        self.code = 0  # none yet
+        self.head_is_out = False
+        self._is_chunked = False
+        self.is_full = False  # no more of the body can be sent: the app need not make it
+        self.sent_bytes = 0  # of the body
+        self.sending_lock: threading.RLock | None = None  # made for whoever sends before the app has returned
+
+    @property
+    def sending(self) -> threading.RLock:
+        """
+        Held from making a piece until it is sent: a second thread of the app may write(), too, or send early hints.
+
+        The same thread may have it already: with --threads 0 an iterable waits for its client while the loop goes on.
+        """
+        if self.sending_lock is None:
+            with _new_sending:
+                self.sending_lock = self.sending_lock or threading.RLock()
+        return self.sending_lock
+
+    def join_senders(self) -> bool:
+        """Wait, when the whole response was made, for what a second thread is just sending; False: it has called write()."""
+        with self.sending:
+            return not self._exchange.is_written
+
+    def replace(self, status: int) -> None:
+        """Let a whole response of ours go out instead: whatever the app still sends comes too late."""
+        self.code = status
+        self.head_is_out = self.is_full = True
+        self._length, self._has_no_body = -1, False
+
+    @property
+    def exchange(self) -> Exchange:
+        """Whose response this is."""
+        return self._exchange
+
+    @property
+    def tells_its_end(self) -> bool:
+        """Whether what was sent says where the body ends, and that is not by the end of the connection."""
+        return self._is_chunked or self._length >= 0 or self._has_no_body
+
+    # Starting
+
+    def start_response(self, status: str, headers: Headers, exc_info: ExcInfo | None = None) -> Callable[[bytes], None]:
+        """
+        PEP 3333 start_response: check and keep status and headers; return write().
+
+        Raises:
+            AppError: status or headers break PEP 3333, or this is a second call without exc_info.
+            BaseException: the one in exc_info, when the head has already gone out.
+        """
+        if exc_info is not None:
+            try:
+                if self.head_is_out:
+                    raise exc_info[1].with_traceback(exc_info[2])
+            finally:
+                exc_info = None
+        elif self._head is not None:
+            raise AppError("start_response was called a second time without exc_info")
+        prefix = self._exchange.form.status_prefix
+        head = None
+        if type(headers) is list:
+            try:
+                head = known_heads.get((prefix, status, *headers))
+            except TypeError:  # a field that is a list, or no field at all
+                pass
+        octets, code, has_no_body, length, has_date, has_server = head or build_app_head(prefix, status, headers)
+        self._head = octets
+        self.code = code
+        if code < 200:
+            self._exchange.keep_alive = False  # the client goes on waiting for a final response
+        self._has_no_body = has_no_body or self._exchange.is_head
+        self._length = length
+        standing = self._standing
+        self._tail = standing.without(has_date, has_server) if has_date or has_server else standing.octets
+        return self.write
+
+    def early_hints(self, headers: Headers) -> None:
+        """
+        wsgi.early_hints: send a 103 response with these fields (RFC 8297); nothing to an HTTP/1.0 client.
+
+        Raises:
+            AppError: the head has already gone out, or a field is not valid.
+        """
+        with self.sending:
+            if self.head_is_out:
+                raise AppError("wsgi.early_hints was called after the response's head had gone out")
+            octets = encode_hints(self._exchange.form.status_prefix, headers)
+            if self._exchange.form.may_inform:
+                self._send(octets)
+
+    # Sending
+
+    def write(self, data: bytes) -> None:
+        """
+        The write() of PEP 3333: the octets are on their way when it returns.
+
+        What is more than the Content-Length, or the body of a HEAD, 204 or 304 response, is dropped, also behind the end.
+
+        Raises:
+            AppError: `data` is not bytes, or the response has ended, and nothing said where.
+            ClientDisconnected: the client is gone.
+        """
+        with self.sending:
+            if data and isinstance(data, bytes):  # `encode` refuses anything else
+                self._exchange.is_written = True  # first: either this sees the end, or `join_senders` sees this
+            if self.is_full and self._length < 0 and not self._has_no_body:
+                # Another thread of the app: behind our last octet these would be taken for the next response.
+                raise AppError("write() was called after the end of the response")
+            octets = self.encode(data)
+            if octets:
+                self._send(octets)
+
+    def complete(self, body: bytes) -> bytes | tuple[bytes, bytes] | None:
+        """
+        Return the octets of a response whose whole body is known: one piece, or head and body when large.
+
+        None: the body is shorter than the app declared; it must go through `encode` and `finish`.
+        """
+        head = self._head
+        if head is None:
+            raise _not_started()
+        length = self._length
+        if self._has_no_body:
+            # RFC 9110 8.6: the length in a HEAD's response is that of the GET's, which only
+            # a body given here tells; 1xx, 204 and 304 responses get none from us.
+            if length < 0 and body and not is_bodyless(self.code):
+                head += b"Content-Length: %d\r\n" % len(body)
+            body = b""
+        elif length < 0:
+            head += b"Content-Length: %d\r\n" % len(body)
+        elif length != len(body):
+            if length > len(body):
+                return None
+            _log_cut(length)
+            body = body[:length]
+        exchange = self._exchange
+        request_body = exchange.body
+        if request_body is not None and isinstance(request_body, LiveBody) and not request_body.is_complete:
+            # RFC 9112 9.6: nobody will read the rest, and a proxy must not send another request behind it.
+            exchange.keep_alive = False
+        connection = exchange.form.keep_alive_line if exchange.keep_alive else exchange.form.close_line
+        self.head_is_out = self.is_full = True
+        self.sent_bytes = length = len(body)
+        if length < LARGE_BODY_BYTES:
+            return b"".join((head, connection, self._tail, body))
+        return b"".join((head, connection, self._tail)), body
+
+    def encode(self, chunk: bytes) -> bytes:
+        """
+        Return a chunk of the body framed, behind the head if it is the first that is not empty.
+
+        Raises:
+            AppError: the chunk is not bytes, or start_response has not been called.
+        """
+        if not isinstance(chunk, bytes):
+            raise AppError(f"the body must be made of bytes, not {type(chunk).__name__}: {chunk!r:.60}")
+        if self._head is None:
+            raise _not_started()
+        if not chunk:
+            return b""
+        head = b""
+        if not self.head_is_out:
+            head = self._build_head()
+        if self._has_no_body:
+            self.is_full = True
+            return head
+        if self._length >= 0:
+            room = self._length - self.sent_bytes
+            if len(chunk) > room:
+                _log_cut(self._length)
+                self.is_full = True
+                chunk = chunk[:room]
+        self.sent_bytes += len(chunk)
+        if self._is_chunked:
+            return b"%b%x\r\n%b\r\n" % (head, len(chunk), chunk)
+        return head + chunk if head else chunk
+
+    def finish(self) -> bytes:
+        """
+        Return what ends the response: the last chunk, or the whole head when the body stayed empty.
+
+        Raises:
+            AppError: start_response has not been called.
+            ResponseTruncated: the body is shorter than its Content-Length.
+        """
+        if not self.head_is_out:
+            octets = self.complete(b"")
+            if octets is not None:
+                assert isinstance(octets, bytes)
+                return octets
+            self._send(self._build_head())
+        if self._has_no_body:
+            return b""
+        if self.sent_bytes < self._length:
+            raise ResponseTruncated(f"the body ended after {self.sent_bytes} of {self._length} octets")
+        self.is_full = True
+        return b"0\r\n\r\n" if self._is_chunked else b""
+
+    def build_file_head(self, size: int) -> tuple[bytes, int]:
+        """Return head and count of octets to send for a file with `size` octets left; -1: not possible."""
+        if self._head is None:
+            return b"", -1  # `encode` or `finish` says what is wrong
+        count = size if self._length < 0 else self._length
+        if count > size:
+            return b"", -1
+        if self._length < 0 and not is_bodyless(self.code):
+            self._head += b"Content-Length: %d\r\n" % size
+            self._length = size
+        head = self._build_head()
+        if self._has_no_body:
+            count = 0
+        self.sent_bytes = count
+        return head, count
+
+    def _send(self, octets: bytes) -> None:
+        # Past the iterable: on their way when this returns, after waiting for room if need be.
+        if forked:
+            leave_if_forked(self._standing.forked_count)
+        self._exchange.connection.send(self._exchange, octets)
+
+    # Building
+
+    def _build_head(self) -> bytes:
+        """Return the head of a response that is sent in pieces."""
+        exchange, head = self._exchange, self._head
+        assert head is not None
+        self.head_is_out = True
+        if self._length < 0 and not self._has_no_body:
+            # RFC 9112 6.3: without a length the body is chunked, or ends with the connection.
+            if exchange.form.may_chunk:
+                self._is_chunked = True
+                head += b"Transfer-Encoding: chunked\r\n"
+            else:
+                exchange.keep_alive = False
+        return b"".join(
+            (head, exchange.form.keep_alive_line if exchange.keep_alive else exchange.form.close_line, self._tail)
+        )
+
+
+def error_response(status: int, text: str, exchange: Exchange | None, standing: StandingFields) -> bytes:
+    """Return a whole response of our own: a plain-text error that says what was wrong."""
+    form, keep_alive, is_head = HTTP_1_1, False, False
+    if exchange is not None:
+        form, keep_alive, is_head = exchange.form, exchange.keep_alive, exchange.is_head
+    title = f"{status} {REASONS.get(status) or http.HTTPStatus(status).phrase}"
+    body = f"{title}: {text}\n".encode("latin-1", "replace")
+    head = (
+        f"{form.status_prefix}{title}\r\nContent-Type: text/plain; charset=latin-1\r\nContent-Length: {len(body)}\r\n"
+    ).encode("latin-1")
+    retry = b"Retry-After: %d\r\n" % RETRY_SECONDS if status == 503 else b""
+    connection = form.keep_alive_line if keep_alive else form.close_line
+    return b"".join((head, retry, connection, standing.octets, b"" if is_head else body))
+
+
+def _not_started() -> AppError:
+    return AppError("the app returned or yielded a body before it called start_response")
+
+
+def _log_cut(length: int) -> None:
+    logger.warning("the app gave more body than its Content-Length of %d octets: cut there", length)

@@ -1,0 +1,282 @@
+"""Routes: requests that an RPC function answers, or decides about, before the app is called.
+
+Owns:     the grammar of --route, its actions, and RoutingGateway, which also
+          answers RPC packets.
+Thread:   `compile_routes` any; the rest a worker.
+Spec:     uWSGI's internal routing with the actions of its rpc plugin;
+          where its documentation is silent, what uWSGI 2.0.30 does.
+Not here: the functions (rpc/registry.py), calling the app (gateway.py).
+
+A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
+searched in PATH_INFO; without one, the route is for every request. Actions:
+    rpc, call   the result is the body of a 200 response
+    rpcraw      the result is a whole HTTP response
+    rpcret      the result says how to go on: next, continue, break[ STATUS]
+"""
+
+from __future__ import annotations
+
+import http
+import logging
+import re
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple, Union
+
+from .. import rpc
+from ..errors import AppError, ResponseTruncated
+from ..exchange import Exchange
+from ..forks import forked
+from ..settings import ConfigError
+from .environ import Environ, build_environ
+from .gateway import Gateway, Reply, WSGIApp
+from .head import Headers
+from .response import Response, StandingFields, error_response
+
+logger = logging.getLogger("aserve.rpc")
+
+ACTIONS = ("rpc", "call", "rpcraw", "rpcret")
+# uWSGI's other actions with RPC: they need its router, which goes on after writing or assigning.
+REFUSED_ACTIONS = ("rpcblob", "rpcnext", "rpcvar")
+FORM = "write '[PATTERN] ACTION FUNCTION:ARGUMENT ...', as in '^/rpc rpc myfunc:one two'"
+
+_ACTION = re.compile(r"([a-z]+)(?:\s+|:)(.*)", re.DOTALL)
+_FUNCTION = re.compile(r"([^\s:]+)(?:\s+|:\s*|\Z)(.*)", re.DOTALL)
+# What stands for something else in an argument: ${NAME} or $1 to $9.
+_PLACEHOLDER = re.compile(r"\$(?:\{([^}]*)\}|([1-9]))")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9_]*")
+_STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([2-5][0-9]{2}(?: [^\r\n]*)?)")
+# The framing towards the client is ours.
+_HOP_BY_HOP = frozenset(("connection", "keep-alive", "proxy-connection", "trailer", "upgrade"))
+
+
+# The grammar
+
+# An argument, or a piece of one: octets, the name of a variable, the number of a group.
+Piece = Union[bytes, str, int]
+Verdict = Literal["next", "continue"]  # of an rpcret
+
+
+class Route(NamedTuple):
+    """One route, ready to run."""
+
+    text: str
+    pattern: re.Pattern[str] | None  # None: every request
+    action: str
+    function: bytes
+    arguments: tuple[tuple[Piece, ...], ...]
+    needs_environ: bool
+
+
+def lacks_action(text: str) -> bool:
+    """Whether this is only the pattern of a route, and the action comes in an argument of its own."""
+    return not re.search(r"\s", text) and not _is_action(text)
+
+
+def _is_action(text: str) -> bool:
+    match = _ACTION.match(text)
+    return match is not None and match[1] in ACTIONS + REFUSED_ACTIONS
+
+
+def compile_routes(texts: Iterable[str]) -> tuple[Route, ...]:
+    """
+    Parse the setting `route`.
+
+    Raises:
+        ConfigError: one is not a route; the text says which, and why.
+    """
+    return tuple(_compile(text.strip()) for text in texts)
+
+
+def _compile(text: str) -> Route:
+    pattern_text, action_text = "", text
+    if not _is_action(text):
+        pattern_text, action_text = (*text.split(None, 1), "", "")[:2]
+    pattern = None
+    if pattern_text:
+        try:
+            pattern = re.compile(pattern_text)
+        except re.error as fault:
+            raise _wrong(text, f"{pattern_text!r} is no regular expression: {fault}") from None
+    action = _ACTION.match(action_text.strip())
+    if action is None:
+        raise _wrong(text, f"it has no action; {FORM}")
+    name, call = action[1], action[2]
+    if name not in ACTIONS:
+        raise _wrong(text, f"there is no action {name!r}; there are {', '.join(ACTIONS)}")
+    function = _FUNCTION.match(call.strip())
+    if function is None:
+        raise _wrong(text, f"it names no function; {FORM}")
+    if "@" in function[1]:
+        raise _wrong(text, f"{function[1]!r} is on another server; a route calls functions of this process only")
+    # Split first, so that no variable's value can become two arguments. (uWSGI does the same.)
+    arguments = tuple(_compile_argument(word, text, pattern) for word in function[2].split())
+    if len(arguments) > rpc.MAX_ARGUMENTS:
+        raise _wrong(text, f"it has {len(arguments)} arguments; a function takes {rpc.MAX_ARGUMENTS}")
+    has_variables = any(isinstance(piece, str) for pieces in arguments for piece in pieces)
+    return Route(text, pattern, name, function[1].encode(), arguments, pattern is not None or has_variables)
+
+
+def _compile_argument(word: str, text: str, pattern: re.Pattern[str] | None) -> tuple[Piece, ...]:
+    pieces: list[Piece] = []
+    position = 0
+    for found in _PLACEHOLDER.finditer(word):
+        pieces.append(word[position : found.start()].encode())
+        position = found.end()
+        variable, group = found[1], found[2]
+        if group is None:
+            if not _VARIABLE.fullmatch(variable):
+                raise _wrong(text, f"${{{variable}}} is no variable; those of the environ are, as ${{REQUEST_URI}}")
+            pieces.append(variable)
+        else:
+            if pattern is None or int(group) > pattern.groups:
+                raise _wrong(text, f"${group} stands for a group that the pattern has not")
+            pieces.append(int(group))
+    pieces.append(word[position:].encode())
+    return tuple(piece for piece in pieces if piece != b"")
+
+
+def _wrong(text: str, why: str) -> ConfigError:
+    return ConfigError(f"--route {text!r}: {why}")
+
+
+# Running
+
+
+class RoutingGateway(Gateway):
+    """A Gateway that asks the routes first, and answers RPC packets."""
+
+    __slots__ = ("_routes",)
+
+    def __init__(self, app: WSGIApp, standing: StandingFields, has_sendfile: bool, routes: tuple[Route, ...]) -> None:
+        super().__init__(app, standing, has_sendfile)
+        self._routes = routes
+
+    def respond(self, exchange: Exchange) -> Reply:
+        """Answer by RPC, by a route, or by the app; see Gateway.respond."""
+        if exchange.rpc is not None:
+            octets = rpc.respond(exchange.rpc) or b""
+            if forked:
+                self._leave_if_forked()
+            return octets
+        environ: Environ | None = None
+        for route in self._routes:
+            match: re.Match[str] | None = None
+            if route.needs_environ:
+                if environ is None:
+                    environ = _environ_of(exchange)
+                if route.pattern is not None:
+                    match = route.pattern.search(environ["PATH_INFO"])
+                    if match is None:
+                        continue
+            reply = self._run(route, exchange, environ, match)
+            if forked:
+                self._leave_if_forked()
+            if reply == "next":
+                continue
+            if reply == "continue":
+                break
+            return reply
+        return super().respond(exchange)
+
+    def _run(
+        self, route: Route, exchange: Exchange, environ: Environ | None, match: re.Match[str] | None
+    ) -> Reply | Verdict:
+        """Return the response, or with what to go on."""
+        response = exchange.response = Response(exchange, self._standing)
+        try:
+            result = rpc.call_local(route.function, *(_fill(pieces, environ, match) for pieces in route.arguments))
+            if route.action == "rpcraw":
+                return _respond_raw(response, result)
+            if route.action == "rpcret":
+                return _respond_verdict(response, result)
+            return _respond_whole(response, "200 OK", [], result)
+        except (rpc.RpcError, AppError) as exc:
+            if isinstance(exc, AppError):
+                logger.error("--route %r: %s", route.text, exc)
+            response.code = 500
+            return error_response(500, "a function failed; the server's log says why", exchange, self._standing)
+
+
+def _environ_of(exchange: Exchange) -> Environ:
+    """Return what the app would see, without the body, which is still the app's to open."""
+    if exchange.body is None:
+        return build_environ(exchange)
+    bodyless = Exchange(exchange.vars, exchange.nvars)
+    bodyless.connection, bodyless.client = exchange.connection, exchange.client
+    bodyless.is_from_front, bodyless.is_mounted = exchange.is_from_front, exchange.is_mounted
+    return build_environ(bodyless)
+
+
+def _fill(pieces: tuple[Piece, ...], environ: Environ | None, match: re.Match[str] | None) -> bytes:
+    """Return one argument; what a variable or a group lacks is empty."""
+    octets = b""
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            octets += piece
+        elif isinstance(piece, int):
+            assert match is not None
+            octets += (match[piece] or "").encode("latin-1")
+        else:
+            assert environ is not None
+            octets += environ.get(piece, "").encode("latin-1")
+    return octets
+
+
+def _respond_raw(response: Response, result: bytes) -> Reply:
+    """
+    Take the result apart, so that its framing can be the connection's.
+
+    Raises:
+        AppError: it is not an HTTP response.
+    """
+    head, end, body = result.partition(b"\r\n\r\n")
+    status_line, *lines = head.split(b"\r\n")
+    match = _STATUS_LINE.fullmatch(status_line)
+    if not end or match is None:
+        raise AppError(f"the function must return a whole HTTP response, not {result!r:.60}")
+    headers: Headers = []
+    for line in lines:
+        name, colon, value = line.decode("latin-1").partition(":")
+        if not colon:
+            raise AppError(f"the function's response has a line that is no field: {line!r:.60}")
+        if name.lower() == "transfer-encoding":
+            raise AppError("the function's response has a Transfer-Encoding; let Content-Length or its end frame it")
+        if name.lower() not in _HOP_BY_HOP:
+            headers.append((name, value.strip(" \t")))
+    return _respond_whole(response, match[1].decode("latin-1"), headers, body)
+
+
+def _respond_verdict(response: Response, result: bytes) -> Reply | Verdict:
+    """
+    Do what the result of an rpcret says.
+
+    Raises:
+        AppError: that is nothing.
+    """
+    verdict, _, status = result.decode("latin-1").partition(" ")
+    if verdict == "break" and status:
+        if status.isdecimal() and int(status) in http.HTTPStatus._value2member_map_:
+            status = f"{status} {http.HTTPStatus(int(status)).phrase}"
+        return _respond_whole(response, status, [], b"")
+    if result == b"break":
+        return _break()
+    if result == b"continue":
+        return "continue"
+    if result == b"next":
+        return "next"
+    # Stricter than uWSGI, which goes on: this may be what guards the app.
+    raise AppError(f"the function of rpcret must return next, continue or break[ STATUS], not {result!r:.60}")
+
+
+def _respond_whole(response: Response, status: str, headers: Headers, body: bytes) -> Reply:
+    response.start_response(status, headers)
+    reply = response.complete(body)
+    if reply is None:
+        raise AppError("the function's response ends before its Content-Length")
+    return reply
+
+
+def _break() -> Iterator[bytes]:
+    """Close the connection without a response, as uWSGI does."""
+    yield b""  # begins nothing; but the connection runs what can be iterated
+    raise ResponseTruncated("a route said break")

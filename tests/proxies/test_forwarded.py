@@ -1,0 +1,430 @@
+"""The fields by which proxies tell of their client: taken out of every request, read from the right end."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from aserve.errors import RequestRefused
+from aserve.exchange import Exchange
+from aserve.proxies.forwarded import (
+    MAX_FORWARDED,
+    Rules,
+    SettingAside,
+    cgi_name,
+    field_name,
+    parse_forwarded,
+    parse_node,
+    read_claims,
+    set_aside,
+    split_host,
+)
+from aserve.proxies.peers import Peers
+
+PROXIES = Peers(["10.0.0.0/8", "2001:db8:a::/48"])
+ALL = [
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-forwarded-port",
+    "x-forwarded-prefix",
+    "x-real-ip",
+]
+FOR = "x-forwarded-for"
+CLIENT = ("203.0.113.7", "")
+
+
+def new_exchange(*pairs):
+    return Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
+
+
+def claims(named=(*ALL, "x-forwarded-user"), hops=0, **sent):
+    """Return what is claimed by fields given as x_forwarded_for="..."."""
+    rules = Rules(frozenset(map(cgi_name, named)), hops, PROXIES.has_address)
+    found = read_claims({"HTTP_" + name.upper(): value for name, value in sent.items()}, rules)
+    return found._replace(fields=dict(found.fields))
+
+
+def fault(**sent):
+    """Return why these fields are refused."""
+    with pytest.raises(RequestRefused) as caught:
+        claims(**sent)
+    assert caught.value.status == 400
+    return str(caught.value)
+
+
+# Taking them out
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "HTTP_FORWARDED",
+        "HTTP_X_FORWARDED_FOR",
+        "HTTP_X_FORWARDED_PROTO",
+        "HTTP_X_FORWARDED_HOST",
+        "HTTP_X_FORWARDED_PORT",
+        "HTTP_X_FORWARDED_PREFIX",
+        "HTTP_X_FORWARDED_SSL",
+        "HTTP_X_FORWARDED_USER",
+        "HTTP_X_FORWARDED",
+        "HTTP_X_REAL_IP",
+    ],
+)
+def test_set_aside(name):
+    """A field that only a proxy is believed is not among the vars."""
+    exchange = new_exchange(("A", "1"), (name, "x"), ("HTTP_B", name))
+    set_aside(exchange)
+    assert exchange.vars == f"A\x001\x00HTTP_B\x00{name}" and exchange.nvars == 2
+    assert exchange.forwarded == {name: "x"}
+
+
+def test_nothing_to_set_aside():
+    """Names that only look like it stay, and so do values."""
+    pairs = [("HTTP_FORWARDED_FOR", "1"), ("HTTP_X_REAL_IPS", "2"), ("HTTP_A", "HTTP_X_FORWARDED_FOR"), ("B", "")]
+    exchange = new_exchange(*pairs)
+    before = exchange.vars
+    set_aside(exchange)
+    assert (exchange.vars, exchange.nvars, exchange.forwarded) == (before, 4, None)
+
+
+def test_repeated_fields():
+    """RFC 9110 5.3: several lines are one list, in their order."""
+    exchange = new_exchange(
+        ("HTTP_X_FORWARDED_FOR", "1"), ("A", ""), ("HTTP_X_FORWARDED_FOR", "2"), ("HTTP_FORWARDED", "x")
+    )
+    set_aside(exchange)
+    assert exchange.forwarded == {"HTTP_X_FORWARDED_FOR": "1, 2", "HTTP_FORWARDED": "x"}
+    assert (exchange.vars, exchange.nvars) == ("A\0", 1)
+
+
+def test_said_once(caplog):
+    """Where nobody is believed, the log says once what is missing, and how to have it."""
+    caplog.set_level(logging.INFO, "aserve")
+    take = SettingAside("http://a:80")
+    take(new_exchange(("A", "FORWARDED")))
+    assert caplog.text == ""
+    for _ in range(3):
+        take(new_exchange(("HTTP_X_FORWARDED_FOR", "1"), ("HTTP_X_REAL_IP", "1")))
+    assert caplog.text.count("\n") == 1
+    assert "http://a:80: X-Forwarded-For, X-Real-IP came" in caplog.text and "--trusted-proxies" in caplog.text
+
+
+def test_names():
+    """Names on the wire and in the environ."""
+    for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded"):
+        assert field_name(cgi_name(name)) == field_name(cgi_name(name.lower())) == name
+
+
+# X-Forwarded-For
+
+
+@pytest.mark.parametrize(
+    ("value", "hops", "client", "kept"),
+    [
+        # By addresses: the first from the right that is no proxy.
+        ("203.0.113.7", 0, CLIENT, "203.0.113.7"),
+        ("198.51.100.1, 203.0.113.7", 0, CLIENT, "203.0.113.7"),
+        ("203.0.113.7, 10.0.0.1", 0, CLIENT, "203.0.113.7, 10.0.0.1"),
+        ("1.2.3.4, 203.0.113.7, 10.0.0.2,10.0.0.1", 0, CLIENT, "203.0.113.7, 10.0.0.2, 10.0.0.1"),
+        ("10.0.0.9, 203.0.113.7, 10.0.0.1", 0, CLIENT, "203.0.113.7, 10.0.0.1"),
+        ("10.0.0.2, 10.0.0.1", 0, ("10.0.0.2", ""), "10.0.0.2, 10.0.0.1"),  # a client among the proxies
+        ("garbage, 'x', 203.0.113.7", 0, CLIENT, "203.0.113.7"),  # a client's garbage is nobody's
+        ("203.0.113.7, ::ffff:10.0.0.1", 0, CLIENT, "203.0.113.7, ::ffff:10.0.0.1"),
+        ("203.0.113.7, 2001:db8:a::1", 0, CLIENT, "203.0.113.7, 2001:db8:a::1"),
+        (",203.0.113.7 ,\t, 10.0.0.1,", 0, CLIENT, "203.0.113.7, 10.0.0.1"),  # RFC 9110 5.6.1.2
+        ("unknown, 10.0.0.1", 0, ("", ""), "unknown, 10.0.0.1"),
+        ("1.2.3.4, _hidden, 10.0.0.1", 0, ("", ""), "_hidden, 10.0.0.1"),
+        ("1.2.3.4, unix:", 0, ("", ""), "unix:"),  # nginx's word for a client on a unix socket
+        ("203.0.113.7:4711", 0, ("203.0.113.7", "4711"), "203.0.113.7:4711"),  # Azure's
+        ('"[2001:DB8::1]:80"', 0, ("2001:db8::1", "80"), '"[2001:DB8::1]:80"'),
+        ("", 0, None, None),
+        (" , ", 0, None, None),
+        # By number: whatever the addresses are.
+        ("1.2.3.4, 203.0.113.7", 1, CLIENT, "203.0.113.7"),
+        ("1.2.3.4, 203.0.113.7, 198.51.100.9", 2, CLIENT, "203.0.113.7, 198.51.100.9"),
+        ("203.0.113.7, 10.0.0.1", 1, ("10.0.0.1", ""), "10.0.0.1"),
+        ("203.0.113.7", 3, CLIENT, "203.0.113.7"),  # fewer than there should be: the first
+        ("203.0.113.7, unknown, 10.0.0.1", 3, CLIENT, "203.0.113.7, unknown, 10.0.0.1"),
+    ],
+)
+def test_x_forwarded_for(value, hops, client, kept):
+    """The client is the last whom a proxy of ours names; what stands before it is gone."""
+    found = claims(hops=hops, x_forwarded_for=value)
+    assert found.client == client
+    assert found.fields.get("HTTP_X_FORWARDED_FOR") == kept
+
+
+@pytest.mark.parametrize("value", ["x", "203.0.113", "203.0.113.7:", "203.0.113.7:99999", "[::1", "[1.2.3.4]", "[::1]80", "a:1",
+                                   "::1:99999", "203.0.113.7;", "x.example", "for=1.2.3.4", "\xe9", "fe80::1%lo"])  # fmt: skip
+def test_a_malformed_address(value):
+    """A proxy that names no address is told so; what it meant is not guessed."""
+    assert fault(x_forwarded_for=f"203.0.113.7, {value}").startswith("X-Forwarded-For, as a proxy")
+
+
+@pytest.mark.parametrize(
+    ("text", "node"),
+    [
+        ("192.0.2.1", ("192.0.2.1", "")),
+        ("192.0.2.1:0", ("192.0.2.1", "0")),
+        ("192.0.2.1:_port", ("192.0.2.1", "")),
+        ("2001:db8::1", ("2001:db8::1", "")),
+        ("[2001:db8::1]", ("2001:db8::1", "")),
+        ("[2001:db8::1]:443", ("2001:db8::1", "443")),
+        ("[::ffff:192.0.2.1]:1", ("192.0.2.1", "1")),
+        ("UNKNOWN", ("", "")),
+        ("unknown:1", ("", "")),
+        ("_a.b-c_d:_e", ("", "")),
+    ],
+)
+def test_nodes(text, node):
+    """RFC 7239 section 6: an address with or without a port, or nothing that tells who it is."""
+    assert parse_node(text) == node
+
+
+# Those beside it
+
+
+@pytest.mark.parametrize(
+    ("hops", "xff", "value", "scheme"),
+    [
+        (0, "203.0.113.7", "https", "https"),
+        (0, "203.0.113.7", "HTTPS", "https"),
+        (0, "203.0.113.7", "wss", "https"),
+        (0, "203.0.113.7", "ws", "http"),
+        (0, "203.0.113.7", "https, http", "http"),  # one proxy, one word: the last
+        (0, "203.0.113.7, 10.0.0.1", "https, http", "https"),  # both have added theirs
+        (0, "1.2.3.4, 203.0.113.7, 10.0.0.1", "x, https, http", "https"),
+        (0, "203.0.113.7, 10.0.0.1", "https", "https"),  # only one has, or it is overwritten
+        (0, "", "https, http", "http"),
+        (2, "", "x, https, http", "https"),
+        (2, "203.0.113.7", "https, http", "http"),
+        (1, "203.0.113.7, 10.0.0.1", "https, http", "http"),
+        (0, "203.0.113.7", "", ""),
+    ],
+)
+def test_x_forwarded_proto(hops, xff, value, scheme):
+    """Of a list, the word of the proxy farthest from us that is ours."""
+    found = claims(hops=hops, x_forwarded_for=xff, x_forwarded_proto=value)
+    assert found.scheme == scheme
+    assert "," not in found.fields.get("HTTP_X_FORWARDED_PROTO", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "host"),
+    [
+        ("example.com", "example.com"),
+        ("example.com:8443", "example.com:8443"),
+        ("[2001:db8::1]:80", "[2001:db8::1]:80"),
+        ("evil.example, example.com", "example.com"),
+        ("a_b~c-d.example", "a_b~c-d.example"),
+    ],
+)
+def test_x_forwarded_host(value, host):
+    """A host, with its port if it has one."""
+    assert claims(x_forwarded_host=value).host == host
+
+
+@pytest.mark.parametrize(
+    ("value", "prefix"),
+    [
+        ("/app", "/app"),
+        ("/app/", "/app"),
+        ("/a%20b/c", "/a b/c"),
+        ("/%C3%A9", "/\xc3\xa9"),
+        ("/", ""),
+        ("/evil, /app", "/app"),
+    ],
+)
+def test_x_forwarded_prefix(value, prefix):
+    """A path, decoded as SCRIPT_NAME is."""
+    assert claims(x_forwarded_prefix=value).prefix == prefix
+
+
+def test_x_forwarded_port():
+    """A port."""
+    assert claims(x_forwarded_port="8443").port == "8443"
+    assert claims(x_forwarded_port="1, 443").port == "443"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("x_forwarded_proto", "gopher"),
+        ("x_forwarded_proto", "on"),
+        ("x_forwarded_host", "a/b"),
+        ("x_forwarded_host", "user@a"),
+        ("x_forwarded_host", "a b"),
+        ("x_forwarded_host", ":80"),
+        ("x_forwarded_host", "a:"),
+        ("x_forwarded_host", "a:99999"),
+        ("x_forwarded_host", "a:b"),
+        ("x_forwarded_host", "[::1"),
+        ("x_forwarded_host", "\xe9"),
+        ("x_forwarded_port", "0"),
+        ("x_forwarded_port", "080"),
+        ("x_forwarded_port", "65536"),
+        ("x_forwarded_port", "http"),
+        ("x_forwarded_port", "-1"),
+        ("x_forwarded_prefix", "app"),
+        ("x_forwarded_prefix", "//evil.example"),
+        ("x_forwarded_prefix", "/%2Fevil.example"),
+        ("x_forwarded_prefix", "/\\evil.example"),
+        ("x_forwarded_prefix", "/a%0d%0aSet-Cookie:x"),
+        ("x_forwarded_prefix", "/a%zz"),
+        ("x_forwarded_prefix", "http://evil.example/"),
+        ("x_real_ip", "x"),
+    ],
+)
+def test_malformed_fields(name, value):
+    """What a proxy cannot have meant is refused, by the field's name."""
+    assert fault(**{name: value}).startswith(field_name("HTTP_" + name.upper()) + ", as a proxy")
+
+
+def test_x_real_ip():
+    """One address, that of the nearest; where X-Forwarded-For tells more, that decides."""
+    found = claims(x_real_ip="1.2.3.4, 203.0.113.7")
+    assert found.client == CLIENT and found.fields == {"HTTP_X_REAL_IP": "203.0.113.7"}
+    found = claims(x_real_ip="10.0.0.1", x_forwarded_for="203.0.113.7, 10.0.0.1")
+    assert found.client == CLIENT and found.fields["HTTP_X_REAL_IP"] == "10.0.0.1"
+    assert claims(x_real_ip="unknown").client == ("", "")
+
+
+def test_only_what_is_named():
+    """A field that the operator does not name is a client's word, even where a proxy sends it."""
+    sent = {name.replace("-", "_"): "garbage" for name in ALL}
+    found = claims([FOR, "x-forwarded-user"], **{**sent, "x_forwarded_for": "203.0.113.7"}, x_forwarded_user="a, b",
+                   x_forwarded_email="c", forwarded="garbage")  # fmt: skip
+    assert found == (CLIENT, "", "", "", "", {"HTTP_X_FORWARDED_FOR": "203.0.113.7", "HTTP_X_FORWARDED_USER": "a, b"})
+
+
+def test_nothing_claimed():
+    """No named field, no claim."""
+    assert claims(forwarded="for=1.2.3.4") == (None, "", "", "", "", {})
+
+
+@pytest.mark.parametrize(
+    ("host", "parts"),
+    [
+        ("a", ("a", "")),
+        ("a:80", ("a", "80")),
+        ("[::1]", ("[::1]", "")),
+        ("[::1]:80", ("[::1]", "80")),
+        ("a:", ("a", "")),
+        ("", ("", "")),
+    ],
+)
+def test_split_host(host, parts):
+    """Name and port of a host."""
+    assert split_host(host) == parts
+
+
+# Forwarded (RFC 7239)
+
+
+@pytest.mark.parametrize(
+    ("value", "pairs"),
+    [
+        ("for=192.0.2.43", [{"for": "192.0.2.43"}]),
+        ("For=192.0.2.43;PROTO=https ", [{"for": "192.0.2.43", "proto": "https"}]),
+        ('for="[2001:db8:cafe::17]:4711"', [{"for": "[2001:db8:cafe::17]:4711"}]),
+        ('for="_gazonk"', [{"for": "_gazonk"}]),
+        ("for=192.0.2.60;proto=http;by=203.0.113.43", [{"for": "192.0.2.60", "proto": "http", "by": "203.0.113.43"}]),
+        ("for=192.0.2.43, for=198.51.100.17", [{"for": "192.0.2.43"}, {"for": "198.51.100.17"}]),
+        ('a="x, for=1.2.3.4;b=\\"c\\\\d";e=f', [{"a": 'x, for=1.2.3.4;b="c\\d', "e": "f"}]),
+        (" ,, for=a ,\t,host=b;", [{"for": "a"}, {"host": "b"}]),
+        (";for=a;;host=b", [{"for": "a", "host": "b"}]),
+        ("for=a; host=b ;by=c", [{"for": "a", "host": "b", "by": "c"}]),  # lenient
+        ("for=192.0.2.1:80;by=[::1]", [{"for": "192.0.2.1:80", "by": "[::1]"}]),  # lenient
+        ('host=""', [{"host": ""}]),
+        ("", []),
+        (" ", []),
+    ],
+)
+def test_forwarded_elements(value, pairs):
+    """RFC 7239 section 4: elements by commas, pairs by semicolons, both not within quotes."""
+    assert [element.pairs for element in parse_forwarded(value)] == pairs
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "for",
+        "for=",
+        "=a",
+        "for =a",
+        "for= a",
+        "for=a b",
+        "for=a;for=b",
+        'for="a',
+        'for="a"b',
+        'for=a"b"',
+        'for="a\\"',
+        "for=a, garbage",
+        "garbage, for=a",
+        "for=\xe9",
+        "for=a/b",
+        'x=", for=1.2.3.4;by="[::1]"',  # a client's quote does not swallow what a proxy adds
+    ],
+)
+def test_a_malformed_forwarded(value):
+    """What is malformed anywhere is so as a whole: where its elements end nobody knows."""
+    assert fault(named=["forwarded"], forwarded=value).startswith("Forwarded, as a proxy")
+
+
+def test_a_forwarded_that_is_too_long():
+    """What takes long to read is not read: a field as long as the limit is, a longer one is refused."""
+    element = "for=192.0.2.1"
+    longest = ", ".join([element] * 500)
+    longest += ";by=" + "a" * (MAX_FORWARDED - len(longest) - 4)
+    assert len(parse_forwarded(longest)) == 500
+    assert "longer than" in fault(named=["forwarded"], forwarded=longest + "a")
+    assert "longer than" in fault(named=["forwarded"], forwarded="," * 60_000)
+
+
+@pytest.mark.parametrize(
+    ("value", "hops", "client", "scheme", "host", "kept"),
+    [
+        ("for=203.0.113.7;proto=https;host=example.com", 0, CLIENT, "https", "example.com", 1),
+        ("for=1.2.3.4;proto=http, for=203.0.113.7", 0, CLIENT, "", "", 1),
+        # Of each, what the proxy farthest from us says.
+        ("for=203.0.113.7;proto=https;host=a, for=10.0.0.1;proto=http;host=b", 0, CLIENT, "https", "a", 2),
+        ("for=203.0.113.7, for=10.0.0.1;proto=http;host=b", 0, CLIENT, "http", "b", 2),
+        ("host=x, for=203.0.113.7, for=10.0.0.1;proto=http;host=b", 0, CLIENT, "http", "b", 2),
+        # A chain ends where nobody is named.
+        ("for=203.0.113.7;host=x, proto=https", 0, None, "https", "", 1),
+        ("for=203.0.113.7, for=_hidden", 0, ("", ""), "", "", 1),
+        ("for=203.0.113.7, proto=https", 2, CLIENT, "https", "", 2),
+        ("for=1.2.3.4, for=203.0.113.7, for=198.51.100.9", 2, CLIENT, "", "", 2),
+        ('for="[2001:db8::1]:80", for="[2001:db8:a::1]"', 0, ("2001:db8::1", "80"), "", "", 2),
+        ("", 0, None, "", "", 0),
+    ],
+)
+def test_forwarded(value, hops, client, scheme, host, kept):
+    """Read from the right as X-Forwarded-For is."""
+    found = claims(["forwarded"], hops, forwarded=value, x_forwarded_for="garbage", x_forwarded_proto="garbage")
+    assert (found.client, found.scheme, found.host) == (client, scheme, host)
+    elements = [element.strip() for element in value.split(",")]
+    assert found.fields == ({"HTTP_FORWARDED": ", ".join(elements[-kept:])} if kept else {})
+
+
+@pytest.mark.parametrize("value", ["for=x", "for=1.2.3.4;proto=gopher", 'for=1.2.3.4;host="a b"', "for=[::1"])
+def test_forwarded_with_a_malformed_value(value):
+    """What a proxy of ours says must mean something."""
+    assert fault(named=["forwarded"], forwarded=value).startswith("Forwarded, as a proxy")
+
+
+def test_a_client_s_values_need_no_meaning():
+    """What stands before the proxies' words must be well-formed, and no more."""
+    assert (
+        claims(["forwarded"], forwarded="for=x;proto=y;host=///, for=203.0.113.7".replace("///", '"/"')).client
+        == CLIENT
+    )
+
+
+def test_forwarded_and_a_prefix():
+    """RFC 7239 has no prefix: it may come beside it, and counts the same proxies."""
+    named = ["forwarded", "x-forwarded-prefix"]
+    found = claims(named, forwarded="for=203.0.113.7, for=10.0.0.1", x_forwarded_prefix="/evil, /app, /inner")
+    assert found.client == CLIENT and found.prefix == "/app"

@@ -1,0 +1,228 @@
+"""Each kind of value: what is accepted, what it becomes, and what is said of the rest."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+
+from aserve.settings import SETTINGS, Config, show_bytes, split_sni
+
+BY_NAME = {setting.name: setting for setting in SETTINGS}
+
+
+def error_of(function, *args, **kwargs):
+    """Return the one line that the call's ConfigError or ValueError says."""
+    with pytest.raises(ValueError) as caught:
+        function(*args, **kwargs)
+    text = str(caught.value)
+    assert text and "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("bind", "127.0.0.1:1", ("127.0.0.1:1",)),
+        ("bind", ":1, unix:/a", (":1", "unix:/a")),
+        ("bind", ["[::1]:2,:4", ":3"], ("[::1]:2", ":4", ":3")),
+        ("threads", "8", 8),
+        ("threads", 0, 0),
+        ("loop", "ASYNCIO", "asyncio"),
+        ("http_parser", "c", "c"),
+        ("body", "stream", "stream"),
+        ("scgi_status", "LINE", "line"),
+        ("unix_mode", "660", 0o660),
+        ("unix_mode", "0600", 0o600),
+        ("unix_mode", "0o777", 0o777),
+        ("unix_mode", 0o640, 0o640),
+        ("unix_owner", "www-data", "www-data"),
+        ("unix_owner", 33, "33"),
+        ("unix_group", "", None),
+        ("trusted_proxies", "", ()),
+        ("trusted_proxies", "10.0.0.0/8, ::1,", ("10.0.0.0/8", "::1")),
+        ("trusted_proxies", ["unix:uid=0,*", "unix"], ("unix:uid=0", "*", "unix")),
+        ("trusted_proxies", "2001:0DB8::/32", ("2001:db8::/32",)),
+        ("forwarded_fields", "", ()),
+        ("forwarded_fields", "Forwarded, X-Forwarded-Prefix", ("forwarded", "x-forwarded-prefix")),
+        ("forwarded_fields", ["x-forwarded-for", "x-forwarded-user"], ("x-forwarded-for", "x-forwarded-user")),
+        ("server_name", "", ""),
+        ("server_name", " me ", "me"),
+        ("max_body_bytes", "0", 0),
+        ("max_body_bytes", "512k", 512 << 10),
+        ("max_body_bytes", "64M", 64 << 20),
+        ("max_body_bytes", "1GiB", 1 << 30),
+        ("max_body_bytes", "2 TB", 2 << 40),
+        ("max_body_bytes", 77, 77),
+        ("max_fields", "10000", 10_000),
+        ("keep_alive_seconds", "5", 5.0),
+        ("keep_alive_seconds", 2, 2.0),
+        ("keep_alive_seconds", "500ms", 0.5),
+        ("keep_alive_seconds", "1.5s", 1.5),
+        ("keep_alive_seconds", "2m", 120.0),
+        ("keep_alive_seconds", "1h", 3600.0),
+        ("drain_seconds", 0, 0.0),
+        ("access_log", None, None),
+        ("access_log", "", None),
+        ("access_log", "-", "-"),
+        ("access_log", pathlib.Path("/var/log/a"), "/var/log/a"),
+        ("log_level", "DEBUG", "debug"),
+    ],
+)
+def test_accepted_values(name, given, value):
+    """Text and native values mean the same, and have the type that the attribute promises."""
+    found = getattr(Config(**{name: given}), name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "reason"),
+    [
+        ("bind", "", "has no port"),
+        ("bind", [], "nothing to listen on"),
+        ("bind", [8000], "neither text"),
+        ("bind", 8000, "neither text"),
+        ("threads", "many", "'many' is not a whole number"),
+        ("threads", "1_0", "not a whole number"),
+        ("threads", " 1", "not a whole number"),
+        ("threads", "-1", "not a whole number"),
+        ("threads", -1, "-1 is too small"),
+        ("threads", 5000, "5000 is too large"),
+        ("threads", "9" * 30, "not a whole number"),
+        ("threads", 1.5, "not a whole number"),
+        ("threads", True, "True is not a whole number"),
+        ("loop", "trio", "'trio' is none of these"),
+        ("loop", 3, "3 is none of these"),
+        ("unix_mode", "8", "not the mode"),
+        ("unix_mode", "1777", "not the mode"),
+        ("unix_mode", 660, "not the mode"),  # forgot the 0o
+        ("unix_mode", True, "not the mode"),
+        ("unix_owner", "a b", "neither a name nor a number"),
+        ("unix_group", -1, "neither a name nor a number"),
+        ("unix_group", True, "neither a name nor a number"),
+        ("trusted_proxies", "localhost", "neither an address nor a network"),
+        ("trusted_proxies", 1, "neither text"),
+        ("trusted_hops", -1, "-1 is too small"),
+        ("forwarded_fields", "x-forwarded-prot", "nearly x-forwarded-proto"),
+        ("forwarded_fields", "x-forwarded", "none of these"),
+        ("forwarded_fields", "via", "none of these"),
+        ("forwarded_fields", "forwarded,x-forwarded-for", "both"),
+        ("forwarded_fields", "x-real-ip,forwarded", "both"),
+        ("forwarded_fields", [1], "neither text"),
+        ("server_name", "a\r\nb: c", "cannot be sent"),
+        ("server_name", "é", "cannot be sent"),
+        ("server_name", "x" * 201, "cannot be sent"),
+        ("server_name", None, "cannot be sent"),
+        ("max_body_bytes", "1.5M", "not a size"),
+        ("max_body_bytes", "12X", "not a size"),
+        ("max_body_bytes", True, "not a size"),
+        ("max_head_bytes", "1", "1 is too small"),
+        ("max_head_bytes", "1G", "1GiB is too large"),
+        ("keep_alive_seconds", "soon", "not a number of seconds"),
+        ("keep_alive_seconds", "1 day", "not a number of seconds"),
+        ("keep_alive_seconds", True, "not a number of seconds"),
+        ("keep_alive_seconds", float("nan"), "not a number of seconds"),
+        ("keep_alive_seconds", float("inf"), "inf is too large"),
+        ("keep_alive_seconds", 0, "0 is too small"),
+        ("access_log", 3, "not a path"),
+        ("access_log", b"log", "not a path"),
+        ("access_log", "a\0b", "not a path"),
+        ("log_level", "loud", "'loud' is none of these"),
+    ],
+)
+def test_refused_values(name, given, reason):
+    """The message names the setting, what was wrong and what is accepted."""
+    text = error_of(Config, **{name: given})
+    assert text.startswith(f"{name}: ")
+    assert reason in text
+    assert text.endswith(f"; accepted: {BY_NAME[name].kind.accepts}")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0"),
+        (1, "1"),
+        (1023, "1023"),
+        (1024, "1KiB"),
+        (1536 << 10, "1536KiB"),
+        (1 << 40, "1TiB"),
+    ],
+)
+def test_show_bytes(count, text):
+    """A size is shown exactly, in a form that is read back."""
+    assert show_bytes(count) == text
+    assert Config(max_body_bytes=text).max_body_bytes == count
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ({"certificate": "a"}, "needs an address"),
+        ({"address": "https://:1,https://:2"}, "needs an address"),
+        ({"address": 80}, "address of a bind: 80 is not text"),
+        ({"address": "https://:1", "key": ["a", 1]}, "key of a bind: ['a', 1] is not text"),
+        ({"address": "https://:1", "keys": "a"}, "'keys' is none of the options"),
+    ],
+)
+def test_tables_that_are_no_bind(table, reason):
+    """What is wrong in such a table is named."""
+    assert reason in error_of(Config, bind=[table])
+
+
+@pytest.mark.parametrize(
+    ("value", "parsed"),
+    [
+        ("", ()),
+        ("a.org=b:c", ("a.org=b:c",)),
+        (" a.org=b , *.b.org=/x/y:/z ", ("a.org=b", "*.b.org=/x/y:/z")),
+        ("a.org=b\nc.org=d\n", ("a.org=b", "c.org=d")),
+        (["a.org=b", "c.org=d,e"], ("a.org=b", "c.org=d,e")),
+    ],
+)
+def test_sni(value, parsed):
+    """Names and files, separated by commas or lines."""
+    assert Config(sni=value).sni == parsed
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("A.org=b:c", ("a.org", "b", "c")),
+        ("*.a.org=b", ("*.a.org", "b", None)),
+        ("localhost=b=c", ("localhost", "b=c", None)),
+        ("münchen.example=b", ("xn--mnchen-3ya.example", "b", None)),
+    ],
+)
+def test_split_sni(text, parts):
+    """Names are as TLS has them."""
+    assert split_sni(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (3, "neither text"),
+        ([3], "neither text"),
+        ("a.org", "not of the form"),
+        ("a.org=", "not of the form"),
+        ("a.org=b:", "not of the form"),
+        ("a.org=b:c:d", "not of the form"),
+        ("=b:c", "not the name of a host"),
+        ("a b=c", "not the name of a host"),
+        ("*=b", "not the name of a host"),
+        ("a.*.org=b", "not the name of a host"),
+        ("a..org=b", "not the name of a host"),
+        ("a.org=b,A.org=c", "a.org is named twice"),
+    ],
+)
+def test_sni_refusals(value, reason):
+    """What is not of that form says why."""
+    assert reason in error_of(Config, sni=value)
+
+
+@pytest.mark.parametrize("value", [3, "", "a b", "a\nb"])
+def test_ciphers_refusals(value):
+    """What cannot be a list of ciphers is refused before OpenSSL sees it."""
+    assert "not a list of ciphers" in error_of(Config, ciphers=value)

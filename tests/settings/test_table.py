@@ -1,0 +1,303 @@
+"""The table of settings: its rows, what fits together, precedence, messages, and the page made from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import pathlib
+import sys
+
+import pytest
+
+from aserve.settings import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_bind
+from aserve.settings.bind import TLS_KEYS
+from aserve.settings.table import TLS
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
+
+def from_sources(argv=(), environ=(), toml=(), toml_name="site.toml"):
+    return Config.from_sources(dict(argv), dict(environ), dict(toml), toml_name)
+
+
+def error_of(function, *args, **kwargs):
+    """Return the one line that the call's ConfigError or ValueError says."""
+    with pytest.raises(ValueError) as caught:
+        function(*args, **kwargs)
+    text = str(caught.value)
+    assert text and "\n" not in text
+    return text
+
+
+def test_stream_needs_a_thread():
+    """A live body on the loop's own thread would wait for itself."""
+    assert "threads" in error_of(Config, body="stream", threads=0)
+    assert Config(body="stream", threads=1).body == "stream"
+
+
+def test_request_line_fits_the_head():
+    """A request line longer than the whole head could never be reached."""
+    text = error_of(Config, max_head_bytes="1k", max_request_line_bytes="2k")
+    assert "2KiB" in text
+    assert "1KiB" in text
+
+
+def test_proxies_must_be_named():
+    """What needs proxies is refused while none is named."""
+    assert "trusted-proxies" in error_of(Config, bind=["127.0.0.1:80", "proxy+http://:1"])
+    assert "'*'" in error_of(Config, trusted_hops=1)
+    assert Config(bind="proxy+http://:1", trusted_proxies="*", trusted_hops=1).trusted_hops == 1
+
+
+@pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
+def test_missing_package(monkeypatch, setting, package):
+    """A choice whose package is missing is refused when it is made, with what to do."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(sys.implementation, "name", "cpython")
+    assert f"pip install {package}" in error_of(Config, **{setting: package})
+    monkeypatch.setattr(sys.implementation, "name", "pypy")
+    assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
+
+
+@pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
+def test_present_package(monkeypatch, setting, package):
+    """A choice whose package is there is taken."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert getattr(Config(**{setting: package}), setting) == package
+
+
+# Config
+
+
+def test_defaults():
+    """The defaults are those that the documentation and the other modules rely on."""
+    assert dataclasses.asdict(Config()) == {
+        "bind": ("127.0.0.1:8000",),
+        "threads": 32,
+        "extra_threads": 64,
+        "loop": "auto",
+        "http_parser": "c",
+        "body": "buffer",
+        "lane": "auto",
+        "route": (),
+        "uwsgi_module": "auto",
+        "scgi_status": "field",
+        "unix_mode": 0o666,
+        "unix_owner": None,
+        "unix_group": None,
+        "backlog": 2048,
+        "server_name": "aserve",
+        "certificate": None,
+        "key": None,
+        "sni": (),
+        "client_ca": None,
+        "client_certificate": "none",
+        "tls_min": "1.2",
+        "ciphers": "ECDHE+AESGCM:ECDHE+CHACHA20",
+        "trusted_proxies": (),
+        "trusted_hops": 0,
+        "forwarded_fields": ("x-forwarded-for", "x-forwarded-proto"),
+        "max_connections": 0,
+        "max_body_bytes": 1 << 30,
+        "body_memory_bytes": 512 << 10,
+        "max_head_bytes": 64 << 10,
+        "max_request_line_bytes": 8190,
+        "max_fields": 100,
+        "max_pipelined": 16,
+        "write_buffer_bytes": 256 << 10,
+        "response_spool_bytes": 1 << 30,
+        "response_memory_bytes": 64 << 20,
+        "body_spool_total_bytes": 0,
+        "response_spool_total_bytes": 0,
+        "spool_files": 0,
+        "keep_alive_seconds": 75.0,
+        "head_seconds": 30.0,
+        "body_seconds": 60.0,
+        "write_seconds": 60.0,
+        "min_rate_bytes": 240,
+        "request_seconds": 0.0,
+        "max_stuck": 32,
+        "drain_seconds": 30.0,
+        "drain_delay_seconds": 0.0,
+        "access_log": None,
+        "log_level": "info",
+    }
+
+
+def test_config_is_immutable_and_comparable():
+    """A Config can be shared by threads and used as a key."""
+    settings = Config(threads="3")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        settings.threads = 4
+    assert settings == Config(threads=3)
+    assert hash(settings) == hash(Config(threads=3))
+
+
+def test_replace_checks_again():
+    """dataclasses.replace gives a checked copy."""
+    assert dataclasses.replace(Config(), threads="2").threads == 2
+    with pytest.raises(ConfigError):
+        dataclasses.replace(Config(), threads="two")
+
+
+def test_unknown_keyword():
+    """A misspelt keyword is a TypeError, as for any function."""
+    with pytest.raises(TypeError, match="thread"):
+        Config(thread=3)
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_row_is_complete(setting):
+    """Every setting says what it does and why its default is so; its names follow the flag."""
+    assert setting.help
+    assert not setting.help.endswith(".")
+    assert setting.why.endswith(".")
+    assert setting.flag == f"--{setting.key}"
+    assert setting.variable == "ASERVE_" + setting.key.upper().replace("-", "_")
+    assert setting.kind.parse(setting.default) == setting.default
+
+
+def test_names_are_unique():
+    """No two settings share a flag, and none takes a name of the command's own."""
+    keys = [setting.key for setting in SETTINGS]
+    assert len(set(keys)) == len(keys)
+    assert not set(keys) & {*COMMAND_NAMES, "check", "version", "help"}
+
+
+def test_a_bind_may_have_the_whole_group():
+    """What an https bind may have of its own is the group TLS, in its order."""
+    assert [setting.key for setting in SETTINGS if setting.group == TLS] == list(TLS_KEYS)
+
+
+# TLS
+
+
+def tls_of(*binds, **settings):
+    """Return the TLS settings of each bind."""
+    config = Config(bind=binds, **settings)
+    return [config.tls_settings(parse_bind(bind)) for bind in config.bind if bind.startswith("https:")]
+
+
+def test_tls_settings():
+    """The settings hold for all https binds; an option of a bind comes before them."""
+    one, two, three = tls_of(
+        ":80",
+        "https://:1",
+        "https://:2?certificate=c2&tls-min=1.3&sni=a.org=x&sni=b.org=y:z",
+        "https://:3?key=k3&client-certificate=none&ciphers=ECDHE",
+        certificate="c",
+        key="k",
+        sni="a.org=s:t",
+        client_ca="ca",
+        client_certificate="required",
+    )
+    assert one[:6] == ("c", "k", ("a.org=s:t",), "ca", "required", "1.2")
+    # The key of all others cannot belong to the certificate of this one.
+    assert two[:6] == ("c2", None, ("a.org=x", "b.org=y:z"), "ca", "required", "1.3")
+    assert three == ("c", "k3", ("a.org=s:t",), "ca", "none", "1.2", "ECDHE")
+
+
+def test_tls_settings_of_a_table():
+    """In TOML an https bind may be a table, with the same options as keys."""
+    toml = {"bind": [":80", {"address": "https://:1", "certificate": "a,b", "sni": ["a.org=x", "b.org=y"]}]}
+    config = from_sources(toml=toml)
+    assert config.bind == (":80", "https://:1?certificate=a%2Cb&sni=a.org=x&sni=b.org=y")
+    assert config.tls_settings(parse_bind(config.bind[1]))[:3] == ("a,b", None, ("a.org=x", "b.org=y"))
+    assert from_sources(toml={"bind": {"address": ":80"}}).bind == (":80",)
+
+
+@pytest.mark.parametrize(
+    ("binds", "settings", "reason"),
+    [
+        (["https://:1"], {}, "the bind https://:1 has no certificate; give --certificate"),
+        (["https://:1?key=a"], {}, "the bind https://:1 has no certificate"),
+        ([":1"], {"certificate": "a"}, "no bind is for TLS; write https://"),
+        (["https://:1"], {"certificate": "a", "client_ca": "b"}, "asks for no certificates; give --client-certificate"),
+        (["https://:1"], {"certificate": "a", "client_certificate": "required"}, "with --client-ca"),
+        (["https://:1?certificate=a&tls-min=1.1"], {}, "tls-min of the bind https://:1: '1.1' is none of these"),
+        (["https://:1?certificate=a&sni=b"], {}, "sni of the bind https://:1: 'b' is not of the form"),
+    ],
+)
+def test_tls_settings_that_do_not_fit(binds, settings, reason):
+    """What is missing is named, and a certificate that nobody would serve is no silent mistake."""
+    assert reason in error_of(Config, bind=binds, **settings)
+
+
+# Sources
+
+
+def test_precedence():
+    """argv over environment over TOML over default."""
+    toml = {"threads": 1, "backlog": 1, "max-fields": 1}
+    environ = {"ASERVE_THREADS": "2", "ASERVE_BACKLOG": "2", "HOME": "/", "ASERV": "no"}
+    found = from_sources({"threads": "3"}, environ, toml)
+    assert (found.threads, found.backlog, found.max_fields, found.max_pipelined) == (3, 2, 1, 16)
+
+
+def test_each_source_has_its_own_spelling():
+    """A list in TOML, commas in a variable, repeats in argv."""
+    binds = (":1", ":2")
+    assert from_sources(toml={"bind": [":1", ":2"]}).bind == binds
+    assert from_sources(environ={"ASERVE_BIND": ":1,:2"}).bind == binds
+    assert from_sources(argv={"bind": [":1", ":2"]}).bind == binds
+
+
+@pytest.mark.parametrize(
+    ("sources", "beginning"),
+    [
+        ({"argv": {"max_body_bytes": "x"}}, "--max-body: 'x' is not a size"),
+        ({"environ": {"ASERVE_MAX_BODY": "x"}}, "ASERVE_MAX_BODY: 'x' is not a size"),
+        ({"toml": {"max-body": "x"}}, "max-body in site.toml: 'x' is not a size"),
+        # Wrong, though argv wins: it is a mistake that would show itself later.
+        ({"toml": {"threads": "x"}, "argv": {"threads": "1"}}, "threads in site.toml: "),
+    ],
+)
+def test_the_source_is_named(sources, beginning):
+    """The user learns which of the places to look in."""
+    assert error_of(from_sources, **sources).startswith(beginning)
+
+
+@pytest.mark.parametrize(
+    ("sources", "text"),
+    [
+        (
+            {"toml": {"thread": 3}},
+            "unknown setting thread in site.toml; did you mean threads?",
+        ),
+        (
+            {"toml": {"head_timeout": 3}},
+            "unknown setting head_timeout in site.toml; did you mean head-timeout?",
+        ),
+        (
+            {"environ": {"ASERVE_THREAD": "3"}},
+            "unknown variable ASERVE_THREAD in the environment; did you mean ASERVE_THREADS?",
+        ),
+        (
+            {"environ": {"ASERVE_XYZZY": "3"}},
+            "unknown variable ASERVE_XYZZY in the environment; see aserve --help",
+        ),
+    ],
+)
+def test_unknown_names(sources, text):
+    """A misspelt name is refused, with the nearest one."""
+    assert error_of(from_sources, **sources) == text
+
+
+def test_names_of_the_command_are_no_mistake():
+    """`app` and `config` are read by the command, not here."""
+    environ = {"ASERVE_APP": "a:b", "ASERVE_CONFIG": "c"}
+    assert from_sources(environ=environ, toml={"app": "a:b"}) == Config()
+
+
+# The page
+
+
+@pytest.mark.checkout
+def test_settings_page_is_up_to_date():
+    """docs/settings.md is what `make docs` would write."""
+    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs/make_settings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs/settings.md").read_text() == module.build_page(), "run `make docs`"

@@ -1,0 +1,61 @@
+"""The settings file."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.settings import read_toml
+
+
+def error_of(function, *args, **kwargs):
+    """Return the one line that the call's ConfigError or ValueError says."""
+    with pytest.raises(ValueError) as caught:
+        function(*args, **kwargs)
+    text = str(caught.value)
+    assert text and "\n" not in text
+    return text
+
+
+def test_read_toml(tmp_path):
+    """A settings file is a flat table."""
+    path = tmp_path / "site.toml"
+    path.write_text('threads = 3\nbind = [":1"]\n')
+    assert read_toml(str(path)) == {"threads": 3, "bind": [":1"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "settings"),
+    [
+        ("[tool.aserve]\nthreads = 3\n", {"threads": 3}),
+        ("[project]\nname = 'x'\n", {}),
+        ("", {}),
+    ],
+)
+def test_read_pyproject(tmp_path, text, settings):
+    """Of a pyproject.toml only our own table counts."""
+    path = tmp_path / "pyproject.toml"
+    path.write_text(text)
+    assert read_toml(str(path)) == settings
+
+
+@pytest.mark.parametrize("text", ["tool = 1", "[tool]\naserve = 3"])
+def test_pyproject_with_something_else_there(tmp_path, text):
+    """What is not a table is refused, not a crash."""
+    path = tmp_path / "pyproject.toml"
+    path.write_text(text)
+    assert "is not a table" in error_of(read_toml, str(path))
+
+
+@pytest.mark.parametrize("octets", [b"threads = ", b"\xff\xfe = 1"])
+def test_not_toml(tmp_path, octets):
+    """A syntax error is one line that names the file."""
+    path = tmp_path / "site.toml"
+    path.write_bytes(octets)
+    assert error_of(read_toml, str(path)).startswith(f"{path} is not valid TOML: ")
+
+
+def test_unreadable_toml(tmp_path):
+    """A file that is not there, or is a folder, is one line."""
+    missing = str(tmp_path / "none.toml")
+    assert error_of(read_toml, missing) == (f"cannot read the settings file {missing}: No such file or directory")
+    assert "Is a directory" in error_of(read_toml, str(tmp_path))

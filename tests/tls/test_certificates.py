@@ -1,0 +1,580 @@
+"""Contexts: what they are made of, what they allow, what is wrong with them, and how they are changed."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import logging
+import os
+import re
+import shutil
+import ssl
+import sys
+import types
+
+import pytest
+from certificates import Issued, MemoryClient, openssl
+
+from aserve.settings import Config, ConfigError, TLSSettings, parse_bind
+from aserve.tls.certificates import Certificates, describe_client, format_name, guard, read_validity
+from aserve.tls.client_hello import parse
+
+SETTINGS = TLSSettings("", None, (), None, "none", "1.2", Config().ciphers)
+
+
+@pytest.fixture
+def settings(localhost):
+    """Return settings that work."""
+    return SETTINGS._replace(certificate=str(localhost.certificate), key=str(localhost.key))
+
+
+def error_of(settings):
+    """Return the one line that loading these settings says."""
+    with pytest.raises(ConfigError) as caught:
+        Certificates([settings])
+    text = str(caught.value)
+    assert text and "\n" not in text and "_ssl.c" not in text
+    return text
+
+
+def shake_hands(certificates, settings, client):
+    """Return the server's session with this client."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client.shake_hands()
+    hello = client.outgoing.read()
+    session = certificates.wrap_by(settings)(incoming, outgoing, parse(hello).server_name)
+    incoming.write(hello)
+    is_done = False
+    while not (client.shake_hands() and is_done):
+        incoming.write(client.outgoing.read())
+        try:
+            guard(session.do_handshake)()
+            is_done = True
+        except ssl.SSLWantReadError:
+            pass
+        client.incoming.write(outgoing.read())
+    return session
+
+
+def name_for(certificates, settings, authority, server_name):
+    """Return the common name of the certificate that a client gets who asks for this name."""
+    client = MemoryClient(authority, check_hostname=False, server_name=server_name)
+    shake_hands(certificates, settings, client)
+    return client.peer_name
+
+
+# What is wrong
+
+
+def test_missing_files(settings, tmp_path):
+    """A file that is not there is named, and what it was for."""
+    missing = str(tmp_path / "missing")
+    assert error_of(settings._replace(certificate=missing)) == (
+        f"cannot read the certificate {missing}: No such file or directory"
+    )
+    assert "cannot read the key " + missing in error_of(settings._replace(key=missing))
+    assert "cannot read the certificate " + missing in error_of(settings._replace(sni=(f"a.org={missing}",)))
+    wrong = settings._replace(client_ca=missing, client_certificate="required")
+    assert "cannot read the client-ca " + missing in error_of(wrong)
+    assert "Is a directory" in error_of(settings._replace(key=str(tmp_path)))
+
+
+def test_not_pem(settings, localhost, tmp_path):
+    """A file without what it should hold is named."""
+    text = tmp_path / "text"
+    text.write_text("nothing\n")
+    assert "no BEGIN CERTIFICATE" in error_of(settings._replace(certificate=str(text)))
+    assert "no BEGIN CERTIFICATE" in error_of(settings._replace(certificate=str(localhost.key)))
+    assert "no BEGIN PRIVATE KEY" in error_of(settings._replace(key=str(localhost.certificate)))
+    assert "name the key's file, too" in error_of(settings._replace(key=None))
+    wrong = settings._replace(client_ca=str(text), client_certificate="required")
+    assert re.search(r"the client-ca .*text cannot be used: .*; it must be PEM", error_of(wrong))
+
+
+def test_damaged(settings, localhost, tmp_path):
+    """What looks like PEM and is not one of ours says so in OpenSSL's words."""
+    damaged = tmp_path / "damaged"
+    damaged.write_text(localhost.certificate.read_text().replace("MII", "AAA", 1))
+    assert re.search("damaged cannot be used: it or its key", error_of(settings._replace(certificate=str(damaged))))
+
+
+def test_key_of_another(settings, authority):
+    """A key that does not belong to the certificate is not taken."""
+    other = str(authority.issue("localhost").key)
+    text = error_of(settings._replace(key=other))
+    assert f"the key {other} is not its key" in text and "must come first" in text
+
+
+@pytest.mark.parametrize("command", [["ec", "-aes128"], ["pkey", "-aes128"]])
+def test_passphrase(settings, localhost, tmp_path, command):
+    """A key with a passphrase is refused; nobody is asked on the terminal."""
+    locked = tmp_path / "locked.key"
+    openssl(*command, "-passout", "pass:secret", "-in", localhost.key, "-out", locked)
+    text = error_of(settings._replace(key=str(locked)))
+    assert str(locked) in text and "passphrase" in text and "openssl pkey -in" in text
+
+
+def test_weak_key(settings, authority, tmp_path):
+    """Security level 2: an RSA key of 1024 bits is not taken, on any Python."""
+    key = tmp_path / "weak.key"
+    openssl("genrsa", "-out", key, 1024)
+    weak = authority.issue("localhost", key=key)
+    text = error_of(settings._replace(certificate=str(weak.certificate), key=str(weak.key)))
+    assert "key too small" in text
+
+
+@pytest.mark.parametrize("ciphers", ["FOO", "ECDHE+FOO", "RC4-NONE"])
+def test_ciphers_of_no_name(settings, ciphers):
+    """Ciphers that OpenSSL does not know are refused."""
+    assert "no cipher suite" in error_of(settings._replace(ciphers=ciphers))
+
+
+def test_dates(settings, authority, caplog):
+    """A certificate that has expired is served with a warning that says since when."""
+    expired = authority.issue("localhost", days=-1)
+    settings = settings._replace(certificate=str(expired.certificate), key=str(expired.key))
+    certificates = Certificates([settings, settings._replace(tls_min="1.3")])
+    yesterday = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=1)
+    [warning] = certificates.warnings
+    assert re.search(rf"{expired.certificate} expired on \d{{4}}-\d\d-\d\d \d\d:\d\d UTC", warning)
+    assert read_validity(der_of(expired))[1] <= yesterday + datetime.timedelta(minutes=5)
+    certificates.log_warnings()
+    assert caplog.records[-1].levelno == logging.WARNING and "expired on" in caplog.text
+
+
+def test_not_valid_yet(settings, localhost, monkeypatch):
+    """One that is not valid yet has a warning, too."""
+
+    class Clock(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return cls(2001, 1, 1, tzinfo=tz)
+
+    monkeypatch.setattr("aserve.tls.certificates.datetime.datetime", Clock)
+    [warning] = Certificates([settings]).warnings
+    assert "is not valid before 20" in warning
+
+
+def test_valid(settings):
+    """One that is valid has none."""
+    assert Certificates([settings]).warnings == []
+
+
+def der_of(issued):
+    return ssl.PEM_cert_to_DER_cert(issued.certificate.read_text())
+
+
+def test_read_validity(authority, localhost):
+    """The dates are those that openssl prints, with two digits of the year or four."""
+    for issued in (localhost, authority.issue("localhost", days=365 * 60)):
+        text = openssl("x509", "-in", issued.certificate, "-noout", "-dates").decode()
+        printed = [datetime.datetime.strptime(date, "%b %d %H:%M:%S %Y GMT") for date in re.findall(r"=(.*GMT)", text)]
+        assert [date.replace(tzinfo=None) for date in read_validity(der_of(issued))] == printed
+
+
+def test_read_validity_of_the_old():
+    """RFC 5280 4.1.2.5.1: 50 is 1950; a certificate without a version is one of version 1."""
+    dates = b"\x17\x0d500101000000Z\x17\x0d491231235959Z"
+    body = b"\x02\x01\x01" + b"\x30\x00" + b"\x30\x00" + b"\x30" + bytes([len(dates)]) + dates
+    body = b"\x30" + bytes([len(body)]) + body
+    begin, end = read_validity(b"\x30" + bytes([len(body)]) + body)
+    assert (begin.year, end.year) == (1950, 2049)
+
+
+def test_unreadable_validity(settings, localhost, monkeypatch):
+    """Dates that only OpenSSL can read are no reason to fail."""
+    real = base64.b64decode
+    monkeypatch.setattr("aserve.tls.certificates.base64.b64decode", lambda text: real(text)[:20])
+    assert Certificates([settings]).warnings == []
+
+
+# What is allowed
+
+
+def test_hardened(settings):
+    """RFC 9325: no compression, no renegotiation, our preference, only suites with forward secrecy and AEAD."""
+    certificates = Certificates([settings])
+    [context] = certificates._contexts[settings].values()
+    for option in (ssl.OP_NO_COMPRESSION, ssl.OP_CIPHER_SERVER_PREFERENCE, 0x40000000):
+        assert context.options & option
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    names = [cipher["name"] for cipher in context.get_ciphers()]
+    assert any(name.startswith("TLS_") for name in names)
+    for name in names:
+        assert re.fullmatch(r"(TLS|ECDHE-(ECDSA|RSA))[-_](.*GCM.*|CHACHA20.POLY1305.*)", name)
+
+
+def test_versions(settings, authority):
+    """The older of two versions is spoken where it is allowed, and not where not."""
+    old = {"maximum_version": ssl.TLSVersion.TLSv1_2}
+    new = settings._replace(tls_min="1.3")
+    certificates = Certificates([settings, new])
+    assert shake_hands(certificates, settings, MemoryClient(authority)).version() == "TLSv1.3"
+    assert shake_hands(certificates, settings, MemoryClient(authority, **old)).version() == "TLSv1.2"
+    assert shake_hands(certificates, new, MemoryClient(authority)).version() == "TLSv1.3"
+    with pytest.raises(ssl.SSLError):
+        shake_hands(certificates, new, MemoryClient(authority, **old))
+
+
+def test_server_preference(settings, authority):
+    """The first of our suites that the client has is taken, whatever it likes best."""
+    client = MemoryClient(authority, maximum_version=ssl.TLSVersion.TLSv1_2)
+    client.context.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-ECDSA-AES128-GCM-SHA256")
+    client.session = client.context.wrap_bio(client.incoming, client.outgoing, server_hostname="localhost")
+    settings = settings._replace(ciphers="ECDHE+AES128:ECDHE+CHACHA20:!SHA1:!SHA256")
+    assert shake_hands(Certificates([settings]), settings, client).cipher()[0] == "ECDHE-ECDSA-AES128-GCM-SHA256"
+
+
+@pytest.mark.parametrize(
+    ("offered", "chosen"), [(["h2", "http/1.1"], "http/1.1"), (["http/1.0"], "http/1.0"), (["h2"], None), (None, None)]
+)
+def test_alpn(settings, authority, offered, chosen):
+    """RFC 7301: HTTP/1.1 is chosen where it is offered. (Who offers only others is met by tls_transport.py.)"""
+    session = shake_hands(Certificates([settings]), settings, MemoryClient(authority, protocols=offered))
+    assert session.selected_alpn_protocol() == chosen
+
+
+# Server names
+
+
+def test_server_names(settings, authority):
+    """RFC 6066 3: the certificate is chosen by name, in any case; a wildcard stands for one label."""
+    issued = {
+        name: authority.issue(name) for name in ("a.example.org", "*.example.org", "b.org", "xn--mnchen-3ya.example")
+    }
+    texts = [f"{name}={files.certificate}:{files.key}" for name, files in issued.items()]
+    texts[3] = texts[3].replace("xn--mnchen-3ya.example=", "München.example=")
+    settings = settings._replace(sni=tuple(texts))
+    certificates = Certificates([settings])
+    for asked, name in {
+        "a.example.org": "a.example.org",
+        "A.EXAMPLE.org": "a.example.org",
+        "x.example.org": "*.example.org",
+        "x.y.example.org": "localhost",
+        "example.org": "localhost",
+        "b.org": "b.org",
+        "c.b.org": "localhost",
+        "xn--mnchen-3ya.example": "xn--mnchen-3ya.example",
+        None: "localhost",
+        "127.0.0.1": "localhost",  # an address is no name: RFC 6066 3
+    }.items():
+        assert name_for(certificates, settings, authority, asked) == name, asked
+
+
+def test_one_file(settings, localhost, tmp_path):
+    """Certificate and key may be in one file."""
+    both = tmp_path / "both.pem"
+    both.write_text(localhost.key.read_text() + localhost.certificate.read_text())
+    for one in (
+        settings._replace(certificate=str(both), key=None),
+        settings._replace(sni=(f"a.org={both}",)),
+    ):
+        Certificates([one])
+
+
+# Clients
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_client_certificates(settings, authority, version):
+    """Required means required, optional takes none for an answer, and none does not ask."""
+    client = authority.issue(subject="/CN=somebody")
+    by_mode = {
+        mode: settings._replace(
+            client_certificate=mode, client_ca=str(authority.certificate) if mode[0] != "n" else None
+        )
+        for mode in ("none", "optional", "required")
+    }
+    certificates = Certificates(by_mode.values())
+
+    def verified(mode, issued):
+        session = shake_hands(certificates, by_mode[mode], MemoryClient(authority, issued, maximum_version=version))
+        return describe_client(session)["SSL_CLIENT_VERIFY"]
+
+    assert verified("none", None) == verified("none", client) == "NONE"
+    assert verified("optional", None) == "NONE"
+    assert verified("optional", client) == verified("required", client) == "SUCCESS"
+    with pytest.raises(ssl.SSLError):
+        verified("required", None)
+
+
+def test_client_of_another_authority(settings, authority, tmp_path):
+    """A client that our authority does not know is refused, even where it need not have said who it is."""
+    stranger = type(authority)(tmp_path / "other", "another").issue(subject="/CN=stranger")
+    settings = settings._replace(client_certificate="optional", client_ca=str(authority.certificate))
+    with pytest.raises(ssl.SSLError, match=r"(?i)certificate_verify_failed"):
+        shake_hands(Certificates([settings]), settings, MemoryClient(authority, stranger))
+
+
+def test_client_where_another_name_was_asked_for(settings, authority):
+    """A server name that is asked for is no way round the client's certificate."""
+    other = authority.issue("other.org")
+    settings = settings._replace(
+        sni=(f"other.org={other.certificate}:{other.key}",),
+        client_certificate="required",
+        client_ca=str(authority.certificate),
+    )
+    certificates = Certificates([settings])
+    with pytest.raises(ssl.SSLError):
+        shake_hands(certificates, settings, MemoryClient(authority, server_name="other.org"))
+    somebody = MemoryClient(authority, authority.issue(subject="/CN=somebody"), server_name="other.org")
+    session = shake_hands(certificates, settings, somebody)
+    assert somebody.peer_name == "other.org"
+    assert describe_client(session)["SSL_CLIENT_S_DN"] == "CN=somebody"
+
+
+def test_describe_client(settings, authority):
+    """The environ has what mod_ssl says, under its names."""
+    subject = "/C=DE/O=Ex, ample/OU=A/CN=J\\/örg/emailAddress=j@example.org"
+    client = authority.issue(subject=subject)
+    settings = settings._replace(client_certificate="required", client_ca=str(authority.certificate))
+    vars = describe_client(shake_hands(Certificates([settings]), settings, MemoryClient(authority, client)))
+    name = openssl("x509", "-in", client.certificate, "-noout", "-subject", "-nameopt", "RFC2253,-esc_msb,utf8")
+    serial = openssl("x509", "-in", client.certificate, "-noout", "-serial").decode().strip().partition("=")[2]
+    assert vars.pop("SSL_CIPHER").startswith("TLS_")
+    assert [date.endswith(" GMT") for date in (vars.pop("SSL_CLIENT_V_START"), vars.pop("SSL_CLIENT_V_END"))]
+    assert ssl.PEM_cert_to_DER_cert(vars.pop("SSL_CLIENT_CERT")) == der_of(client)
+    assert vars == {
+        "SSL_PROTOCOL": "TLSv1.3",
+        "SSL_CLIENT_VERIFY": "SUCCESS",
+        "SSL_CLIENT_S_DN": name.decode("latin-1").strip().partition("=")[2],
+        "SSL_CLIENT_I_DN": "CN=aserve's tests",
+        "SSL_CLIENT_M_SERIAL": serial,
+    }
+    assert vars["SSL_CLIENT_S_DN"].startswith("emailAddress=j@example.org,CN=J/\xc3\xb6rg,OU=A,O=Ex\\, ample,")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ((), ""),
+        (((("commonName", "a"),),), "CN=a"),
+        (((("countryName", "DE"),), (("organizationName", "o"),)), "O=o,C=DE"),
+        (((("userId", "u"), ("commonName", "a")),), "CN=a+UID=u"),
+        (((("1.2.3", "x"),),), "1.2.3=x"),
+        (((("commonName", '# "a" <b>;c+d\\ '),),), r"CN=\# \"a\" \<b\>\;c\+d\\\ "),
+        (((("commonName", "a\nX-Admin: 1\x00"),),), r"CN=a\0AX-Admin: 1\00"),
+        (((("commonName", "é"),),), "CN=\xc3\xa9"),
+    ],
+)
+def test_format_name(name, text):
+    """RFC 2253: the last part first, what is special behind a backslash; controls never as they are."""
+    assert format_name(name) == text
+
+
+# Changing
+
+
+def put(source, target, age_seconds=0):
+    """Copy a certificate and key over others."""
+    for name in ("certificate", "key"):
+        path = getattr(target, name)
+        temporary = path.with_suffix(".new")
+        shutil.copy(getattr(source, name), temporary)
+        os.replace(temporary, path)
+
+
+@pytest.fixture
+def used(localhost, tmp_path):
+    """Return files that may be changed."""
+    used = Issued(tmp_path / "used.pem", tmp_path / "used.key")
+    put(localhost, used)
+    return used
+
+
+@pytest.fixture
+def used_settings(used):
+    """Return settings with these files."""
+    return SETTINGS._replace(certificate=str(used.certificate), key=str(used.key))
+
+
+def test_reload(used_settings, used, authority, caplog):
+    """New connections get the new certificate."""
+    caplog.set_level(logging.INFO)
+    certificates = Certificates([used_settings])
+    assert name_for(certificates, used_settings, authority, None) == "localhost"
+    put(authority.issue("new.org", days=-1), used)
+    assert certificates.reload()
+    client = MemoryClient(authority, check_hostname=False, verify_mode=ssl.CERT_NONE)
+    shake_hands(certificates, used_settings, client)
+    assert b"new.org" in client.session.getpeercert(binary_form=True)
+    assert "loaded anew" in caplog.text and "expired on" in caplog.text
+
+
+def test_failed_reload(used_settings, used, settings, authority, caplog):
+    """If one of them cannot be used, none is changed, and one line says why."""
+    certificates = Certificates([used_settings, settings])
+    put(authority.issue("new.org"), used)
+    used.key.write_text("")
+    assert not certificates.reload()
+    [record] = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "no BEGIN PRIVATE KEY" in record.getMessage() and "going on with what was loaded" in record.getMessage()
+    assert name_for(certificates, used_settings, authority, None) == "localhost"
+
+
+def test_watching(used_settings, used, authority, caplog):
+    """A change is loaded a second after it was seen, once; nothing happens without one."""
+    caplog.set_level(logging.INFO)
+    certificates = Certificates([used_settings])
+    for _ in range(3):
+        certificates.on_second()
+    assert not caplog.records
+    put(authority.issue("new.org"), used)
+    certificates.on_second()
+    assert not caplog.records
+    certificates.on_second()
+    assert name_for(certificates, used_settings, authority, None) == "new.org"
+    for _ in range(3):
+        certificates.on_second()
+    assert len(caplog.records) == 1
+
+
+def test_watching_two_changes(used_settings, used, authority, caplog):
+    """A certificate whose key comes a moment later is not taken for a mistake."""
+    certificates = Certificates([used_settings])
+    new = authority.issue("new.org")
+    shutil.copy(new.certificate, used.certificate)
+    certificates.on_second()
+    shutil.copy(new.key, used.key)
+    certificates.on_second()
+    certificates.on_second()
+    assert not caplog.records
+    assert name_for(certificates, used_settings, authority, None) == "new.org"
+
+
+def test_watching_a_mistake(used_settings, used, authority, caplog):
+    """A mistake is told once; when it is put right, that is loaded."""
+    certificates = Certificates([used_settings])
+    new = authority.issue("new.org")
+    shutil.copy(new.certificate, used.certificate)
+    for _ in range(4):
+        certificates.on_second()
+    assert len(caplog.records) == 1 and "is not its key" in caplog.text
+    os.unlink(used.key)
+    for _ in range(4):
+        certificates.on_second()
+    assert len(caplog.records) == 2 and "cannot read the key" in caplog.text
+    shutil.copy(new.key, used.key)
+    for _ in range(2):
+        certificates.on_second()
+    assert name_for(certificates, used_settings, authority, None) == "new.org"
+
+
+def test_watching_a_link(localhost, authority, tmp_path):
+    """What certbot and Kubernetes do: a link is set on another file."""
+    files = [tmp_path / name for name in ("one", "two", "link")]
+    for file, issued in zip(files, (localhost, authority.issue("new.org"))):
+        file.write_bytes(issued.certificate.read_bytes() + issued.key.read_bytes())
+    files[2].symlink_to(files[0])
+    settings = SETTINGS._replace(certificate=str(files[2]))
+    certificates = Certificates([settings])
+    files[2].unlink()
+    files[2].symlink_to(files[1])
+    certificates.on_second()
+    certificates.on_second()
+    assert name_for(certificates, settings, authority, None) == "new.org"
+
+
+def test_another_folder(used_settings, used, authority, tmp_path, monkeypatch):
+    """Relative paths are those of the folder at the start, wherever the app goes then."""
+    monkeypatch.chdir(tmp_path)
+    relative = SETTINGS._replace(
+        certificate="used.pem", key="used.key", client_ca="used.pem", sni=("a.org=used.pem:used.key",),
+        client_certificate="optional",
+    )  # fmt: skip
+    certificates = Certificates([relative])
+    wrap = certificates.wrap_by(relative)
+    monkeypatch.chdir("/")
+    put(authority.issue("new.org"), used)
+    assert certificates.reload()
+    assert wrap(ssl.MemoryBIO(), ssl.MemoryBIO(), "") is not None
+
+
+def test_nothing_to_load():
+    """A server without https binds has nothing to look after."""
+    certificates = Certificates(())
+    certificates.on_second()
+    certificates.log_warnings()
+    assert certificates.reload()
+
+
+def test_settings_of_binds(localhost, authority):
+    """What a Config says is what is loaded, the binds' own options included."""
+    other = authority.issue("other.org")
+    config = Config(
+        bind=[":80", "https://:443", f"https://:444?certificate={other.certificate}&key={other.key}"],
+        certificate=localhost.certificate,
+        key=localhost.key,
+    )
+    all_settings = [config.tls_settings(parse_bind(bind)) for bind in config.bind[1:]]
+    certificates = Certificates(all_settings)
+    names = [name_for(certificates, settings, authority, None) for settings in all_settings]
+    assert names == ["localhost", "other.org"]
+
+
+# OpenSSL's queue of errors
+
+
+def test_stale_errors(settings, authority):
+    """One connection's error is not another's, whatever a Python leaves in OpenSSL's queue."""
+    certificates = Certificates([settings])
+    broken, other = [shake_hands(certificates, settings, MemoryClient(authority)) for _ in range(2)]
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    stranger = certificates.wrap_by(settings)(incoming, outgoing, "")
+    incoming.write(b"\x16\x03\x01\x00\x05xxxxx")
+    with pytest.raises(ssl.SSLError) as caught:
+        guard(stranger.do_handshake)()
+    assert not isinstance(caught.value, ssl.SSLWantReadError)
+    with pytest.raises(ssl.SSLWantReadError):
+        other.read(1)  # the queue is clear
+    if sys.implementation.name == "pypy":
+        incoming.write(b"\x16\x03\x01\x00\x05xxxxx")
+        stranger = certificates.wrap_by(settings)(incoming, outgoing, "")
+        with pytest.raises(ssl.SSLError):
+            stranger.do_handshake()
+        with pytest.raises(ssl.SSLError) as caught:
+            other.read(1)
+        assert not isinstance(caught.value, ssl.SSLWantReadError), "PyPy is better now: `guard` can go"
+    with pytest.raises(ssl.SSLWantReadError):
+        guard(broken.read)(1)  # and if it is not, it is looked at again
+    with pytest.raises(ValueError):
+        guard(int)("x")
+
+
+STALE, WANT_READ, OTHER = ssl.SSLError(1, "stale"), ssl.SSLWantReadError(2, "wait"), ssl.SSLError(1, "another")
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ([b"x"], b"x"),
+        ([b""], b""),
+        ([WANT_READ], WANT_READ),
+        ([ValueError()], ValueError),
+        ([STALE, WANT_READ], WANT_READ),  # somebody else's: nothing has come
+        ([STALE, b"x"], b"x"),
+        ([STALE, OTHER], STALE),  # its own: the session is broken
+        ([STALE, b""], STALE),
+    ],
+)
+def test_guard_on_pypy(monkeypatch, results, expected):
+    """There a call that fails is made once more, with a clear queue; the first error is the one that is told."""
+    monkeypatch.setattr(
+        "aserve.tls.certificates.sys", types.SimpleNamespace(implementation=types.SimpleNamespace(name="pypy"))
+    )
+    left = list(results)
+
+    def function(argument):
+        assert argument == 5
+        result = left.pop(0)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    try:
+        returned = guard(function)(5)
+    except Exception as exc:
+        returned = exc
+    assert returned is expected or returned == expected or type(returned) is expected
+    assert not left

@@ -1,0 +1,236 @@
+"""Whose turn it is: one at a time while they compute, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+
+import pytest
+
+from aserve.workers import turns as turns_module
+from aserve.workers.turns import STALE_SECONDS, TURN_SECONDS, Turns
+
+PATIENCE_SECONDS = 10
+
+
+class FakeLoop:
+    """Runs at once what is called soon; keeps timers until `fire`."""
+
+    def __init__(self):
+        self.timers = []
+
+    def call_soon_threadsafe(self, callback):
+        callback()
+
+    def call_later(self, seconds, callback):
+        assert seconds == TURN_SECONDS
+        self.timers.append(callback)
+
+    def fire(self):
+        due, self.timers = self.timers, []
+        for callback in due:
+            callback()
+
+
+class Bench:
+    """Turns whose time is set by the test, and threads that take them."""
+
+    def __init__(self, monkeypatch, max_running, burns_cpu):
+        self.now, self.burns_cpu, self.threads = 0.0, burns_cpu, []
+        monkeypatch.setattr(turns_module.time, "monotonic", lambda: self.now)
+        self.loop = FakeLoop()
+        self.turns = Turns(self.loop, max_running)
+        self.turns._cpu.look = lambda: self.burns_cpu
+
+    def take(self, number, is_queue=False):
+        """Let a thread of this number take a turn; return the event of its beginning, once it has it or waits."""
+        begun = threading.Event()
+
+        def run():
+            self.turns.take(number, is_queue)
+            begun.set()
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.threads.append(thread)
+        while not (begun.is_set() or self._waits(number)):
+            thread.join(0.001)
+        return begun
+
+    def _waits(self, number):
+        """Whether this thread has come to wait, and whoever is to look for it has been called."""
+        with self.turns._lock:
+            return number in self.turns.waiting
+
+    @property
+    def running(self):
+        return sorted(self.turns.running)
+
+    @property
+    def waiting(self):
+        return self.turns.waiting
+
+
+@pytest.fixture
+def new(monkeypatch):
+    """Make a bench; in the end nobody may wait."""
+    made = []
+
+    def make(max_running=2, burns_cpu=True):
+        made.append(Bench(monkeypatch, max_running, burns_cpu))
+        return made[-1]
+
+    yield make
+    for bench in made:
+        bench.turns.stop()
+        for thread in bench.threads:
+            thread.join(PATIENCE_SECONDS)
+            assert not thread.is_alive()
+
+
+def test_one_at_a_time(new):
+    """While the process computes one goes on, and when its time is over the next, in the order of their coming."""
+    bench = new()
+    assert bench.take(1).is_set()
+    second, third = bench.take(2), bench.take(3)
+    assert bench.take(1).is_set()  # its time is not over
+    bench.now += TURN_SECONDS
+    again = bench.take(1)
+    assert second.wait(PATIENCE_SECONDS) and not third.is_set() and not again.is_set()
+    assert (bench.running, bench.waiting) == ([2], [3, 1])
+    bench.turns.leave(2)
+    assert third.wait(PATIENCE_SECONDS)
+    assert (bench.running, bench.waiting) == ([3], [1])
+
+
+def test_as_many_as_workers_while_they_block(new):
+    """Where nobody computes, as many go on at once as may."""
+    bench = new(burns_cpu=False)
+    assert bench.take(1).is_set() and bench.take(2).is_set()
+    third = bench.take(3)
+    assert bench.running == [1, 2] and not third.is_set()
+    bench.turns.leave(1)
+    assert third.wait(PATIENCE_SECONDS) and bench.running == [2, 3]
+
+
+def test_a_turn_that_nobody_else_wants(new):
+    """It goes on beyond its time."""
+    bench = new()
+    assert bench.take(1).is_set()
+    bench.now += 10 * TURN_SECONDS
+    assert bench.take(1).is_set() and bench.loop.timers == []
+
+
+def test_requests_go_first(new):
+    """While requests wait for a worker nobody goes on, until that is over."""
+    bench = new(burns_cpu=False)
+    assert bench.take(1).is_set()
+    first, second = bench.take(1, is_queue=True), bench.take(2, is_queue=True)
+    assert bench.turns.is_held and (bench.running, bench.waiting) == ([], [1, 2])
+    bench.turns.leave(3)  # nobody
+    assert bench.running == []
+    bench.turns.resume()
+    assert first.wait(PATIENCE_SECONDS) and second.wait(PATIENCE_SECONDS)
+    assert not bench.turns.is_held
+
+
+@pytest.mark.parametrize("is_queue", [False, True])
+def test_nothing_moves(new, is_queue):
+    """When no turn begins between two looks, another one does: those who go on may wait for this very one."""
+    bench = new()
+    assert bench.take(1).is_set()
+    second = bench.take(2, is_queue)
+    bench.loop.fire()  # a turn has begun since the last look, of which there was none
+    assert bench.running == [1]
+    bench.loop.fire()
+    assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
+    assert bench.loop.timers == []  # and nobody waits
+
+
+@pytest.mark.parametrize("burns_cpu", [True, False])
+def test_too_many_compute(new, burns_cpu):
+    """Those who block give way to ever more; of those who compute there are never more than workers."""
+    bench = new(max_running=1, burns_cpu=burns_cpu)
+    assert bench.take(1).is_set()
+    second = bench.take(2)
+    for _ in range(5):
+        bench.loop.fire()
+    if burns_cpu:
+        assert bench.running == [1] and len(bench.loop.timers) == 1  # it goes on looking
+    else:
+        assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
+
+
+def test_a_stale_turn(new):
+    """Who has had its turn for very long waits inside the app: it no longer keeps others from theirs."""
+    bench = new(max_running=1)
+    assert bench.take(1).is_set()
+    second, third = bench.take(2), bench.take(3)
+    bench.now += STALE_SECONDS + TURN_SECONDS
+    bench.loop.fire()
+    assert bench.running == [1]
+    bench.now += 0.001
+    bench.loop.fire()
+    assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
+    bench.turns.leave(2)
+    assert third.wait(PATIENCE_SECONDS) and bench.running == [1, 3]
+
+
+def test_a_loop_that_is_closed(new):
+    """Who was left behind by the end of the server goes on."""
+    bench = new()
+    assert bench.take(1).is_set()
+
+    def refuse(_):
+        raise RuntimeError("Event loop is closed")
+
+    bench.loop.call_soon_threadsafe = refuse
+    assert bench.take(2).wait(PATIENCE_SECONDS)
+
+
+def test_one_timer(new):
+    """However many wait, the loop looks once."""
+    bench = new()
+    for number in range(4):
+        bench.take(number)
+    assert len(bench.loop.timers) == 1
+
+
+def test_the_end(new):
+    """After stop everybody goes on at once."""
+    bench = new()
+    begun = [bench.take(number) for number in range(5)]
+    bench.turns.stop()
+    assert all(each.wait(PATIENCE_SECONDS) for each in begun)
+    assert bench.take(6, is_queue=True).is_set()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_everybody_gets_through(seed):
+    """Many threads, random waits, a real loop: all of them finish."""
+    choose = random.Random(seed)
+    plans = [[choose.choice(("take", "take", "queue", "leave")) for _ in range(30)] for _ in range(12)]
+
+    def run(turns, number, plan):
+        for step in plan:
+            if step == "leave":
+                turns.leave(number)
+            else:
+                turns.take(number, step == "queue")
+                if step == "queue" and number % 2:
+                    turns.resume()
+        turns.leave(number)
+
+    async def main():
+        turns = Turns(asyncio.get_running_loop(), 2)
+        threads = [threading.Thread(target=run, args=(turns, *each), daemon=True) for each in enumerate(plans)]
+        for thread in threads:
+            thread.start()
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+        while any(thread.is_alive() for thread in threads):
+            assert asyncio.get_running_loop().time() < deadline
+            await asyncio.sleep(0.001)
+        assert (turns.running, turns.waiting) == ([], [])
+
+    await main()

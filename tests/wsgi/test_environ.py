@@ -1,0 +1,321 @@
+"""The environ of PEP 3333: complete, of native strings, and a copy for each exchange."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+from fakes import FakeConnection
+
+from aserve.body import BufferedBody, LiveBody
+from aserve.exchange import Exchange
+from aserve.protocols import PROTOCOLS
+from aserve.protocols.base import Limits
+from aserve.wsgi.environ import ErrorStream, build_base_environ, build_environ
+
+# PEP 3333 "environ Variables"
+REQUIRED = [
+    "REQUEST_METHOD",
+    "SCRIPT_NAME",
+    "PATH_INFO",
+    "QUERY_STRING",
+    "SERVER_NAME",
+    "SERVER_PORT",
+    "SERVER_PROTOCOL",
+    "wsgi.version",
+    "wsgi.url_scheme",
+    "wsgi.input",
+    "wsgi.errors",
+    "wsgi.multithread",
+    "wsgi.multiprocess",
+    "wsgi.run_once",
+]
+HEAD = {
+    "REQUEST_METHOD": "GET",
+    "REQUEST_URI": "/a?b",
+    "PATH_INFO": "/a",
+    "QUERY_STRING": "b",
+    "SERVER_PROTOCOL": "HTTP/1.1",
+}
+
+
+def new_base(**changes):
+    settings = {"server_software": "s", "multithread": True, "file_wrapper": object, **changes}
+    return build_base_environ("www.example", "8000", **settings)
+
+
+def new_exchange(*fields, body=None):
+    pairs = [*HEAD.items(), *fields]
+    exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
+    exchange.connection = FakeConnection(new_base())
+    exchange.body = body
+    return exchange
+
+
+def test_complete():
+    """Every variable that PEP 3333 requires is there, and of the type it says."""
+    environ = build_environ(new_exchange(("HTTP_HOST", "a")))
+    assert type(environ) is dict
+    assert [name for name in REQUIRED if name not in environ] == []
+    assert environ["wsgi.version"] == (1, 0) and environ["wsgi.url_scheme"] == "http"
+    for name, value in environ.items():
+        assert type(name) is str
+        if "." not in name:
+            assert type(value) is str, name
+    for name in ("multithread", "multiprocess", "run_once", "input_terminated"):
+        assert isinstance(environ[f"wsgi.{name}"], bool)
+
+
+def test_what_the_listener_says():
+    """Name, port, scheme and the like are those of the listener."""
+    base = new_base(scheme="https", multithread=False)
+    assert (base["SERVER_NAME"], base["SERVER_PORT"]) == ("www.example", "8000")
+    assert base["wsgi.url_scheme"] == "https" and base["wsgi.multithread"] is False
+    assert base["SERVER_SOFTWARE"] == "s" and base["wsgi.file_wrapper"] is object
+    assert base["wsgi.input_terminated"] is True and base["SCRIPT_NAME"] == ""
+    assert base["HTTPS"] == "on" and "HTTPS" not in new_base()
+
+
+def test_the_base_holds_no_name_of_a_parser():
+    """Repeats are found by counting names, so no parser may write a name of the base."""
+    raw = b"POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Type: x\r\n"
+    for name in new_base():  # whatever a client sends, HTTP_ stands before it
+        raw += f"{name.replace('_', '-')}: 1\r\n".encode()
+    (exchange,) = PROTOCOLS["http", "c"](Limits())().receive(raw + b"\r\nx")
+    assert exchange.refusal is None
+    assert set(new_base()).isdisjoint(exchange.vars.split("\0")[::2])
+
+
+def test_each_exchange_gets_a_copy():
+    """What an app changes in its environ is its own affair."""
+    exchange = new_exchange()
+    environ = build_environ(exchange)
+    environ["SCRIPT_NAME"] = "/x"
+    del environ["wsgi.errors"]
+    assert build_environ(exchange)["SCRIPT_NAME"] == ""
+    assert "wsgi.errors" in exchange.connection.base_environ
+
+
+def test_the_client():
+    """RFC 3875 4.1.8: the address of the client; empty strings for a unix socket."""
+    exchange = new_exchange()
+    environ = build_environ(exchange)
+    assert (environ["REMOTE_ADDR"], environ["REMOTE_PORT"]) == ("203.0.113.7", "4711")
+    exchange.connection.remote_addr = exchange.connection.remote_port = ""
+    assert build_environ(exchange)["REMOTE_ADDR"] == ""
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "value"),
+    [
+        ([("HTTP_A", "1")], "HTTP_A", "1"),
+        ([("HTTP_A", "1"), ("HTTP_A", "2")], "HTTP_A", "1, 2"),  # RFC 9110 5.3
+        ([("HTTP_A", "1"), ("HTTP_B", "x"), ("HTTP_A", "2"), ("HTTP_A", "3")], "HTTP_A", "1, 2, 3"),
+        ([("HTTP_A", ""), ("HTTP_A", "")], "HTTP_A", ", "),
+        ([("HTTP_COOKIE", "a=1"), ("HTTP_COOKIE", "b=2")], "HTTP_COOKIE", "a=1; b=2"),  # RFC 6265 5.4
+        ([("HTTP_A", "1"), ("HTTP_A", "2"), ("HTTP_COOKIE", "x")], "HTTP_COOKIE", "x"),
+    ],
+)
+def test_repeated_fields(fields, name, value):
+    """Repeated fields are joined, in their order, by commas; cookies by semicolons."""
+    environ = build_environ(new_exchange(*fields))
+    assert environ[name] == value and environ["PATH_INFO"] == "/a"
+
+
+def test_no_vars_at_all():
+    """An exchange without variables has the base alone."""
+    exchange = Exchange("", 0)
+    exchange.connection = FakeConnection(new_base())
+    assert set(build_environ(exchange)) == set(new_base())
+
+
+def test_no_body():
+    """Without a body, wsgi.input is a stream at its end, and another one each time."""
+    exchange = new_exchange()
+    environ = build_environ(exchange)
+    assert environ["wsgi.input"].read() == environ["wsgi.input"].read(1) == b""
+    assert build_environ(exchange)["wsgi.input"] is not environ["wsgi.input"]
+    assert "CONTENT_LENGTH" not in environ
+
+
+def test_a_body_with_a_length():
+    """A body with a length keeps the field that the client sent."""
+    body = BufferedBody(10, False)
+    body.feed(b"hello")
+    environ = build_environ(new_exchange(("CONTENT_LENGTH", "05"), body=body))
+    assert environ["CONTENT_LENGTH"] == "05" and environ["wsgi.input"].read() == b"hello"
+
+
+def test_a_chunked_body():
+    """A chunked body comes with its length in place of its coding, as from a front server."""
+    body = BufferedBody(10, True)
+    body.feed(b"hello")
+    environ = build_environ(new_exchange(("HTTP_TRANSFER_ENCODING", "chunked"), body=body))
+    assert environ["CONTENT_LENGTH"] == "5" and "HTTP_TRANSFER_ENCODING" not in environ
+    assert environ["wsgi.input"].read() == b"hello"
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+def test_a_live_body(is_chunked):
+    """The length of a live chunked body is not known: the app must read to the end."""
+    body = LiveBody(10, is_chunked)
+    environ = build_environ(new_exchange(("HTTP_TRANSFER_ENCODING", "chunked"), body=body))
+    assert environ["wsgi.input"] is body and environ["wsgi.input_terminated"] is True
+    assert environ["HTTP_TRANSFER_ENCODING"] == "chunked" and "CONTENT_LENGTH" not in environ
+
+
+def test_errors_go_to_standard_error(monkeypatch):
+    """wsgi.errors writes text to what standard error is at the time, not what it once was."""
+    errors = build_environ(new_exchange())["wsgi.errors"]
+    assert type(errors) is ErrorStream
+    for _ in range(2):
+        stream = io.StringIO()
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert errors.write("one\n") == 4
+        errors.writelines(["two", "\n"])
+        errors.flush()
+        print("three", file=errors)
+        assert stream.getvalue() == "one\ntwo\nthree\n"
+
+
+# From a front server: its variables, as CGI has them
+
+
+def from_front(*pairs, is_mounted=False):
+    exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
+    exchange.connection = FakeConnection(new_base())
+    exchange.is_from_front, exchange.is_mounted = True, is_mounted
+    return build_environ(exchange)
+
+
+def test_a_front_server_may_say_little():
+    """What PEP 3333 requires is there even when the front server has said nothing at all."""
+    environ = from_front(("REQUEST_METHOD", "GET"))
+    assert [name for name in REQUIRED if name not in environ] == []
+    assert environ["SCRIPT_NAME"] == environ["PATH_INFO"] == environ["QUERY_STRING"] == ""
+    assert (environ["SERVER_NAME"], environ["SERVER_PORT"]) == ("www.example", "8000")
+
+
+def test_what_a_front_server_says_is_kept():
+    """The front server's own words are the environ's; only empty names are filled in."""
+    said = {"SERVER_NAME": "front", "SERVER_PORT": "443", "REMOTE_ADDR": "198.51.100.1"}
+    environ = from_front(*said.items(), *HEAD.items())
+    assert {name: environ[name] for name in said} == said
+    environ = from_front(("SERVER_NAME", ""), ("SERVER_PORT", ""))
+    assert (environ["SERVER_NAME"], environ["SERVER_PORT"]) == ("www.example", "8000")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "scheme"),
+    [
+        ([], "http"),
+        ([("HTTPS", "on")], "https"),
+        ([("HTTPS", "1")], "https"),
+        ([("HTTPS", "ON")], "https"),
+        ([("HTTPS", "on"), ("UWSGI_SCHEME", "http")], "https"),
+        ([("UWSGI_SCHEME", ""), ("REQUEST_SCHEME", "")], "http"),
+        ([("HTTPS", "off")], "http"),
+        ([("HTTPS", "")], "http"),
+        ([("REQUEST_SCHEME", "https")], "https"),
+        ([("UWSGI_SCHEME", "https"), ("REQUEST_SCHEME", "http")], "https"),
+        ([("UWSGI_SCHEME", "javascript")], "http"),
+        ([("UWSGI_SCHEME", "javascript"), ("REQUEST_SCHEME", "https")], "https"),
+        ([("REQUEST_SCHEME", "wss")], "https"),
+        ([("REQUEST_SCHEME", "https\n")], "http"),
+    ],
+)
+def test_the_scheme_of_a_front_server(pairs, scheme):
+    """Front servers have several ways to say that the client came by TLS; what is no scheme of ours is passed over."""
+    assert from_front(*pairs)["wsgi.url_scheme"] == scheme
+
+
+@pytest.mark.parametrize(
+    ("pairs", "path_info"),
+    [
+        ([("PATH_INFO", "/x"), ("DOCUMENT_URI", "/y")], "/x"),
+        ([("DOCUMENT_URI", "/y"), ("REQUEST_URI", "/z")], "/y"),
+        ([("REQUEST_URI", "/z%C3%A9?q")], "/z\xc3\xa9"),
+        ([("SCRIPT_NAME", "/app"), ("DOCUMENT_URI", "/app/y")], "/y"),
+        ([("SCRIPT_NAME", "/app"), ("DOCUMENT_URI", "/app")], ""),
+        ([("SCRIPT_NAME", "/app/"), ("DOCUMENT_URI", "/app/y")], "/y"),
+        ([("SCRIPT_NAME", "/app"), ("DOCUMENT_URI", "/apple")], "/apple"),
+        ([], ""),
+        # Apache's mod_proxy_scgi
+        ([("SCRIPT_NAME", "/a b/c"), ("SCRIPT_FILENAME", "proxy:scgi://app/a%20b/c")], "/a b/c"),
+        ([("SCRIPT_NAME", "/%41"), ("SCRIPT_FILENAME", "proxy:scgi://127.0.0.1:4000/%2541")], "/%41"),
+        ([("SCRIPT_NAME", "/"), ("SCRIPT_FILENAME", "proxy:scgi://app/")], "/"),
+    ],
+)
+def test_the_path_of_a_front_server(pairs, path_info):
+    """Without PATH_INFO, it is what stands behind SCRIPT_NAME in what the front server has said."""
+    assert from_front(*pairs)["PATH_INFO"] == path_info
+
+
+@pytest.mark.parametrize(("is_mounted", "path_info"), [(False, "/app/x"), (True, "/x")])
+def test_a_mount_point(is_mounted, path_info):
+    """Where the front server leaves the mount point in PATH_INFO, it is taken out, when asked."""
+    pairs = [("SCRIPT_NAME", "/app"), ("PATH_INFO", "/app/x")]
+    assert from_front(*pairs, is_mounted=is_mounted)["PATH_INFO"] == path_info
+
+
+@pytest.mark.parametrize(
+    ("script_name", "target", "expected"),
+    [
+        ("/app/x y", "app/x%20y", ("/app", "/x y")),
+        ("/app/x y", "app//x%20y", ("/app", "/x y")),
+        ("/app", "app/", ("/app", "")),
+        ("/app/", "app/", ("/app", "/")),
+        ("/", "app/", ("", "/")),
+        ("/a/b", "app/other", ("", "/a/b")),
+        ("/a/b", "app", ("/a/b", "")),
+    ],
+)
+def test_the_mount_point_of_apache(script_name, target, expected):
+    """mod_proxy_scgi says the whole path, and where it passes on what stands behind the mount point."""
+    environ = from_front(("SCRIPT_NAME", script_name), ("SCRIPT_FILENAME", f"proxy:scgi://{target}"))
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("script_name", "path_info", "expected"),
+    [
+        ("/app/", "/", ("/app", "/")),  # Apache's mod_proxy_uwsgi for /app/
+        ("/app/", "", ("/app", "/")),
+        ("/app/", "x", ("/app", "/x")),
+        ("/", "/x", ("", "/x")),
+        ("/", "", ("", "/")),
+        ("/app", "", ("/app", "")),
+        ("", "/x", ("", "/x")),
+    ],
+)
+def test_a_slash_between_mount_point_and_path(script_name, path_info, expected):
+    """PEP 3333: SCRIPT_NAME and PATH_INFO together are the path; the slash between them is PATH_INFO's."""
+    environ = from_front(("SCRIPT_NAME", script_name), ("PATH_INFO", path_info))
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == expected
+    environ = from_front(("SCRIPT_NAME", "/app/"), ("PATH_INFO", "/app/x"), is_mounted=True)
+    assert (environ["SCRIPT_NAME"], environ["PATH_INFO"]) == ("/app", "/x")
+
+
+def test_nothing_is_decoded_twice():
+    """What a front server has decoded stays as it is; only a raw target is decoded, once."""
+    assert from_front(("PATH_INFO", "/%41"))["PATH_INFO"] == "/%41"
+    assert from_front(("DOCUMENT_URI", "/%41"), ("REQUEST_URI", "/%2541"))["PATH_INFO"] == "/%41"
+    assert from_front(("REQUEST_URI", "/%2541"))["PATH_INFO"] == "/%41"
+
+
+def test_magic_is_only_environ():
+    """What makes uWSGI load code is an entry of the environ, like any other."""
+    environ = from_front(("PATH_INFO", "/x"), ("UWSGI_FILE", "/tmp/x"), ("UWSGI_SETENV", "A=1"), ("mine", "1"))
+    assert (environ["UWSGI_FILE"], environ["UWSGI_SETENV"], environ["mine"]) == ("/tmp/x", "A=1", "1")
+
+
+def test_repeated_fields_from_a_front_server():
+    """nginx before 1.23 passes repeated fields one by one: joined; of other vars the last wins."""
+    connection = FakeConnection()
+    vars = "PATH_INFO\0/\0SCRIPT_NAME\0\0HTTP_COOKIE\0a=b\0HTTP_COOKIE\0c=d\0HTTP_X\x001\0HTTP_X\x002\0SERVER_NAME\0one\0SERVER_NAME\0two\0SERVER_PORT\x0080"
+    exchange = Exchange(vars, 9)
+    exchange.connection = connection
+    exchange.is_from_front = True
+    environ = build_environ(exchange)
+    assert (environ["HTTP_COOKIE"], environ["HTTP_X"], environ["SERVER_NAME"]) == ("a=b; c=d", "1, 2", "two")

@@ -1,0 +1,314 @@
+"""Status and fields as the app gives them: what is refused, what goes out, and what is known the second time."""
+
+from __future__ import annotations
+
+import pytest
+from fakes import FakeConnection
+
+from aserve.errors import AppError
+from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD, Exchange
+from aserve.wsgi import head as head_module
+from aserve.wsgi import response as response_module
+from aserve.wsgi.response import Response, StandingFields
+
+TEXT = ("Content-Type", "text/plain")
+
+
+def new(form=None):
+    """Return a response to a request of this kind."""
+    exchange = Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/", 2)
+    if form is not None:
+        exchange.form = form
+    exchange.connection = FakeConnection()
+    return Response(exchange, StandingFields("s")), exchange
+
+
+def start(status="200 OK", headers=(TEXT,), **kind):
+    made, exchange = new(**kind)
+    made.start_response(status, list(headers))
+    return made, exchange
+
+
+def parse(octets):
+    """Return status line, fields without Date and Server, and what follows the head."""
+    head, _, rest = octets.partition(b"\r\n\r\n")
+    line, *fields = head.decode("latin-1").split("\r\n")
+    pairs = [tuple(field.split(": ", 1)) for field in fields]
+    return line, [pair for pair in pairs if pair[0] not in ("Date", "Server")], rest
+
+
+def fields_of(octets):
+    return dict(parse(octets)[1])
+
+
+# What the app may not give
+
+REFUSED = [
+    (b"200 OK", [], "status must be str, not bytes"),
+    (200, [], "status must be str, not int"),
+    (None, [], "status must be str, not NoneType"),
+    (["200 OK"], [], "status must be str, not list"),
+    ("", [], "status must be like '200 OK'"),
+    ("OK", [], "status must be like '200 OK'"),
+    ("2000 OK", [], "status must be like '200 OK'"),
+    ("099 Low", [], "status must be like '200 OK'"),
+    ("200OK", [], "status must be like '200 OK'"),
+    ("\u0662\u0660\u0660 OK", [], "status must be like '200 OK'"),
+    ("200 \u20ac", [], "latin-1"),
+    ("200 \u20ac", [TEXT], "status must be latin-1"),
+    ("200 OK\r\nX: y", [], "status|control"),
+    ("200 OK\n", [], "status|control"),
+    ("200 O\0K", [], "status|control"),
+    ("200 OK", None, "headers must be a list"),
+    ("200 OK", {"Content-Type": "x"}, "headers must be a list of .* not dict"),
+    ("200 OK", [None], "headers must be .name, value. pairs, not None"),
+    ("200 OK", [("A",)], "headers must be .name, value. pairs"),
+    ("200 OK", [("A", "b", "c")], "headers must be .name, value. pairs"),
+    ("200 OK", ["ABC"], "headers must be .name, value. pairs"),
+    ("200 OK", [(b"A", "b")], "fields must be str, not bytes"),
+    ("200 OK", [("A", b"b")], "fields must be str, not bytes"),
+    ("200 OK", [("A", 5)], "fields must be str, not int"),
+    ("200 OK", [("A", None)], "fields must be str, not NoneType"),
+    ("200 OK", [("Content-Length", 5)], "fields must be str, not int"),
+    ("200 OK", [("A", "\u20ac")], "latin-1"),
+    ("200 OK", [("", "b")], "not a token"),
+    ("200 OK", [("A B", "b")], "not a token"),
+    ("200 OK", [("A:", "b")], "not a token"),
+    ("200 OK", [("A\r\nB", "b")], "not a token"),
+    ("200 OK", [("\xe9", "b")], "not a token"),
+    ("200 OK", [("A", "b\r\nC: d")], "control character"),
+    ("200 OK", [("A", "b\n")], "control character"),
+    ("200 OK", [("A", "b\0")], "control character"),
+    ("200 OK", [("A", "b\x7f")], "control character"),
+    ("200 OK", [("Content-Length", "-1")], "Content-Length must be digits"),
+    ("200 OK", [("Content-Length", "")], "Content-Length must be digits"),
+    ("200 OK", [("Content-Length", " 5")], "Content-Length must be digits"),
+    ("200 OK", [("Content-Length", "5, 5")], "Content-Length must be digits"),
+    ("200 OK", [("Content-Length", "\u0665")], "Content-Length must be digits|latin-1"),
+    ("200 OK", [("Content-Length", "1" * 19)], "Content-Length must be digits"),
+    ("200 OK", [("Content-Length", "5"), ("content-length", "5")], "Content-Length twice"),
+    ("200 OK", [("Connection", "close")], "Connection, a hop-by-hop field"),
+    ("200 OK", [("keep-alive", "x")], "keep-alive, a hop-by-hop field"),
+    ("200 OK", [("Proxy-Authenticate", "x")], "hop-by-hop"),
+    ("200 OK", [("Proxy-Authorization", "x")], "hop-by-hop"),
+    ("200 OK", [("Proxy-Connection", "x")], "hop-by-hop"),
+    ("200 OK", [("TE", "x")], "hop-by-hop"),
+    ("200 OK", [("Trailer", "x")], "hop-by-hop"),
+    ("200 OK", [("TRANSFER-ENCODING", "chunked")], "hop-by-hop"),
+    ("200 OK", [("Upgrade", "x")], "hop-by-hop"),
+]
+
+
+@pytest.mark.parametrize(("status", "headers", "text"), REFUSED, ids=lambda value: repr(value)[:40])
+def test_what_an_app_may_not_give(status, headers, text):
+    """PEP 3333: the error says what was wrong, and nothing of it goes out; the second time, too."""
+    for _ in range(2):
+        made, exchange = new()
+        with pytest.raises(AppError, match=text):
+            made.start_response(status, headers)
+        assert not made.head_is_out and exchange.connection.sent == []
+        with pytest.raises(AppError, match="before it called start_response"):
+            made.encode(b"x")
+
+
+def test_a_str_that_cannot_be_looked_up():
+    """A subclass of str without a hash is as good as its characters."""
+    unhashable = type("Unhashable", (str,), {"__hash__": None})
+    for text, pair in ((unhashable("200 OK"), ("A", "b")), ("200 OK", (unhashable("A"), unhashable("b")))):
+        assert parse(start(text, [pair])[0].complete(b""))[:2] == (
+            "HTTP/1.1 200 OK",
+            [("A", "b"), ("Content-Length", "0")],
+        )
+
+
+@pytest.mark.parametrize("status", ["200 OK", "200 ", "999 \xe9 ok", "404 Not\tFound", "299 a  b"])
+def test_statuses_that_are_fine(status):
+    """RFC 9112 4: three digits, a space, and a reason that may be empty."""
+    line = start(status)[0].complete(b"").split(b"\r\n", 1)[0]
+    assert line == b"HTTP/1.1 " + status.encode("latin-1")
+
+
+class Lies(str):
+    """Looks harmless however it is asked."""
+
+    __slots__ = ()
+
+    def isprintable(self):
+        return True
+
+    def __format__(self, spec):
+        return "a\r\nX: y"
+
+    def __str__(self):
+        return "a\r\nX: y"
+
+    def __eq__(self, other):
+        return True
+
+    def __ne__(self, other):
+        return False
+
+    def __hash__(self):
+        return hash("X-Known")
+
+
+@pytest.mark.parametrize("send", ["start_response", "early_hints"])
+@pytest.mark.parametrize("at", ["name", "value", "status"])
+def test_a_subclass_of_str_is_str(at, send):
+    """What goes out is the characters that are there, which are checked, and not what a subclass says of them."""
+
+    def head(text):
+        made, exchange = start(headers=[("X-Known", "1")])  # a name that has been checked
+        if send == "early_hints":
+            made.early_hints([(text, "b") if at == "name" else ("X-Known", text)])
+            return parse(exchange.connection.sent[-1])
+        made, _ = start(
+            text if at == "status" else "200 OK",
+            [(text if at == "name" else "X-Known", text if at == "value" else "b")],
+        )
+        return parse(made.complete(b""))
+
+    if (at, send) == ("status", "early_hints"):
+        return
+    good = "299 fine" if at == "status" else "fine"
+    line, fields, _ = head(Lies(good))
+    assert good in line or fields[0] in [(good, "b"), ("X-Known", good)]
+    for bad in ("200 a\r\nX: y", "200 a\n", "a:\0"):
+        with pytest.raises(AppError):
+            head(Lies(bad))
+    assert head("200 OK" if at == "status" else "X-Known") != head("299 OK" if at == "status" else "Other")
+
+
+@pytest.mark.parametrize("headers", [((TEXT),), ([*TEXT],), iter([TEXT])])
+def test_other_iterables_of_pairs_are_taken(headers):
+    """Lenient: what can be read as pairs is."""
+    made, _ = new()
+    made.start_response("200 OK", headers)
+    assert fields_of(made.complete(b""))["Content-Type"] == "text/plain"
+
+
+# Early hints: RFC 8297
+
+
+@pytest.mark.parametrize(
+    ("headers", "text"),
+    [
+        ([("A B", "x")], "not a token"),
+        ([("A", "x\r\nB: c")], "control character"),
+        ([("A", "\u20ac")], "latin-1"),
+        ([("A", 5)], "must be str, not int"),
+        ([(b"A", "x")], "must be str, not bytes"),
+        ([("A",)], "pairs"),
+        (None, "headers must be a list"),
+        ([("Content-Length", "5")], "Content-Length"),  # RFC 9110 8.6: not in a 1xx
+        ([("Transfer-Encoding", "chunked")], "hop-by-hop"),  # RFC 9112 6.1: not in a 1xx
+        ([("Connection", "close")], "hop-by-hop"),
+    ],
+)
+def test_early_hints_are_checked(headers, text):
+    """What may not stand in a head may not stand in a hint; nothing of it goes out."""
+    for form in (None, HTTP_1_0):
+        made, exchange = new(form=form)
+        with pytest.raises(AppError, match=text):
+            made.early_hints(headers)
+        assert exchange.connection.sent == []
+
+
+# The caches of checked names and statuses
+
+
+def test_caches_are_bounded():
+    """An app that makes up names and statuses costs time, not memory."""
+    caches = [value for name, value in vars(head_module).items() if "known" in name and isinstance(value, dict)]
+    assert len(caches) == 3
+    saved = [dict(cache) for cache in caches]
+    try:
+        for number in range(3000):
+            made, _ = start(f"200 {number}", [(f"X-{number}", "1")])
+            assert made.complete(b"").startswith(b"HTTP/1.1 200 %d\r\nX-%d: 1\r\n" % (number, number))
+        assert all(len(cache) <= 1024 for cache in caches)
+    finally:
+        for cache, entries in zip(caches, saved):
+            cache.clear()
+            cache.update(entries)
+
+
+# Heads that are known
+
+
+@pytest.fixture
+def known_heads(monkeypatch):
+    """Nothing is known yet."""
+    heads = {}
+    for module in (head_module, response_module):
+        monkeypatch.setattr(module, "known_heads", heads)
+    return heads
+
+
+def whole_response(status, headers, body=b"x", form=None):
+    response, _ = new(form=form)
+    response.start_response(status, headers)
+    return response.complete(body)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        ("200 OK", [("A", "1"), ("Content-Length", "1")]),
+        ("200 OK", [("Server", "mine")]),
+        ("204 No Content", [("Content-Length", "5")]),
+        ("304 Not Modified", [("Content-Length", "5")]),
+        ("101 Switching Protocols", []),
+        ("200 OK", []),
+    ],
+)
+def test_a_known_head_makes_the_same_response(known_heads, status, headers):
+    """The first response with a head, and those that find it."""
+    first = whole_response(status, headers)
+    assert len(known_heads) == 1
+    assert whole_response(status, list(headers)) == first
+    assert whole_response(status, [*headers, ("B", "2")]) != first
+    assert whole_response(status, headers, form=SCGI_STATUS_FIELD).startswith(b"Status: " + status.encode())
+    assert len(known_heads) == 3
+
+
+def test_the_length_declared_is_that_of_each(known_heads):
+    """A known head cuts and refuses as an unknown one does."""
+    for _ in range(2):
+        assert whole_response("200 OK", [("Content-Length", "1")], b"xyz").endswith(b"\r\n\r\nx")
+        assert whole_response("200 OK", [("Content-Length", "2")], b"x") is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("Set-Cookie", "secret=1")],
+        [("ETag", '"1"')],
+        [("Date", "Thu, 01 Jan 1970 00:00:00 GMT")],
+        [("A", "1" * 1024)],
+        [["A", "1"]],
+        (("A", "1"),),
+        iter([("A", "1")]),
+    ],
+    ids=lambda headers: type(headers).__name__,
+)
+def test_heads_that_are_not_kept(known_heads, headers):
+    """Secrets, what hardly comes twice, what is large, and what is no key of a dictionary."""
+    assert b"\r\nServer: " in whole_response("200 OK", headers)
+    assert known_heads == {}
+
+
+def test_a_refused_head_is_refused_again(known_heads):
+    """Only what has passed the checks is known."""
+    for _ in range(2):
+        for headers in ([("A", "1\n")], [("Connection", "x")], [("A", 1)], [("A",)], [("Content-Length", "x")]):
+            with pytest.raises(AppError):
+                whole_response("200 OK", headers)
+    assert known_heads == {}
+
+
+def test_known_heads_are_bounded(known_heads):
+    """An app that makes every head anew takes no more memory than the bound."""
+    for number in range(3000):
+        whole_response("200 OK", [("A", str(number))])
+        assert len(known_heads) <= 1024
