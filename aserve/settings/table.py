@@ -112,8 +112,8 @@ class Config:
     )
     extra_threads: int = _row(
         64, "Serving", "--extra-threads", count(0, 4096),
-        "threads beyond --threads, for streamed responses that outrun their readers (and go to --response-spool): each leaves its place "
-        "to another request, and goes on in turn with the others; with 0, or --threads 1, it keeps its place",
+        "threads beyond --threads, for streamed responses that their clients read too slowly (and that go to --response-spool): each gives "
+        "its place to another request, and they continue in turns; with 0, or --threads 1, it keeps its place",
         "Guess: twice as many as --threads are by default. Each holds what its generator holds, such as a connection to a database.",
     )
     loop: str = _row(
@@ -133,19 +133,19 @@ class Config:
     )
     lane: str = _row(
         "auto", "Serving", "--lane", choice("auto", "off"),
-        "let the workers read and answer plain requests by themselves, by the batch, where the platform can",
-        "Less CPU time a request (benchmarks/README.md), and no difference else; off is for comparing.",
+        "on Linux, let workers read and answer plain requests without the event loop",
+        "Less CPU time a request (benchmarks/README.md), and otherwise no difference; off is for comparing.",
     )
     route: Sequence[str] = _row(
         (), "Serving", "--route", ROUTES,
         "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
-        "uWSGI's internal routing, as far as it calls RPC functions.",
+        "The part of uWSGI's internal routing that calls RPC functions.",
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app, which the command then has a module for; auto: with a uwsgi bind, or --route",
-        "Apps take the import for a sign of uWSGI, and half of them have another way where it fails; see docs/rpc.md. "
-        "A server in your own program leaves it to you.",
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, or --route",
+        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/rpc.md. "
+        "A server in your own program leaves this to you.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -154,7 +154,7 @@ class Config:
     )
     unix_mode: int = _row(
         0o666, "Serving", "--unix-mode", MODE,
-        "mode of the files of unix sockets: who may write to one may connect",
+        "mode of the files of unix sockets; whom it lets write may connect",
         "A front server runs as another user, and must connect. It is as open as a port on "
         "loopback: all of this machine's users reach it, so narrow it (660 with --unix-group, or "
         "a folder of its own) where they are not all to be trusted.",
@@ -182,8 +182,8 @@ class Config:
     certificate: str | None = _row(
         None, TLS, "--certificate", FILE,
         "PEM file of the certificate of https binds: the server's own first, then those between it and its authority",
-        "There is none that a client would believe. A change of the file is seen within two seconds, and SIGHUP "
-        "loads it at once; connections go on.",
+        "Clients would trust none of ours. A change of the file is seen within two seconds, and SIGHUP "
+        "loads it at once; open connections continue.",
     )
     key: str | None = _row(
         None, TLS, "--key", FILE,
@@ -193,7 +193,7 @@ class Config:
     sni: Sequence[str] = _row(
         (), TLS, "--sni", SNI,
         "another certificate for clients that ask for this server name; repeatable, or separated by commas",
-        "Whoever asks for another name, or for none, gets --certificate.",
+        "A client that asks for another name, or for none, gets --certificate.",
     )
     client_ca: str | None = _row(
         None, TLS, "--client-ca", FILE,
@@ -217,12 +217,12 @@ class Config:
     )
     trusted_proxies: Sequence[str] = _row(
         (), "Proxies", "--trusted-proxies", PEERS,
-        "who may tell of the clients behind it, by a field or the PROXY protocol; repeatable; see docs/proxies.md",
+        "peers that are believed about their clients, by a field or the PROXY protocol; repeatable; see docs/proxies.md",
         "Nothing that a client sends is believed: without this, such fields do not even reach the app.",
     )
     trusted_hops: int = _row(
         0, "Proxies", "--trusted-hops", count(0, 100),
-        "proxies that a request passes before it is here; 0: as many as their addresses in --trusted-proxies tell",
+        "proxies that a request passes on its way here; 0: those whose addresses are in --trusted-proxies",
         "Addresses are exact. The number is for proxies whose addresses nobody knows beforehand.",
     )
     forwarded_fields: Sequence[str] = _row(
@@ -233,15 +233,15 @@ class Config:
     )
     max_connections: int = _row(
         0, "Limits", "--max-connections", count(0, 1_000_000),
-        "most connections at once; who comes beyond it waits in the kernel's queue (--backlog); 0: as many as "
+        "most connections at once; further clients wait in the kernel's queue (--backlog); 0: as many as "
         "`ulimit -n` has room for",
-        "Of its descriptors --spool-files, 64 and 4 for each of --threads, or half of them where that is less, are left "
-        "to the app and its files: 576 of the usual 1024.",
+        "The app and its files keep --spool-files, 64 and 4 for each of --threads of the descriptors, or half of them if "
+        "that is less: 576 of the usual 1024 remain.",
     )
     max_body_bytes: int = _row(
         GIB, "Limits", "--max-body", size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
-        "What waitress allows: room for an upload. What all of them may put on disk is --body-spool-total.",
+        "What waitress allows: room for an upload. --body-spool-total limits what all of them put on disk.",
     )
     body_memory_bytes: int = _row(
         512 * KIB, "Limits", "--body-memory", size(0, TIB),
@@ -290,7 +290,7 @@ class Config:
         0, "Limits", "--body-spool-total", size(0, 1024 * TIB),
         "octets of temporary files for request bodies, for all clients together; beyond it: 503 with Retry-After; "
         "0: half of what is free in their folder (TMPDIR) at the start",
-        "What clients send must not fill a disk that the app writes to, too. What is free is known to the system alone.",
+        "Clients must not fill a disk to which the app writes. Only the system knows what is free.",
     )
     response_spool_total_bytes: int = _row(
         0, "Limits", "--response-spool-total", size(0, 1024 * TIB),
@@ -302,7 +302,7 @@ class Config:
         0, "Limits", "--spool-files", count(0, 1_000_000),
         "most temporary files at once, of request bodies and responses, and twice the files being sent; beyond it: 503 with "
         "Retry-After, or the app's thread waits for its client; 0: a quarter of `ulimit -n`",
-        "Uploads and slow readers would else take the descriptors that the app needs for its files and connections.",
+        "Uploads and slow readers would otherwise take the descriptors that the app needs for its files and connections.",
     )
     keep_alive_seconds: float = _row(
         75.0, "Time limits", "--keep-alive", PROGRESS,
@@ -327,8 +327,8 @@ class Config:
     )
     min_rate_bytes: int = _row(
         240, "Time limits", "--min-rate", size(0, GIB),
-        "octets a second that a request body must bring, and a reader of a response take, as the mean of each "
-        "--body-timeout and --write-timeout; slower: 408, or cut off; 0: any",
+        "octets a second at which a request body must arrive and a response be read, as the mean of each "
+        "--body-timeout and --write-timeout; slower: 408, or cut off; 0: no limit",
         "Kestrel's rate, less than half of Apache's. A modem was ten times as fast; a client that drips is no client.",
     )
     request_seconds: float = _row(
@@ -336,7 +336,7 @@ class Config:
         "how long the app may take for a request; beyond it: an exception in its thread, and 504; 0: any time; "
         "see docs/deadlines.md",
         "An exception between any two steps of an app can leave its locks taken and its work half "
-        "done, and what a long request is only you know. 60 s suits many: nginx waits no longer.",
+        "done, and only you know how long a request may take. 60 s suits many: nginx waits no longer.",
     )
     max_stuck: int = _row(
         32, "Time limits", "--max-stuck", count(1, 4096),
