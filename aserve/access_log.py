@@ -4,7 +4,7 @@ Owns:     the format ("combined", as Apache and nginx write it), the file,
           the batching.
 Thread:   `write` from both sides; `flush` on the event loop, once a second,
           and wherever very many lines wait.
-Not here: what is logged when (connection.py, wire_loop.py), error
+Not here: what is logged when (connections/connection.py, connections/wire_loop.py), error
           logs (logging).
 """
 

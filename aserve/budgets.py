@@ -6,7 +6,7 @@ Owns:     Budget, a count with a limit; SpoolSpace, what temporary files of one
           is used up, and when that is over.
 Thread:   any; each Budget has a lock, which is held for a sum and no longer.
           A SpoolFile is used by one thread at a time.
-Not here: what becomes of a body for which there is no room (body.py, sending.py);
+Not here: what becomes of a body for which there is no room (body.py, connections/sending.py);
           the values (settings/table.py).
 """
 

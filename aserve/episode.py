@@ -2,7 +2,7 @@
 
 Owns:     Episode: whether it is news.
 Thread:   one at a time; whoever shares one locks.
-Not here: the lines (acceptor.py, budgets.py).
+Not here: the lines (connections/acceptor.py, budgets.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     Server (the embedding API): a loop's listeners, executor, connections
           and the one timer that ticks for them all.
 Thread:   event loop only.
-Not here: one connection (connection.py), settings (settings/table.py), the loop
+Not here: one connection (connections/connection.py), settings (settings/table.py), the loop
           and signals (running.py).
 """
 
@@ -19,25 +19,25 @@ import anyio
 import anyio.abc
 
 from . import forks
-from .acceptor import Acceptor, Crowd
 from .access_log import AccessLog
 from .budgets import Budgets
-from .greeting import identify_by, wires_of
-from .lane import Lane
-from .lane import is_available as is_lane_available
-from .listeners import Address, Listener, UnixRights, open_listeners
+from .connections.acceptor import Acceptor, Crowd
+from .connections.greeting import identify_by, wires_of
+from .connections.lane import Lane
+from .connections.lane import is_available as is_lane_available
+from .connections.listeners import Address, Listener, UnixRights, open_listeners
+from .connections.sendfile import HAS_SENDFILE
+from .connections.service import Service
+from .connections.tls_transport import TLSTransport
 from .loading import check_unpatched
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
 from .proxies.forwarded import SettingAside, set_aside
 from .proxies.peers import Peers
 from .proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
-from .sendfile import HAS_SENDFILE
-from .service import Service
 from .settings import Bind, Config, parse_bind
 from .statistics import Statistics, take_statistics
 from .tls.certificates import Certificates, load_certificates
-from .tls_transport import TLSTransport
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
@@ -48,7 +48,7 @@ from .wsgi.routes import RoutingGateway, compile_routes
 
 logger = logging.getLogger("aserve")
 
-# An accepted connection's transport is made in a task (acceptor.py). Turns of the loop
+# An accepted connection's transport is made in a task (connections/acceptor.py). Turns of the loop
 # after which it is ours: three are needed, five make sure.
 ACCEPT_TURNS = 5
 

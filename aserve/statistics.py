@@ -2,7 +2,7 @@
 
 Owns:     Statistics, and how its numbers are found.
 Thread:   event loop only: there the numbers fit together, but for those of workers, which go on meanwhile.
-Not here: what the numbers mean for the process (server.py: `failure`), or for a health check (service.py).
+Not here: what the numbers mean for the process (server.py: `failure`), or for a health check (connections/service.py).
 
 Nothing is counted for this on a request's path: it looks at what is there anyway. One look costs as
 much as the time-outs' own, once a second: a step for each connection that is open.
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .acceptor import OnLoop
 from .body import BufferedBody, LiveBody
-from .lane import Lane
-from .states import State
-from .wire_loop import LoopWire
+from .connections.acceptor import OnLoop
+from .connections.lane import Lane
+from .connections.states import State
+from .connections.wire_loop import LoopWire
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 

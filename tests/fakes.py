@@ -11,12 +11,12 @@ import socket
 from typing import Any
 
 from aserve.budgets import Budgets
-from aserve.connection import Connection
+from aserve.connections.connection import Connection
+from aserve.connections.service import Service
+from aserve.connections.wire_loop import LoopWire
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
-from aserve.service import Service
 from aserve.settings import Config
-from aserve.wire_loop import LoopWire
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import StandingFields

@@ -21,7 +21,7 @@ from conftest import RawClient, Truncated
 from fakes import Bench
 from hypothesis import strategies as st
 
-from aserve.sendfile import HAS_SENDFILE
+from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.workers.inline import InlineExecutor
 
 CORPUS = pathlib.Path(__file__).parent / "corpus"

@@ -340,13 +340,13 @@ def test_logging(served, capsys):
 
 def test_logging_survives_the_apps(served, capsys, tmp_path):
     """An app whose set-up disables all known loggers does not silence the server."""
-    logging.getLogger("aserve.connection")
+    logging.getLogger("aserve.connections.connection")
     (tmp_path / "hello.py").write_text(
         f"{APP}\nfrom logging.config import dictConfig\n"
         "dictConfig({'version': 1, 'disable_existing_loggers': True})\n"
     )
     cli.main(["hello"])
-    logging.getLogger("aserve.connection").error("shown")
+    logging.getLogger("aserve.connections.connection").error("shown")
     assert capsys.readouterr().err.count("shown") == 1
 
 

@@ -21,24 +21,16 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode states _cparsers",
+    "errors episode _cparsers",
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool sendfile tls loading demo",
-    "pace",  # of bodies
+    "exchange body spool tls loading demo",
     "workers rpc access_log",  # none of which knows a connection, or WSGI
     "wsgi",
     "proxies",  # stand before the gateway of wsgi
     "protocols",
-    "service listeners",
-    "connection",  # knows no wire
-    "sending",  # the sending half of a wire, below the whole
-    "wire_loop",
-    "handover",
-    "wire_fast",  # leads to the other wire
-    "lane greeting tls_transport",  # make connections
-    "acceptor",  # lets in; its numbers are the lane's, too
+    "connections",
     "signals statistics",  # the latter looks at all of them
     "server",
     "running",  # run() makes the loop that a server runs on
@@ -55,12 +47,23 @@ WITHIN = {
     "wsgi": ("environ head", "response", "gateway", "routes deadlines"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
+    "connections": (
+        "states pace sendfile listeners",
+        "service",
+        "connection",  # knows no wire
+        "sending",  # the sending half of a wire, below the whole
+        "wire_loop",
+        "handover",
+        "wire_fast",  # leads to the other wire
+        "lane greeting tls_transport",  # make connections
+        "acceptor",  # lets in; its numbers are the lane's, too
+    ),
     "compat": ("paste uwsgi",),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.
 RESERVED = {
     "asyncio": (
-        "service",
+        "connections",
         {
             "workers.executor": "hands responses back with the loop's own call_soon_threadsafe",
             "workers.turns": "the loop looks whether they move",
@@ -79,9 +82,9 @@ RESERVED = {
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
             "wsgi.response": "a second thread of the app may send pieces of it, too",
-            "handover": "a worker waits there while its connection leaves the lane",
-            "connection": "a worker meets the event loop there",
-            "sending": "a worker waits there for room",
+            "connections.handover": "a worker waits there while its connection leaves the lane",
+            "connections.connection": "a worker meets the event loop there",
+            "connections.sending": "a worker waits there for room",
             "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",
@@ -192,12 +195,15 @@ def test_reserved_modules(name):
     for found in imports_of(name):
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
-            assert name.startswith("protocols.") or name in ("lane", "wire_fast", "handover", "forks"), (
-                where
-            )  # which do I/O in C
+            assert name.startswith("protocols.") or name in (
+                "connections.lane",
+                "connections.wire_fast",
+                "connections.handover",
+                "forks",
+            ), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
-            assert floor_of(name) >= floor_of(lowest) or name in exceptions, where
+            assert floor_of(name)[0] >= floor_of(lowest)[0] or name in exceptions, where
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -2,7 +2,7 @@
 
 Owns:     WireProtocol, Limits, `refusal`.
 Thread:   event loop only.
-Not here: any one protocol; transports (wire_loop.py).
+Not here: any one protocol; transports (connections/wire_loop.py).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Owns:     whether an address, or who is at the other end of a unix socket, is
 Thread:   any; a Peers never changes.
 Spec:     RFC 4632 (CIDR); unix(7), SO_PEERCRED.
 Not here: the grammar of an item (settings/peer.py), what such a proxy is
-          believed (forwarded.py), when it is asked (trust.py, greeting.py).
+          believed (forwarded.py), when it is asked (trust.py, connections/greeting.py).
 """
 
 from __future__ import annotations

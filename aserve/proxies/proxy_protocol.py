@@ -4,7 +4,7 @@ Owns:     the grammar of a header; octets in, what they announce out. Pure.
 Thread:   any.
 Spec:     proxy-protocol.txt of HAProxy, sections 2.1 and 2.2.
 Not here: who may send one, when it must be there, what follows from it
-          (greeting.py).
+          (connections/greeting.py).
 """
 
 from __future__ import annotations

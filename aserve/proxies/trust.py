@@ -6,7 +6,7 @@ Owns:     from claims to REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
 Thread:   a worker; BelievingLog.write_refused on the event loop.
 Spec:     RFC 7239 section 5; PEP 3333 "URL Reconstruction".
 Not here: who is believed (peers.py), reading the fields (forwarded.py), the
-          PROXY protocol (greeting.py).
+          PROXY protocol (connections/greeting.py).
 
 A listener that believes nobody has none of this: the fields are out of the
 vars already (forwarded.set_aside), and its requests take no step here.

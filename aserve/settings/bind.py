@@ -2,7 +2,7 @@
 
 Owns:     Bind, and its parser.
 Thread:   any; a Bind never changes.
-Not here: opening sockets (listeners.py), what an https bind's options accept (table.py).
+Not here: opening sockets (connections/listeners.py), what an https bind's options accept (table.py).
 """
 
 from __future__ import annotations

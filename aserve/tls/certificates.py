@@ -6,7 +6,7 @@ Owns:     loading certificates, keys and authorities, with a text for each way
 Thread:   event loop only.
 Spec:     RFC 9325 (what is allowed); RFC 7301 (ALPN); RFC 4514 (names of
           clients).
-Not here: octets (tls_transport.py), what a client asks for
+Not here: octets (connections/tls_transport.py), what a client asks for
           (client_hello.py), the settings' grammar (settings/kinds.py).
 """
 

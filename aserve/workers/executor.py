@@ -2,7 +2,7 @@
 
 Owns:     the two queues, the decision whom to wake and when.
 Thread:   methods say which side calls them.
-Not here: what a job does (connection.py gives it), the app (wsgi/gateway.py), how many
+Not here: what a job does (connections/connection.py gives it), the app (wsgi/gateway.py), how many
           threads there are (threads.py), which of those aside go on (turns.py).
 
 The order of events, and why (figures: benchmarks/README.md):

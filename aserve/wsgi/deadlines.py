@@ -5,7 +5,7 @@ Owns:     since when an app has had each exchange, and what happens when that
           raised in it (a strike), the worker written off that does not come back.
 Thread:   two, under banners: workers run the app, the event loop looks once a
           second.
-Not here: the answers (gateway.py makes a struck worker's 504, wire_loop.py that of
+Not here: the answers (gateway.py makes a struck worker's 504, connections/wire_loop.py that of
           one written off), replacing a thread
           (workers/executor.py), raising an exception in it (workers/interrupt.py).
 

@@ -5,7 +5,7 @@ Owns:     calling the app, taking its iterable apart, closing it, turning its
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     PEP 3333.
 Not here: checks and framing of the response (response.py), threads
-          (workers/executor.py), the transport (wire_loop.py).
+          (workers/executor.py), the transport (connections/wire_loop.py).
 
 `Gateway.respond` returns one of
     bytes                the whole response

@@ -5,7 +5,7 @@ Owns:     the choice of framing (length, chunked, close), the count of octets
 Thread:   a worker; error_response() on either side.
 Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6.
 Not here: checking what the app gave (head.py), calling the app and closing
-          its iterable (gateway.py), writing to the transport (sending.py).
+          its iterable (gateway.py), writing to the transport (connections/sending.py).
 """
 
 from __future__ import annotations

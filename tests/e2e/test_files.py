@@ -14,7 +14,7 @@ import apps
 import pytest
 from rules import rule
 
-from aserve.listeners import UNSENT_BYTES
+from aserve.connections.listeners import UNSENT_BYTES
 
 pytestmark = [pytest.mark.also_inline, pytest.mark.any_parser]
 

@@ -7,8 +7,8 @@ import threading
 import apps
 import pytest
 
+from aserve.connections.handover import Handovers
 from aserve.errors import AppError, ClientDisconnected
-from aserve.handover import Handovers
 from aserve.wsgi.response import Response
 
 ROUNDS = 30

@@ -12,9 +12,9 @@ import sys
 
 import pytest
 
-from aserve import listeners as listeners_module
+from aserve.connections import listeners as listeners_module
+from aserve.connections.listeners import UNSENT_BYTES, UnixRights, limit_unsent, open_listeners
 from aserve.errors import BindError
-from aserve.listeners import UNSENT_BYTES, UnixRights, limit_unsent, open_listeners
 from aserve.settings import Bind, parse_bind
 
 

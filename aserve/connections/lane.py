@@ -22,24 +22,24 @@ import os
 import struct
 from typing import Any, Callable
 
-from ._cparsers import ffi, lib
-from .body import BufferedBody, RequestBody
+from .._cparsers import ffi, lib
+from ..body import BufferedBody, RequestBody
+from ..errors import RequestRefused
+from ..exchange import Exchange
+from ..protocols import PROTOCOLS, http1, uwsgi
+from ..protocols.base import new_body
+from ..protocols.one_request import FRONT_VARS, OneRequest, is_head_request
+from ..proxies.trust import needs_identity
+from ..settings import Config
+from ..workers.executor import WATCH_SECONDS, Executor
+from ..workers.inline import InlineExecutor
 from .connection import Connection, let_go
-from .errors import RequestRefused
-from .exchange import Exchange
 from .handover import Handovers
 from .listeners import Listener
 from .pace import BODY_TOO_LATE, Pace, why_overdue
-from .protocols import PROTOCOLS, http1, uwsgi
-from .protocols.base import new_body
-from .protocols.one_request import FRONT_VARS, OneRequest, is_head_request
-from .proxies.trust import needs_identity
 from .service import Service
-from .settings import Config
 from .wire_fast import FastWire
 from .wire_loop import ARRIVING_SECONDS
-from .workers.executor import WATCH_SECONDS, Executor
-from .workers.inline import InlineExecutor
 
 logger = logging.getLogger("aserve")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fakes import Bench
 
-from aserve import service as service_module
+from aserve.connections import service as service_module
 
 
 def test_what_connections_share():

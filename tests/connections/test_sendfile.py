@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from aserve import sendfile as sendfile_module
+from aserve.connections import sendfile as sendfile_module
+from aserve.connections.sendfile import HAS_SENDFILE, FileSender, read_pieces
 from aserve.errors import ResponseTruncated
-from aserve.sendfile import HAS_SENDFILE, FileSender, read_pieces
 
 pytestmark = pytest.mark.skipif(not HAS_SENDFILE, reason="this system has no sendfile")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.states import TRANSITIONS, Event, State
+from aserve.connections.states import TRANSITIONS, Event, State
 
 # Pairs that can never come about, each with its reason; any other pair must be in the table.
 IMPOSSIBLE = {

@@ -9,18 +9,18 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable
 
-from .access_log import AccessLog
-from .budgets import Budgets
-from .protocols.base import Limits, WireProtocol
-from .proxies.peers import Peers
-from .proxies.trust import BelievingLog
-from .settings import Config
-from .tls.certificates import Wrap
-from .workers.executor import Executor
-from .workers.inline import InlineExecutor
-from .wsgi import Gateway
-from .wsgi.environ import Environ
-from .wsgi.response import StandingFields
+from ..access_log import AccessLog
+from ..budgets import Budgets
+from ..protocols.base import Limits, WireProtocol
+from ..proxies.peers import Peers
+from ..proxies.trust import BelievingLog
+from ..settings import Config
+from ..tls.certificates import Wrap
+from ..workers.executor import Executor
+from ..workers.inline import InlineExecutor
+from ..wsgi import Gateway
+from ..wsgi.environ import Environ
+from ..wsgi.response import StandingFields
 
 # Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.
 OVERLOADED_COUNT = 100

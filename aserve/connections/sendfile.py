@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Callable
 
-from .errors import ResponseTruncated
+from ..errors import ResponseTruncated
 
 # One call's worth: a slow disk holds up the loop for no more than this. Guess.
 TURN_BYTES = 1 << 19

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from fakes import FakeAccessLog
 
-from aserve.connection import Connection, discard, let_go
+from aserve.connections.connection import Connection, discard, let_go
 from aserve.errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from aserve.exchange import Exchange
 

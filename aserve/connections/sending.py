@@ -20,16 +20,16 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Callable, cast
 
-from .budgets import SENT_FILE_COUNT
+from ..budgets import SENT_FILE_COUNT
+from ..errors import ClientDisconnected, ResponseTruncated
+from ..exchange import Exchange
+from ..spool import ResponseSpool
+from ..workers.executor import Executor
+from ..wsgi import FileResponse, Reply
 from .connection import Connection
-from .errors import ClientDisconnected, ResponseTruncated
-from .exchange import Exchange
 from .listeners import UNSENT_BYTES, limit_unsent
 from .sendfile import FileSender, call_close, read_piece, read_pieces
-from .spool import ResponseSpool
 from .states import TRANSITIONS, Event, State
-from .workers.executor import Executor
-from .wsgi import FileResponse, Reply
 
 if sys.platform == "linux":
     import fcntl

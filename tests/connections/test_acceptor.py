@@ -10,10 +10,10 @@ import socket
 
 import pytest
 
-import aserve.acceptor
+import aserve.connections.acceptor
 import aserve.episode
-from aserve.acceptor import Acceptor, Crowd, default_limit, descriptor_limit
 from aserve.budgets import default_spool_files
+from aserve.connections.acceptor import Acceptor, Crowd, default_limit, descriptor_limit
 
 
 class Counted(asyncio.Protocol):
@@ -99,7 +99,7 @@ def lines(caplog):
 )
 def test_default_limit(monkeypatch, descriptors, threads, limit):
     """What the limit of descriptors leaves, half of it at least."""
-    monkeypatch.setattr(aserve.acceptor, "descriptor_limit", lambda: descriptors)
+    monkeypatch.setattr(aserve.connections.acceptor, "descriptor_limit", lambda: descriptors)
     assert default_limit(threads, 256) == limit
 
 
@@ -122,7 +122,7 @@ def test_descriptor_limit(monkeypatch, soft, limit):
 )
 def test_a_limit_is_told(monkeypatch, caplog, descriptors, chosen, told):
     """At the start, if it is lower than one may think, or higher than it can be."""
-    monkeypatch.setattr(aserve.acceptor, "descriptor_limit", lambda: descriptors)
+    monkeypatch.setattr(aserve.connections.acceptor, "descriptor_limit", lambda: descriptors)
     crowd = Crowd()
     crowd.open(chosen, threads=8)
     assert told in caplog.text and bool(told) == bool(caplog.text)
@@ -131,7 +131,7 @@ def test_a_limit_is_told(monkeypatch, caplog, descriptors, chosen, told):
 
 def test_connections_and_files_are_told_together(monkeypatch, caplog):
     """Each may be had, but not both at once."""
-    monkeypatch.setattr(aserve.acceptor, "descriptor_limit", lambda: 1024)
+    monkeypatch.setattr(aserve.connections.acceptor, "descriptor_limit", lambda: 1024)
     Crowd().open(900, threads=8, spool_files=200)
     assert "900 connections (--max-connections) and 200 temporary files (--spool-files) need more" in caplog.text
 

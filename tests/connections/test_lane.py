@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import apps
 import pytest
 
-from aserve import lane as lane_module
+from aserve.connections import lane as lane_module
+from aserve.connections.wire_loop import RETURN_COUNT
 from aserve.forks import local_address
-from aserve.wire_loop import RETURN_COUNT
 
 HELLO = b"My Own Hello World!"
 

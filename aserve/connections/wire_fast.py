@@ -12,12 +12,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Callable
 
-from ._cparsers import lib
+from .._cparsers import lib
+from ..errors import ClientDisconnected, RequestRefused
+from ..exchange import Exchange
+from ..wsgi import Reply
 from .connection import Connection, discard
-from .errors import ClientDisconnected, RequestRefused
-from .exchange import Exchange
 from .handover import Handover, Handovers
-from .wsgi import Reply
 
 if TYPE_CHECKING:
     from .wire_loop import LoopWire

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.pace import Pace
+from aserve.connections.pace import Pace
 
 
 @pytest.mark.parametrize(

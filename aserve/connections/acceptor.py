@@ -24,8 +24,8 @@ import resource
 import socket
 from typing import Any, Callable, Protocol
 
-from .budgets import default_spool_files
-from .episode import Episode
+from ..budgets import default_spool_files
+from ..episode import Episode
 
 logger = logging.getLogger("aserve")
 

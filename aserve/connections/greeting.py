@@ -17,11 +17,11 @@ import logging
 import socket
 from typing import Callable, cast
 
+from ..proxies.peers import Peers, credentials_of
+from ..proxies.proxy_protocol import BadHeader, Header, parse_header
+from ..settings import Bind
 from .connection import Connection
-from .proxies.peers import Peers, credentials_of
-from .proxies.proxy_protocol import BadHeader, Header, parse_header
 from .service import Service
-from .settings import Bind
 from .wire_loop import ARRIVING_SECONDS, LoopWire, peer_of
 
 logger = logging.getLogger("aserve")

@@ -15,11 +15,11 @@ import time
 import pytest
 from fakes import Bench
 
-from aserve import sending as sending_module
 from aserve import spool as spool_module
+from aserve.connections import sending as sending_module
+from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.errors import AppError, ClientDisconnected, WrittenOff
 from aserve.exchange import Exchange
-from aserve.sendfile import HAS_SENDFILE
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import FileWrapper
 

@@ -15,15 +15,15 @@ import logging
 import socket
 from typing import cast
 
-from .body import BufferedBody, LiveBody
+from ..body import BufferedBody, LiveBody
+from ..errors import RequestRefused
+from ..exchange import Exchange
+from ..protocols.one_request import OneRequest
+from ..wsgi.response import error_response
 from .connection import Connection, let_go
-from .errors import RequestRefused
-from .exchange import Exchange
 from .pace import TOO_LATE, Pace, why_overdue
-from .protocols.one_request import OneRequest
 from .sending import SendingHalf
 from .states import Event, State
-from .wsgi.response import error_response
 
 logger = logging.getLogger("aserve")
 

@@ -14,12 +14,12 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from .errors import ClientDisconnected, ResponseTruncated, WrittenOff
-from .wsgi import Reply
+from ..errors import ClientDisconnected, ResponseTruncated, WrittenOff
+from ..wsgi import Reply
 
 if TYPE_CHECKING:
-    from .errors import RequestRefused
-    from .exchange import Exchange
+    from ..errors import RequestRefused
+    from ..exchange import Exchange
     from .service import Service
 
 logger = logging.getLogger("aserve")

@@ -15,10 +15,10 @@ import threading
 import pytest
 from fakes import Bench, FakeTransport
 
-from aserve.connection import Connection
+from aserve.connections.connection import Connection
+from aserve.connections.wire_loop import LoopWire
 from aserve.errors import ClientDisconnected, RequestRefused
 from aserve.exchange import Exchange
-from aserve.wire_loop import LoopWire
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 GET_CLOSE = GET[:-2] + b"Connection: close\r\n\r\n"

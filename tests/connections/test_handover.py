@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 from fakes import StepExecutor
 
+from aserve.connections.handover import Handover
 from aserve.errors import ClientDisconnected
 from aserve.exchange import Exchange
-from aserve.handover import Handover
 
 
 class Closing:

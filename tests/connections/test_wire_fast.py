@@ -15,10 +15,10 @@ import pytest
 from fakes import Bench
 
 import aserve
-from aserve.connection import Connection
+from aserve.connections.connection import Connection
+from aserve.connections.wire_loop import LoopWire
 from aserve.errors import ClientDisconnected
 from aserve.exchange import Exchange
-from aserve.wire_loop import LoopWire
 
 GET = b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n"
 

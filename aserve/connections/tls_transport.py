@@ -23,12 +23,12 @@ import logging
 import ssl
 from typing import Any, Callable, cast
 
+from ..tls import certificates as tls
+from ..tls import client_hello
+from ..wsgi.response import error_response
 from .connection import Connection
 from .service import Service
-from .tls import certificates as tls
-from .tls import client_hello
 from .wire_loop import ARRIVING_SECONDS, LINGER_SECONDS, LoopWire, peer_of
-from .wsgi.response import error_response
 
 logger = logging.getLogger("aserve")
 

@@ -18,8 +18,8 @@ import socket
 import stat
 from typing import NamedTuple, Union
 
-from .errors import BindError
-from .settings import PROXIED, Bind
+from ..errors import BindError
+from ..settings import PROXIED, Bind
 
 # How much of a response the kernel takes before it can send it. Left to itself it takes 2.7 MiB for a client
 # on the loopback address that does not read, and as much of the app's time before anybody sees that it is

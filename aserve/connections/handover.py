@@ -13,14 +13,14 @@ import socket
 import threading
 from typing import Any, Callable
 
-from ._cparsers import lib
+from .._cparsers import lib
+from ..errors import ClientDisconnected
+from ..exchange import Exchange
+from ..workers.executor import Executor
+from ..workers.inline import InlineExecutor
+from ..wsgi import Reply
 from .connection import Connection, discard
-from .errors import ClientDisconnected
-from .exchange import Exchange
 from .wire_loop import LoopWire
-from .workers.executor import Executor
-from .workers.inline import InlineExecutor
-from .wsgi import Reply
 
 logger = logging.getLogger("aserve")
 

@@ -16,12 +16,12 @@ import pytest
 from certificates import MemoryClient
 from fakes import Bench
 
-from aserve.greeting import identify_by
+from aserve.connections.greeting import identify_by
+from aserve.connections.tls_transport import MAX_REPLY_BYTES, TLSTransport
+from aserve.connections.wire_loop import LINGER_BYTES, LoopWire
 from aserve.proxies.peers import Peers
 from aserve.settings import parse_bind
 from aserve.tls.certificates import Certificates
-from aserve.tls_transport import MAX_REPLY_BYTES, TLSTransport
-from aserve.wire_loop import LINGER_BYTES, LoopWire
 from aserve.wsgi import FileWrapper
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -223,7 +223,7 @@ def fails(environ, start_response):
 def test_forms_of_response(new, app, count, monkeypatch):
     """Each way to hand over a response ends in records; nobody writes to the socket past the session."""
     for module in ("sending", "sendfile"):
-        monkeypatch.setattr(f"aserve.{module}.os", None)
+        monkeypatch.setattr(f"aserve.connections.{module}.os", None)
     line = new(app).shake_hands()
     for _ in range(2):
         assert len(line.ask().body()) >= count
@@ -737,7 +737,7 @@ def test_unreadable_client_certificate(new, log, monkeypatch):
     def fail(session):
         raise UnicodeDecodeError("utf-8", b"\xff", 0, 1, "meant so")
 
-    monkeypatch.setattr("aserve.tls_transport.tls.describe_client", fail)
+    monkeypatch.setattr("aserve.connections.tls_transport.tls.describe_client", fail)
     line = new()
     while not line.client.shake_hands():
         line.pump()

@@ -15,8 +15,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .body import RequestBody
-    from .settings import Config
+    from ..body import RequestBody
+    from ..settings import Config
 
 TOO_LATE = "the request did not come in time"
 BODY_TOO_LATE = "the request body did not come in time (--body-timeout)"

@@ -7,12 +7,12 @@ import os
 import pytest
 from fakes import Bench
 
-from aserve.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, wires_of
+from aserve.connections.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, wires_of
+from aserve.connections.wire_loop import LoopWire
 from aserve.proxies import peers as peers_module
 from aserve.proxies.peers import Peers
 from aserve.proxies.trust import needs_identity
 from aserve.settings import parse_bind
-from aserve.wire_loop import LoopWire
 
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 V1 = b"PROXY TCP4 203.0.113.7 198.51.100.2 4711 443\r\n"
