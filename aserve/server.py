@@ -289,19 +289,8 @@ class Server:
     def _new_service(self, listener: Listener) -> Service:
         config = self.config
         trust = trust_of(config, listener.bind, self._peers)
-        limits = Limits(
-            max_line_bytes=config.max_request_line_bytes,
-            max_head_bytes=config.max_head_bytes,
-            max_fields=config.max_fields,
-            max_body_bytes=config.max_body_bytes,
-            body_memory_bytes=config.body_memory_bytes,
-            max_pipelined=config.max_pipelined,
-            is_live=config.body == "stream",
-            has_status_line=config.scgi_status == "line",
-            set_aside=SettingAside(listener.url) if trust is None else set_aside,
-            body_space=self._budgets.bodies,
-        )
-        name, port = listener.server_name_and_port
+        set_aside_by = SettingAside(listener.url) if trust is None else set_aside
+        limits = Limits.of(config, set_aside_by, self._budgets.bodies)
         bind = listener.bind
         protocol = "http" if bind.protocol == "https" else bind.protocol
         parser = config.http_parser if protocol == "http" else "c"
@@ -316,8 +305,7 @@ class Server:
             gateway=TrustingGateway(gateway, self._standing, trust, listener.url) if trust else gateway,
             standing=self._standing,
             base_environ=build_base_environ(
-                name,
-                port,
+                *listener.server_name_and_port,
                 server_software=config.server_name or "aserve",
                 scheme="https" if bind.protocol == "https" else "http",
                 multithread=config.threads > 1,

@@ -15,6 +15,7 @@ from ..budgets import BodySpace, unlimited_bodies
 from ..errors import RequestRefused, over_limit
 from ..exchange import Exchange
 from ..proxies.forwarded import set_aside
+from ..settings import Config
 
 
 class Limits(NamedTuple):
@@ -30,6 +31,22 @@ class Limits(NamedTuple):
     has_status_line: bool = False  # --scgi-status line
     set_aside: Callable[[Exchange], None] = set_aside  # for a request with fields that only a proxy is believed
     body_space: BodySpace = unlimited_bodies()  # of temporary files, for all connections together
+
+    @classmethod
+    def of(cls, config: Config, set_aside: Callable[[Exchange], None], body_space: BodySpace) -> Limits:
+        """Return what the settings allow on the connections of one listener."""
+        return cls(
+            max_line_bytes=config.max_request_line_bytes,
+            max_head_bytes=config.max_head_bytes,
+            max_fields=config.max_fields,
+            max_body_bytes=config.max_body_bytes,
+            body_memory_bytes=config.body_memory_bytes,
+            max_pipelined=config.max_pipelined,
+            is_live=config.body == "stream",
+            has_status_line=config.scgi_status == "line",
+            set_aside=set_aside,
+            body_space=body_space,
+        )
 
 
 class WireProtocol(Protocol):

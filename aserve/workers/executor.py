@@ -31,6 +31,9 @@ its place, beyond --threads, and it goes on in turn with others like it (turns.p
 iterable stays on its stack: one that moved to another thread would lose what the
 app keeps by thread, and another request on top of it might not end before it.
 
+The file is long because it is one machine: queue, leader and the timer that looks after
+them read each other's state, and none of them can be understood alone.
+
 What both sides change is changed by a single operation of a list, a dict or a deque, so that
 nothing here needs a GIL: docs/threads.md has the proofs.
 """

@@ -54,6 +54,16 @@ def test_default_limits_are_the_settings_defaults():
         assert getattr(limits, name) == defaults[name]
     assert limits.max_pipelined == defaults["max_pipelined"]
     assert limits.is_live is (defaults["body"] == "stream")
+    assert base.Limits.of(Config(), limits.set_aside, limits.body_space) == limits
+
+
+def test_limits_are_those_of_the_settings():
+    """Each setting reaches the protocols."""
+    config = Config(
+        max_request_line_bytes=1000, max_head_bytes=2000, max_fields=3, max_body_bytes=4, body_memory_bytes=5, max_pipelined=6,
+        body="stream", scgi_status="line",
+    )  # fmt: skip
+    assert base.Limits.of(config, print, None) == (1000, 2000, 3, 4, 5, 6, True, True, print, None)
 
 
 KEYS = [key for key in PROTOCOLS if key[1] != "httptools" or importlib.util.find_spec("httptools")]
