@@ -16,7 +16,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / folder / "README.md" for folder in ("cparsers", "tests", "benchmarks", "benchmarks/results")),
 ]
-TO_COME = {"design.md"}  # pages that others point to already
+TO_COME: set[str] = set()  # pages that others point to already
 
 
 def prose_of(page: pathlib.Path) -> str:
