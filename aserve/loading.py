@@ -193,7 +193,8 @@ def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object]
         call = ast.parse(attribute, mode="eval").body
         if isinstance(call, ast.Call) and ast.unparse(call.func) != path:
             call = None  # what `path` leads to is called first, as in make('prod').wrap('b')
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # the last two: so deep that Python gives up
+    except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError):
+        # The last three: so deep that Python gives up; PyPy may raise a TypeError about its own RecursionError.
         call = None
     if not isinstance(call, ast.Call):
         raise LoadError(
@@ -213,10 +214,7 @@ def _read_literal(argument: ast.expr, where: str, attribute: str) -> object:
     try:
         return ast.literal_eval(argument)
     except (ValueError, TypeError, RecursionError, MemoryError):
-        try:
-            text = ast.unparse(argument)
-        except RecursionError:
-            text = attribute.partition("(")[2]
+        text = ast.get_source_segment(attribute, argument) or attribute
         raise LoadError(
             f"the argument {text:.60} in {where}:{attribute} is no literal; write strings, numbers, "
             "True, False, None, or tuples, lists, sets and dicts of them"
