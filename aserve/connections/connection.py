@@ -61,13 +61,15 @@ class Connection:
     )  # fmt: skip
 
     wire: Wire
+    is_believed: (
+        bool  # what it tells of its clients (proxies/trust.py): set only where that is asked of each connection
+    )
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:
         self.service = service
         self.base_environ = service.base_environ  # what is the same in each environ
         self.remote_addr = remote_addr  # "" on a unix socket
         self.remote_port = remote_port
-        self.is_believed = False  # what it tells of its clients (trust.py), where that is asked of each connection
         self.lock = threading.Lock()
         self.exchange: Exchange | None = None  # that is with the app, or whose body the fast path still receives
 
@@ -111,7 +113,31 @@ class Connection:
         access_log = self.service.access_log
         if access_log is not None:
             access_log.write(exchange)
-        let_go(exchange)
+        if exchange.body is not None:
+            exchange.body.close()
+        exchange.response = None  # as in `let_go`
+
+
+class LostWire:
+    """What is below a connection once its transport is gone, and its last exchange has ended: nothing."""
+
+    def reply(self, exchange: Exchange, reply: Reply) -> bool:
+        """See Wire.reply."""
+        discard(exchange, reply)
+        return False
+
+    def send(self, exchange: Exchange, octets: bytes) -> None:
+        """See Wire.send."""
+        raise ClientDisconnected("the client closed the connection")
+
+    def fail(self, exchange: Exchange, why: str) -> None:
+        """Nothing is there to be cut."""
+
+    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
+        """Nobody waits for an answer."""
+
+    def cut(self, exchange: Exchange, why: str) -> None:
+        """Nobody waits for the client."""
 
 
 def let_go(exchange: Exchange) -> None:
@@ -134,3 +160,6 @@ def discard(exchange: Exchange, reply: Reply) -> None:
     except Exception:
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
     let_go(exchange)
+
+
+LOST = LostWire()

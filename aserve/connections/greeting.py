@@ -63,10 +63,11 @@ def identify_by(peers: Peers) -> Callable[[Connection, asyncio.BaseTransport], N
 
     def identify(connection: Connection, transport: asyncio.BaseTransport) -> None:
         sock = transport.get_extra_info("socket")
-        if connection.remote_addr:
-            connection.is_believed = peers.has_peer(connection.remote_addr)
-        elif sock.family == socket.AF_UNIX:
-            connection.is_believed = peers.has_unix_peer(credentials_of(sock))
+        connection.is_believed = (
+            peers.has_peer(connection.remote_addr)
+            if connection.remote_addr
+            else sock.family == socket.AF_UNIX and peers.has_unix_peer(credentials_of(sock))
+        )
 
     return identify
 

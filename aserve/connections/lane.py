@@ -38,7 +38,7 @@ from .handover import Handovers
 from .listeners import Listener
 from .pace import BODY_TOO_LATE, Pace, why_overdue
 from .service import Service
-from .wire_fast import FastWire
+from .wire_fast import FastWire, refuse
 from .wire_loop import ARRIVING_SECONDS
 
 logger = logging.getLogger("aserve")
@@ -80,6 +80,17 @@ def is_available(listener: Listener, service: Service) -> bool:
     )
 
 
+class _Upload:
+    """A request whose body comes in parts."""
+
+    __slots__ = ("exchange", "moved_at", "pace")
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.moved_at = 0  # the lane's second in which the last part came
+        self.pace: Pace | None = None  # once it takes more than a moment
+
+
 class Lane:
     """The lane of one server."""
 
@@ -96,10 +107,9 @@ class Lane:
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
         self._handovers = Handovers(self._memory, self.connections, self._loop, executor)
-        self._incomplete: dict[int, FastWire] = {}  # by descriptor: those whose request's body is still to come
-        self._paces: dict[int, Pace] = {}  # of those
+        self._uploads: dict[int, _Upload] = {}  # by descriptor: those whose request's body is still to come
         # Of those, with the reason: refused by the leader, who alone knows that nothing has come of them meanwhile.
-        self._overdue: collections.deque[tuple[int, FastWire, str]] = collections.deque()
+        self._overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
         self._is_draining = False
         self._is_closed = False
         for index, (listener, service) in enumerate(pairs):
@@ -137,15 +147,14 @@ class Lane:
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
         if self.set.is_held:
             lib.lane_wake(self.set)  # a second is over: see lane.h
-        paces, self._paces = self._paces, {}
-        for fd, wire in list(self._incomplete.items()):
-            exchange = wire.connection.exchange
-            if exchange is None or exchange.body is None:
+        for fd, upload in list(self._uploads.items()):
+            body = upload.exchange.body
+            if body is None:
                 continue  # the leader has it just now
-            pace = self._paces[fd] = paces.get(fd) or Pace()
-            why = why_overdue(exchange.body, pace, self.set.now - wire.moved_at, config)
+            upload.pace = upload.pace or Pace()
+            why = why_overdue(body, upload.pace, self.set.now - upload.moved_at, config)
             if why:
-                self._overdue.append((fd, wire, why))
+                self._overdue.append((fd, upload, why))
         if self._overdue:
             lib.lane_wake(self.set)
 
@@ -171,7 +180,7 @@ class Lane:
         except OSError:
             return False  # no descriptor is left
         before = connection.wire
-        connection.wire = FastWire(self._handovers, connection, own_fd)
+        connection.wire = FastWire(self._handovers, own_fd)
         self.connections[own_fd] = connection  # now: the next request may come before the call returns
         if lib.lane_adopt(self.set, own_fd, index):
             return True
@@ -194,8 +203,8 @@ class Lane:
     @property
     def incomplete_bodies(self) -> list[RequestBody]:
         """The request bodies that are being received."""
-        exchanges = (wire.connection.exchange for wire in list(self._incomplete.values()))
-        return [exchange.body for exchange in exchanges if exchange is not None and exchange.body is not None]
+        bodies = (upload.exchange.body for upload in list(self._uploads.values()))
+        return [body for body in bodies if body is not None]
 
     def close(self) -> None:
         """Close every connection, also those that an app still works for."""
@@ -261,13 +270,12 @@ class Lane:
     def _refuse_overdue(self) -> None:
         """Answer bodies that do not come; all that the last poll has brought is taken by now."""
         while self._overdue:
-            fd, wire, why = self._overdue.popleft()
-            if why is BODY_TOO_LATE and self.set.now - wire.moved_at <= self.services[0].config.body_seconds:
+            fd, upload, why = self._overdue.popleft()
+            if why is BODY_TOO_LATE and self.set.now - upload.moved_at <= self.services[0].config.body_seconds:
                 continue  # a part has come just now
-            exchange = wire.connection.exchange
-            if exchange is not None and self._incomplete.get(fd) is wire and lib.lane_hold(self.set, fd):
-                del self._incomplete[fd]
-                wire.refuse(exchange, RequestRefused(408, why))
+            if self._uploads.get(fd) is upload and lib.lane_hold(self.set, fd):
+                del self._uploads[fd]
+                refuse(upload.exchange, RequestRefused(408, why))
 
     def take(self, count: int) -> None:
         """Submit what the last `wait` has brought."""
@@ -293,7 +301,7 @@ class Lane:
                 if is_first:
                     addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
                     connection = connections[fd] = Connection(self.services[index], addr, port)
-                    connection.wire = FastWire(self._handovers, connection, fd)
+                    connection.wire = FastWire(self._handovers, fd)
                 else:
                     connection = connections[fd]
                 exchange.connection = connection
@@ -301,7 +309,7 @@ class Lane:
                 if self._is_draining:  # looked at last: either this sees it, or `drain` sees the exchange
                     exchange.keep_alive = False
                 if kind == BEGUN:
-                    self._begin_body(connection, exchange, length, self._input[start + consumed : start + size])
+                    self._begin_body(fd, exchange, length, self._input[start + consumed : start + size])
                     continue
                 if length:
                     exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
@@ -320,48 +328,46 @@ class Lane:
         if kind == lib.LANE_LEFT:
             self._leave(fd, index, octets)
             return
-        wire = self._incomplete.get(fd)
-        exchange = wire.connection.exchange if wire is not None else None
-        if wire is None or exchange is None:
+        upload = self._uploads.get(fd)
+        if upload is None:
             return  # it has left since: an earlier part could not be kept
+        exchange = upload.exchange
         if kind == lib.LANE_GONE:
-            del self._incomplete[fd]
-            wire.connection.exchange = None
+            del self._uploads[fd]
+            exchange.connection.exchange = None
             let_go(exchange)
-        elif self._feed(wire, exchange, octets) and kind == lib.LANE_DONE:
-            del self._incomplete[fd]
-            self.executor.submit_here(wire.connection.run, exchange)
+        elif self._feed(fd, upload, octets) and kind == lib.LANE_DONE:
+            del self._uploads[fd]
+            self.executor.submit_here(exchange.connection.run, exchange)
 
-    def _begin_body(self, connection: Connection, exchange: Exchange, length: int, octets: bytes) -> None:
-        wire = connection.wire
-        assert isinstance(wire, FastWire)
-        self._incomplete[wire.fd] = wire
+    def _begin_body(self, fd: int, exchange: Exchange, length: int, octets: bytes) -> None:
+        upload = self._uploads[fd] = _Upload(exchange)
         try:
             exchange.body = new_body(self.services[0].limits, is_chunked=False, length=length)
         except RequestRefused as why:
-            self._fail(wire, exchange, why)
+            self._fail(fd, exchange, why)
             return
-        self._feed(wire, exchange, octets)
+        self._feed(fd, upload, octets)
 
-    def _feed(self, wire: FastWire, exchange: Exchange, octets: bytes) -> bool:
-        wire.moved_at = self.set.now
+    def _feed(self, fd: int, upload: _Upload, octets: bytes) -> bool:
+        upload.moved_at = self.set.now
         try:
-            exchange.body.feed(octets)  # type: ignore[union-attr]
+            upload.exchange.body.feed(octets)  # type: ignore[union-attr]
         except RequestRefused as why:  # the body cannot be kept
-            self._fail(wire, exchange, why)
+            self._fail(fd, upload.exchange, why)
             return False
         return True
 
-    def _fail(self, wire: FastWire, exchange: Exchange, why: RequestRefused) -> None:
-        self._incomplete.pop(wire.fd, None)
-        lib.lane_hold(self.set, wire.fd)
+    def _fail(self, fd: int, exchange: Exchange, why: RequestRefused) -> None:
+        self._uploads.pop(fd, None)
+        lib.lane_hold(self.set, fd)
         if exchange.body is not None:
             exchange.body.close()  # at once: the next may fit then
-        wire.refuse(exchange, why)
+        refuse(exchange, why)
 
     def _lose(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""
-        self._incomplete.pop(fd, None)
+        self._uploads.pop(fd, None)
         is_held = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_hold(self.set, fd))
         if kind == lib.LANE_LEFT or (is_held and lib.lane_release(self.set, fd)):
             os.close(fd)

@@ -16,7 +16,7 @@ from .._cparsers import lib
 from ..errors import ClientDisconnected, RequestRefused
 from ..exchange import Exchange
 from ..wsgi import Reply
-from .connection import Connection, discard
+from .connection import discard
 from .handover import Handover, Handovers
 
 if TYPE_CHECKING:
@@ -31,18 +31,18 @@ _reply = lib.lane_reply
 class FastWire:
     """What reads and writes below a connection in the lane."""
 
-    __slots__ = ("_early", "_handover", "_handovers", "_set", "connection", "fd", "moved_at")
+    __slots__ = ("_early", "_handover", "_handovers", "fd")
 
-    def __init__(self, handovers: Handovers, connection: Connection, fd: int) -> None:
+    def __init__(self, handovers: Handovers, fd: int) -> None:
+        # An exchange tells whose it is: to know the connection would make a cycle, which waits for the garbage collector.
         self._handovers = handovers
-        self._set = handovers.set
-        self.connection = connection
         # The connection's lock guards the three below: a second thread of the app may send something as the worker
         # ends the exchange.
         self.fd = fd  # -1 once the connection has left the lane: the number may be another's
         self._handover: Handover | None = None  # set once the connection leaves
-        self._early: list[bytes] = []  # with --threads 0: what the socket has not taken before the app has returned
-        self.moved_at = 0  # the lane's second in which the last part of a request body came
+        self._early: tuple[
+            bytes, ...
+        ] = ()  # with --threads 0: what the socket has not taken before the app has returned
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
@@ -54,7 +54,7 @@ class FastWire:
             head, body = reply
         else:
             return self._reply_otherwise(exchange, reply)
-        connection = self.connection
+        connection = exchange.connection
         with connection.lock:
             is_here = self._handover is None and not self._early
             if is_here:
@@ -62,7 +62,7 @@ class FastWire:
         if not is_here:
             return self._reply_otherwise(exchange, reply)
         size, body_size = len(head), len(body)
-        sent = _reply(self._set, self.fd, head, size, body, body_size, exchange.keep_alive)
+        sent = _reply(self._handovers.set, self.fd, head, size, body, body_size, exchange.keep_alive)
         if sent == size + body_size:
             return True
         self._leave_with(exchange, (head + body)[max(sent, 0) :])
@@ -77,8 +77,8 @@ class FastWire:
 
     def _send_early(self, exchange: Exchange, octets: bytes) -> None:
         # Nobody can make a transport while the app runs. PEP 3333: what write() is given may not wait for its end.
-        with self.connection.lock:
-            if exchange is not self.connection.exchange:
+        with exchange.connection.lock:
+            if exchange is not exchange.connection.exchange:
                 raise ClientDisconnected("the response has ended")
             if not self._early:
                 try:
@@ -86,12 +86,12 @@ class FastWire:
                 except OSError:
                     pass  # full, or gone: a transport meets the same, and knows what to do
             if octets:
-                self._early.append(octets)
+                self._early += (octets,)
 
     def _reply_otherwise(self, exchange: Exchange, reply: Reply) -> bool:
         """Hand the connection over, then send a reply of any form."""
         if self._handovers.executor.is_inline:
-            self._then(exchange, lambda wire: self._reply_after_early(wire, exchange, reply), reply)
+            self.then(exchange, lambda wire: self._reply_after_early(wire, exchange, reply), reply)
             return False
         try:
             wire = self._hand_over(exchange).wait()
@@ -101,7 +101,7 @@ class FastWire:
         return wire.reply(exchange, reply)
 
     def _reply_after_early(self, wire: LoopWire, exchange: Exchange, reply: Reply) -> None:
-        early, self._early = self._early, []
+        early, self._early = self._early, ()
         try:
             for octets in early:
                 wire.send(exchange, octets)
@@ -110,12 +110,12 @@ class FastWire:
             discard(exchange, reply)
             return
         if wire.reply(exchange, reply):
-            self.connection.end(exchange)
+            exchange.connection.end(exchange)
 
     def _leave_with(self, exchange: Exchange, rest: bytes) -> None:
         """Let the event loop send what the socket has not taken of a whole response, before anything else."""
         try:
-            with self.connection.lock:
+            with exchange.connection.lock:
                 handover = self._leave(exchange, rest)
         except ClientDisconnected:
             discard(exchange, b"")
@@ -124,19 +124,13 @@ class FastWire:
 
     def fail(self, exchange: Exchange, why: str) -> None:
         """See Wire.fail."""
-        self._then(exchange, lambda wire: wire.fail(exchange, why))
-
-    # --- called by the leader ---
-
-    def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Answer an exchange whose body does not come, or cannot be kept."""
-        self._then(exchange, lambda wire: wire.refuse(exchange, why))
+        self.then(exchange, lambda wire: wire.fail(exchange, why))
 
     # --- called on the event loop ---
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Wire.take_over; the worker is inside the app, and has nothing to do with the descriptor."""
-        self._then(exchange, lambda wire: wire.take_over(exchange, why), None)
+        self.then(exchange, lambda wire: wire.take_over(exchange, why), None)
 
     def cut(self, exchange: Exchange, why: str) -> None:
         """See Wire.cut; a worker that waits for its client has handed over."""
@@ -145,7 +139,7 @@ class FastWire:
 
     # --- called from both sides ---
 
-    def _then(self, exchange: Exchange, then: Callable[[LoopWire], None], reply: Reply | None = b"") -> None:
+    def then(self, exchange: Exchange, then: Callable[[LoopWire], None], reply: Reply | None = b"") -> None:
         """Hand over, and go on with `then` on the event loop; `reply`: see Handover.then."""
         try:
             self._hand_over(exchange).then(then, reply)
@@ -160,21 +154,26 @@ class FastWire:
         Raises:
             ClientDisconnected: the exchange has ended, or the connection.
         """
-        with self.connection.lock:
+        with exchange.connection.lock:
             if self._handover is not None:
                 return self._handover  # the other wire looks whose exchange it is
-            if exchange is not self.connection.exchange:
+            if exchange is not exchange.connection.exchange:
                 raise ClientDisconnected("the response has ended")
             return self._leave(exchange, b"")
 
     def _leave(self, exchange: Exchange, rest: bytes) -> Handover:
         """Take it out of the lane, with the lock held; `rest` is what remains of a whole response."""
-        connection = self.connection
+        connection = exchange.connection
         fd, self.fd = self.fd, -1
         self._handovers.connections.pop(fd, None)  # or the lane would keep the connection for as long as it lives
-        if fd < 0 or not lib.lane_release(self._set, fd):
+        if fd < 0 or not lib.lane_release(self._handovers.set, fd):
             connection.exchange = None
             raise ClientDisconnected("the connection is closed")
         connection.exchange = exchange
         self._handover = self._handovers.begin(fd, connection, exchange, rest)
         return self._handover
+
+
+def refuse(exchange: Exchange, why: RequestRefused) -> None:
+    """Let the leader answer an exchange whose body does not come, or cannot be kept."""
+    exchange.connection.wire.then(exchange, lambda wire: wire.refuse(exchange, why))

@@ -20,7 +20,7 @@ from ..errors import RequestRefused
 from ..exchange import Exchange
 from ..protocols.one_request import OneRequest
 from ..wsgi.response import error_response
-from .connection import Connection, let_go
+from .connection import LOST, Connection, let_go
 from .pace import TOO_LATE, Pace, why_overdue
 from .sending import SendingHalf
 from .states import Event, State
@@ -156,6 +156,11 @@ class LoopWire(SendingHalf):
                 step()
             except Exception:  # a bug in aserve, or a disk that fails
                 logger.exception("internal error; please report this as a bug in aserve")
+        if self.connection.exchange is None:
+            self._leave_connection()
+
+    def _leave_connection(self) -> None:
+        self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
 
     def _leave_crowd(self) -> None:
         self._service.connections.discard(self)
@@ -410,6 +415,8 @@ class LoopWire(SendingHalf):
             self._give_back(exchange)
         self.connection.end(exchange)
         if self._state > ATTENDED:
+            if self._state == State.CLOSED:
+                self._leave_connection()
             return
         body = exchange.body
         if exchange.is_from_front and not self._protocol.is_mid_message:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from fakes import FakeAccessLog
 
-from aserve.connections.connection import Connection, discard, let_go
+from aserve.connections.connection import LOST, Connection, discard, let_go
 from aserve.errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from aserve.exchange import Exchange
 
@@ -158,3 +158,17 @@ def test_an_iterable_that_fails_in_close(new, caplog, error):
     discard(exchange, Closing(error))
     assert ("raised in close()" in caplog.text) == isinstance(error, ValueError)
     assert exchange.body.is_closed and exchange.response is None
+
+
+def test_a_connection_that_is_lost(new):
+    """Whoever still has an exchange of it is told so, and what it brings is let go of."""
+    connection, exchange = new()
+    connection.wire, reply = LOST, Closing()
+    with pytest.raises(ClientDisconnected):
+        connection.send(exchange, b"late")
+    connection.take_over(exchange, "late")
+    connection.cut(exchange, "late")
+    exchange.connection = connection
+    connection.service.gateway.respond = lambda exchange: reply
+    connection.run(exchange)
+    assert reply.calls[-1] == "close" and exchange.body.is_closed and connection.service.access_log.codes == []

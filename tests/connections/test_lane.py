@@ -313,7 +313,7 @@ def test_a_number_that_is_used_again(inline):
     first = inline.connect()
     first.send(http(body=b"abc", sent=1))
     inline.wait_for_body()
-    [number] = inline.lane._incomplete
+    [number] = inline.lane._uploads
 
     def act():
         second = inline.connect()
@@ -329,7 +329,7 @@ def test_a_number_that_is_used_again(inline):
         inline.lane.on_second()
         inline.lane.on_second()
         inline.lane.take(count)
-        assert count == 2 and list(inline.lane._incomplete) == [number]
+        assert count == 2 and list(inline.lane._uploads) == [number]
         second.send(b"f the second")
         inline.take()
         return second

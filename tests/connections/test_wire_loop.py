@@ -7,10 +7,13 @@ to (fakes.Bench), so that every stage can be looked at.
 from __future__ import annotations
 
 import errno
+import gc
 import socket
 import struct
+import sys
 import tempfile
 import threading
+import weakref
 
 import pytest
 from fakes import Bench, FakeTransport
@@ -1154,3 +1157,33 @@ def test_a_client_without_an_address(new):
         transport.connect(connection)
         connection.data_received(GET)
     assert transport.calls == ["close"] and not bench.executor.jobs
+
+
+@pytest.mark.skipif(sys.implementation.name == "pypy", reason="PyPy collects everything by tracing")
+@pytest.mark.parametrize("is_running", [False, True])
+def test_a_lost_connection_is_freed_at_once(new, is_running):
+    """Nothing of a connection waits for the garbage collector, whether the app was still running or not."""
+    bench, wire, transport = new()
+    if is_running:
+        wire.data_received(GET)
+    connection = weakref.ref(Canary.of(wire.connection))
+    transport.lose()
+    if is_running:
+        bench.executor.run()
+    transport.protocol = None  # as event loops do
+    gc.disable()
+    try:
+        del wire
+        assert connection() is None
+    finally:
+        gc.enable()
+
+
+class Canary:
+    """Held by what can have no weak reference."""
+
+    @classmethod
+    def of(cls, connection):
+        canary = cls()
+        connection.base_environ = {"canary": canary}
+        return canary
