@@ -2,7 +2,7 @@
 
 `start_server(app, **settings)` runs an aserve.Server on an event loop in a thread of this
 process; `server` is one that serves apps.hello.  `start_process(name, *flags)` runs
-`python -m aserve` on an app of apps.py.  `raw_client(server)` is a blocking socket.
+`python -m aserve` on an app of harness/apps.py.  `raw_client(server)` is a blocking socket.
 
 A test that uses `start_server` runs once for each way of serving (event loop, parser, lane); with
 the marker `also_inline` once more with --threads 0.  A server on an https:// bind is met by
@@ -35,19 +35,13 @@ from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio.plugin
+from harness import apps, faults, side_by_side
+from harness.certificates import HAS_OPENSSL, Authority, Issued
+
+import aserve
+from aserve.protocols import PROTOCOLS
 
 TESTS = pathlib.Path(__file__).parent
-# The tests import apps.py and soak.py as modules; importmode=importlib puts nothing on sys.path.
-sys.path.insert(0, str(TESTS))
-
-import apps  # noqa: E402
-import faults  # noqa: E402
-import side_by_side  # noqa: E402
-from certificates import HAS_OPENSSL, Authority, Issued  # noqa: E402
-
-import aserve  # noqa: E402
-from aserve.protocols import PROTOCOLS  # noqa: E402
-
 PATIENCE_SECONDS = 10.0  # for anything that should happen at once, also where others use the machine
 IS_PYPY = sys.implementation.name == "pypy"
 
@@ -71,9 +65,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
     config.addinivalue_line("markers", "plain: it is about HTTP without TLS; not with --over-tls")
     config.addinivalue_line(
-        "markers", "provokes(line): it logs a fault on purpose, in a line that matches; see faults.py"
+        "markers", "provokes(line): it logs a fault on purpose, in a line that matches; see harness/faults.py"
     )
-    config.addinivalue_line("markers", "rule(clause): what a clause asks and what we do; see rules.py")
+    config.addinivalue_line("markers", "rule(clause): what a clause asks and what we do; see harness/rules.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -485,11 +479,11 @@ class ServerProcess:
 
 @pytest.fixture
 def start_process(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
-    """Start servers: start_process(app, *flags, **env) -> ServerProcess; app: a name in apps.py, or a spec."""
+    """Start servers: start_process(app, *flags, **env) -> ServerProcess; app: a name in harness/apps.py, or a spec."""
     running: list[ServerProcess] = []
 
     def start(app: str, *flags: str, **env: str) -> ServerProcess:
-        spec = app if ":" in app else f"{TESTS / 'apps.py'}:{app}"
+        spec = app if ":" in app else f"{TESTS / 'harness/apps.py'}:{app}"
         process = ServerProcess([spec, *flags], tmp_path, env)
         running.append(process)
         return process

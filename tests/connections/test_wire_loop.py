@@ -13,7 +13,7 @@ import tempfile
 import threading
 
 import pytest
-from fakes import Bench, FakeTransport
+from harness.fakes import Bench, FakeTransport
 
 from aserve.connections.connection import Connection
 from aserve.connections.wire_loop import LoopWire
