@@ -23,8 +23,10 @@ import time
 from typing import Any
 
 import soak
-from conftest import RawClient, ServerProcess, Truncated, wait_until
+from harness.client import RawClient, Truncated
+from harness.process import ServerProcess
 from harness.streams import encode_head
+from harness.waiting import wait_until
 
 sys.path.append(str(soak.BENCHMARKS))
 

@@ -23,7 +23,10 @@ import threading
 import time
 from typing import Any
 
-from conftest import IS_PYPY, RawClient, ServerProcess, Truncated, wait_until
+from harness.client import RawClient, Truncated
+from harness.interpreter import IS_PYPY
+from harness.process import ServerProcess
+from harness.waiting import wait_until
 
 BENCHMARKS = pathlib.Path(__file__).parent.parent / "benchmarks"
 GOOD_THREADS = BAD_THREADS = 6

@@ -13,8 +13,8 @@ import sys
 import threading
 
 import pytest
-from conftest import RawClient, Truncated
 from harness import desync
+from harness.client import RawClient, Truncated
 from harness.front import HTTP_FRONTS, fronts
 
 __all__ = ["fronts"]  # a fixture

@@ -14,7 +14,7 @@ import time
 from typing import Any
 
 import pytest
-from conftest import has_module
+from harness.interpreter import has_module
 from harness.streams import MAX_PIPELINED, Faults, Heard, Stream, Talk, sizes, steps, streams, without_interim
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st

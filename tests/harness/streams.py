@@ -17,12 +17,12 @@ import tempfile
 import zlib
 from typing import Any, NamedTuple
 
-from conftest import RawClient, Truncated
 from hypothesis import strategies as st
 
 from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.workers.inline import InlineExecutor
 
+from .client import RawClient, Truncated
 from .fakes import Bench
 
 CORPUS = pathlib.Path(__file__).parents[1] / "corpus"
