@@ -23,10 +23,12 @@ import time
 from typing import Any
 
 import soak
-from conftest import RawClient, ServerProcess, Truncated, wait_until
-from streams import encode_head
+from harness.client import RawClient, Truncated
+from harness.process import ServerProcess
+from harness.streams import encode_head
+from harness.waiting import wait_until
 
-sys.path.append(str(soak.BENCHMARKS))  # behind the tests' own: both have an apps.py
+sys.path.append(str(soak.BENCHMARKS))
 
 import reports
 
@@ -190,7 +192,7 @@ def _lua(octets: bytes) -> str:
 
 def run(requests: int, flags: list[str], folder: pathlib.Path) -> dict[str, Any]:
     """Run it; return the result."""
-    app = f"{pathlib.Path(__file__).with_name('apps.py')}:site"
+    app = f"{pathlib.Path(__file__).parent / 'harness/apps.py'}:site"
     server = ServerProcess([app, *FLAGS, *flags], folder, ENVIRONMENT)
     started = time.monotonic()
     try:

@@ -23,7 +23,10 @@ import threading
 import time
 from typing import Any
 
-from conftest import IS_PYPY, RawClient, ServerProcess, Truncated, wait_until
+from harness.client import RawClient, Truncated
+from harness.interpreter import IS_PYPY
+from harness.process import ServerProcess
+from harness.waiting import wait_until
 
 BENCHMARKS = pathlib.Path(__file__).parent.parent / "benchmarks"
 GOOD_THREADS = BAD_THREADS = 6
@@ -257,7 +260,7 @@ def rss_mib(pid: int) -> float:
 
 def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, Any]:
     """Run it; return the result."""
-    app = f"{pathlib.Path(__file__).with_name('apps.py')}:site"
+    app = f"{pathlib.Path(__file__).parent / 'harness/apps.py'}:site"
     path = str(folder / "soak.sock")
     server = ServerProcess([app, "--bind", f"unix:{path}", *FLAGS, *flags], folder, {})
     try:
@@ -341,7 +344,7 @@ def sample_while(
 
 def save(bench: str, result: dict[str, Any]) -> None:
     """Keep a result among those of the benchmarks."""
-    sys.path.append(str(BENCHMARKS))  # behind the tests' own: both have an apps.py
+    sys.path.append(str(BENCHMARKS))
     import record
 
     path = record.default_path(bench, platform.python_implementation().lower())

@@ -10,7 +10,7 @@ import time
 import types
 
 import pytest
-from fakes import FakeConnection
+from harness.fakes import FakeConnection
 
 from aserve.access_log import AccessLog
 from aserve.errors import BindError, RequestRefused

@@ -264,7 +264,7 @@ def call(app, path, body=b"", **environ):
 
 def test_the_app_answers_as_the_mix_expects():
     """What a step waits for is what the app ends with."""
-    spec = importlib.util.spec_from_file_location("benchmark_apps", BENCHMARKS / "apps.py")  # tests have an `apps`, too
+    spec = importlib.util.spec_from_file_location("benchmark_apps", BENCHMARKS / "apps.py")
     apps = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(apps)
     body = b"x" * mix.POST_OCTETS

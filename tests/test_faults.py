@@ -9,7 +9,7 @@ import sys
 
 import floors
 import pytest
-from faults import describe, faults_in
+from harness.faults import describe, faults_in
 
 TESTS = pathlib.Path(__file__).parent
 

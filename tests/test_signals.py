@@ -11,7 +11,7 @@ import sys
 import threading
 
 import pytest
-from conftest import has_module, new_loop
+from harness.interpreter import has_module, new_loop
 
 from aserve import forks, signals
 from aserve.signals import Signals, tell_what_remains

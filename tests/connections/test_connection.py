@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
-from fakes import FakeAccessLog
+from harness.fakes import FakeAccessLog
 
 from aserve.connections.connection import LOST, Connection, discard, let_go
 from aserve.errors import ClientDisconnected, ResponseTruncated, WrittenOff

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from fakes import Bench
+from harness.fakes import Bench
 
 from aserve.connections.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, wires_of
 from aserve.connections.wire_loop import LoopWire

@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from fakes import StepExecutor
+from harness.fakes import StepExecutor
 
 from aserve.connections.handover import Handover
 from aserve.errors import ClientDisconnected

@@ -10,8 +10,8 @@ import tempfile
 import threading
 from types import SimpleNamespace
 
-import apps
 import pytest
+from harness import apps
 
 from aserve.connections import lane as lane_module
 from aserve.connections.wire_loop import RETURN_COUNT

@@ -13,7 +13,7 @@ import threading
 import time
 
 import pytest
-from fakes import Bench
+from harness.fakes import Bench
 
 from aserve import spool as spool_module
 from aserve.connections import sending as sending_module

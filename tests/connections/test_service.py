@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import Bench
+from harness.fakes import Bench
 
 from aserve.connections import service as service_module
 

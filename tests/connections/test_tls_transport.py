@@ -1,6 +1,6 @@
 """A TLS session: what goes to the socket is always in records, and every way to end one is seen.
 
-The client is OpenSSL's own, over memory; the socket's transport is the fake of fakes.py, and
+The client is OpenSSL's own, over memory; the socket's transport is the fake of harness/fakes.py, and
 loop and worker go on only when told to.
 """
 
@@ -13,8 +13,8 @@ import socket
 import ssl
 
 import pytest
-from certificates import MemoryClient
-from fakes import Bench
+from harness.certificates import MemoryClient
+from harness.fakes import Bench
 
 from aserve.connections.greeting import identify_by
 from aserve.connections.tls_transport import MAX_REPLY_BYTES, TLSTransport

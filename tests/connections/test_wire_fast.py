@@ -10,9 +10,9 @@ import sys
 import threading
 import weakref
 
-import apps
 import pytest
-from fakes import Bench
+from harness import apps
+from harness.fakes import Bench
 
 import aserve
 from aserve.connections.connection import Connection

@@ -16,7 +16,7 @@ import threading
 import weakref
 
 import pytest
-from fakes import Bench, FakeTransport
+from harness.fakes import Bench, FakeTransport
 
 from aserve.connections.connection import Connection
 from aserve.connections.wire_loop import LoopWire

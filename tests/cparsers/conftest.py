@@ -13,7 +13,7 @@ import resource
 from typing import Any, NamedTuple
 
 import pytest
-from lanes import Lane
+from harness.lanes import Lane
 
 from aserve._cparsers import ffi, lib
 

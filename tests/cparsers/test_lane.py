@@ -11,7 +11,20 @@ import threading
 import time
 
 import pytest
-from lanes import BUSY, FREE, GET, IDLE, LAST_GET, MORE, PATIENCE_MS, PATIENCE_SECONDS, Lane, is_at_end, post, uwsgi
+from harness.lanes import (
+    BUSY,
+    FREE,
+    GET,
+    IDLE,
+    LAST_GET,
+    MORE,
+    PATIENCE_MS,
+    PATIENCE_SECONDS,
+    Lane,
+    is_at_end,
+    post,
+    uwsgi,
+)
 
 from aserve._cparsers import lib
 

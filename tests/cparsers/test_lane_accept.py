@@ -9,7 +9,20 @@ import threading
 import time
 
 import pytest
-from lanes import FREE, GET, IDLE, LEFT, PATIENCE_SECONDS, WHOLE, Lane, is_at_end, new_listener, post, scgi, uwsgi
+from harness.lanes import (
+    FREE,
+    GET,
+    IDLE,
+    LEFT,
+    PATIENCE_SECONDS,
+    WHOLE,
+    Lane,
+    is_at_end,
+    new_listener,
+    post,
+    scgi,
+    uwsgi,
+)
 
 from aserve._cparsers import lib
 

@@ -8,7 +8,22 @@ import socket
 import struct
 
 import pytest
-from lanes import BEGUN, BUSY, DONE, FREE, GET, GONE, IDLE, LEFT, PART, PATIENCE_SECONDS, WHOLE, post, scgi, uwsgi
+from harness.lanes import (
+    BEGUN,
+    BUSY,
+    DONE,
+    FREE,
+    GET,
+    GONE,
+    IDLE,
+    LEFT,
+    PART,
+    PATIENCE_SECONDS,
+    WHOLE,
+    post,
+    scgi,
+    uwsgi,
+)
 
 from aserve._cparsers import lib
 

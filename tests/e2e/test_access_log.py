@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-import apps
 import pytest
+from harness import apps
 
 LINE = re.compile(
     r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '

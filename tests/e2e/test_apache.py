@@ -5,9 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 
-import apps
 import pytest
-from front import Page, fronts, octets, site
+from harness import apps
+from harness.front import Page, fronts, octets, site
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
 

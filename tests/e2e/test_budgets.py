@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 pytestmark = [pytest.mark.any_parser, pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, mounts")]
 

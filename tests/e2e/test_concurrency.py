@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-import apps
 import pytest
+from harness import apps
 
 pytestmark = pytest.mark.any_parser
 

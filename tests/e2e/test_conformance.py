@@ -8,9 +8,9 @@ import pathlib
 import re
 import wsgiref.validate
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 pytestmark = pytest.mark.also_inline
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import email.utils
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 pytestmark = pytest.mark.also_inline
 

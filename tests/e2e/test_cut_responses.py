@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 WHOLE = b"w" * 50_000
 

@@ -1,6 +1,6 @@
 """Request smuggling: after each pair of the corpus a connection is in sync, or closed.
 
-tests/desync.py says what the files are.  They are sent to us, and to nginx, HAProxy and Apache
+tests/harness/desync.py says what the files are.  They are sent to us, and to nginx, HAProxy and Apache
 with us behind: all on one kept connection where the front server allows it, so that whatever one
 request leaves on it would be the next one's.
 """
@@ -12,10 +12,10 @@ import socket
 import sys
 import threading
 
-import desync
 import pytest
-from conftest import RawClient, Truncated
-from front import HTTP_FRONTS, fronts
+from harness import desync
+from harness.client import RawClient, Truncated
+from harness.front import HTTP_FRONTS, fronts
 
 __all__ = ["fronts"]  # a fixture
 PAIRS = desync.load()

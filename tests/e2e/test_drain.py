@@ -6,8 +6,8 @@ import signal
 import threading
 import time
 
-import apps
 import pytest
+from harness import apps
 
 pytestmark = pytest.mark.any_parser
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 
-import apps
 import pytest
+from harness import apps
 
 GET = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n"
 COUNT = 10

@@ -13,8 +13,8 @@ import sys
 import threading
 
 import anyio
-import apps
 import pytest
+from harness import apps
 
 import aserve
 

@@ -10,9 +10,9 @@ import socket
 import tempfile
 import threading
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 from aserve.connections.listeners import UNSENT_BYTES
 

@@ -13,7 +13,7 @@ import sys
 import time
 
 import pytest
-from conftest import has_module
+from harness.interpreter import has_module
 
 APP = f"{pathlib.Path(__file__).parent / 'forking_app.py'}:app"
 # Event loops, and the app on a worker or on the loop's own thread.

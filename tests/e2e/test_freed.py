@@ -8,8 +8,8 @@ import sys
 import tempfile
 import weakref
 
-import apps
 import pytest
+from harness import apps
 
 pytestmark = [
     pytest.mark.skipif(sys.implementation.name == "pypy", reason="PyPy collects everything by tracing"),

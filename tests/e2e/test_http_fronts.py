@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import http.client
 
-import apps
 import pytest
-from front import HTTP_FRONTS, fronts, octets, site
-from rules import rule
+from harness import apps
+from harness.front import HTTP_FRONTS, fronts, octets, site
+from harness.rules import rule
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way, pytest.mark.plain]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import socket
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 pytestmark = pytest.mark.also_inline
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 import aserve.episode
 

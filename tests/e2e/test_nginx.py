@@ -11,9 +11,9 @@ import socket
 import sys
 import threading
 
-import apps
 import pytest
-from front import Page, fronts, octets, site
+from harness import apps
+from harness.front import Page, fronts, octets, site
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 
 def path_app(environ, start_response):

@@ -12,7 +12,7 @@ import sys
 import threading
 
 import pytest
-from front import IS_ROOT, Page, fronts, program, site
+from harness.front import IS_ROOT, Page, fronts, program, site
 
 pytestmark = [
     pytest.mark.checkout,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import socket
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 MIB = 1 << 20
 BLOCK = bytes(range(256)) * 256  # 64 KiB

@@ -13,7 +13,8 @@ import threading
 import urllib.parse
 
 import pytest
-from conftest import PATIENCE_SECONDS, has_module, wait_until
+from harness.interpreter import has_module
+from harness.waiting import PATIENCE_SECONDS, wait_until
 
 from aserve import rpc
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-import apps
 import pytest
+from harness import apps
 
 from aserve.connections.handover import Handovers
 from aserve.errors import AppError, ClientDisconnected

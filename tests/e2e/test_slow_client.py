@@ -8,9 +8,9 @@ import sys
 import tempfile
 import threading
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 pytestmark = pytest.mark.any_parser
 

@@ -11,8 +11,8 @@ import threading
 import time
 from typing import Any, NamedTuple
 
-import apps
 import pytest
+from harness import apps
 
 SECONDS = 3.0
 CLIENTS = 12

@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 import time
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 pytestmark = pytest.mark.one_way
 

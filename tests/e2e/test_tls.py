@@ -16,9 +16,9 @@ import threading
 import time
 import types
 
-import apps
 import pytest
-from certificates import MemoryClient
+from harness import apps
+from harness.certificates import MemoryClient
 
 import aserve
 from aserve import cli

@@ -7,8 +7,8 @@ import os
 import signal
 import struct
 
-import apps
 import pytest
+from harness import apps
 
 from aserve import rpc
 from aserve.proxies import peers as peers_module

@@ -8,9 +8,9 @@ import socket
 import struct
 import sys
 
-import apps
 import pytest
-from rules import rule
+from harness import apps
+from harness.rules import rule
 
 pytestmark = pytest.mark.one_way
 

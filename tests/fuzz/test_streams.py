@@ -14,10 +14,10 @@ import time
 from typing import Any
 
 import pytest
-from conftest import has_module
+from harness.interpreter import has_module
+from harness.streams import MAX_PIPELINED, Faults, Heard, Stream, Talk, sizes, steps, streams, without_interim
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from streams import MAX_PIPELINED, Faults, Heard, Stream, Talk, sizes, steps, streams, without_interim
 
 from aserve.errors import ClientDisconnected
 from aserve.protocols import PROTOCOLS

@@ -6,8 +6,8 @@ import importlib.util
 import pathlib
 import tempfile
 
-import desync
 import pytest
+from harness import desync
 
 from aserve.budgets import BodySpace, Budget
 from aserve.errors import ClientDisconnected

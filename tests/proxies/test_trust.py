@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from fakes import FakeAccessLog, FakeConnection
+from harness.fakes import FakeAccessLog, FakeConnection
 
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange

@@ -13,7 +13,7 @@ import sys
 import types
 
 import pytest
-from certificates import Issued, MemoryClient, openssl
+from harness.certificates import Issued, MemoryClient, openssl
 
 from aserve.settings import Config, ConfigError, TLSSettings, parse_bind
 from aserve.tls.certificates import Certificates, describe_client, format_name, guard, read_validity

@@ -14,8 +14,8 @@ import sys
 import threading
 import time
 
-import apps
 import pytest
+from harness import apps
 
 import aserve
 from aserve.errors import WrittenOff

@@ -6,7 +6,7 @@ import io
 import sys
 
 import pytest
-from fakes import FakeConnection
+from harness.fakes import FakeConnection
 
 from aserve.body import BufferedBody, LiveBody
 from aserve.exchange import Exchange

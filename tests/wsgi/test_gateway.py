@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 import pytest
-from fakes import FakeConnection
+from harness.fakes import FakeConnection
 
 from aserve import forks
 from aserve.body import LiveBody

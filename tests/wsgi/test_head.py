@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import FakeConnection
+from harness.fakes import FakeConnection
 
 from aserve.errors import AppError
 from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD, Exchange

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from fakes import FakeConnection
+from harness.fakes import FakeConnection
 
 from aserve.body import LiveBody
 from aserve.errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fakes import FakeConnection
+from harness.fakes import FakeConnection
 
 from aserve import forks, rpc
 from aserve.body import BufferedBody

@@ -21,9 +21,9 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import apps
+from . import apps
 
-CORPUS = pathlib.Path(__file__).parent / "corpus" / "desync"
+CORPUS = pathlib.Path(__file__).parents[1] / "corpus" / "desync"
 # The limits that some files go over.
 SETTINGS = {"max_body_bytes": 10_000, "max_head_bytes": 16_384}
 

@@ -25,12 +25,13 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import apps
 import pytest
 
 from aserve.settings import SETTINGS
 
-DOCS = pathlib.Path(__file__).parent.parent / "docs"
+from . import apps
+
+DOCS = pathlib.Path(__file__).parents[2] / "docs"
 SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"
 START_SECONDS = 10.0
 IS_ROOT = os.getuid() == 0

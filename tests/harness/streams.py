@@ -17,14 +17,15 @@ import tempfile
 import zlib
 from typing import Any, NamedTuple
 
-from conftest import RawClient, Truncated
-from fakes import Bench
 from hypothesis import strategies as st
 
 from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.workers.inline import InlineExecutor
 
-CORPUS = pathlib.Path(__file__).parent / "corpus"
+from .client import RawClient, Truncated
+from .fakes import Bench
+
+CORPUS = pathlib.Path(__file__).parents[1] / "corpus"
 # A body goes to a file early, but a live one is never so full that its reader must come first; few requests wait.
 MEMORY_BYTES = {"buffer": 4096, "stream": 1 << 20}
 MAX_PIPELINED = 4

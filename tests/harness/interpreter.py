@@ -1,0 +1,26 @@
+"""What the interpreter that runs this has, and the event loops that can be had on it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+
+IS_PYPY = sys.implementation.name == "pypy"
+
+
+def has_module(name: str) -> bool:
+    """Whether a module can be imported."""
+    return importlib.util.find_spec(name) is not None
+
+
+LOOP_KINDS = ["asyncio", *(["uvloop"] if has_module("uvloop") else [])]
+
+
+def new_loop(kind: str) -> asyncio.AbstractEventLoop:
+    """Return a new event loop of that kind."""
+    if kind == "uvloop":
+        import uvloop
+
+        return uvloop.new_event_loop()
+    return asyncio.new_event_loop()

@@ -1,0 +1,92 @@
+"""A server as users start it: the command, in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import time
+
+from . import faults
+from .waiting import PATIENCE_SECONDS, wait_until
+
+
+class ServerProcess:
+    """`python -m aserve` in a process of its own."""
+
+    def __init__(self, arguments: list[str], folder: pathlib.Path, env: dict[str, str]) -> None:
+        self._log_path = folder / f"stderr-{time.monotonic_ns()}"
+        clean = {name: v for name, v in os.environ.items() if not name.startswith("ASERVE_")}
+        with open(self._log_path, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", "-m", "aserve", "--bind", "127.0.0.1:0", *arguments],
+                cwd=folder,
+                env={**clean, "PYTHONUNBUFFERED": "1", **env},
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        try:
+            match = self.wait_for_log(r"serving on (https?)://([\d.]+):(\d+)", 60)
+        except BaseException:
+            self.end()
+            raise
+        self.address = (match[2], int(match[3]))
+        self.url = match[0].split()[-1]
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.process.pid
+
+    @property
+    def log(self) -> str:
+        """What it has written to standard error."""
+        return self._log_path.read_text(errors="replace")
+
+    def wait_for_log(self, pattern: str, seconds: float = PATIENCE_SECONDS) -> re.Match[str]:
+        """Wait until standard error matches."""
+
+        def look() -> re.Match[str] | None:
+            found = re.search(pattern, self.log)
+            assert found or self.process.poll() is None, f"the server has ended:\n{self.log}"
+            return found
+
+        return wait_until(look, seconds, lambda: f"no {pattern!r} in:\n{self.log}")
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        """Send it a signal."""
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float = 10.0) -> int:
+        """Wait for its end; return the exit status."""
+        return self.process.wait(seconds)
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that it has used; Linux only."""
+        fields = pathlib.Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def open_files(self) -> list[str]:
+        """Return what its file descriptors are, the standard ones left out."""
+        names = []
+        for fd in os.listdir(f"/proc/{self.pid}/fd"):
+            with contextlib.suppress(OSError):
+                if int(fd) > 2:
+                    names.append(os.readlink(f"/proc/{self.pid}/fd/{fd}"))
+        return sorted(names)
+
+    def faults(self, provoked: tuple[str, ...] = ()) -> str:
+        """Return what its log tells of that must never happen; "" when all is well."""
+        return faults.faults_in(self.log, provoked)
+
+    def end(self) -> None:
+        """End it in any case."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+        if self.process.stdout is not None:
+            self.process.stdout.close()

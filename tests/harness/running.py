@@ -1,0 +1,173 @@
+"""A server on an event loop in a thread of this process: tests call it, look into it and move its clock."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import aserve
+
+from . import faults
+from .client import RawClient
+from .interpreter import new_loop
+from .waiting import PATIENCE_SECONDS, wait_until
+
+
+class RunningServer:
+    """An aserve.Server on an event loop in a thread of its own."""
+
+    def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
+        self.server = aserve.Server(app, **settings)
+        self.faults: list[str] = []  # what reached the event loop's exception handler
+        self.is_clean: bool | None = None  # what drain() returned
+        self.clients: list[RawClient] = []
+        self._is_clock_held = False
+        self._error: BaseException | None = None
+        self._ready = threading.Event()
+        self._loop_kind = loop
+        self._thread = threading.Thread(target=self._run, name="event-loop", daemon=True)
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+
+    @property
+    def address(self) -> Any:
+        """The first address it listens on."""
+        return self.server.addresses[0]
+
+    @property
+    def url(self) -> str:
+        """The same, for clients that want a URL."""
+        return self.server.urls[0]
+
+    def call(self, function: Callable[[], Any]) -> Any:
+        """Return function() run on the event loop."""
+
+        async def run() -> Any:
+            return function()
+
+        future = asyncio.run_coroutine_threadsafe(run(), self._loop)
+        return future.result(PATIENCE_SECONDS)
+
+    def hold_clock(self) -> None:
+        """For the time-outs no second passes from now on, but for those of `pass_seconds`; `stop` lets it go on."""
+        self._is_clock_held = True
+        self._do(lambda: setattr(self.server, "on_second", lambda: None))  # which its timer calls
+
+    def pass_seconds(self, count: int) -> None:
+        """Let so many seconds pass for the time-outs, at once, and hold the clock; harmless in a drain's last moment."""
+        self.hold_clock()
+        for _ in range(count):
+            self._do(lambda: aserve.Server.on_second(self.server))
+
+    def pass_seconds_until(self, condition: Callable[[], Any]) -> None:
+        """Let them pass, one by one, until this is so."""
+
+        def look() -> Any:
+            self.pass_seconds(1)
+            return condition()
+
+        wait_until(look)
+
+    def statistics(self) -> aserve.Statistics:
+        """Return what it is doing at this moment."""
+        return self.call(self.server.statistics)
+
+    def options(self, level: int, name: int) -> list[int]:
+        """Return what a socket option is for each of its connections, TCP only."""
+
+        def look() -> list[int]:
+            found = {}  # by client: a connection may have two descriptors for a while
+            for fd in map(int, os.listdir("/dev/fd")):
+                with contextlib.suppress(OSError):  # the folder's own, which is closed again; and no socket
+                    if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+                        continue
+                    is_blocking = os.get_blocking(fd)
+                    with socket.socket(fileno=os.dup(fd)) as sock:
+                        os.set_blocking(fd, is_blocking)  # PyPy's socket changes that, of what both share
+                        if sock.getsockname() == self.address:
+                            found[sock.getpeername()] = sock.getsockopt(level, name)
+            return list(found.values())
+
+        return self.call(look)
+
+    def wait_until_idle(self) -> None:
+        """Wait until no connection is left."""
+        wait_until(lambda: not self.server.connection_count)
+
+    def wait_until_known(self, count: int) -> None:
+        """Wait until so many connections have been accepted and are open."""
+        wait_until(lambda: self.server.connection_count == count)
+
+    def wait_until_receiving(self) -> None:
+        """Wait until octets of a request have come; those of a TLS handshake are none."""
+        wait_until(lambda: self.statistics().connections_receiving)
+
+    def has_received(self, count: int) -> bool:
+        """Whether so many octets of the body of an incomplete request have come."""
+        statistics = self.statistics()
+        return statistics.bodies_incomplete > 0 and statistics.bodies_incomplete_bytes == count
+
+    def stop_when(self, condition: Callable[[], Any]) -> None:
+        """Wait for a condition, then stop."""
+        wait_until(condition)
+        self.stop()
+
+    def begin_drain(self) -> None:
+        """Start draining, and see it begun; `stop` waits for the end."""
+        self._do(self._stopping.set)
+        wait_until(lambda: self.server.is_draining or not self._thread.is_alive())
+
+    def stop(self) -> None:
+        """Drain, and check that nothing went wrong on the event loop."""
+        for client in self.clients:
+            client.close()  # the drain need not linger for them
+        if self._thread.is_alive():
+            if self._is_clock_held:
+                self._do(lambda: vars(self.server).pop("on_second"))
+            self.begin_drain()
+        self._thread.join(20)
+        assert not self._thread.is_alive(), "the server does not stop"
+        assert self._error is None, self._error
+        assert not self.faults, "what reached the event loop's exception handler:\n" + "\n\n".join(self.faults)
+
+    def _do(self, function: Callable[[], Any]) -> None:
+        """Run function() on the event loop, unless that has ended or is about to."""
+        is_done = threading.Event()
+
+        def run() -> None:
+            if self.is_clean is None:
+                function()
+            is_done.set()
+
+        with contextlib.suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(run)
+        wait_until(lambda: is_done.is_set() or not self._thread.is_alive())
+
+    def _run(self) -> None:
+        loop = new_loop(self._loop_kind)
+        loop.set_exception_handler(lambda _, context: self.faults.append(faults.describe(context)))
+        try:
+            loop.run_until_complete(self._serve())
+        except BaseException as exc:
+            self._error = exc
+            self._ready.set()
+        finally:
+            loop.close()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        await self.server.start()
+        self._ready.set()
+        await self._stopping.wait()
+        self.is_clean = await self.server.drain()
+        await asyncio.sleep(0)  # the transports' own last callbacks
