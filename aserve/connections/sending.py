@@ -386,7 +386,7 @@ class SendingHalf(asyncio.Protocol):
 
     def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> bool:
         """Hand over a head and a large body; when too much of them waits in memory, as pieces."""
-        if self._may_hold(exchange, len(reply[1])):
+        if self._reserve_memory(exchange, len(reply[1])):
             self._executor.post(self._on_large, exchange, reply)
             return False
         return self._run_pieces(exchange, (octets for octets in reply))
@@ -423,31 +423,31 @@ class SendingHalf(asyncio.Protocol):
                 executor.give_way()
             else:
                 executor.leave_turn()  # from memory it goes as any other
-        if len(octets) <= PART_BYTES or self._may_hold(exchange, len(octets)):
+        if len(octets) <= PART_BYTES or self._reserve_memory(exchange, len(octets)):
             self._send_part(exchange, octets)
             return
         parts = memoryview(octets)
         for at in range(0, len(octets), PART_BYTES):
             self._send_part(exchange, parts[at : at + PART_BYTES])
 
-    def _may_hold(self, exchange: Exchange, count: int) -> bool:
-        """Whether so much of a response may wait in memory, one piece of it at a time."""
+    def _reserve_memory(self, exchange: Exchange, count: int) -> bool:
+        """Count this much of a response, one piece at a time, in --response-memory; False: there is no room for it."""
         has_spool = not self._executor.is_inline and count <= self._service.config.response_spool_bytes
         with self._lock:  # a second thread of the app may write(), too
-            more = count - exchange.held_bytes
+            more = count - exchange.counted_bytes
             if more > 0:
                 if not self._service.budgets.memory.take(more, is_forced=not has_spool):
                     return False
-                exchange.held_bytes = count
+                exchange.counted_bytes = count
         if exchange is not self.connection.exchange:
-            self._give_back(exchange)  # it has ended meanwhile
+            self._release_memory(exchange)  # it has ended meanwhile
         return True
 
-    def _give_back(self, exchange: Exchange) -> None:
-        """Nothing large of this exchange is in memory any more."""
+    def _release_memory(self, exchange: Exchange) -> None:
+        """Nothing large of this exchange is in memory any more: count it no longer."""
         with self._lock:
-            held_bytes, exchange.held_bytes = exchange.held_bytes, 0
-        self._service.budgets.memory.give_back(held_bytes)
+            counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0
+        self._service.budgets.memory.give_back(counted_bytes)
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > ATTENDED or exchange is not self.connection.exchange:

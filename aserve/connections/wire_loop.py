@@ -401,13 +401,13 @@ class LoopWire(SendingHalf):
 
     def _end(self, exchange: Exchange) -> None:
         """The response is with the transport, or lost: go on with the connection."""
-        if self._is_write_paused and (exchange.keep_alive or exchange.held_bytes) and self._state <= ATTENDED:
-            # A client that does not read its responses gets no more of them made; and memory that is held is counted.
+        if self._is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self._state <= ATTENDED:
+            # A client that does not read its responses gets no more of them made; what waits in memory stays counted.
             self._on_writable = functools.partial(self._end, exchange)
             return
         self.connection.exchange = None
-        if exchange.held_bytes:
-            self._give_back(exchange)
+        if exchange.counted_bytes:
+            self._release_memory(exchange)
         self.connection.end(exchange)
         if self._state > ATTENDED:
             return

@@ -432,7 +432,7 @@ def test_large_bodies_without_a_spool_for_them(new, spool_bytes):
 def test_what_comes_behind_the_end_is_not_counted(new):
     """A second thread of the app's may write when the exchange has ended."""
     bench, connection, _ = new(returning([b""]))
-    assert connection._may_hold(Exchange("", 0), 3_000_000) and bench.service.budgets.memory.count == 0
+    assert connection._reserve_memory(Exchange("", 0), 3_000_000) and bench.service.budgets.memory.count == 0
 
 
 def test_large_bodies_with_threads_0(new):
