@@ -58,9 +58,9 @@ class SendingHalf(asyncio.Protocol):
     """What the event loop's wire knows about sending; `LoopWire` adds the rest."""
 
     __slots__ = (
-        "_backlog_bytes", "_can_bypass", "_executor", "_fd", "_held_bytes", "_is_write_paused", "_lock", "_on_writable",
-        "_plain_count", "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service", "_state", "_transport", "_unread_bytes",
-        "connection",
+        "_backlog_bytes", "_buffered_bytes", "_can_bypass", "_executor", "_fd", "_is_write_paused", "_lock",
+        "_on_writable", "_plain_count", "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service",
+        "_state", "_transport", "_unread_bytes", "connection",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -79,7 +79,7 @@ class SendingHalf(asyncio.Protocol):
         self._on_writable: Callable[[], None] | None = None  # goes on with a body when there is room
         self._sender: FileSender | None = None
         self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
-        self._held_bytes = 0  # of those, in the transport since it ran out of room
+        self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
         # What the client reads, counted while it is behind: see _count_read.
         self._put_bytes = self._read_bytes = self._unread_bytes = 0
         self._room: threading.Lock | None = None  # held; its release wakes a worker waiting for room
@@ -144,7 +144,7 @@ class SendingHalf(asyncio.Protocol):
             return  # the last: a second thread of the app wrote while the end was on its way here
         self._transport.write(octets)
         self._put_bytes += len(octets)
-        self._held_bytes += len(octets)
+        self._buffered_bytes += len(octets)
         if not self._is_write_paused:
             self._make_room()
 
@@ -352,8 +352,8 @@ class SendingHalf(asyncio.Protocol):
     def _make_room(self) -> None:
         """What the transport held has gone, or is lost: let a waiting worker go on."""
         with self._lock:
-            self._backlog_bytes = max(self._backlog_bytes - self._held_bytes, 0)
-            self._held_bytes = 0
+            self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
+            self._buffered_bytes = 0
         if self._has_memory or self._state > ATTENDED:
             self._wake()
 
