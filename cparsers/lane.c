@@ -97,8 +97,8 @@ int lane_poll(lane *set, int timeout_ms)
     int nevents, nconns = 0, is_woken = 0;
 
     set->vars_len = 0;
-    if (set->is_held)
-        let_in(set);
+    if (set->is_paused)
+        resume_accepting(set);
     __atomic_store_n(&set->is_waiting, 1, __ATOMIC_RELAXED);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
     __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
@@ -234,8 +234,9 @@ static void end_use(lane *set)
 void lane_left(lane *set)
 {
     __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_SEQ_CST);
-    /* Either this thread sees is_held, or let_in sees the lower count. */
-    if (__atomic_load_n(&set->is_held, __ATOMIC_SEQ_CST))
+    /* Either this thread sees is_paused, or resume_accepting sees the lower
+     * count. */
+    if (__atomic_load_n(&set->is_paused, __ATOMIC_SEQ_CST))
         lane_wake(set);
     end_use(set);
 }

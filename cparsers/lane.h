@@ -73,8 +73,8 @@ typedef struct {
     int32_t fd;        /* listening, non-blocking */
     uint32_t protocol; /* LANE_HTTP, _UWSGI, _SCGI */
     uint32_t is_tcp;
-    uint32_t is_off;  /* nobody is accepted any more; atomic */
-    uint32_t is_held; /* nobody for now: see lane->is_held */
+    uint32_t is_off;    /* nobody is accepted any more; atomic */
+    uint32_t is_paused; /* nobody for now: see lane.is_paused */
 } lane_listener;
 
 typedef struct {
@@ -119,11 +119,11 @@ typedef struct {
     uint32_t is_accept_due; /* the last batch was full before its listeners */
     uint64_t stall_at;      /* stall_fd tells: monotonic microseconds */
     uint32_t is_closed;     /* atomic */
-    /* a listener is out of the epoll set, until fewer than held_conns are
-     * open, or the second held_at is over; atomic */
-    uint32_t is_held;
-    uint32_t held_conns;
-    uint32_t held_at;
+    /* accepting is paused: a listener is out of the epoll set, until fewer
+     * than paused_conns are open, or the second paused_at is over; atomic */
+    uint32_t is_paused;
+    uint32_t paused_conns;
+    uint32_t paused_at;
     uint32_t no_room_at; /* when lane_make_room has last found nobody */
 } lane;
 

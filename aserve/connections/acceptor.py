@@ -80,8 +80,8 @@ class InLane(Protocol):
         """Close some that idle; return how many."""
 
     @property
-    def held_counts(self) -> tuple[int, int]:
-        """How often accepting was held since the start: by the limit, by a shortage."""
+    def pause_counts(self) -> tuple[int, int]:
+        """How often accepting was paused since the start: by the limit, by a shortage."""
 
 
 class OnLoop(Protocol):
@@ -109,7 +109,7 @@ class Crowd(set[OnLoop]):
         self.max_count = UNLIMITED_COUNT
         self.pending: set[asyncio.Protocol] = set()  # accepted, but without a transport yet
         self._lane: InLane | None = None
-        self._held: list[Acceptor] = []
+        self._paused: list[Acceptor] = []  # they accept nobody for now
         self._begin()
 
     def _begin(self) -> None:
@@ -165,8 +165,8 @@ class Crowd(set[OnLoop]):
         super().discard(connection)
         if self._lane is not None:
             self._lane.allow_for(len(self))
-        if self._held:
-            self._let_in()
+        if self._paused:
+            self._resume_accepting()
 
     # What an Acceptor asks
 
@@ -176,25 +176,25 @@ class Crowd(set[OnLoop]):
 
     def wait_for_room(self, acceptor: Acceptor) -> None:
         """There are enough connections: start this again when one has ended."""
-        self._held.append(acceptor)
+        self._paused.append(acceptor)
         if self._lane is not None and self._lane.make_room():
-            self._let_in()
+            self._resume_accepting()
         elif not self._close_idle():
             self._tell_full()
 
     def wait_for_descriptors(self, acceptor: Acceptor, error: OSError) -> None:
         """There is nothing left to take connections with: start this again when there may be."""
-        self._held.append(acceptor)
+        self._paused.append(acceptor)
         self._tell_short(str(error.strerror))
 
     def forget(self, acceptor: Acceptor) -> None:
         """It will accept no more."""
-        if acceptor in self._held:
-            self._held.remove(acceptor)
+        if acceptor in self._paused:
+            self._paused.remove(acceptor)
 
-    def _let_in(self) -> None:
-        held, self._held = self._held, []
-        for acceptor in held:
+    def _resume_accepting(self) -> None:
+        paused, self._paused = self._paused, []
+        for acceptor in paused:
             acceptor.start()
 
     def _close_idle(self) -> bool:
@@ -208,7 +208,7 @@ class Crowd(set[OnLoop]):
     def on_second(self) -> None:
         """Called once a second: try again, and tell what has begun or ended."""
         if self._lane is not None:
-            counts, before = self._lane.held_counts, self._lane_counts
+            counts, before = self._lane.pause_counts, self._lane_counts
             self._lane_counts = counts
             if counts[0] != before[0] and not self._close_idle():
                 self._tell_full()
@@ -218,8 +218,8 @@ class Crowd(set[OnLoop]):
             logger.warning("fewer than %d connections again (--max-connections): accepting goes on", self.max_count)
         if self._short.is_over_at_second():
             logger.warning("file descriptors are free again: accepting goes on")
-        if self._held:
-            self._let_in()
+        if self._paused:
+            self._resume_accepting()
 
     def _tell_full(self) -> None:
         if self._full.begins():

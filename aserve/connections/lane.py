@@ -135,7 +135,7 @@ class Lane:
         self.set.now += 1
         config = self.services[0].config
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
-        if self.set.is_held:
+        if self.set.is_paused:
             lib.lane_wake(self.set)  # a second is over: see lane.h
         paces, self._paces = self._paces, {}
         for fd, wire in list(self._incomplete.items()):
@@ -214,7 +214,7 @@ class Lane:
     def allow_for(self, others_count: int) -> None:
         """So many connections are not in the lane, and yet count."""
         self.set.nothers = others_count
-        if self.set.is_held:
+        if self.set.is_paused:
             lib.lane_wake(self.set)
 
     def make_room(self) -> int:
@@ -222,8 +222,8 @@ class Lane:
         return int(lib.lane_make_room(self.set))
 
     @property
-    def held_counts(self) -> tuple[int, int]:
-        """How often accepting was held since the start: by the limit, by a shortage."""
+    def pause_counts(self) -> tuple[int, int]:
+        """How often accepting was paused since the start: by the limit, by a shortage."""
         return self.set.nfull, self.set.nshort
 
     # --- called in a child that the app has forked ---
@@ -362,8 +362,8 @@ class Lane:
     def _lose(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""
         self._incomplete.pop(fd, None)
-        is_held = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_hold(self.set, fd))
-        if kind == lib.LANE_LEFT or (is_held and lib.lane_release(self.set, fd)):
+        is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_hold(self.set, fd))
+        if kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
             os.close(fd)
             lib.lane_left(self.set)
 

@@ -44,7 +44,7 @@ class CountedLane:
     def __init__(self, count=0, idle_count=0):
         self.count, self.idle_count = count, idle_count
         self.max_count = self.others_count = None
-        self.held_counts = (0, 0)
+        self.pause_counts = (0, 0)
 
     def limit(self, max_count):
         self.max_count = max_count
@@ -169,13 +169,13 @@ def test_what_is_pending_counts_once(crowd):
 
 
 def test_the_lane_is_full(crowd, caplog):
-    """One line when it begins, one when nobody has been held for a while."""
+    """One line when it begins, one when accepting has not been paused for a while."""
     lane = CountedLane(count=3)
     crowd.join(lane)
     crowd.on_second()
     assert lines(caplog) == []
-    for held_count in (1, 5, 6):
-        lane.held_counts = (held_count, 0)
+    for count in (1, 5, 6):
+        lane.pause_counts = (count, 0)
         crowd.on_second()
     (line,) = lines(caplog)
     assert "3 connections, the limit (--max-connections)" in line
@@ -192,7 +192,7 @@ def test_the_lane_is_full_and_others_idle(crowd, caplog):
     crowd.add(idle)
     lane = CountedLane(count=2)
     crowd.join(lane)
-    lane.held_counts = (1, 0)
+    lane.pause_counts = (1, 0)
     crowd.on_second()
     assert idle.is_drained and lines(caplog) == []
 
@@ -201,9 +201,9 @@ def test_the_lane_has_no_descriptors(crowd, caplog):
     """The same for descriptors; it says what to do."""
     lane = CountedLane(count=2)
     crowd.join(lane)
-    lane.held_counts = (0, 1)
+    lane.pause_counts = (0, 1)
     crowd.on_second()
-    lane.held_counts = (0, 2)
+    lane.pause_counts = (0, 2)
     crowd.on_second()
     (line,) = lines(caplog)
     assert "Too many open files" in line and "ulimit -n" in line and "2 open" in line
@@ -335,7 +335,7 @@ async def test_a_transport_that_cannot_be_made(crowd, monkeypatch):
     await run_acceptor(crowd, scenario)
 
 
-async def test_stop_while_held(crowd, caplog):
+async def test_stop_while_paused(crowd, caplog):
     """After its end nothing starts an acceptor again; the socket may be closed."""
 
     async def scenario(acceptor, listening, connect):
