@@ -52,7 +52,7 @@ static void set_stall(lane *set)
 
 /* Make a connection BUSY on which something has come.  Returns 0 when it has
  * an owner already, who is told, or is no more. */
-static int get_hold(lane_conn *conn)
+static int own_or_tell(lane_conn *conn)
 {
     uint8_t state;
 
@@ -74,7 +74,7 @@ static uint32_t take_ready(lane *set, const struct epoll_event *event,
     int fd = event->data.fd;
     lane_conn *conn = &set->conns[fd];
 
-    if (!get_hold(conn))
+    if (!own_or_tell(conn))
         return n;
     if (!has_room(set, n, *input_len)) {
         wait_for_more(set, fd, 1);
@@ -82,7 +82,7 @@ static uint32_t take_ready(lane *set, const struct epoll_event *event,
                             input_len, &set->arrivals[n])) {
         n++;
         /* The end has come already, and no edge will tell it. */
-        if (event->events & (EPOLLRDHUP | EPOLLHUP) && get_hold(conn))
+        if (event->events & (EPOLLRDHUP | EPOLLHUP) && own_or_tell(conn))
             wait_for_more(set, fd, 1);
     }
     return n;
@@ -204,7 +204,7 @@ int lane_release(lane *set, int fd)
     return 1;
 }
 
-int lane_hold(lane *set, int fd)
+int lane_own(lane *set, int fd)
 {
     if (!has(set, fd) || !change(&set->conns[fd], LANE_IDLE, LANE_BUSY))
         return 0;

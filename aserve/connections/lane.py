@@ -265,7 +265,7 @@ class Lane:
             if why is BODY_TOO_LATE and self.set.now - wire.moved_at <= self.services[0].config.body_seconds:
                 continue  # a part has come just now
             exchange = wire.connection.exchange
-            if exchange is not None and self._incomplete.get(fd) is wire and lib.lane_hold(self.set, fd):
+            if exchange is not None and self._incomplete.get(fd) is wire and lib.lane_own(self.set, fd):
                 del self._incomplete[fd]
                 wire.refuse(exchange, RequestRefused(408, why))
 
@@ -354,7 +354,7 @@ class Lane:
 
     def _fail(self, wire: FastWire, exchange: Exchange, why: RequestRefused) -> None:
         self._incomplete.pop(wire.fd, None)
-        lib.lane_hold(self.set, wire.fd)
+        lib.lane_own(self.set, wire.fd)
         if exchange.body is not None:
             exchange.body.close()  # at once: the next may fit then
         wire.refuse(exchange, why)
@@ -362,7 +362,7 @@ class Lane:
     def _lose(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""
         self._incomplete.pop(fd, None)
-        is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_hold(self.set, fd))
+        is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
         if kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
             os.close(fd)
             lib.lane_left(self.set)
