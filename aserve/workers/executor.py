@@ -360,7 +360,7 @@ class Executor:
             except IndexError:
                 if self._is_stopping:
                     return
-                if turns.is_held:
+                if turns.is_paused:
                     turns.resume()
                 if not self._lead():
                     self._sleep(lock)

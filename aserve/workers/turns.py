@@ -10,7 +10,7 @@ would hardly get the GIL. So:
 
 - One goes on at a time, and after TURN_SECONDS the next. While they do not compute but
   block, as many go on at once as there are workers beside them.
-- While requests wait for a worker, none goes on (`is_held`).
+- While requests wait for a worker, none goes on (`is_paused`).
 - But whenever for TURN_SECONDS no turn has begun, the loop begins another: one of those
   that wait may have what all others need, such as a connection of the app's pool. Of those
   who compute there are never more than workers: a turn of STALE_SECONDS is taken to block.
@@ -41,7 +41,7 @@ class Turns:
         self._waiting: dict[int, threading.Lock] = {}  # by thread, in order; the lock's release begins its turn
         self._begun_count = 0
         self._seen_count = 0  # of those begun, at the loop's last look
-        self.is_held = False  # until `resume`
+        self.is_paused = False  # until `resume`
         self._is_watched = False
         self._is_over = False
         self._cpu = CpuMeter()
@@ -60,7 +60,7 @@ class Turns:
             self._running.pop(thread_id, None)
             turn = self._waiting[thread_id] = threading.Lock()
             turn.acquire()
-            self.is_held = is_queue
+            self.is_paused = is_queue
             self._begin_turns()
             if self._waiting and not self._is_watched:
                 self._is_watched = self._watch_soon()
@@ -81,7 +81,7 @@ class Turns:
     def resume(self) -> None:
         """No request waits any more."""
         with self._lock:
-            self.is_held = False
+            self.is_paused = False
             self._begin_turns()
 
     # --- called from both sides ---
@@ -103,7 +103,7 @@ class Turns:
             self._begin_turns()
 
     def _begin_turns(self) -> None:
-        while self._waiting and not self.is_held and self._running_count < self._allowed_count:
+        while self._waiting and not self.is_paused and self._running_count < self._allowed_count:
             self._begin_turn()
 
     @property

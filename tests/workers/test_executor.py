@@ -487,7 +487,7 @@ async def test_requests_go_before_those_aside(monkeypatch):
         for each in [*waiting, aside.is_done]:
             each.add_done_callback(lambda each: done.append(each))
         aside._gate.set()
-        await until(lambda: bench.executor._turns.is_held)
+        await until(lambda: bench.executor._turns.is_paused)
         assert done == []
         gate.set()
         await wait(asyncio.gather(*waiting, aside.is_done))
@@ -507,7 +507,7 @@ async def test_stop_ends_the_turns(monkeypatch):
         await wait(started)
         waiting = bench.submit(1)
         aside._gate.set()
-        await until(lambda: bench.executor._turns.is_held)
+        await until(lambda: bench.executor._turns.is_paused)
         bench.executor.stop()
         await wait(aside.is_done)
         gate.set()

@@ -127,12 +127,12 @@ def test_requests_go_first(new):
     bench = new(burns_cpu=False)
     assert bench.take(1).is_set()
     first, second = bench.take(1, is_queue=True), bench.take(2, is_queue=True)
-    assert bench.turns.is_held and (bench.running, bench.waiting) == ([], [1, 2])
+    assert bench.turns.is_paused and (bench.running, bench.waiting) == ([], [1, 2])
     bench.turns.leave(3)  # nobody
     assert bench.running == []
     bench.turns.resume()
     assert first.wait(PATIENCE_SECONDS) and second.wait(PATIENCE_SECONDS)
-    assert not bench.turns.is_held
+    assert not bench.turns.is_paused
 
 
 @pytest.mark.parametrize("is_queue", [False, True])
