@@ -191,11 +191,11 @@ class Server:
         if self._lane is not None:
             self._lane.stop_accepting()
         await self._pause_accepting()
-        held = self._hold_queues()
+        queues = self._keep_queues()
         self._close_listeners()
         for connection in list(self._connections):
             connection.drain()
-        await self._accept_queued(held)
+        await self._accept_queued(queues)
         deadline = self._loop.time() + self.config.drain_seconds
         # Looked at instead of signalled: the end of a server is not worth a step in every connection's.
         while self._is_busy() and self._loop.time() < deadline:
@@ -343,19 +343,19 @@ class Server:
             self._acceptors.append(Acceptor(self._loop, self._connections, listener.socket, make))
             self._acceptors[-1].start()
 
-    def _hold_queues(self) -> list[tuple[Listener, Service]]:
-        """Keep the connections that the kernel has queued, when the event loop closes its sockets."""
-        held = []
+    def _keep_queues(self) -> list[tuple[Listener, Service]]:
+        """Return copies of the listeners: with them, what the kernel has queued outlasts the event loop's sockets."""
+        queues = []
         for listener, service in zip(self._listeners, self._services):
             try:
-                held.append((listener._replace(socket=listener.socket.dup()), service))
+                queues.append((listener._replace(socket=listener.socket.dup()), service))
             except OSError:
                 pass  # no descriptor left: there will be none for a connection either
-        return held
+        return queues
 
-    async def _accept_queued(self, held: list[tuple[Listener, Service]]) -> None:
+    async def _accept_queued(self, queues: list[tuple[Listener, Service]]) -> None:
         """Accept what was queued before the listeners closed: a front server has sent its request already."""
-        for listener, service in held:
+        for listener, service in queues:
             for sock in listener.take_queued():
                 sock.setblocking(False)
                 try:
