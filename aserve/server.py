@@ -253,7 +253,7 @@ class Server:
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> tuple[list[int], list[bytes]]:
-        """Give up; see forks.Held."""
+        """Give up; see forks.Watched."""
         self._executor.on_forked()
         if self._deadlines is not None:
             self._deadlines.on_forked()
