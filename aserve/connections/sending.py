@@ -82,7 +82,7 @@ class SendingHalf(asyncio.Protocol):
         self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
         # What the client reads, counted while it is behind: see _count_read.
         self._put_bytes = self._read_bytes = self._unread_bytes = 0
-        self._room: threading.Lock | None = None  # held; its release wakes a worker waiting for room
+        self._room: threading.Lock | None = None  # locked; its release wakes a worker waiting for room
         self._plain_count = 0  # exchanges in a row that the fast path would have served
 
     def _transition(self, event: Event) -> None:
@@ -94,7 +94,7 @@ class SendingHalf(asyncio.Protocol):
         raise NotImplementedError
 
     def pause_writing(self) -> None:
-        """The transport holds as much as it likes to."""
+        """The transport has as much as it likes to."""
         self._is_write_paused = True
         self._quiet_seconds = 0.0
         self._wake()  # a worker that waits for us has from now on a client to wait for, and may spool instead
@@ -175,7 +175,7 @@ class SendingHalf(asyncio.Protocol):
             return
         if self._attend():
             self._transport.write(reply.head)
-            # What is written to the socket past the transport must come after all that it holds.
+            # What is written to the socket past the transport must come after all that it has.
             self._transport.set_write_buffer_limits(high=0)
             if self._is_write_paused:
                 self._on_writable = functools.partial(self._send_file, exchange, reply)
@@ -187,7 +187,7 @@ class SendingHalf(asyncio.Protocol):
             self._end_file(exchange, reply, "the client closed the connection")
             return
         try:
-            # A file holds no memory of ours. Measured 2026-11-22: 10 MiB of one cost 1.4 times as much with the limit.
+            # A file takes no memory of ours. Measured 2026-11-22: 10 MiB of one cost 1.4 times as much with the limit.
             limit_unsent(self._transport.get_extra_info("socket"), 0)
             self._sender = FileSender(
                 self._service.loop, self._fd, reply.file, reply.offset, reply.size,
@@ -269,7 +269,7 @@ class SendingHalf(asyncio.Protocol):
             self._end(exchange)
             return
         if self._state <= ATTENDED and not _tells_its_end(exchange):
-            # The client gets what the app made before it failed; that is over when nothing is held.
+            # The client gets what the app made before it failed; that is over when the transport is empty.
             self._transport.set_write_buffer_limits(high=0)
             if self._is_write_paused:
                 self._on_writable = functools.partial(self._on_abort, exchange, spool.end_error)
@@ -285,7 +285,7 @@ class SendingHalf(asyncio.Protocol):
         """
         With --threads 0: step the app's iterable while there is room.
 
-        Nothing is spooled: no thread is held by an iterable that is not stepped, and the disk would hold up the loop.
+        Nothing is spooled: an iterable that is not stepped blocks no thread, and the disk would block the loop.
         """
         try:
             for count, octets in enumerate(pieces):
@@ -350,7 +350,7 @@ class SendingHalf(asyncio.Protocol):
             on_writable()
 
     def _make_room(self) -> None:
-        """What the transport held has gone, or is lost: let a waiting worker go on."""
+        """What the transport had has gone, or is lost: let a waiting worker go on."""
         with self._lock:
             self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
             self._buffered_bytes = 0
@@ -377,7 +377,7 @@ class SendingHalf(asyncio.Protocol):
         if self._service.budgets.files.take(SENT_FILE_COUNT):
             self._executor.post(self._on_file, exchange, reply)
             return False
-        # Enough files are held for clients without a worker.
+        # Enough files are open for clients without a worker.
         return self._send_pieces(exchange, read_pieces(reply.head, reply.file, reply.offset, reply.size, reply.close))
 
     def fail(self, exchange: Exchange, why: str) -> None:
@@ -457,7 +457,7 @@ class SendingHalf(asyncio.Protocol):
             if rest is None:
                 return
             octets = rest
-        # From here on the loop writes for this exchange: nothing may overtake what it holds.
+        # From here on the loop writes for this exchange: nothing may overtake what it has.
         self._attend()
         spool = exchange.spool
         if spool is not None and spool.is_begun and self._send_to_spool(exchange, spool, octets):
