@@ -4,7 +4,7 @@ The table is the promise: 100 where it is reached, otherwise what is. A module t
 that a new one gets its floor. One that has risen is told, and --write takes the new floors over.
 What is missing where it is not 100 is only met end to end (tests/e2e, where coverage is not measured):
 signals and the command's process; and wsgi/deadlines.py and workers/interrupt.py, as CPython 3.11 does not survive an exception that is
-raised in another thread while it is traced (the marker `struck`).
+raised in another thread while it is traced (the marker `interrupted`).
 """
 
 from __future__ import annotations
