@@ -14,7 +14,8 @@ a lock taken or a job lost, so it must hit only while the app runs, and what the
 app calls of ours counts as not the app. Two tokens, lists of one item since
 `append` and `pop` are atomic, say where a worker is:
 
-`_reach`  lies there while the worker is inside the app. The loop takes it to
+`_interruptible`
+          lies there while the worker is inside the app. The loop takes it to
           interrupt, once for each exchange, and never gives it back. The worker
           takes it to leave: if it gets it, no interrupt can come any more. If it
           does not, it waits for the interrupt to be made, and takes it back if it
@@ -108,7 +109,7 @@ class Deadlines:
 
     def _end_in_time(self, run: Run, now: float) -> None:
         text = f"the app took longer than {self._seconds:g} s (--request-timeout)"
-        if not run.take_reach():
+        if not run.take_interruptible():
             # Not inside the app, but in what it calls of ours, or between two pieces: it waits for
             # its client, and nobody needs to be interrupted to end that. Or it is just leaving.
             body = run.exchange.body
@@ -182,7 +183,7 @@ class Run:
     """An exchange with the app, in one worker."""
 
     __slots__ = (
-        "_claim", "_deadlines", "_owner", "_reach", "exchange", "interrupted_at", "is_interrupted", "is_over",
+        "_claim", "_deadlines", "_interruptible", "_owner", "exchange", "interrupted_at", "is_interrupted", "is_over",
         "is_written_off", "since", "thread_id",
     )  # fmt: skip
 
@@ -190,7 +191,7 @@ class Run:
         self._deadlines = deadlines
         self.exchange = exchange
         self.thread_id = _get_ident()
-        self._reach: list[None] = []
+        self._interruptible: list[None] = []
         self._claim: list[None] = []
         self._owner = 0  # the thread that has the claim, being in code of ours that the app has called
         self.interrupted_at: float | None = None  # monotonic time; the loop's
@@ -202,9 +203,9 @@ class Run:
 
     # --- called on the event loop ---
 
-    def take_reach(self) -> bool:
+    def take_interruptible(self) -> bool:
         """Get the right to interrupt, if the worker is inside the app."""
-        return _pop(self._reach)
+        return _pop(self._interruptible)
 
     def take_claim(self) -> bool:
         """Get the exchange, if the worker is inside the app."""
@@ -235,7 +236,7 @@ class Run:
             try:
                 self._claim.append(None)
                 if not self.is_interrupted:  # it has had its one interrupt otherwise
-                    self._reach.append(None)
+                    self._interruptible.append(None)
                 result = function(*arguments)
                 is_back = True
             finally:
@@ -262,7 +263,7 @@ class Run:
             if self._owner == thread_id or self.is_over:
                 return function(*arguments)
             # Another thread of the app's is never interrupted.
-            has_reach = self._disarm() if thread_id == self.thread_id else False
+            was_interruptible = self._disarm() if thread_id == self.thread_id else False
             if not self._take_claim():
                 if self.is_written_off:
                     raise ClientDisconnected("the request took too long, and was answered with an error (504)")
@@ -273,8 +274,8 @@ class Run:
             finally:
                 self._owner = 0
                 self._claim.append(None)
-                if has_reach:
-                    self._reach.append(None)
+                if was_interruptible:
+                    self._interruptible.append(None)
 
         return guarded
 
@@ -288,8 +289,8 @@ class Run:
         return start
 
     def _disarm(self) -> bool:
-        """Get out of reach; False: an interrupt was made, and is over. Raises RequestTimeout: it has hit only now."""
-        if _pop(self._reach):
+        """Take the token back, so that no interrupt comes; False: an interrupt was made, and is over. Raises RequestTimeout: it has hit only now."""
+        if _pop(self._interruptible):
             return True
         while not self.is_interrupted:
             time.sleep(LOOK_SECONDS)
@@ -297,7 +298,7 @@ class Run:
         return False
 
     def _take_claim(self) -> bool:
-        """Have the exchange again, out of reach; False: it is answered, or over."""
+        """Have the exchange again, where no interrupt comes; False: it is answered, or over."""
         while not _pop(self._claim):
             if self.is_written_off or self.is_over:
                 return False

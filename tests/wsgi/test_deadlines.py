@@ -702,31 +702,31 @@ def new_run(seconds=HOUR):
 
 
 def test_nothing_interrupts_what_the_app_calls_of_ours():
-    """There are neither reach nor claim in it, also where it calls itself."""
+    """There are neither token in it, also where it calls itself."""
     run = new_run()
 
-    def is_out_of_reach():
-        return not run.take_reach() and not run.take_claim()
+    def is_uninterruptible():
+        return not run.take_interruptible() and not run.take_claim()
 
     def nested():
-        assert run.guard(is_out_of_reach)()
-        return is_out_of_reach()
+        assert run.guard(is_uninterruptible)()
+        return is_uninterruptible()
 
     def app():
         assert run.guard(nested)()
         with pytest.raises(ZeroDivisionError):
             run.guard(lambda: 1 // 0)()
-        return run._reach == run._claim == [None]
+        return run._interruptible == run._claim == [None]
 
     assert run.call(app)
-    assert is_out_of_reach()
+    assert is_uninterruptible()
 
 
 def test_a_second_thread_of_the_app():
-    """It is never interrupted, does not put its worker out of reach, and may be late."""
+    """It is never interrupted, does not make its worker uninterruptible, and may be late."""
     run = new_run()
     results = []
-    guarded = run.guard(lambda: results.append(bool(run._reach)))
+    guarded = run.guard(lambda: results.append(bool(run._interruptible)))
 
     def app():
         thread = threading.Thread(target=guarded, daemon=True)
@@ -744,7 +744,7 @@ def test_a_second_thread_of_the_app():
 
 def test_in_a_child_nobody_waits_for_an_interrupt():
     """A process that is forked while its request is interrupted, or answered, has no loop that would finish that."""
-    for take in (lambda run: run.take_reach(), lambda run: run.take_reach() and run.take_claim()):
+    for take in (lambda run: run.take_interruptible(), lambda run: run.take_interruptible() and run.take_claim()):
         run = new_run()
 
         def app(run=run, take=take):
@@ -831,7 +831,7 @@ def test_interrupts_hit_the_app_alone():
                 except aserve.RequestTimeout:
                     counts["interrupted"] += 1
                 run.end()
-                assert not run._reach
+                assert not run._interruptible
                 assert not run._claim
                 ours()
         except BaseException as exc:
@@ -844,7 +844,7 @@ def test_interrupts_hit_the_app_alone():
             thread.start()
         while time.monotonic() < end:
             for run in list(deadlines.runs.values()):
-                if run.interrupted_at is None and run.take_reach():
+                if run.interrupted_at is None and run.take_interruptible():
                     run.interrupted_at = 0.0
                     if random.random() < 0.3:
                         time.sleep(0)  # the worker comes to wait for it
