@@ -21,7 +21,8 @@ app calls of ours counts as not the app. Two tokens, lists of one item since
           does not, it waits for the interrupt to be made, and takes it back if it
           has not hit by then. If it hits while the worker waits, it has hit:
           there is no second one. So all that `_disarm` needs is a `try` around it.
-`_claim`  the same for the exchange itself. The loop takes it to write a worker
+`_ownership`
+          the same for the exchange itself. The loop takes it to write a worker
           off, and then answers; a worker that comes back without it drops what
           it has, and ends (WrittenOff). It is moved only where no interrupt can come.
 
@@ -139,7 +140,7 @@ class Deadlines:
 
     def _write_off(self, run: Run, now: float) -> None:
         """Answer for a worker that does not come back, and put another in its place."""
-        if not run.take_claim():
+        if not run.take_ownership():
             return  # in code of ours, or leaving: soon over
         name = self._executor.name_of(run.thread_id)
         try:
@@ -183,8 +184,8 @@ class Run:
     """An exchange with the app, in one worker."""
 
     __slots__ = (
-        "_claim", "_deadlines", "_interruptible", "_owner", "exchange", "interrupted_at", "is_interrupted", "is_over",
-        "is_written_off", "since", "thread_id",
+        "_deadlines", "_interruptible", "_owner", "_ownership", "exchange", "interrupted_at", "is_interrupted",
+        "is_over", "is_written_off", "since", "thread_id",
     )  # fmt: skip
 
     def __init__(self, deadlines: Deadlines, exchange: Exchange) -> None:
@@ -192,8 +193,8 @@ class Run:
         self.exchange = exchange
         self.thread_id = _get_ident()
         self._interruptible: list[None] = []
-        self._claim: list[None] = []
-        self._owner = 0  # the thread that has the claim, being in code of ours that the app has called
+        self._ownership: list[None] = []
+        self._owner = 0  # the thread that has the ownership, being in code of ours that the app has called
         self.interrupted_at: float | None = None  # monotonic time; the loop's
         self.is_interrupted = False  # the interrupt is made
         self.is_written_off = False
@@ -207,9 +208,9 @@ class Run:
         """Get the right to interrupt, if the worker is inside the app."""
         return _pop(self._interruptible)
 
-    def take_claim(self) -> bool:
-        """Get the exchange, if the worker is inside the app."""
-        return _pop(self._claim)
+    def take_ownership(self) -> bool:
+        """Get the exchange from its worker, if that is inside the app."""
+        return _pop(self._ownership)
 
     # --- called from the worker ---
 
@@ -234,7 +235,7 @@ class Run:
         fault: BaseException | None = None
         try:
             try:
-                self._claim.append(None)
+                self._ownership.append(None)
                 if not self.is_interrupted:  # it has had its one interrupt otherwise
                     self._interruptible.append(None)
                 result = function(*arguments)
@@ -244,7 +245,7 @@ class Run:
         except BaseException as exc:
             fault = exc
         # From here on no interrupt can come.
-        if not self._take_claim():
+        if not self._regain_ownership():
             self._drop(result)
         if fault is None or is_back:  # an interrupt that came too late has hurt nobody
             return result
@@ -264,7 +265,7 @@ class Run:
                 return function(*arguments)
             # Another thread of the app's is never interrupted.
             was_interruptible = self._disarm() if thread_id == self.thread_id else False
-            if not self._take_claim():
+            if not self._regain_ownership():
                 if self.is_written_off:
                     raise ClientDisconnected("the request took too long, and was answered with an error (504)")
                 return function(*arguments)  # the exchange is over, as `function` will find
@@ -273,7 +274,7 @@ class Run:
                 return function(*arguments)
             finally:
                 self._owner = 0
-                self._claim.append(None)
+                self._ownership.append(None)
                 if was_interruptible:
                     self._interruptible.append(None)
 
@@ -297,9 +298,9 @@ class Run:
         self._deadlines.settle()
         return False
 
-    def _take_claim(self) -> bool:
+    def _regain_ownership(self) -> bool:
         """Have the exchange again, where no interrupt comes; False: it is answered, or over."""
-        while not _pop(self._claim):
+        while not _pop(self._ownership):
             if self.is_written_off or self.is_over:
                 return False
             time.sleep(LOOK_SECONDS)  # the loop is taking it, or a second thread of the app's writes

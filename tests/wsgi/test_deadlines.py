@@ -706,7 +706,7 @@ def test_nothing_interrupts_what_the_app_calls_of_ours():
     run = new_run()
 
     def is_uninterruptible():
-        return not run.take_interruptible() and not run.take_claim()
+        return not run.take_interruptible() and not run.take_ownership()
 
     def nested():
         assert run.guard(is_uninterruptible)()
@@ -716,7 +716,7 @@ def test_nothing_interrupts_what_the_app_calls_of_ours():
         assert run.guard(nested)()
         with pytest.raises(ZeroDivisionError):
             run.guard(lambda: 1 // 0)()
-        return run._interruptible == run._claim == [None]
+        return run._interruptible == run._ownership == [None]
 
     assert run.call(app)
     assert is_uninterruptible()
@@ -744,7 +744,7 @@ def test_a_second_thread_of_the_app():
 
 def test_in_a_child_nobody_waits_for_an_interrupt():
     """A process that is forked while its request is interrupted, or answered, has no loop that would finish that."""
-    for take in (lambda run: run.take_interruptible(), lambda run: run.take_interruptible() and run.take_claim()):
+    for take in (lambda run: run.take_interruptible(), lambda run: run.take_interruptible() and run.take_ownership()):
         run = new_run()
 
         def app(run=run, take=take):
@@ -755,7 +755,7 @@ def test_in_a_child_nobody_waits_for_an_interrupt():
         try:
             assert run.call(app) == "done"
         except WrittenOff:
-            assert not run._claim
+            assert not run._ownership
 
 
 def test_an_interrupt_at_the_last_moment():
@@ -832,7 +832,7 @@ def test_interrupts_hit_the_app_alone():
                     counts["interrupted"] += 1
                 run.end()
                 assert not run._interruptible
-                assert not run._claim
+                assert not run._ownership
                 ours()
         except BaseException as exc:
             outside.append(exc)
