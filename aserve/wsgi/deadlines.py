@@ -66,7 +66,7 @@ class Deadlines:
         self._executor = executor
         self._max_stuck = max_stuck
         self._on_failing = on_failing  # called with the reason, when too many are stuck
-        self._interrupt, self.settle = find_interrupt()
+        self._interrupt, self.retract = find_interrupt()
         self.runs: dict[int, Run] = {}  # by thread: the exchange that it has
         self._stuck: dict[int, Run] = {}  # by thread: those written off and still inside the app
 
@@ -290,12 +290,17 @@ class Run:
         return start
 
     def _disarm(self) -> bool:
-        """Take the token back, so that no interrupt comes; False: an interrupt was made, and is over. Raises RequestTimeout: it has hit only now."""
+        """
+        Become uninterruptible; False: an interrupt was made, and is over.
+
+        Raises:
+            RequestTimeout: it has hit only now.
+        """
         if _pop(self._interruptible):
             return True
         while not self.is_interrupted:
             time.sleep(LOOK_SECONDS)
-        self._deadlines.settle()
+        self._deadlines.retract()
         return False
 
     def _regain_ownership(self) -> bool:

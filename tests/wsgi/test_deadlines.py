@@ -702,7 +702,7 @@ def new_run(seconds=HOUR):
 
 
 def test_nothing_interrupts_what_the_app_calls_of_ours():
-    """There are neither token in it, also where it calls itself."""
+    """There is neither token in it, also where it calls itself."""
     run = new_run()
 
     def is_uninterruptible():
