@@ -336,8 +336,8 @@ class SendingHalf(asyncio.Protocol):
             pass  # the client was quicker
         self._transport.abort()
 
-    def cut(self, exchange: Exchange, why: str) -> None:
-        """End the wait of a worker for a client that does not read fast enough."""
+    def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
+        """See Wire.abort_slow_reader."""
         # Attended first: from then on no worker ends the exchange between a look and the abort.
         if self._attend() and exchange is self.connection.exchange and exchange.response.head_is_out:
             self._abort(why)

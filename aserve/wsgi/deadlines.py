@@ -117,7 +117,7 @@ class Deadlines:
             if isinstance(body, LiveBody) and not body.is_complete:
                 run.exchange.keep_alive = False
                 body.refuse(RequestRefused(504, text))
-            run.exchange.connection.cut(run.exchange, f"{text}, of which its client has kept it waiting")
+            run.exchange.connection.abort_slow_reader(run.exchange, f"{text}, of which its client has kept it waiting")
             return
         run.interrupted_at = now
         try:

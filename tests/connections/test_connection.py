@@ -110,10 +110,10 @@ def test_what_is_asked_goes_to_the_wire(new):
     connection, exchange = new()
     connection.send(exchange, b"piece")
     old, connection.wire = connection.wire, FakeWire()
-    connection.cut(exchange, "why")
+    connection.abort_slow_reader(exchange, "why")
     connection.take_over(exchange, "late")
     assert old.calls == [("send", b"piece")]
-    assert connection.wire.calls == [("cut", "why"), ("take_over", "late")]
+    assert connection.wire.calls == [("abort_slow_reader", "why"), ("take_over", "late")]
 
 
 def test_its_name(new):

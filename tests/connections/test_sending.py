@@ -1377,15 +1377,15 @@ def test_cut(new):
 
     def app(environ, start_response):
         seen.append(exchange := connection.exchange)
-        connection.cut(exchange, "too long")
+        connection.abort_slow_reader(exchange, "too long")
         start_response("200 OK", [])(b"begun")
-        connection.cut(None, "not this one")
+        connection.abort_slow_reader(None, "not this one")
         assert not is_reset(transport)
-        connection.cut(exchange, "too long")
+        connection.abort_slow_reader(exchange, "too long")
         return []
 
     bench, connection, transport = new(app)
     connection.data_received(GET)
     bench.executor.run()
     assert is_reset(transport)
-    connection.cut(seen[0], "it is over")
+    connection.abort_slow_reader(seen[0], "it is over")
