@@ -73,7 +73,7 @@ def take_statistics(
             idle += 1
         elif state == State.RECEIVING:
             receiving += 1
-        elif state <= State.ATTENDED:
+        elif state <= State.LOOP_ENDS:
             running += 1
         else:
             ending += 1

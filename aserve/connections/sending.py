@@ -51,7 +51,7 @@ PART_BYTES = 1 << 20
 TURN_PIECES = 64
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
-RUNNING, ATTENDED = State.RUNNING, State.ATTENDED
+RUNNING, LOOP_ENDS = State.RUNNING, State.LOOP_ENDS
 
 
 class SendingHalf(asyncio.Protocol):
@@ -119,19 +119,19 @@ class SendingHalf(asyncio.Protocol):
         self._read_bytes += read_bytes
         return read_bytes
 
-    def _attend(self) -> bool:
-        """Tell the worker that the loop must see the end; False: no request is expected any more."""
+    def _take_completion(self) -> bool:
+        """Take the end of this exchange over from its worker; False: the connection is closing already."""
         with self._lock:
             if self._state == RUNNING:
-                self._transition(Event.ATTEND)
-            return self._state <= ATTENDED
+                self._transition(Event.TAKE_COMPLETION)
+            return self._state <= LOOP_ENDS
 
     # Sending: each is posted by a worker, or goes on where one of them had to wait for room
 
     def _on_complete(self, exchange: Exchange, octets: bytes) -> None:
         """The rest of the response is here."""
-        # Attended, or a second thread of the app could write past the transport from now on.
-        if self._attend() and octets:
+        # Completion is the loop's, or a second thread of the app could write past the transport from now on.
+        if self._take_completion() and octets:
             self._transport.write(octets)
         # Whole, and asked for in one piece: the fast path would have served it.
         body = exchange.body
@@ -140,7 +140,7 @@ class SendingHalf(asyncio.Protocol):
 
     def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
         """A piece of the response is here; more will follow."""
-        if self._state > ATTENDED or exchange is not self.connection.exchange or self._transport.is_closing():
+        if self._state > LOOP_ENDS or exchange is not self.connection.exchange or self._transport.is_closing():
             return  # the last: a second thread of the app wrote while the end was on its way here
         self._transport.write(octets)
         self._put_bytes += len(octets)
@@ -151,12 +151,12 @@ class SendingHalf(asyncio.Protocol):
     def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
         """The whole response is here, and its body is large."""
         head, body = reply
-        if self._attend():
+        if self._take_completion():
             self._transport.write(head)
         self._feed(exchange, memoryview(body))
 
     def _feed(self, exchange: Exchange, rest: memoryview) -> None:
-        while rest and self._state <= ATTENDED and not self._transport.is_closing():
+        while rest and self._state <= LOOP_ENDS and not self._transport.is_closing():
             if self._is_write_paused:
                 self._on_writable = functools.partial(self._feed, exchange, rest)
                 return
@@ -173,7 +173,7 @@ class SendingHalf(asyncio.Protocol):
             self._transport.write(reply.head)
             self._feed_file(exchange, reply, 0)
             return
-        if self._attend():
+        if self._take_completion():
             self._transport.write(reply.head)
             # What is written to the socket past the transport must come after all that it has.
             self._transport.set_write_buffer_limits(high=0)
@@ -183,7 +183,7 @@ class SendingHalf(asyncio.Protocol):
         self._send_file(exchange, reply)
 
     def _send_file(self, exchange: Exchange, reply: FileResponse) -> None:
-        if self._state > ATTENDED:
+        if self._state > LOOP_ENDS:
             self._end_file(exchange, reply, "the client closed the connection")
             return
         try:
@@ -200,7 +200,7 @@ class SendingHalf(asyncio.Protocol):
 
     def _feed_file(self, exchange: Exchange, reply: FileResponse, sent: int) -> None:
         """Read the next piece here, so that no worker waits for the client; then others have their turn."""
-        if self._state > ATTENDED or self._transport.is_closing():
+        if self._state > LOOP_ENDS or self._transport.is_closing():
             self._end_file(exchange, reply, "the client closed the connection")
         elif self._is_write_paused:
             self._on_writable = functools.partial(self._feed_file, exchange, reply, sent)
@@ -234,7 +234,7 @@ class SendingHalf(asyncio.Protocol):
         if exchange is not self.connection.exchange:
             return  # cut short meanwhile
         spool = cast(ResponseSpool, exchange.spool)
-        if self._state > ATTENDED or self._transport.is_closing():
+        if self._state > LOOP_ENDS or self._transport.is_closing():
             self._close_spool(spool)
             spool.has_reader = False
         elif self._is_write_paused:
@@ -268,7 +268,7 @@ class SendingHalf(asyncio.Protocol):
         if spool.end_error is None:
             self._end(exchange)
             return
-        if self._state <= ATTENDED and not _tells_its_end(exchange):
+        if self._state <= LOOP_ENDS and not _tells_its_end(exchange):
             # The client gets what the app made before it failed; that is over when the transport is empty.
             self._transport.set_write_buffer_limits(high=0)
             if self._is_write_paused:
@@ -289,7 +289,7 @@ class SendingHalf(asyncio.Protocol):
         """
         try:
             for count, octets in enumerate(pieces):
-                if self._state > ATTENDED or self._transport.is_closing():
+                if self._state > LOOP_ENDS or self._transport.is_closing():
                     raise ClientDisconnected("the client closed the connection")
                 self._transport.write(octets)
                 self._put_bytes += len(octets)
@@ -311,7 +311,7 @@ class SendingHalf(asyncio.Protocol):
         if exchange is not self.connection.exchange:
             return  # it has ended; what failed came behind its last octet, and another may be under way
         exchange.keep_alive = False
-        if self._attend():
+        if self._take_completion():
             if _tells_its_end(exchange) and not self._transport.is_closing():
                 # RFC 9112 8: the framing shows it. A reset would destroy what the client has not read yet,
                 # which may be whole responses before this one.
@@ -338,8 +338,8 @@ class SendingHalf(asyncio.Protocol):
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
         """See Wire.abort_slow_reader."""
-        # Attended first: from then on no worker ends the exchange between a look and the abort.
-        if self._attend() and exchange is self.connection.exchange and exchange.response.head_is_out:
+        # Completion first: from then on no worker ends the exchange between a look and the abort.
+        if self._take_completion() and exchange is self.connection.exchange and exchange.response.head_is_out:
             self._abort(why)
 
     def _go_on_writing(self) -> None:
@@ -354,7 +354,7 @@ class SendingHalf(asyncio.Protocol):
         with self._lock:
             self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
             self._buffered_bytes = 0
-        if self._has_memory or self._state > ATTENDED:
+        if self._has_memory or self._state > LOOP_ENDS:
             self._wake()
 
     def _wake(self) -> None:
@@ -450,7 +450,7 @@ class SendingHalf(asyncio.Protocol):
         self._service.budgets.memory.give_back(counted_bytes)
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
-        if self._state > ATTENDED or exchange is not self.connection.exchange:
+        if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
             raise ClientDisconnected("the client closed the connection")
         if self._executor.is_quiet:
             rest = self._write_past(exchange, octets, is_last=False)
@@ -458,7 +458,7 @@ class SendingHalf(asyncio.Protocol):
                 return
             octets = rest
         # From here on the loop writes for this exchange: nothing may overtake what it has.
-        self._attend()
+        self._take_completion()
         spool = exchange.spool
         if spool is not None and spool.is_begun and self._send_to_spool(exchange, spool, octets):
             return
@@ -507,7 +507,7 @@ class SendingHalf(asyncio.Protocol):
         room.acquire()
         while True:
             with self._lock:
-                if self._state > ATTENDED or self._transport.is_closing():
+                if self._state > LOOP_ENDS or self._transport.is_closing():
                     raise ClientDisconnected("the client closed the connection")
                 if is_so():
                     return
@@ -543,7 +543,7 @@ class SendingHalf(asyncio.Protocol):
             finally:
                 self._executor.coming.pop()
             if sent < len(octets):
-                self._transition(Event.ATTEND)
+                self._transition(Event.TAKE_COMPLETION)
                 return octets[sent:]
             if is_last:
                 self.connection.exchange = None

@@ -28,7 +28,7 @@ from .states import Event, State
 logger = logging.getLogger("aserve")
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
-NEW, IDLE, RECEIVING, RUNNING, ATTENDED = State.NEW, State.IDLE, State.RECEIVING, State.RUNNING, State.ATTENDED
+NEW, IDLE, RECEIVING, RUNNING, LOOP_ENDS = State.NEW, State.IDLE, State.RECEIVING, State.RUNNING, State.LOOP_ENDS
 
 # RFC 9112 9.6: after the last response, read on for a while, or a reset could destroy it on its way.
 # A client that goes on sending all of its body before it reads is read longer, or nginx would say 502
@@ -115,7 +115,7 @@ class LoopWire(SendingHalf):
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
-        if self._state >= RUNNING and not self._attend():
+        if self._state >= RUNNING and not self._take_completion():
             self._drop(data)
             return
         exchanges = self._protocol.receive(data)
@@ -135,7 +135,7 @@ class LoopWire(SendingHalf):
         self._is_at_eof = self._is_closing_soon = True
         if not self._protocol.has_unparsed:
             self._protocol.receive_eof()
-        if not self._attend() or self.connection.exchange is None:
+        if not self._take_completion() or self.connection.exchange is None:
             self._close()
         return True  # keep the transport open for the response
 
@@ -257,14 +257,14 @@ class LoopWire(SendingHalf):
     def drain(self) -> None:
         """Finish the exchange that runs, then close."""
         self._is_closing_soon = True
-        if self._attend() and self.connection.exchange is not None:
+        if self._take_completion() and self.connection.exchange is not None:
             self.connection.exchange.keep_alive = False
         elif self._state == IDLE:
             self._close()
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """Answer in place of a worker that was written off; what that may still send is dropped."""
-        if exchange is not self.connection.exchange or not self._attend():
+        if exchange is not self.connection.exchange or not self._take_completion():
             return
         if exchange.response.head_is_out:
             self._on_abort(exchange, str(why))
@@ -319,7 +319,7 @@ class LoopWire(SendingHalf):
 
     def _prepare(self, exchange: Exchange) -> None:
         """The less common needs of an exchange."""
-        self._attend()
+        self._take_completion()
         if self._service.is_draining:
             exchange.keep_alive = False
         body = exchange.body
@@ -350,7 +350,7 @@ class LoopWire(SendingHalf):
         if (
             exchange is self.connection.exchange
             and not self._waiting
-            and self._state <= ATTENDED
+            and self._state <= LOOP_ENDS
             and not self._is_at_eof
         ):
             self._quiet_seconds = 0.0
@@ -358,7 +358,7 @@ class LoopWire(SendingHalf):
 
     def _on_body_wanted(self, exchange: Exchange, _: None) -> None:
         # After the response's head an interim response would be part of its body.
-        if self._state > ATTENDED or exchange is not self.connection.exchange:
+        if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
             return  # the client has gone meanwhile
         if self._protocol.is_continue_due and not exchange.response.head_is_out:
             self._protocol.is_continue_due = False
@@ -401,7 +401,7 @@ class LoopWire(SendingHalf):
 
     def _end(self, exchange: Exchange) -> None:
         """The response is with the transport, or lost: go on with the connection."""
-        if self._is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self._state <= ATTENDED:
+        if self._is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self._state <= LOOP_ENDS:
             # A client that does not read its responses gets no more of them made; what waits in memory stays counted.
             self._on_writable = functools.partial(self._end, exchange)
             return
@@ -409,7 +409,7 @@ class LoopWire(SendingHalf):
         if exchange.counted_bytes:
             self._release_memory(exchange)
         self.connection.end(exchange)
-        if self._state > ATTENDED:
+        if self._state > LOOP_ENDS:
             return
         body = exchange.body
         if exchange.is_from_front and not self._protocol.is_mid_message:
