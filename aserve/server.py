@@ -271,7 +271,7 @@ class Server:
         if hung:
             logger.warning("left behind, still inside the app: %s", ", ".join(hung))
         if self._lane is not None:
-            while self._executor.is_led:  # nobody may wait on what is closed: it would never end
+            while self._executor.is_leader_waiting:  # nobody may wait on what is closed: it would never end
                 self._lane.wake()
                 await asyncio.sleep(0.001)
             self._lane.close()

@@ -19,12 +19,14 @@ The order of events, and why (figures: benchmarks/README.md):
   (`_watch`). A queue that moves needs no help, and under a GIL one more
   thread for CPU-bound work only adds switches.
 
-Requests of the lane need no hand-off at all: one worker, the leader, waits for
-them itself (`_lead`), and runs them one after another, while the loop sleeps.
-Nobody waits for more meanwhile: the chair stands free. Should the batch take
-longer than WATCH_SECONDS (or twice that), a timer in the kernel wakes the loop
-(`_on_stall`), and by the same rule as above another worker comes and takes the
-chair. Once an app was seen to block, a leader wakes its successor before it begins.
+Requests of the lane need no hand-off at all. They follow the Leader/Followers
+pattern (POSA2): one worker, the leader, waits for them itself (`_lead`), and runs
+them one after another, while the loop sleeps. Unlike there, it promotes no follower
+first: it only puts the leadership token back, and nobody waits for more meanwhile.
+Should the batch take longer than WATCH_SECONDS (or twice that), a timer in the kernel
+wakes the loop (`_on_stall`), and by the same rule as above another worker is woken
+and takes the token. Once an app was seen to block, a leader wakes its successor
+before it begins.
 
 A worker at a response that outruns its reader steps aside (`give_way`): another takes
 its place, beyond --threads, and it goes on in turn with others like it (turns.py). Its app's
@@ -112,9 +114,9 @@ class Executor:
         self._watched: Any = None  # what waited at the last look
         self._still_since = 0.0  # loop time since when it has
         self._source: Source | None = None
-        self._chair: list[Source] = []  # the leader's: who takes the source out of it may wait for requests
-        self._turn = 0  # how often somebody has; the leader's
-        self._led: list[None] = []  # one item while a leader waits, and has nothing to do
+        self._leadership: list[Source] = []  # the token: who takes the source out of it may wait for requests
+        self._turn = 0  # how often the token was taken; the leader's
+        self._waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
 
     # --- called on the event loop ---
@@ -129,7 +131,7 @@ class Executor:
     def follow(self, source: Source) -> None:
         """Let a worker wait for requests at this source."""
         self._source = source
-        self._chair.append(source)
+        self._leadership.append(source)
         self._loop.add_reader(source.stall_fd, self._on_stall)
         self._crew.start()
 
@@ -151,13 +153,13 @@ class Executor:
         return is_asleep and self.is_quiet
 
     @property
-    def is_led(self) -> bool:
-        """Whether a leader waits, and has nothing to do."""
-        return bool(self._led.copy())  # and not a look at its length: docs/threads.md, "Step, then look"
+    def is_leader_waiting(self) -> bool:
+        """Whether a leader waits for requests."""
+        return bool(self._waiting_leader.copy())  # and not a look at its length: docs/threads.md, "Step, then look"
 
     @property
     def _idle_count(self) -> int:
-        return len(self._idle) + len(self._led)
+        return len(self._idle) + len(self._waiting_leader)
 
     def _kick(self) -> None:
         """Every read of this iteration is done, and the loop is about to sleep without the GIL."""
@@ -226,22 +228,22 @@ class Executor:
             return self._jobs[0]
         except IndexError:
             # Also while a leader has found something, and has no GIL yet to take it: its timer may be over
-            # before it begins. (`is_led` still says that it waits.)
+            # before it begins. (`is_leader_waiting` still says that it waits.)
             source = self._source
             return None if source is None or source.is_waiting else self._turn
 
     def _look(self) -> None:
         """While every worker is busy, see who has come: pings are answered, and the queue is known."""
         try:
-            source = self._chair.pop()
+            source = self._leadership.pop()
         except IndexError:
             return
         try:
             source.take(source.wait(0))
         except Exception:  # a bug in aserve: as in `_lead`
             logger.exception("internal error; please report this as a bug in aserve")
-        self._chair.append(source)  # stop() is called on this thread, too
-        self._wake_sleeper()  # one may have lain down since the chair was taken
+        self._leadership.append(source)  # stop() is called on this thread, too
+        self._wake_sleeper()  # one may have lain down since the leadership was taken
 
     def _flush(self) -> None:
         """Bring home what the workers have finished."""
@@ -264,7 +266,7 @@ class Executor:
             self._loop.remove_reader(self._source.stall_fd)
             self._source.wake()
             self._source = None
-            self._chair.clear()
+            self._leadership.clear()
         while self._wake_sleeper():
             pass
 
@@ -337,7 +339,7 @@ class Executor:
         crew = self._crew
         if not crew.step_aside(thread_id):
             return False
-        if self._jobs or self._chair or not crew.at_work:
+        if self._jobs or self._leadership or not crew.at_work:
             self._wake_one()
         return not crew.stay(thread_id)  # no thread could be started in its place
 
@@ -378,28 +380,28 @@ class Executor:
     def _lead(self) -> bool:
         """Wait for requests, unless somebody else does."""
         try:
-            source = self._chair.pop()
+            source = self._leadership.pop()
         except IndexError:
             return False
-        led = self._led
+        waiting_leader = self._waiting_leader
         try:
-            led.append(None)
+            waiting_leader.append(None)
             count = 0
             while not (count or self._jobs or self._is_stopping):
                 count = source.wait(-1)
             if not (count or self._is_stopping):
-                source.wake()  # whoever takes a job of the loop's leaves the chair: start the timer for that
+                source.wake()  # to run a job of the loop's is to let go of the token: start the timer for that
                 count = source.wait(0)
-            led.clear()
+            waiting_leader.clear()
             self._turn += 1
             source.take(count)
         except Exception:  # a bug in aserve: these requests are lost, those to come are not
             logger.exception("internal error; please report this as a bug in aserve")
         finally:
-            if led:
-                led.clear()
+            if waiting_leader:
+                waiting_leader.clear()
             if not self._is_stopping:
-                self._chair.append(source)
+                self._leadership.append(source)
         if len(self._idle) == len(self._crew.at_work) - 1:
             self._app_blocks = not HAS_GIL  # nobody is inside the app: learn anew
         if self._app_blocks and self._jobs:
@@ -408,7 +410,7 @@ class Executor:
 
     def _sleep(self, lock: threading.Lock) -> None:
         self._idle.append(lock)
-        if self._jobs or self._chair or self._is_stopping:
+        if self._jobs or self._leadership or self._is_stopping:
             # Something came between the look at the queue and the line above.
             try:
                 self._idle.remove(lock)
@@ -417,7 +419,7 @@ class Executor:
                 pass  # somebody is releasing the lock already
         lock.acquire()
         self.coming.pop()
-        if self._app_blocks and (len(self._jobs) > 1 or (self._jobs and self._chair)):
+        if self._app_blocks and (len(self._jobs) > 1 or (self._jobs and self._leadership)):
             self._wake_one()
 
     # --- called in a child that the app has forked ---
@@ -426,7 +428,7 @@ class Executor:
         """Run nothing more here; see forks.py."""
         self._jobs.clear()
         self._jobs.append((leave, None))  # should the worker that has forked ask for its next job
-        self._chair.clear()
+        self._leadership.clear()
 
     # --- called from both sides ---
 
@@ -435,8 +437,8 @@ class Executor:
         if self._wake_sleeper() or self._crew.start():
             return True
         source = self._source
-        if self.is_led and source is not None:
-            source.wake()  # the leader: nobody else is left
+        if self.is_leader_waiting and source is not None:
+            source.wake()  # and so the leader: nobody else is left
             return True
         return False
 

@@ -21,7 +21,7 @@ class InlineExecutor:
     is_quiet = False  # nobody writes past the loop
     waiting_count = 0  # jobs run at once
     is_idle = True
-    is_led = False
+    is_leader_waiting = False
     workers = WorkerCounts()  # none: what runs the app is the event loop
 
     def __init__(self) -> None:

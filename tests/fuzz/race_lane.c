@@ -61,8 +61,8 @@ static struct sockaddr_in address;
 static struct sockaddr_un unix_address; /* abstract: the kernel names it */
 static socklen_t unix_len;
 
-static pthread_mutex_t chair = PTHREAD_MUTEX_INITIALIZER;
-static request begun[CONNS]; /* by descriptor; the chair's */
+static pthread_mutex_t leadership = PTHREAD_MUTEX_INITIALIZER;
+static request begun[CONNS]; /* by descriptor; the leadership's */
 static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static request queue[QUEUE_CAP];
 static unsigned queue_len;
@@ -231,11 +231,11 @@ static void *work(void *argument)
     while (!is_set(&workers_stop)) {
         if (pop(&job)) {
             answer(&job, &seed);
-        } else if (pthread_mutex_trylock(&chair) == 0) {
+        } else if (pthread_mutex_trylock(&leadership) == 0) {
             int n = set.is_closed ? 0 : lane_poll(&set, 2);
             for (int i = 0; i < n; i++)
                 take(&arrivals[i]);
-            pthread_mutex_unlock(&chair);
+            pthread_mutex_unlock(&leadership);
             if (n == 0)
                 nap(100);
         } else {
@@ -525,9 +525,9 @@ static int own(int fd)
 {
     int is_owned;
 
-    pthread_mutex_lock(&chair);
+    pthread_mutex_lock(&leadership);
     is_owned = lane_own(&set, fd);
-    pthread_mutex_unlock(&chair);
+    pthread_mutex_unlock(&leadership);
     return is_owned;
 }
 
@@ -613,9 +613,9 @@ static void run_round(unsigned *seed)
     if (is_wild) {
         lane_unlisten(&set, 0);
         lane_unlisten(&set, 1);
-        pthread_mutex_lock(&chair);
+        pthread_mutex_lock(&leadership);
         lane_close(&set);
-        pthread_mutex_unlock(&chair);
+        pthread_mutex_unlock(&leadership);
     }
     set_flag(&clients_stop);
     if (is_wild)

@@ -967,13 +967,13 @@ class FakeSource:
         self.timer.close()
 
 
-async def run_led(test, max_threads=8, extra_threads=0):
+async def run_with_leader(test, max_threads=8, extra_threads=0):
     """Run `await test(bench, source)` with a worker that leads; then every worker must end."""
 
     async def test_with_source(bench):
         source = FakeSource(bench.executor)
         bench.executor.follow(source)
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
         try:
             await test(bench, source)
         finally:
@@ -1009,12 +1009,12 @@ async def test_the_leader_runs_what_it_finds():
             jobs, done = zip(*[answering(bench) for _ in range(5)])
             source.bring(*jobs)
             assert set(await wait(asyncio.gather(*done))) == {"aserve-worker-1"}
-            await until(lambda: bench.executor.is_led)
+            await until(lambda: bench.executor.is_leader_waiting)
         assert bench.executor.is_idle and worker_names() == {"aserve-worker-1"}
         assert bench.executor._watch_timer is None
         assert source.waits == [(-1, "aserve-worker-1")] * 4
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 async def test_a_wake_without_a_reason():
@@ -1024,9 +1024,9 @@ async def test_a_wake_without_a_reason():
         source.wake()
         source.bring()
         await until(lambda: len(source.waits) == 3)
-        assert bench.executor.is_led and not bench.executor._chair
+        assert bench.executor.is_leader_waiting and not bench.executor._leadership
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
@@ -1042,13 +1042,13 @@ async def test_a_request_that_blocks_holds_up_nobody(count):
         assert len(set(names)) == count
         job, done = answering(bench)
         if count < 8:
-            await until(lambda: bench.executor.is_led)
+            await until(lambda: bench.executor.is_leader_waiting)
         source.bring(job)
         if count == 8:
             held[3][1].set()
         await wait(done)
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 async def test_the_only_request_blocks():
@@ -1059,12 +1059,12 @@ async def test_the_only_request_blocks():
         source.bring(job)
         assert await wait(started) == "aserve-worker-1"
         await source.stall()
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
         job, done = answering(bench)
         source.bring(job)
         assert await wait(done) != "aserve-worker-1"
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 async def test_after_an_app_was_seen_to_block():
@@ -1075,22 +1075,22 @@ async def test_after_an_app_was_seen_to_block():
         source.bring(first)
         await wait(started)
         await source.stall()
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
         for _ in range(3):
             job, _, started = bench.held()
             source.bring(job)
             await wait(started)
-            await until(lambda: bench.executor.is_led)
+            await until(lambda: bench.executor.is_leader_waiting)
         for gate in bench.gates:
             gate.set()
         await until(lambda: bench.executor.is_idle)
         job, done = answering(bench)
         source.bring(job)
         await wait(done)
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
         assert not bench.executor._app_blocks  # nobody was inside the app: it is learnt anew
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 @pytest.mark.parametrize("where", ["wait", "take"])
@@ -1111,7 +1111,7 @@ async def test_the_time_is_over_before_the_batch_has_begun(where):
         await wait(started)
         assert await asyncio.wait_for(done, PATIENCE_SECONDS / 2) != await started  # held jobs end by themselves
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 @pytest.mark.provokes("please report this as a bug")
@@ -1129,7 +1129,7 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
                 await asyncio.sleep(0)
         assert not bench.loop.remove_reader(source.stall_fd) and bench.executor._watch_timer is None
 
-    await run_led(test)
+    await run_with_leader(test)
     assert caplog.text.count("please report this as a bug in aserve") == 1
 
 
@@ -1140,14 +1140,14 @@ async def test_in_a_child_nothing_more_runs(monkeypatch):
 
     async def test(bench, source):
         child = copy.copy(bench.executor)  # as fork() makes it
-        child._jobs, child._chair = child._jobs.copy(), child._chair.copy()
+        child._jobs, child._leadership = child._jobs.copy(), child._leadership.copy()
         child._jobs.append((left.append, "another's"))
         child.on_forked()
         function, argument = child._jobs.popleft()
         function(argument)
-        assert left == [True] and not child._jobs and not child._chair
+        assert left == [True] and not child._jobs and not child._leadership
 
-    await run_led(test)
+    await run_with_leader(test)
 
 
 async def test_the_batch_is_done_after_all():
@@ -1159,18 +1159,18 @@ async def test_the_batch_is_done_after_all():
         source.close()
         source.clock, source.timer = socket.socketpair()  # for stop()
 
-    await run_led(test)
+    await run_with_leader(test)
 
 
 async def test_a_job_of_the_loop_wakes_the_leader():
-    """With a single worker the leader leaves its chair for a job of the loop's, and sits down again."""
+    """With a single worker the leader gives up its token for a job of the loop's, and takes it again."""
 
     async def test(bench, source):
         for number in range(3):
             assert await wait(bench.submit(number)) == (number, "aserve-worker-1")
-            await until(lambda: bench.executor.is_led)
+            await until(lambda: bench.executor.is_leader_waiting)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_a_job_of_the_loop_prefers_another_worker():
@@ -1178,13 +1178,13 @@ async def test_a_job_of_the_loop_prefers_another_worker():
 
     async def test(bench, source):
         assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
-        assert bench.executor.is_led
+        assert bench.executor.is_leader_waiting
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
-class Chair(list):
-    """Calls back when the leader has taken the chair, and waits not yet."""
+class LeadershipToken(list):
+    """Calls back when the leader has taken the token, and does not wait yet."""
 
     def __init__(self, act):
         self.act = act
@@ -1212,14 +1212,14 @@ async def test_a_job_that_comes_as_the_leader_sits_down():
             bench.loop.call_soon_threadsafe(submit)
             kicked.wait(PATIENCE_SECONDS)
 
-        bench.executor._chair = Chair(act)
+        bench.executor._leadership = LeadershipToken(act)
         source.bring(lambda _: None)  # the leader gets up, and sits down again
         await wait(done)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
-async def test_a_job_of_the_loop_leaves_the_chair_watched():
+async def test_a_job_of_the_loop_leaves_the_token_watched():
     """Who gets up for a job of the loop's starts the timer: that job may block, and nobody would wait."""
 
     async def test(bench, source):
@@ -1228,7 +1228,7 @@ async def test_a_job_of_the_loop_leaves_the_chair_watched():
         assert source.waits[-1] == (0, "aserve-worker-1")  # behind a wake of its own
         assert not source.woken.acquire(blocking=False)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_all_workers_are_busy():
@@ -1246,9 +1246,9 @@ async def test_all_workers_are_busy():
         assert not done.done()
         gate.set()
         assert await wait(done) == "aserve-worker-1"
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_looks_are_rare():
@@ -1264,7 +1264,7 @@ async def test_looks_are_rare():
         # The first may come at once. A busy machine makes it longer, never shorter.
         assert time.monotonic() - start >= 3 * executor_module.BUSY_WATCH_SECONDS
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_a_batch_stalls_behind_a_look():
@@ -1282,11 +1282,11 @@ async def test_a_batch_stalls_behind_a_look():
         await source.stall()
         assert len(source.waits) > before
 
-    assert await run_led(test, max_threads=2) == []
+    assert await run_with_leader(test, max_threads=2) == []
 
 
 async def test_a_worker_lies_down_during_a_look():
-    """A worker that finds the chair taken by the loop's look is woken to wait for requests."""
+    """A worker that finds the token taken by the loop's look is woken to wait for requests."""
 
     async def test(bench, source):
         job, gate, started = bench.held()
@@ -1303,24 +1303,24 @@ async def test_a_worker_lies_down_during_a_look():
 
         original, source.wait = source.wait, wait_for
         bench.executor._look()
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
         bench.executor._watch_timer = None
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_nobody_to_look_for():
-    """A look that finds the chair taken sees nothing, and harms nothing."""
+    """A look that finds the token taken sees nothing, and harms nothing."""
 
     async def test(bench, source):
         bench.executor._look()
-        assert bench.executor.is_led and source.waits == [(-1, "aserve-worker-1")]
+        assert bench.executor.is_leader_waiting and source.waits == [(-1, "aserve-worker-1")]
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 async def test_a_leader_that_steps_aside():
-    """Somebody else takes the chair at once."""
+    """Somebody else takes the token at once."""
 
     async def test(bench, source):
         def job(_):
@@ -1332,9 +1332,9 @@ async def test_a_leader_that_steps_aside():
         bench.gates.append(gate)
         source.bring(job)
         await wait(is_aside)
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
 
-    assert await run_led(test, max_threads=1, extra_threads=1) == []
+    assert await run_with_leader(test, max_threads=1, extra_threads=1) == []
 
 
 @pytest.mark.parametrize("is_look", [False, True])
@@ -1358,7 +1358,7 @@ async def test_a_source_that_fails(is_look, caplog):
             gate.set()
         await wait(done)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
     assert "please report this as a bug" in caplog.text
 
 
@@ -1377,9 +1377,9 @@ async def test_stop_ends_the_leader(is_waiting):
         if not is_waiting:
             await wait(done)
         assert bench.executor.join(PATIENCE_SECONDS) == []
-        assert not bench.executor.is_led and bench.executor._chair == []
+        assert not bench.executor.is_leader_waiting and bench.executor._leadership == []
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -1422,10 +1422,10 @@ async def test_no_request_is_lost_or_run_twice(seed):
             source.wake()
             await asyncio.sleep(0.002)
         assert set(ran.values()) == {1}
-        await until(lambda: bench.executor.is_idle and bench.executor.is_led)
+        await until(lambda: bench.executor.is_idle and bench.executor.is_leader_waiting)
         assert bench.executor.coming == []
 
-    assert await run_led(test, max_threads=choose.choice((1, 2, 8))) == []
+    assert await run_with_leader(test, max_threads=choose.choice((1, 2, 8))) == []
 
 
 def test_the_log_is_ours():
