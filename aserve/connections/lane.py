@@ -124,7 +124,7 @@ class Lane:
         if isinstance(self.executor, InlineExecutor):
             self._loop.add_reader(self.set.epoll_fd, self._on_ready)
         else:
-            self.executor.follow(self)
+            self.executor.attach(self)
 
     def _on_ready(self) -> None:
         """With --threads 0: something has come."""
@@ -240,20 +240,20 @@ class Lane:
 
     @property
     def stall_fd(self) -> int:
-        """See Source."""
+        """See HandleSet."""
         return int(self.set.stall_fd)
 
     @property
     def is_waiting(self) -> bool:
-        """See Source."""
+        """See HandleSet."""
         return bool(self.set.is_waiting)
 
     def wake(self) -> None:
-        """See Source."""
+        """See HandleSet."""
         lib.lane_wake(self.set)
 
     def wait(self, milliseconds: int) -> int:
-        """See Source."""
+        """See HandleSet."""
         if self._overdue:
             self._refuse_overdue()
         return int(_poll(self.set, milliseconds))

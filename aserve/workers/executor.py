@@ -65,8 +65,8 @@ WATCH_SECONDS = 0.001
 BUSY_WATCH_SECONDS = 0.020
 
 
-class Source(Protocol):
-    """Where a leader finds requests by itself: the lane."""
+class HandleSet(Protocol):
+    """What a leader waits at for requests (POSA2's handle set): the lane."""
 
     @property
     def stall_fd(self) -> int:
@@ -113,8 +113,8 @@ class Executor:
         self._watch_timer: asyncio.TimerHandle | None = None
         self._watched: Any = None  # what waited at the last look
         self._still_since = 0.0  # loop time since when it has
-        self._source: Source | None = None
-        self._leadership: list[Source] = []  # the token: who takes the source out of it may wait for requests
+        self._handles: HandleSet | None = None
+        self._leadership: list[HandleSet] = []  # the token: who takes the handles out of it may wait for requests
         self._turn = 0  # how often the token was taken; the leader's
         self._waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
@@ -128,11 +128,11 @@ class Executor:
             self._kick_due = True
             self._loop.call_soon(self._kick)
 
-    def follow(self, source: Source) -> None:
-        """Let a worker wait for requests at this source."""
-        self._source = source
-        self._leadership.append(source)
-        self._loop.add_reader(source.stall_fd, self._on_stall)
+    def attach(self, handles: HandleSet) -> None:
+        """Let a worker wait for requests at these handles."""
+        self._handles = handles
+        self._leadership.append(handles)
+        self._loop.add_reader(handles.stall_fd, self._on_stall)
         self._crew.start()
 
     @property
@@ -185,13 +185,13 @@ class Executor:
 
     def _on_stall(self) -> None:
         """The leader's batch is not done yet."""
-        if self._source is not None:
+        if self._handles is not None:
             try:
-                os.read(self._source.stall_fd, 8)
+                os.read(self._handles.stall_fd, 8)
             except BlockingIOError:
                 return  # it is done after all
             except OSError:
-                self._loop.remove_reader(self._source.stall_fd)  # a bug in aserve, or of the app's; but no busy loop
+                self._loop.remove_reader(self._handles.stall_fd)  # a bug in aserve, or of the app's; but no busy loop
                 logger.exception("internal error; please report this as a bug in aserve")
                 return
         timer = self._watch_timer
@@ -216,7 +216,7 @@ class Executor:
             self._app_blocks = not self._cpu.is_busy
             self._still_since = now
             if not self._wake_one():
-                if self._source is None:
+                if self._handles is None:
                     return  # all are awake: the next finished job moves the queue
                 self._look()
                 seconds = BUSY_WATCH_SECONDS  # nothing but pings can be answered sooner
@@ -229,20 +229,20 @@ class Executor:
         except IndexError:
             # Also while a leader has found something, and has no GIL yet to take it: its timer may be over
             # before it begins. (`is_leader_waiting` still says that it waits.)
-            source = self._source
-            return None if source is None or source.is_waiting else self._turn
+            handles = self._handles
+            return None if handles is None or handles.is_waiting else self._turn
 
     def _look(self) -> None:
         """While every worker is busy, see who has come: pings are answered, and the queue is known."""
         try:
-            source = self._leadership.pop()
+            handles = self._leadership.pop()
         except IndexError:
             return
         try:
-            source.take(source.wait(0))
+            handles.take(handles.wait(0))
         except Exception:  # a bug in aserve: as in `_lead`
             logger.exception("internal error; please report this as a bug in aserve")
-        self._leadership.append(source)  # stop() is called on this thread, too
+        self._leadership.append(handles)  # stop() is called on this thread, too
         self._wake_sleeper()  # one may have lain down since the leadership was taken
 
     def _flush(self) -> None:
@@ -262,10 +262,10 @@ class Executor:
         self._turns.stop()
         if self._watch_timer is not None:
             self._watch_timer.cancel()
-        if self._source is not None:
-            self._loop.remove_reader(self._source.stall_fd)
-            self._source.wake()
-            self._source = None
+        if self._handles is not None:
+            self._loop.remove_reader(self._handles.stall_fd)
+            self._handles.wake()
+            self._handles = None
             self._leadership.clear()
         while self._wake_sleeper():
             pass
@@ -308,7 +308,7 @@ class Executor:
         return not self._jobs and not self._done
 
     def submit_here(self, function: Callable[[Any], None], argument: Any) -> None:
-        """Run function(argument) after what the calling worker runs; from Source.take."""
+        """Run function(argument) after what the calling worker runs; from HandleSet.take."""
         self._jobs.append((function, argument))
 
     def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
@@ -380,7 +380,7 @@ class Executor:
     def _lead(self) -> bool:
         """Wait for requests, unless somebody else does."""
         try:
-            source = self._leadership.pop()
+            handles = self._leadership.pop()
         except IndexError:
             return False
         waiting_leader = self._waiting_leader
@@ -388,20 +388,20 @@ class Executor:
             waiting_leader.append(None)
             count = 0
             while not (count or self._jobs or self._is_stopping):
-                count = source.wait(-1)
+                count = handles.wait(-1)
             if not (count or self._is_stopping):
-                source.wake()  # to run a job of the loop's is to let go of the token: start the timer for that
-                count = source.wait(0)
+                handles.wake()  # to run a job of the loop's is to let go of the token: start the timer for that
+                count = handles.wait(0)
             waiting_leader.clear()
             self._turn += 1
-            source.take(count)
+            handles.take(count)
         except Exception:  # a bug in aserve: these requests are lost, those to come are not
             logger.exception("internal error; please report this as a bug in aserve")
         finally:
             if waiting_leader:
                 waiting_leader.clear()
             if not self._is_stopping:
-                self._leadership.append(source)
+                self._leadership.append(handles)
         if len(self._idle) == len(self._crew.at_work) - 1:
             self._app_blocks = not HAS_GIL  # nobody is inside the app: learn anew
         if self._app_blocks and self._jobs:
@@ -436,9 +436,9 @@ class Executor:
         """Wake or start one worker; False when all are awake."""
         if self._wake_sleeper() or self._crew.start():
             return True
-        source = self._source
-        if self.is_leader_waiting and source is not None:
-            source.wake()  # and so the leader: nobody else is left
+        handles = self._handles
+        if self.is_leader_waiting and handles is not None:
+            handles.wake()  # and so the leader: nobody else is left
             return True
         return False
 

@@ -900,7 +900,7 @@ async def test_no_job_is_lost_or_run_twice(seed):
 # Workers who wait for requests by themselves
 
 
-class FakeSource:
+class FakeHandleSet:
     """A lane without sockets: requests come, time passes and batches are taken when the test says so."""
 
     def __init__(self, executor):
@@ -968,24 +968,24 @@ class FakeSource:
 
 
 async def run_with_leader(test, max_threads=8, extra_threads=0):
-    """Run `await test(bench, source)` with a worker that leads; then every worker must end."""
+    """Run `await test(bench, handles)` with a worker that leads; then every worker must end."""
 
-    async def test_with_source(bench):
-        source = FakeSource(bench.executor)
-        bench.executor.follow(source)
+    async def test_with_handles(bench):
+        handles = FakeHandleSet(bench.executor)
+        bench.executor.attach(handles)
         await until(lambda: bench.executor.is_leader_waiting)
         try:
-            await test(bench, source)
+            await test(bench, handles)
         finally:
-            source.go_on.set()
+            handles.go_on.set()
             for gate in bench.gates:
                 gate.set()
             bench.executor.stop()
             await asyncio.sleep(0)
             assert bench.executor.join(PATIENCE_SECONDS) == []
-            source.close()
+            handles.close()
 
-    return await run(test_with_source, max_threads, extra_threads)
+    return await run(test_with_handles, max_threads, extra_threads)
 
 
 async def until(condition):
@@ -1004,15 +1004,15 @@ def answering(bench):
 async def test_the_leader_runs_what_it_finds():
     """Requests are run by who waited for them, in their order, and the loop is not asked; then it waits again."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         for _ in range(3):
             jobs, done = zip(*[answering(bench) for _ in range(5)])
-            source.bring(*jobs)
+            handles.bring(*jobs)
             assert set(await wait(asyncio.gather(*done))) == {"aserve-worker-1"}
             await until(lambda: bench.executor.is_leader_waiting)
         assert bench.executor.is_idle and worker_names() == {"aserve-worker-1"}
         assert bench.executor._watch_timer is None
-        assert source.waits == [(-1, "aserve-worker-1")] * 4
+        assert handles.waits == [(-1, "aserve-worker-1")] * 4
 
     assert await run_with_leader(test) == []
 
@@ -1020,10 +1020,10 @@ async def test_the_leader_runs_what_it_finds():
 async def test_a_wake_without_a_reason():
     """A leader who is woken for nothing, or whose clients have only left, waits on."""
 
-    async def test(bench, source):
-        source.wake()
-        source.bring()
-        await until(lambda: len(source.waits) == 3)
+    async def test(bench, handles):
+        handles.wake()
+        handles.bring()
+        await until(lambda: len(handles.waits) == 3)
         assert bench.executor.is_leader_waiting and not bench.executor._leadership
 
     assert await run_with_leader(test) == []
@@ -1033,17 +1033,17 @@ async def test_a_wake_without_a_reason():
 async def test_a_request_that_blocks_holds_up_nobody(count):
     """Behind a batch that takes too long, another worker takes over what is left of it, and the waiting."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         held = [bench.held() for _ in range(count)]
-        source.bring(*[job for job, _, _ in held])
+        handles.bring(*[job for job, _, _ in held])
         await wait(held[0][2])
-        await source.stall()
+        await handles.stall()
         names = [await wait(started) for _, _, started in held]
         assert len(set(names)) == count
         job, done = answering(bench)
         if count < 8:
             await until(lambda: bench.executor.is_leader_waiting)
-        source.bring(job)
+        handles.bring(job)
         if count == 8:
             held[3][1].set()
         await wait(done)
@@ -1054,14 +1054,14 @@ async def test_a_request_that_blocks_holds_up_nobody(count):
 async def test_the_only_request_blocks():
     """A request that blocks alone: another worker comes to wait for more."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, _, started = bench.held()
-        source.bring(job)
+        handles.bring(job)
         assert await wait(started) == "aserve-worker-1"
-        await source.stall()
+        await handles.stall()
         await until(lambda: bench.executor.is_leader_waiting)
         job, done = answering(bench)
-        source.bring(job)
+        handles.bring(job)
         assert await wait(done) != "aserve-worker-1"
 
     assert await run_with_leader(test) == []
@@ -1070,22 +1070,22 @@ async def test_the_only_request_blocks():
 async def test_after_an_app_was_seen_to_block():
     """From then on a leader wakes its successor before it begins, without waiting for the time to be over."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         first, _, started = bench.held()
-        source.bring(first)
+        handles.bring(first)
         await wait(started)
-        await source.stall()
+        await handles.stall()
         await until(lambda: bench.executor.is_leader_waiting)
         for _ in range(3):
             job, _, started = bench.held()
-            source.bring(job)
+            handles.bring(job)
             await wait(started)
             await until(lambda: bench.executor.is_leader_waiting)
         for gate in bench.gates:
             gate.set()
         await until(lambda: bench.executor.is_idle)
         job, done = answering(bench)
-        source.bring(job)
+        handles.bring(job)
         await wait(done)
         await until(lambda: bench.executor.is_leader_waiting)
         assert not bench.executor._app_blocks  # nobody was inside the app: it is learnt anew
@@ -1097,14 +1097,14 @@ async def test_after_an_app_was_seen_to_block():
 async def test_the_time_is_over_before_the_batch_has_begun(where):
     """A leader who comes late to what it has found (no CPU, no GIL) is watched all the same when its app then blocks."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         held, gate, started = bench.held()
         job, done = answering(bench)
-        late = source.has_gil if where == "wait" else source.go_on
+        late = handles.has_gil if where == "wait" else handles.go_on
         late.clear()
-        source.bring(held, job)
-        await until(lambda: not source.batches if where == "wait" else source.in_take.is_set())
-        await source.stall()
+        handles.bring(held, job)
+        await until(lambda: not handles.batches if where == "wait" else handles.in_take.is_set())
+        await handles.stall()
         for _ in range(10):
             await asyncio.sleep(0.001)  # looks of the executor's, at a batch that nobody has seen yet
         late.set()
@@ -1121,13 +1121,13 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
     def read(*_):
         raise OSError(errno.EBADF, "Bad file descriptor")
 
-    async def test(bench, source):
+    async def test(bench, handles):
         with monkeypatch.context() as patch:
             patch.setattr(executor_module.os, "read", read)
-            source.timer.send(b"8 octets")
+            handles.timer.send(b"8 octets")
             while not caplog.records:
                 await asyncio.sleep(0)
-        assert not bench.loop.remove_reader(source.stall_fd) and bench.executor._watch_timer is None
+        assert not bench.loop.remove_reader(handles.stall_fd) and bench.executor._watch_timer is None
 
     await run_with_leader(test)
     assert caplog.text.count("please report this as a bug in aserve") == 1
@@ -1138,7 +1138,7 @@ async def test_in_a_child_nothing_more_runs(monkeypatch):
     left = []
     monkeypatch.setattr(executor_module, "leave", lambda _: left.append(True))
 
-    async def test(bench, source):
+    async def test(bench, handles):
         child = copy.copy(bench.executor)  # as fork() makes it
         child._jobs, child._leadership = child._jobs.copy(), child._leadership.copy()
         child._jobs.append((left.append, "another's"))
@@ -1153,11 +1153,11 @@ async def test_in_a_child_nothing_more_runs(monkeypatch):
 async def test_the_batch_is_done_after_all():
     """A timer that was reset before the loop could read it means nothing."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         bench.executor._on_stall()
         assert bench.executor._watch_timer is None
-        source.close()
-        source.clock, source.timer = socket.socketpair()  # for stop()
+        handles.close()
+        handles.clock, handles.timer = socket.socketpair()  # for stop()
 
     await run_with_leader(test)
 
@@ -1165,7 +1165,7 @@ async def test_the_batch_is_done_after_all():
 async def test_a_job_of_the_loop_wakes_the_leader():
     """With a single worker the leader gives up its token for a job of the loop's, and takes it again."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         for number in range(3):
             assert await wait(bench.submit(number)) == (number, "aserve-worker-1")
             await until(lambda: bench.executor.is_leader_waiting)
@@ -1176,7 +1176,7 @@ async def test_a_job_of_the_loop_wakes_the_leader():
 async def test_a_job_of_the_loop_prefers_another_worker():
     """While there are others, the leader goes on waiting."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
         assert bench.executor.is_leader_waiting
 
@@ -1190,17 +1190,17 @@ class LeadershipToken(list):
         self.act = act
 
     def pop(self):
-        source = super().pop()
+        handles = super().pop()
         act, self.act = self.act, None
         if act is not None:
             act()
-        return source
+        return handles
 
 
 async def test_a_job_that_comes_as_the_leader_sits_down():
     """A job submitted between the leader's look at the queue and its wait is not left behind."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         done = bench.loop.create_future()
         kicked = threading.Event()
 
@@ -1213,7 +1213,7 @@ async def test_a_job_that_comes_as_the_leader_sits_down():
             kicked.wait(PATIENCE_SECONDS)
 
         bench.executor._leadership = LeadershipToken(act)
-        source.bring(lambda _: None)  # the leader gets up, and sits down again
+        handles.bring(lambda _: None)  # the leader gets up, and sits down again
         await wait(done)
 
     assert await run_with_leader(test, max_threads=1) == []
@@ -1222,11 +1222,11 @@ async def test_a_job_that_comes_as_the_leader_sits_down():
 async def test_a_job_of_the_loop_leaves_the_token_watched():
     """Who gets up for a job of the loop's starts the timer: that job may block, and nobody would wait."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         gate, started = bench.submit_held()
         await wait(started)
-        assert source.waits[-1] == (0, "aserve-worker-1")  # behind a wake of its own
-        assert not source.woken.acquire(blocking=False)
+        assert handles.waits[-1] == (0, "aserve-worker-1")  # behind a wake of its own
+        assert not handles.woken.acquire(blocking=False)
 
     assert await run_with_leader(test, max_threads=1) == []
 
@@ -1234,14 +1234,14 @@ async def test_a_job_of_the_loop_leaves_the_token_watched():
 async def test_all_workers_are_busy():
     """Then the loop looks who has come, so that pings are answered; the rest waits for a worker."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, gate, started = bench.held()
-        source.bring(job)
+        handles.bring(job)
         await wait(started)
-        await source.stall()
-        await until(lambda: source.waits[-1] == (0, threading.current_thread().name))
+        await handles.stall()
+        await until(lambda: handles.waits[-1] == (0, threading.current_thread().name))
         job, done = answering(bench)
-        source.bring(job)
+        handles.bring(job)
         await until(lambda: bench.executor.waiting_count == 1)
         assert not done.done()
         gate.set()
@@ -1254,13 +1254,13 @@ async def test_all_workers_are_busy():
 async def test_looks_are_rare():
     """A process whose workers all wait is nearly idle itself."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, gate, started = bench.held()
-        source.bring(job)
+        handles.bring(job)
         await wait(started)
-        await source.stall()
-        before, start = len(source.waits), time.monotonic()
-        await until(lambda: len(source.waits) >= before + 5)
+        await handles.stall()
+        before, start = len(handles.waits), time.monotonic()
+        await until(lambda: len(handles.waits) >= before + 5)
         # The first may come at once. A busy machine makes it longer, never shorter.
         assert time.monotonic() - start >= 3 * executor_module.BUSY_WATCH_SECONDS
 
@@ -1270,17 +1270,17 @@ async def test_looks_are_rare():
 async def test_a_batch_stalls_behind_a_look():
     """A batch that stalls before the next look is due does not wait for that."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         bench.executor._cpu.look = lambda: False
         held = [bench.held() for _ in range(2)]
-        source.bring(*[job for job, _, _ in held])
+        handles.bring(*[job for job, _, _ in held])
         for _, _, started in held:
             await wait(started)
-            await source.stall()
+            await handles.stall()
         await until(lambda: bench.executor._watch_timer.when() > bench.loop.time() + 0.01)
-        before = len(source.waits)
-        await source.stall()
-        assert len(source.waits) > before
+        before = len(handles.waits)
+        await handles.stall()
+        assert len(handles.waits) > before
 
     assert await run_with_leader(test, max_threads=2) == []
 
@@ -1288,20 +1288,20 @@ async def test_a_batch_stalls_behind_a_look():
 async def test_a_worker_lies_down_during_a_look():
     """A worker that finds the token taken by the loop's look is woken to wait for requests."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, gate, started = bench.held()
-        source.bring(job)
+        handles.bring(job)
         await wait(started)
 
         def wait_for(milliseconds):
-            source.wait = original
+            handles.wait = original
             gate.set()
             deadline = time.monotonic() + PATIENCE_SECONDS
             while not bench.executor.workers.idle and time.monotonic() < deadline:
                 time.sleep(0.0001)
             return original(milliseconds)
 
-        original, source.wait = source.wait, wait_for
+        original, handles.wait = handles.wait, wait_for
         bench.executor._look()
         await until(lambda: bench.executor.is_leader_waiting)
         bench.executor._watch_timer = None
@@ -1312,9 +1312,9 @@ async def test_a_worker_lies_down_during_a_look():
 async def test_nobody_to_look_for():
     """A look that finds the token taken sees nothing, and harms nothing."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         bench.executor._look()
-        assert bench.executor.is_leader_waiting and source.waits == [(-1, "aserve-worker-1")]
+        assert bench.executor.is_leader_waiting and handles.waits == [(-1, "aserve-worker-1")]
 
     assert await run_with_leader(test) == []
 
@@ -1322,7 +1322,7 @@ async def test_nobody_to_look_for():
 async def test_a_leader_that_steps_aside():
     """Somebody else takes the token at once."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         def job(_):
             bench.executor.give_way()
             bench.executor.post(_resolve, is_aside, None)
@@ -1330,7 +1330,7 @@ async def test_a_leader_that_steps_aside():
 
         is_aside, gate = bench.loop.create_future(), threading.Event()
         bench.gates.append(gate)
-        source.bring(job)
+        handles.bring(job)
         await wait(is_aside)
         await until(lambda: bench.executor.is_leader_waiting)
 
@@ -1339,21 +1339,21 @@ async def test_a_leader_that_steps_aside():
 
 @pytest.mark.parametrize("is_look", [False, True])
 @pytest.mark.provokes("please report this as a bug")
-async def test_a_source_that_fails(is_look, caplog):
+async def test_handles_that_fail(is_look, caplog):
     """A fault while a batch is taken is logged as our bug; the next batch is taken."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         if is_look:
             held, gate, started = bench.held()
-            source.bring(held)
+            handles.bring(held)
             await wait(started)
-        source.error = ValueError("no")
-        source.bring(lambda _: None)
+        handles.error = ValueError("no")
+        handles.bring(lambda _: None)
         if is_look:
-            await source.stall()
+            await handles.stall()
         await until(lambda: "ValueError: no" in caplog.text)
         job, done = answering(bench)
-        source.bring(job)
+        handles.bring(job)
         if is_look:
             gate.set()
         await wait(done)
@@ -1366,14 +1366,14 @@ async def test_a_source_that_fails(is_look, caplog):
 async def test_stop_ends_the_leader(is_waiting):
     """Whether it waits or takes a batch: what it has found is still run, and nobody sits down again."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, done = answering(bench)
         if not is_waiting:
-            source.go_on.clear()
-            source.bring(job)
-            assert await bench.loop.run_in_executor(None, source.in_take.wait, PATIENCE_SECONDS)
+            handles.go_on.clear()
+            handles.bring(job)
+            assert await bench.loop.run_in_executor(None, handles.in_take.wait, PATIENCE_SECONDS)
         bench.executor.stop()
-        source.go_on.set()
+        handles.go_on.set()
         if not is_waiting:
             await wait(done)
         assert bench.executor.join(PATIENCE_SECONDS) == []
@@ -1388,7 +1388,7 @@ async def test_no_request_is_lost_or_run_twice(seed):
     choose = random.Random(seed)
     total = 600
 
-    async def test(bench, source):
+    async def test(bench, handles):
         ran, everything = collections.Counter(), bench.loop.create_future()
 
         def new_job(number, seconds):
@@ -1410,16 +1410,16 @@ async def test_no_request_is_lost_or_run_twice(seed):
             jobs = [new_job(number + i, choose.choice((0, 0, 0, 0, 0.0002, 0.002))) for i in range(count)]
             number += count
             if choose.random() < 0.6:
-                source.bring(*jobs)
+                handles.bring(*jobs)
             else:
                 for job in jobs:
                     bench.executor.submit(job, None)
             if choose.random() < 0.3:
-                source.timer.send(b"8 octets")
+                handles.timer.send(b"8 octets")
             await asyncio.sleep(choose.choice((0, 0, 0, 0.0005)))
         while not everything.done():
-            source.timer.send(b"8 octets")
-            source.wake()
+            handles.timer.send(b"8 octets")
+            handles.wake()
             await asyncio.sleep(0.002)
         assert set(ran.values()) == {1}
         await until(lambda: bench.executor.is_idle and bench.executor.is_leader_waiting)
