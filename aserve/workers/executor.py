@@ -115,7 +115,7 @@ class Executor:
         self._still_since = 0.0  # loop time since when it has
         self._handles: HandleSet | None = None
         self._leadership: list[HandleSet] = []  # the token: who takes the handles out of it may wait for requests
-        self._turn = 0  # how often the token was taken; the leader's
+        self._generation = 0  # how often the token was taken; the leader's
         self._waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
 
@@ -230,7 +230,7 @@ class Executor:
             # Also while a leader has found something, and has no GIL yet to take it: its timer may be over
             # before it begins. (`is_leader_waiting` still says that it waits.)
             handles = self._handles
-            return None if handles is None or handles.is_waiting else self._turn
+            return None if handles is None or handles.is_waiting else self._generation
 
     def _look(self) -> None:
         """While every worker is busy, see who has come: pings are answered, and the queue is known."""
@@ -393,7 +393,7 @@ class Executor:
                 handles.wake()  # to run a job of the loop's is to let go of the token: start the timer for that
                 count = handles.wait(0)
             waiting_leader.clear()
-            self._turn += 1
+            self._generation += 1
             handles.take(count)
         except Exception:  # a bug in aserve: these requests are lost, those to come are not
             logger.exception("internal error; please report this as a bug in aserve")
