@@ -8,7 +8,7 @@ Not here: what a job does (connections/connection.py gives it), the app (wsgi/ga
 The order of events, and why (figures: benchmarks/README.md):
 
 - A job only joins a queue; a worker is woken once, at the end of the loop's
-  iteration (`_kick`). A worker woken in the middle would fight the loop for
+  iteration (`_wake_at_end_of_iteration`). A worker woken in the middle would fight the loop for
   the GIL at every callback that is still to run.
 - The worker runs until the queue is empty: one wake-up for a whole batch.
 - The way back is batched too: the first finished job asks the loop for one
@@ -102,7 +102,7 @@ class Executor:
         self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
-        self._kick_due = False
+        self._is_wake_due = False
         self._may_flush: dict[None, bool] = {None: True}  # who takes the item out asks the loop for a `_flush`
         self._is_stopping = False
         # One item for each worker on its way to the queue, just woken or writing its last
@@ -124,9 +124,9 @@ class Executor:
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
         """Run function(argument) in a worker soon. It must not raise."""
         self._jobs.append((function, argument))
-        if not self._kick_due:
-            self._kick_due = True
-            self._loop.call_soon(self._kick)
+        if not self._is_wake_due:
+            self._is_wake_due = True
+            self._loop.call_soon(self._wake_at_end_of_iteration)
 
     def attach(self, handles: HandleSet) -> None:
         """Let a worker wait for requests at these handles."""
@@ -161,9 +161,9 @@ class Executor:
     def _idle_count(self) -> int:
         return len(self._idle) + len(self._waiting_leader)
 
-    def _kick(self) -> None:
-        """Every read of this iteration is done, and the loop is about to sleep without the GIL."""
-        self._kick_due = False
+    def _wake_at_end_of_iteration(self) -> None:
+        """Wake a worker: every read of this iteration is done, and the loop is about to sleep without the GIL."""
+        self._is_wake_due = False
         if not self._jobs:
             return
         if self.coming:

@@ -550,8 +550,8 @@ class Gap(list):
             act()
 
 
-@pytest.mark.parametrize("is_kicked", [False, True])
-async def test_a_job_that_comes_in_the_gap(is_kicked):
+@pytest.mark.parametrize("has_loop_woken", [False, True])
+async def test_a_job_that_comes_in_the_gap(has_loop_woken):
     """A job that comes while a worker lies down is run, whether or not the loop has woken it already."""
 
     async def test(bench):
@@ -559,7 +559,7 @@ async def test_a_job_that_comes_in_the_gap(is_kicked):
 
         def submit():  # on the loop, while the worker is in the gap
             executor.submit(lambda _: ran.set(), None)
-            if is_kicked:
+            if has_loop_woken:
                 bench.loop.call_soon(in_gap.set)  # behind the executor's own callback
             else:
                 in_gap.set()
@@ -1202,15 +1202,15 @@ async def test_a_job_that_comes_as_the_leader_sits_down():
 
     async def test(bench, handles):
         done = bench.loop.create_future()
-        kicked = threading.Event()
+        woken = threading.Event()
 
         def submit():
             bench.executor.submit(lambda _: bench.executor.post(_resolve, done, None), None)
-            bench.loop.call_soon(kicked.set)  # behind the executor's own callback
+            bench.loop.call_soon(woken.set)  # behind the executor's own callback
 
         def act():
             bench.loop.call_soon_threadsafe(submit)
-            kicked.wait(PATIENCE_SECONDS)
+            woken.wait(PATIENCE_SECONDS)
 
         bench.executor._leadership = LeadershipToken(act)
         handles.bring(lambda _: None)  # the leader gets up, and sits down again
