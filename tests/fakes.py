@@ -192,7 +192,7 @@ class StepExecutor:
     def __init__(self) -> None:
         self.jobs: list[Any] = []
         self.posts: list[Any] = []
-        self.coming: list[None] = []
+        self.waking: list[None] = []
         self.turns: list[str] = []
 
     @property

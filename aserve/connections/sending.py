@@ -535,13 +535,13 @@ class SendingHalf(asyncio.Protocol):
                 or exchange is not self.connection.exchange  # it has ended since `send` looked
             ):
                 return octets
-            self._executor.coming.append(None)
+            self._executor.waking.append(None)
             try:
                 sent = os.write(self._fd, octets) if octets else 0
             except OSError:
                 return octets  # full, or gone: the transport meets the same, and knows what to do
             finally:
-                self._executor.coming.pop()
+                self._executor.waking.pop()
             if sent < len(octets):
                 self._transition(Event.TAKE_COMPLETION)
                 return octets[sent:]

@@ -107,7 +107,7 @@ class Executor:
         self._is_stopping = False
         # One item for each worker on its way to the queue, just woken or writing its last
         # response: no need to wake another. (A list, since its append and pop are atomic.)
-        self.coming: list[None] = []
+        self.waking: list[None] = []
         # The app was seen to block: workers wake one another without waiting for `_watch`.
         self._app_blocks = False
         self._watch_timer: asyncio.TimerHandle | None = None
@@ -166,9 +166,9 @@ class Executor:
         self._is_wake_due = False
         if not self._jobs:
             return
-        if self.coming:
+        if self.waking:
             # Each of them takes one job; if its app then blocks, `_watch` must see to the others.
-            if self._watch_timer is None and len(self._jobs) > len(self.coming):
+            if self._watch_timer is None and len(self._jobs) > len(self.waking):
                 self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
             return
         # Counted now: a worker woken below may have taken the first, and block, before we look again.
@@ -418,7 +418,7 @@ class Executor:
             except ValueError:
                 pass  # somebody is releasing the lock already
         lock.acquire()
-        self.coming.pop()
+        self.waking.pop()
         if self._app_blocks and (len(self._jobs) > 1 or (self._jobs and self._leadership)):
             self._wake_one()
 
@@ -448,7 +448,7 @@ class Executor:
             lock = self._idle.pop()
         except IndexError:
             return False
-        self.coming.append(None)
+        self.waking.append(None)
         lock.release()
         return True
 

@@ -27,7 +27,7 @@ class InlineExecutor:
     def __init__(self) -> None:
         self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
         self._is_running = False
-        self.coming: list[None] = []
+        self.waking: list[None] = []
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
         """Run function(argument) now, or after the job that submits it."""

@@ -234,7 +234,7 @@ def test_a_socket_that_takes_nothing(new, number, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sending_module.os, "write", refuse)
         bench.executor.run_job()
-    assert bench.executor.coming == [] and transport.received() == b""
+    assert bench.executor.waking == [] and transport.received() == b""
     bench.executor.run()
     assert body_of(transport.received()) == b"hello"
 

@@ -335,10 +335,10 @@ async def test_a_worker_on_its_way_does_not_strand_the_second_job():
         writing, go_on = bench.loop.create_future(), threading.Event()
 
         def job(_):  # as a worker that writes its last response
-            executor.coming.append(None)
+            executor.waking.append(None)
             executor.post(_resolve, writing, None)
             go_on.wait(PATIENCE_SECONDS)
-            executor.coming.pop()
+            executor.waking.pop()
 
         executor.submit(job, None)
         await wait(writing)
@@ -574,7 +574,7 @@ async def test_a_job_that_comes_in_the_gap(has_loop_woken):
         while not ran.is_set():
             await asyncio.sleep(0)
         await bench.wait_for_sleepers(1)
-        assert executor.coming == [] and worker_names() == {"aserve-worker-1"}
+        assert executor.waking == [] and worker_names() == {"aserve-worker-1"}
 
     await run(test, max_threads=1)
 
@@ -856,7 +856,7 @@ def test_a_worker_left_behind_finds_the_loop_closed(caplog):
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_job_is_lost_or_run_twice(seed):
-    """Bursts of jobs, some of which block or compute, and workers that report themselves as coming."""
+    """Bursts of jobs, some of which block or compute, and workers that report themselves as waking."""
     choose = random.Random(seed)
     total = 1500
 
@@ -871,10 +871,10 @@ async def test_no_job_is_lost_or_run_twice(seed):
                 time.sleep(seconds)
             bench.executor.post(answer, number, None)
             if writes:  # as a worker that writes its response past the loop
-                bench.executor.coming.append(None)
+                bench.executor.waking.append(None)
                 if seconds:
                     time.sleep(0)
-                bench.executor.coming.pop()
+                bench.executor.waking.pop()
 
         def answer(number, _):
             answered[number] += 1
@@ -892,7 +892,7 @@ async def test_no_job_is_lost_or_run_twice(seed):
         assert set(ran.values()) == set(answered.values()) == {1}
         assert len(ran) == len(answered) == total
         await bench.wait_for_sleepers(len(worker_names()))
-        assert bench.executor.coming == [] and bench.executor.is_quiet
+        assert bench.executor.waking == [] and bench.executor.is_quiet
 
     assert await run(test, max_threads=choose.choice((1, 2, 8))) == []
 
@@ -1423,7 +1423,7 @@ async def test_no_request_is_lost_or_run_twice(seed):
             await asyncio.sleep(0.002)
         assert set(ran.values()) == {1}
         await until(lambda: bench.executor.is_idle and bench.executor.is_leader_waiting)
-        assert bench.executor.coming == []
+        assert bench.executor.waking == []
 
     assert await run_with_leader(test, max_threads=choose.choice((1, 2, 8))) == []
 
