@@ -31,7 +31,7 @@ from ..protocols.base import new_body
 from ..protocols.one_request import FRONT_VARS, OneRequest, is_head_request
 from ..proxies.trust import needs_identity
 from ..settings import Config
-from ..workers.executor import WATCH_SECONDS, Executor
+from ..workers.executor import STALL_SECONDS, Executor
 from ..workers.inline import InlineExecutor
 from .connection import Connection, let_go
 from .handover import Handovers
@@ -468,5 +468,5 @@ class _Memory:
         set.max_fields = config.max_fields
         set.max_vars = config.max_fields + FRONT_VARS
         set.max_body_len = config.max_body_bytes
-        set.stall_us = 0 if config.threads == 0 else round(1e6 * WATCH_SECONDS)
+        set.stall_us = 0 if config.threads == 0 else round(1e6 * STALL_SECONDS)
         set.epoll_fd = set.wake_fd = set.stall_fd = -1

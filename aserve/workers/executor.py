@@ -16,14 +16,14 @@ The order of events, and why (figures: benchmarks/README.md):
   of the GIL, and the loop flushes at once.
 - Last in, first out among idle workers: the hottest stack and caches.
 - Another worker only when the queue stands still behind an app that blocks
-  (`_watch`). A queue that moves needs no help, and under a GIL one more
+  (`_on_stall_timer`). A queue that moves needs no help, and under a GIL one more
   thread for CPU-bound work only adds switches.
 
 Requests of the lane need no hand-off at all. They follow the Leader/Followers
 pattern (POSA2): one worker, the leader, waits for them itself (`_lead`), and runs
 them one after another, while the loop sleeps. Unlike there, it promotes no follower
 first: it only puts the leadership token back, and nobody waits for more meanwhile.
-Should the batch take longer than WATCH_SECONDS (or twice that), a timer in the kernel
+Should the batch take longer than STALL_SECONDS (or twice that), a timer in the kernel
 wakes the loop (`_on_stall`), and by the same rule as above another worker is woken
 and takes the token. Once an app was seen to block, a leader wakes its successor
 before it begins.
@@ -59,10 +59,10 @@ logger = logging.getLogger("aserve")
 
 # How long a queue may stand still before another worker is woken. Guess: 1 ms, a
 # tenth of a typical database query and a hundred times the cost of a wake-up.
-WATCH_SECONDS = 0.001
+STALL_SECONDS = 0.001
 # The same while the process burns CPU: then the GIL is what is missing, not threads;
 # but one slow request must not hold up all others for longer than this.
-BUSY_WATCH_SECONDS = 0.020
+BUSY_STALL_SECONDS = 0.020
 
 
 class HandleSet(Protocol):
@@ -71,7 +71,7 @@ class HandleSet(Protocol):
     @property
     def stall_fd(self) -> int:
         """
-        A descriptor: readable when what the last `wait` brought has not led to another within WATCH_SECONDS.
+        A descriptor: readable when what the last `wait` brought has not led to another within STALL_SECONDS.
 
         Told at the latest when twice that is over; and once in vain when nothing more comes.
         """
@@ -108,10 +108,10 @@ class Executor:
         # One item for each worker on its way to the queue, just woken or writing its last
         # response: no need to wake another. (A list, since its append and pop are atomic.)
         self.waking: list[None] = []
-        # The app was seen to block: workers wake one another without waiting for `_watch`.
+        # The app was seen to block: workers wake one another without waiting for the stall timer.
         self._app_blocks = False
-        self._watch_timer: asyncio.TimerHandle | None = None
-        self._watched: Any = None  # what waited at the last look
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._seen_waiting: Any = None  # what waited at the last look
         self._still_since = 0.0  # loop time since when it has
         self._handles: HandleSet | None = None
         self._leadership: list[HandleSet] = []  # the token: who takes the handles out of it may wait for requests
@@ -167,9 +167,9 @@ class Executor:
         if not self._jobs:
             return
         if self.waking:
-            # Each of them takes one job; if its app then blocks, `_watch` must see to the others.
-            if self._watch_timer is None and len(self._jobs) > len(self.waking):
-                self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
+            # Each of them takes one job; if its app then blocks, the stall timer must see to the others.
+            if self._stall_timer is None and len(self._jobs) > len(self.waking):
+                self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
             return
         # Counted now: a worker woken below may have taken the first, and block, before we look again.
         has_several = len(self._jobs) > 1
@@ -180,8 +180,8 @@ class Executor:
             # A worker is awake and yet neither it nor anybody else computes: its app blocks.
             self._app_blocks = True
             self._wake_one()
-        if self._watch_timer is None and (has_several or self._cpu.is_busy):
-            self._watch_timer = self._loop.call_later(WATCH_SECONDS, self._watch)
+        if self._stall_timer is None and (has_several or self._cpu.is_busy):
+            self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
 
     def _on_stall(self) -> None:
         """The leader's batch is not done yet."""
@@ -194,33 +194,33 @@ class Executor:
                 self._loop.remove_reader(self._handles.stall_fd)  # a bug in aserve, or of the app's; but no busy loop
                 logger.exception("internal error; please report this as a bug in aserve")
                 return
-        timer = self._watch_timer
-        if timer is None or timer.when() > self._loop.time() + WATCH_SECONDS:  # the next is far, behind a `_look`
+        timer = self._stall_timer
+        if timer is None or timer.when() > self._loop.time() + STALL_SECONDS:  # else the next look is near
             if timer is not None:
                 timer.cancel()
-            self._watch()
+            self._on_stall_timer()
 
-    def _watch(self) -> None:
+    def _on_stall_timer(self) -> None:
         """Wake another worker if what waits is still the same as at the last look."""
-        self._watch_timer = None
+        self._stall_timer = None
         waiting = self._what_waits()
         if waiting is None:
-            self._watched = None
+            self._seen_waiting = None
             return
-        now, seconds = self._loop.time(), WATCH_SECONDS
-        if waiting != self._watched:
-            self._watched = waiting
+        now, seconds = self._loop.time(), STALL_SECONDS
+        if waiting != self._seen_waiting:
+            self._seen_waiting = waiting
             self._still_since = now
             self._cpu.look()  # what it has burnt by the next look
-        elif not self._cpu.look() or now - self._still_since >= BUSY_WATCH_SECONDS:
+        elif not self._cpu.look() or now - self._still_since >= BUSY_STALL_SECONDS:
             self._app_blocks = not self._cpu.is_busy
             self._still_since = now
             if not self._wake_one():
                 if self._handles is None:
                     return  # all are awake: the next finished job moves the queue
-                self._look()
-                seconds = BUSY_WATCH_SECONDS  # nothing but pings can be answered sooner
-        self._watch_timer = self._loop.call_later(seconds, self._watch)
+                self._poll_while_busy()
+                seconds = BUSY_STALL_SECONDS  # nothing but pings can be answered sooner
+        self._stall_timer = self._loop.call_later(seconds, self._on_stall_timer)
 
     def _what_waits(self) -> Any:
         """The head of the queue; or, as no leader waits for requests, those that come; or None."""
@@ -232,7 +232,7 @@ class Executor:
             handles = self._handles
             return None if handles is None or handles.is_waiting else self._generation
 
-    def _look(self) -> None:
+    def _poll_while_busy(self) -> None:
         """While every worker is busy, see who has come: pings are answered, and the queue is known."""
         try:
             handles = self._leadership.pop()
@@ -260,8 +260,8 @@ class Executor:
         """Let workers end when the queue is empty. Those inside an app that hangs are left behind."""
         self._is_stopping = True
         self._turns.stop()
-        if self._watch_timer is not None:
-            self._watch_timer.cancel()
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
         if self._handles is not None:
             self._loop.remove_reader(self._handles.stall_fd)
             self._handles.wake()

@@ -709,7 +709,7 @@ async def test_no_thread_in_the_place_of_the_last(caplog, monkeypatch):
                 executor.write_off(workers[0].ident)
         waiting = bench.submit(1)
         for _ in range(3):
-            executor._watch()
+            executor._on_stall_timer()
             await asyncio.sleep(0)
         assert not waiting.done()
         gate.set()  # this one comes back after all
@@ -1011,7 +1011,7 @@ async def test_the_leader_runs_what_it_finds():
             assert set(await wait(asyncio.gather(*done))) == {"aserve-worker-1"}
             await until(lambda: bench.executor.is_leader_waiting)
         assert bench.executor.is_idle and worker_names() == {"aserve-worker-1"}
-        assert bench.executor._watch_timer is None
+        assert bench.executor._stall_timer is None
         assert handles.waits == [(-1, "aserve-worker-1")] * 4
 
     assert await run_with_leader(test) == []
@@ -1127,7 +1127,7 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
             handles.timer.send(b"8 octets")
             while not caplog.records:
                 await asyncio.sleep(0)
-        assert not bench.loop.remove_reader(handles.stall_fd) and bench.executor._watch_timer is None
+        assert not bench.loop.remove_reader(handles.stall_fd) and bench.executor._stall_timer is None
 
     await run_with_leader(test)
     assert caplog.text.count("please report this as a bug in aserve") == 1
@@ -1155,7 +1155,7 @@ async def test_the_batch_is_done_after_all():
 
     async def test(bench, handles):
         bench.executor._on_stall()
-        assert bench.executor._watch_timer is None
+        assert bench.executor._stall_timer is None
         handles.close()
         handles.clock, handles.timer = socket.socketpair()  # for stop()
 
@@ -1262,12 +1262,12 @@ async def test_looks_are_rare():
         before, start = len(handles.waits), time.monotonic()
         await until(lambda: len(handles.waits) >= before + 5)
         # The first may come at once. A busy machine makes it longer, never shorter.
-        assert time.monotonic() - start >= 3 * executor_module.BUSY_WATCH_SECONDS
+        assert time.monotonic() - start >= 3 * executor_module.BUSY_STALL_SECONDS
 
     assert await run_with_leader(test, max_threads=1) == []
 
 
-async def test_a_batch_stalls_behind_a_look():
+async def test_a_batch_stalls_behind_a_poll():
     """A batch that stalls before the next look is due does not wait for that."""
 
     async def test(bench, handles):
@@ -1277,7 +1277,7 @@ async def test_a_batch_stalls_behind_a_look():
         for _, _, started in held:
             await wait(started)
             await handles.stall()
-        await until(lambda: bench.executor._watch_timer.when() > bench.loop.time() + 0.01)
+        await until(lambda: bench.executor._stall_timer.when() > bench.loop.time() + 0.01)
         before = len(handles.waits)
         await handles.stall()
         assert len(handles.waits) > before
@@ -1285,8 +1285,8 @@ async def test_a_batch_stalls_behind_a_look():
     assert await run_with_leader(test, max_threads=2) == []
 
 
-async def test_a_worker_lies_down_during_a_look():
-    """A worker that finds the token taken by the loop's look is woken to wait for requests."""
+async def test_a_worker_lies_down_during_a_poll():
+    """A worker that finds the token taken by the polling loop is woken to wait for requests."""
 
     async def test(bench, handles):
         job, gate, started = bench.held()
@@ -1302,18 +1302,18 @@ async def test_a_worker_lies_down_during_a_look():
             return original(milliseconds)
 
         original, handles.wait = handles.wait, wait_for
-        bench.executor._look()
+        bench.executor._poll_while_busy()
         await until(lambda: bench.executor.is_leader_waiting)
-        bench.executor._watch_timer = None
+        bench.executor._stall_timer = None
 
     assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_nobody_to_look_for():
-    """A look that finds the token taken sees nothing, and harms nothing."""
+    """A poll that finds the token taken sees nothing, and harms nothing."""
 
     async def test(bench, handles):
-        bench.executor._look()
+        bench.executor._poll_while_busy()
         assert bench.executor.is_leader_waiting and handles.waits == [(-1, "aserve-worker-1")]
 
     assert await run_with_leader(test) == []
@@ -1337,24 +1337,24 @@ async def test_a_leader_that_steps_aside():
     assert await run_with_leader(test, max_threads=1, extra_threads=1) == []
 
 
-@pytest.mark.parametrize("is_look", [False, True])
+@pytest.mark.parametrize("is_poll", [False, True])
 @pytest.mark.provokes("please report this as a bug")
-async def test_handles_that_fail(is_look, caplog):
+async def test_handles_that_fail(is_poll, caplog):
     """A fault while a batch is taken is logged as our bug; the next batch is taken."""
 
     async def test(bench, handles):
-        if is_look:
+        if is_poll:
             held, gate, started = bench.held()
             handles.bring(held)
             await wait(started)
         handles.error = ValueError("no")
         handles.bring(lambda _: None)
-        if is_look:
+        if is_poll:
             await handles.stall()
         await until(lambda: "ValueError: no" in caplog.text)
         job, done = answering(bench)
         handles.bring(job)
-        if is_look:
+        if is_poll:
             gate.set()
         await wait(done)
 
