@@ -115,7 +115,7 @@ def take_statistics(
         responses_memory_bytes=response_memory_bytes,
         workers=workers.at_work,
         workers_idle=workers.idle,
-        workers_aside=workers.aside,
+        workers_aside=workers.compensated,
         workers_stuck=workers.stuck,
         workers_written_off=workers.written_off,
     )

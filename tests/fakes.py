@@ -209,7 +209,7 @@ class StepExecutor:
     def post(self, function: Any, first: Any, second: Any) -> None:
         self.posts.append((function, first, second))
 
-    def give_way(self) -> None:
+    def yield_slot(self) -> None:
         self.turns.append("give way")
 
     def leave_turn(self) -> None:

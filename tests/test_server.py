@@ -229,8 +229,8 @@ async def test_one_thread_is_one_thread(threads, extra):
 
     async def main():
         async with Server(hello, bind=LOOPBACK, threads=threads) as server:
-            crew = server._executor._crew
-            assert crew._max_total - crew.max_threads == extra
+            workers = server._executor._threads
+            assert workers._max_total - workers.max_threads == extra
 
     await main()
 

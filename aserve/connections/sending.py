@@ -420,7 +420,7 @@ class SendingHalf(asyncio.Protocol):
         if spool is not None:  # with --threads 0 there is none
             executor = cast(Executor, self._executor)
             if spool.is_begun:
-                executor.give_way()
+                executor.yield_slot()
             else:
                 executor.leave_turn()  # from memory it goes as any other
         if len(octets) <= PART_BYTES or self._reserve_memory(exchange, len(octets)):

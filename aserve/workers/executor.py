@@ -3,7 +3,7 @@
 Owns:     the two queues, the decision whom to wake and when.
 Thread:   methods say which side calls them.
 Not here: what a job does (connections/connection.py gives it), the app (wsgi/gateway.py), how many
-          threads there are (threads.py), which of those aside go on (turns.py).
+          threads there are (threads.py), which of those that yield go on (turns.py).
 
 The order of events, and why (figures: benchmarks/README.md):
 
@@ -28,8 +28,8 @@ wakes the loop (`_on_stall`), and by the same rule as above another worker is wo
 and takes the token. Once an app was seen to block, a leader wakes its successor
 before it begins.
 
-A worker at a response that outruns its reader steps aside (`give_way`): another takes
-its place, beyond --threads, and it goes on in turn with others like it (turns.py). Its app's
+A worker whose app writes faster than its client reads yields its slot (`yield_slot`): another
+thread compensates for it, beyond --threads, and it goes on in turn with others like it (turns.py). Its app's
 iterable stays on its stack: one that moved to another thread would lose what the
 app keeps by thread, and another request on top of it might not end before it.
 
@@ -52,7 +52,7 @@ from typing import Any, Callable, Protocol
 from ..errors import WrittenOff
 from ..forks import leave
 from .cpu import HAS_GIL, CpuMeter
-from .threads import Crew, WorkerCounts
+from .threads import WorkerCounts, WorkerThreads
 from .turns import Turns
 
 logger = logging.getLogger("aserve")
@@ -97,8 +97,8 @@ class Executor:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int, extra_threads: int = 0) -> None:
         self._loop = loop
-        self._crew = Crew(self._work, max_threads, extra_threads)
-        self._turns = Turns(loop, max_threads)  # of those that have stepped aside
+        self._threads = WorkerThreads(self._work, max_threads, extra_threads)
+        self._turns = Turns(loop, max_threads)  # of those compensated for
         self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
@@ -133,7 +133,7 @@ class Executor:
         self._handles = handles
         self._leadership.append(handles)
         self._loop.add_reader(handles.stall_fd, self._on_stall)
-        self._crew.start()
+        self._threads.start()
 
     @property
     def waiting_count(self) -> int:
@@ -143,13 +143,13 @@ class Executor:
     @property
     def workers(self) -> WorkerCounts:
         """How many workers there are, and how many of them sleep or wait for requests."""
-        return self._crew.counts(self._idle_count)
+        return self._threads.counts(self._idle_count)
 
     @property
     def is_idle(self) -> bool:
         """Whether no job waits, runs or comes back."""
-        crew = self._crew
-        is_asleep = not crew.aside and self._idle_count == sum(thread.is_alive() for thread in crew.at_work)
+        threads = self._threads
+        is_asleep = not threads.compensated and self._idle_count == sum(thread.is_alive() for thread in threads.at_work)
         return is_asleep and self.is_quiet
 
     @property
@@ -173,7 +173,7 @@ class Executor:
             return
         # Counted now: a worker woken below may have taken the first, and block, before we look again.
         has_several = len(self._jobs) > 1
-        if self._idle_count == len(self._crew.at_work):
+        if self._idle_count == len(self._threads.at_work):
             self._app_blocks = not HAS_GIL
             self._wake_one()
         elif not self._cpu.look():
@@ -272,11 +272,11 @@ class Executor:
 
     def join(self, seconds: float) -> list[str]:
         """Wait for the workers to end, at most so long in all; return the names of those that have not."""
-        return self._crew.join(seconds)
+        return self._threads.join(seconds)
 
     def name_of(self, thread_id: int) -> str:
         """Return the name of the worker with this identifier."""
-        return self._crew.name_of(thread_id)
+        return self._threads.name_of(thread_id)
 
     def write_off(self, thread_id: int) -> None:
         """
@@ -285,20 +285,20 @@ class Executor:
         Raises:
             RuntimeError: there is no other, and none can be started. Nor will it be tried again.
         """
-        self._crew.write_off(thread_id)
+        self._threads.write_off(thread_id)
         self._turns.leave(thread_id)
-        if not (self._crew.start() or self._crew.at_work):
+        if not (self._threads.start() or self._threads.at_work):
             raise RuntimeError("no other worker is left")
 
     @property
     def stuck(self) -> list[str]:
         """Names of the workers that were written off and have not ended."""
-        return self._crew.stuck
+        return self._threads.stuck
 
     @property
     def written_off_count(self) -> int:
         """Workers that were written off, since the start."""
-        return self._crew.written_off_count
+        return self._threads.written_off_count
 
     # --- called from a worker ---
 
@@ -320,42 +320,42 @@ class Executor:
             except RuntimeError:
                 pass  # the loop is closed: this worker was left behind, and nobody waits for it
 
-    def give_way(self) -> None:
+    def yield_slot(self) -> None:
         """
         Wait for a turn: what the calling worker does is waited for by nobody.
 
         Its place is another's meanwhile, so that --threads others are at work; at most --extra-threads do this.
         """
         thread_id = threading.get_ident()
-        if thread_id in self._crew.aside or self._step_aside(thread_id):
+        if thread_id in self._threads.compensated or self._compensate(thread_id):
             self._turns.take(thread_id, bool(self._jobs))
 
     def leave_turn(self) -> None:
-        """The calling worker waits for its client, or goes on as others do; until it gives way again."""
+        """The calling worker waits for its client, or goes on as others do; until it yields again."""
         self._turns.leave(threading.get_ident())
 
-    def _step_aside(self, thread_id: int) -> bool:
+    def _compensate(self, thread_id: int) -> bool:
         """Leave one's place to another worker; False: there is none to be had, or the caller is no worker of ours."""
-        crew = self._crew
-        if not crew.step_aside(thread_id):
+        threads = self._threads
+        if not threads.compensate(thread_id):
             return False
-        if self._jobs or self._leadership or not crew.at_work:
+        if self._jobs or self._leadership or not threads.at_work:
             self._wake_one()
-        return not crew.stay(thread_id)  # no thread could be started in its place
+        return not threads.keep_slot(thread_id)  # no thread could be started in its place
 
-    def _come_back(self) -> bool:
-        """After a job: False if the calling worker has stepped aside, and its place is taken."""
+    def _regain_slot(self) -> bool:
+        """After a job: False if the calling worker was compensated for, and its place is taken."""
         thread_id = threading.get_ident()
-        if thread_id not in self._crew.aside:
+        if thread_id not in self._threads.compensated:
             return True
         self._turns.leave(thread_id)
-        return self._crew.come_back(thread_id)
+        return self._threads.regain_slot(thread_id)
 
     def _work(self) -> None:
         _yield_to_waker()
         lock = threading.Lock()
         lock.acquire()
-        jobs, aside, turns = self._jobs, self._crew.aside, self._turns
+        jobs, compensated, turns = self._jobs, self._threads.compensated, self._turns
         while True:
             try:
                 function, argument = jobs.popleft()
@@ -374,7 +374,7 @@ class Executor:
             except BaseException:  # a bug in aserve: the request is lost, the worker is not
                 logger.exception("a worker failed; please report this as a bug in aserve")
             del function, argument  # an idle worker keeps no exchange alive
-            if aside and not self._come_back():
+            if compensated and not self._regain_slot():
                 return
 
     def _lead(self) -> bool:
@@ -402,7 +402,7 @@ class Executor:
                 waiting_leader.clear()
             if not self._is_stopping:
                 self._leadership.append(handles)
-        if len(self._idle) == len(self._crew.at_work) - 1:
+        if len(self._idle) == len(self._threads.at_work) - 1:
             self._app_blocks = not HAS_GIL  # nobody is inside the app: learn anew
         if self._app_blocks and self._jobs:
             self._wake_one()
@@ -434,7 +434,7 @@ class Executor:
 
     def _wake_one(self) -> bool:
         """Wake or start one worker; False when all are awake."""
-        if self._wake_sleeper() or self._crew.start():
+        if self._wake_sleeper() or self._threads.start():
             return True
         handles = self._handles
         if self.is_leader_waiting and handles is not None:

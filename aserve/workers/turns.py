@@ -1,8 +1,8 @@
-"""Whose turn it is, among workers that stepped aside.
+"""Whose turn it is, among workers that have yielded their slots.
 
 Owns:     Turns: who goes on, who waits, for how long.
 Thread:   two, under banners: workers take turns, the event loop looks whether they move.
-Not here: who steps aside, and who takes its place (executor.py).
+Not here: who yields, and who takes its place (executor.py).
 
 A response that outruns its reader goes to the disk as fast as the app makes it, and
 nobody waits for it. Were dozens of them to compute at once, those who are waited for

@@ -662,7 +662,7 @@ def test_large_pieces_in_memory(new, files):
     assert sum(taken) == 3_000_000 and len(taken) == 2 and held.count == 0
 
 
-def test_who_needs_no_spool_does_not_give_way(new, files):
+def test_who_needs_no_spool_keeps_its_slot(new, files):
     """A client that reads has its response made at once."""
     bench, connection, transport = new(returning(iter(numbered(20)), [("Content-Length", "20000")]))
     connection.data_received(GET)

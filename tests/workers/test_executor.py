@@ -70,11 +70,11 @@ class Bench:
 
     async def start_workers(self, count):
         """Start so many workers; they sleep in the order of their numbers."""
-        crew = self.executor._crew
-        max_threads, crew.max_threads = crew.max_threads, count  # a slow machine would start more
+        threads = self.executor._threads
+        max_threads, threads.max_threads = threads.max_threads, count  # a slow machine would start more
         held = [self.submit_held() for _ in range(count)]
         names = [await wait(started) for _, started in held]
-        crew.max_threads = max_threads
+        threads.max_threads = max_threads
         assert sorted(names) == [f"aserve-worker-{number + 1}" for number in range(count)]
         for sleepers, name in enumerate(sorted(names), 1):
             held[names.index(name)][0].set()
@@ -387,7 +387,7 @@ async def test_without_a_gil_workers_wake_one_another(monkeypatch):
     await run(test)
 
 
-# Workers that step aside
+# Workers that yield their slots
 
 
 class Aside:
@@ -401,10 +401,10 @@ class Aside:
 
     def _run(self, _):
         executor = self._bench.executor
-        executor.give_way()
+        executor.yield_slot()
         executor.post(_resolve, self.is_aside, threading.get_ident())
         self._gate.wait(PATIENCE_SECONDS)
-        executor.give_way()
+        executor.yield_slot()
         executor.post(_resolve, self.is_done, threading.get_ident())
 
     async def go_on(self):
@@ -413,14 +413,14 @@ class Aside:
 
 
 async def test_who_steps_aside_makes_room():
-    """Others work in the places of those aside, one thread more for each; in the end there are as many as before."""
+    """Others work in the places of those that yield, one thread more for each; in the end there are as many as before."""
 
     async def test(bench):
         executor = bench.executor
         asides = [Aside(bench) for _ in range(3)]
         for each in asides:
             await wait(each.is_aside)
-        assert executor.workers.aside == 3 and not executor.is_idle
+        assert executor.workers.compensated == 3 and not executor.is_idle
         held = [bench.submit_held() for _ in range(2)]
         names = {await wait(started) for _, started in held}
         assert len(names) == 2 and len(worker_names()) == 5
@@ -428,13 +428,13 @@ async def test_who_steps_aside_makes_room():
             gate.set()
         assert len({await each.go_on() for each in asides}) == 3
         await until(lambda: executor.is_idle)
-        assert executor.workers.at_work <= 2 and executor.workers.aside == 0 and executor._turns._running == {}
+        assert executor.workers.at_work <= 2 and executor.workers.compensated == 0 and executor._turns._running == {}
         assert (await wait(bench.submit(1)))[0] == 1
 
     assert await run(test, max_threads=2, extra_threads=3) == []
 
 
-async def test_no_more_may_step_aside():
+async def test_no_more_may_yield():
     """Beyond --extra-threads a worker keeps its place, and what waits for one waits."""
 
     async def test(bench):
@@ -442,8 +442,8 @@ async def test_no_more_may_step_aside():
         await wait(first.is_aside)
         await wait(second.is_aside)
         waiting = bench.submit(1)
-        assert bench.executor.workers.aside == 1
-        [at_work] = bench.executor._crew.at_work
+        assert bench.executor.workers.compensated == 1
+        [at_work] = bench.executor._threads.at_work
         await second.go_on()
         await first.go_on()
         assert (await wait(waiting))[0] == 1
@@ -453,7 +453,7 @@ async def test_no_more_may_step_aside():
 
 
 async def test_nobody_to_take_the_place(monkeypatch, caplog):
-    """Where no thread can be started, who would step aside stays, and serves what comes behind it."""
+    """Where no thread can be started, who would yield stays, and serves what comes behind it."""
 
     async def test(bench):
         await bench.start_workers(1)
@@ -462,7 +462,7 @@ async def test_nobody_to_take_the_place(monkeypatch, caplog):
             aside = Aside(bench)
             worker = await wait(aside.is_aside)
         waiting = bench.submit(1)
-        assert bench.executor.workers[:3:2] == (1, 0)  # at work, aside
+        assert bench.executor.workers[:3:2] == (1, 0)  # at work, compensated
         assert await aside.go_on() == worker
         assert await wait(waiting) == (1, "aserve-worker-1")
 
@@ -474,7 +474,7 @@ async def test_nobody_to_take_the_place(monkeypatch, caplog):
 
 
 async def test_requests_go_before_those_aside(monkeypatch):
-    """Who is aside goes on when the queue is empty."""
+    """Who has yielded goes on when the queue is empty."""
     monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
 
     async def test(bench):
@@ -517,7 +517,7 @@ async def test_stop_ends_the_turns(monkeypatch):
 
 
 async def test_written_off_aside():
-    """A worker that hangs aside is counted on no longer; nobody is started for it, and its turn is over."""
+    """A worker that hangs after it has yielded is counted on no longer; nobody is started for it, and its turn is over."""
 
     async def test(bench):
         executor = bench.executor
@@ -525,7 +525,7 @@ async def test_written_off_aside():
         worker = await wait(aside.is_aside)
         assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
         executor.write_off(worker)
-        assert executor.stuck == ["aserve-worker-1"] and executor.workers.aside == 0
+        assert executor.stuck == ["aserve-worker-1"] and executor.workers.compensated == 0
         assert executor._turns._running == {}
         await until(lambda: executor.is_idle)
         assert executor.workers.at_work == 1
@@ -1324,7 +1324,7 @@ async def test_a_leader_that_steps_aside():
 
     async def test(bench, handles):
         def job(_):
-            bench.executor.give_way()
+            bench.executor.yield_slot()
             bench.executor.post(_resolve, is_aside, None)
             gate.wait(PATIENCE_SECONDS)
 
