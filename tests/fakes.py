@@ -193,7 +193,7 @@ class StepExecutor:
         self.jobs: list[Any] = []
         self.posts: list[Any] = []
         self.waking: list[None] = []
-        self.turns: list[str] = []
+        self.slices: list[str] = []
 
     @property
     def is_quiet(self) -> bool:
@@ -210,10 +210,10 @@ class StepExecutor:
         self.posts.append((function, first, second))
 
     def yield_slot(self) -> None:
-        self.turns.append("give way")
+        self.slices.append("yield")
 
-    def leave_turn(self) -> None:
-        self.turns.append("leave")
+    def end_slice(self) -> None:
+        self.slices.append("leave")
 
     def run_job(self) -> None:
         """A worker takes the next job; nothing comes home yet."""

@@ -88,7 +88,7 @@ FLOORS = {
     "aserve/workers/inline.py": 100,
     "aserve/workers/interrupt.py": 56,
     "aserve/workers/threads.py": 100,
-    "aserve/workers/turns.py": 100,
+    "aserve/workers/time_slices.py": 100,
     "aserve/wsgi/__init__.py": 100,
     "aserve/wsgi/deadlines.py": 16,
     "aserve/wsgi/environ.py": 100,

@@ -422,7 +422,7 @@ class SendingHalf(asyncio.Protocol):
             if spool.is_begun:
                 executor.yield_slot()
             else:
-                executor.leave_turn()  # from memory it goes as any other
+                executor.end_slice()  # from memory it goes as any other
         if len(octets) <= PART_BYTES or self._reserve_memory(exchange, len(octets)):
             self._send_part(exchange, octets)
             return
@@ -482,7 +482,7 @@ class SendingHalf(asyncio.Protocol):
                 raise
             except OSError as exc:
                 self._service.budgets.responses.fault(exc)
-            executor.leave_turn()
+            executor.end_slice()
             self._wait_until(lambda: self._has_memory if not spool.is_begun else spool.has_room(size))
         return False
 

@@ -3,7 +3,7 @@
 Owns:     the two queues, the decision whom to wake and when.
 Thread:   methods say which side calls them.
 Not here: what a job does (connections/connection.py gives it), the app (wsgi/gateway.py), how many
-          threads there are (threads.py), which of those that yield go on (turns.py).
+          threads there are (threads.py), which of those that yield go on (time_slices.py).
 
 The order of events, and why (figures: benchmarks/README.md):
 
@@ -29,7 +29,7 @@ and takes the token. Once an app was seen to block, a leader wakes its successor
 before it begins.
 
 A worker whose app writes faster than its client reads yields its slot (`yield_slot`): another
-thread compensates for it, beyond --threads, and it goes on in turn with others like it (turns.py). Its app's
+thread compensates for it, beyond --threads, and it goes on in time slices (time_slices.py). Its app's
 iterable stays on its stack: one that moved to another thread would lose what the
 app keeps by thread, and another request on top of it might not end before it.
 
@@ -53,7 +53,7 @@ from ..errors import WrittenOff
 from ..forks import leave
 from .cpu import HAS_GIL, CpuMeter
 from .threads import WorkerCounts, WorkerThreads
-from .turns import Turns
+from .time_slices import TimeSlices
 
 logger = logging.getLogger("aserve")
 
@@ -98,7 +98,7 @@ class Executor:
     def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int, extra_threads: int = 0) -> None:
         self._loop = loop
         self._threads = WorkerThreads(self._work, max_threads, extra_threads)
-        self._turns = Turns(loop, max_threads)  # of those compensated for
+        self._slices = TimeSlices(loop, max_threads)  # of those compensated for
         self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
@@ -259,7 +259,7 @@ class Executor:
     def stop(self) -> None:
         """Let workers end when the queue is empty. Those inside an app that hangs are left behind."""
         self._is_stopping = True
-        self._turns.stop()
+        self._slices.stop()
         if self._stall_timer is not None:
             self._stall_timer.cancel()
         if self._handles is not None:
@@ -286,7 +286,7 @@ class Executor:
             RuntimeError: there is no other, and none can be started. Nor will it be tried again.
         """
         self._threads.write_off(thread_id)
-        self._turns.leave(thread_id)
+        self._slices.end_slice(thread_id)
         if not (self._threads.start() or self._threads.at_work):
             raise RuntimeError("no other worker is left")
 
@@ -322,17 +322,17 @@ class Executor:
 
     def yield_slot(self) -> None:
         """
-        Wait for a turn: what the calling worker does is waited for by nobody.
+        Wait for a time slice: what the calling worker does is waited for by nobody.
 
         Its place is another's meanwhile, so that --threads others are at work; at most --extra-threads do this.
         """
         thread_id = threading.get_ident()
         if thread_id in self._threads.compensated or self._compensate(thread_id):
-            self._turns.take(thread_id, bool(self._jobs))
+            self._slices.wait_for_slice(thread_id, bool(self._jobs))
 
-    def leave_turn(self) -> None:
-        """The calling worker waits for its client, or goes on as others do; until it yields again."""
-        self._turns.leave(threading.get_ident())
+    def end_slice(self) -> None:
+        """End the calling worker's time slice: it waits for its client, or goes on as others do, until it yields again."""
+        self._slices.end_slice(threading.get_ident())
 
     def _compensate(self, thread_id: int) -> bool:
         """Leave one's place to another worker; False: there is none to be had, or the caller is no worker of ours."""
@@ -348,22 +348,22 @@ class Executor:
         thread_id = threading.get_ident()
         if thread_id not in self._threads.compensated:
             return True
-        self._turns.leave(thread_id)
+        self._slices.end_slice(thread_id)
         return self._threads.regain_slot(thread_id)
 
     def _work(self) -> None:
         _yield_to_waker()
         lock = threading.Lock()
         lock.acquire()
-        jobs, compensated, turns = self._jobs, self._threads.compensated, self._turns
+        jobs, compensated, slices = self._jobs, self._threads.compensated, self._slices
         while True:
             try:
                 function, argument = jobs.popleft()
             except IndexError:
                 if self._is_stopping:
                     return
-                if turns.is_paused:
-                    turns.resume()
+                if slices.is_paused:
+                    slices.resume()
                 if not self._lead():
                     self._sleep(lock)
                 continue

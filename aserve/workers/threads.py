@@ -2,7 +2,7 @@
 
 Owns:     WorkerThreads: who is at work, who is compensated for, who is written off; names and numbers.
 Thread:   any, under one lock.
-Not here: what they do, who sleeps (executor.py); who of those compensated for goes on (turns.py).
+Not here: what they do, who sleeps (executor.py); who of those compensated for goes on (time_slices.py).
 """
 
 from __future__ import annotations

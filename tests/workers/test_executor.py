@@ -20,7 +20,7 @@ import pytest
 
 from aserve.errors import WrittenOff
 from aserve.workers import executor as executor_module
-from aserve.workers import turns as turns_module
+from aserve.workers import time_slices as slices_module
 from aserve.workers.executor import Executor
 
 PATIENCE_SECONDS = 10
@@ -428,7 +428,7 @@ async def test_who_steps_aside_makes_room():
             gate.set()
         assert len({await each.go_on() for each in asides}) == 3
         await until(lambda: executor.is_idle)
-        assert executor.workers.at_work <= 2 and executor.workers.compensated == 0 and executor._turns._running == {}
+        assert executor.workers.at_work <= 2 and executor.workers.compensated == 0 and executor._slices._running == {}
         assert (await wait(bench.submit(1)))[0] == 1
 
     assert await run(test, max_threads=2, extra_threads=3) == []
@@ -475,7 +475,7 @@ async def test_nobody_to_take_the_place(monkeypatch, caplog):
 
 async def test_requests_go_before_those_aside(monkeypatch):
     """Who has yielded goes on when the queue is empty."""
-    monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
+    monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
 
     async def test(bench):
         aside = Aside(bench)
@@ -487,7 +487,7 @@ async def test_requests_go_before_those_aside(monkeypatch):
         for each in [*waiting, aside.is_done]:
             each.add_done_callback(lambda each: done.append(each))
         aside._gate.set()
-        await until(lambda: bench.executor._turns.is_paused)
+        await until(lambda: bench.executor._slices.is_paused)
         assert done == []
         gate.set()
         await wait(asyncio.gather(*waiting, aside.is_done))
@@ -496,9 +496,9 @@ async def test_requests_go_before_those_aside(monkeypatch):
     assert await run(test, max_threads=1, extra_threads=1) == []
 
 
-async def test_stop_ends_the_turns(monkeypatch):
-    """Who waits for a turn goes on when the executor stops."""
-    monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)
+async def test_stop_ends_the_waits(monkeypatch):
+    """Who waits for a slice goes on when the executor stops."""
+    monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)
 
     async def test(bench):
         aside = Aside(bench)
@@ -507,7 +507,7 @@ async def test_stop_ends_the_turns(monkeypatch):
         await wait(started)
         waiting = bench.submit(1)
         aside._gate.set()
-        await until(lambda: bench.executor._turns.is_paused)
+        await until(lambda: bench.executor._slices.is_paused)
         bench.executor.stop()
         await wait(aside.is_done)
         gate.set()
@@ -526,7 +526,7 @@ async def test_written_off_aside():
         assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
         executor.write_off(worker)
         assert executor.stuck == ["aserve-worker-1"] and executor.workers.compensated == 0
-        assert executor._turns._running == {}
+        assert executor._slices._running == {}
         await until(lambda: executor.is_idle)
         assert executor.workers.at_work == 1
 
