@@ -50,7 +50,7 @@ logger = logging.getLogger("aserve")
 
 # An accepted connection's transport is made in a task (connections/acceptor.py). Turns of the loop
 # after which it is ours: three are needed, five make sure.
-ACCEPT_TURNS = 5
+ACCEPT_ITERATIONS = 5
 
 # How long workers that wait may take to end when no time is left. Guess; it is a few milliseconds.
 WAKING_SECONDS = 0.1
@@ -247,7 +247,7 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.stop()
         self._acceptors.clear()
-        for _ in range(ACCEPT_TURNS):
+        for _ in range(ACCEPT_ITERATIONS):
             await asyncio.sleep(0)
 
     # --- called in a child that the app has forked ---

@@ -31,8 +31,8 @@ logger = logging.getLogger("aserve")
 
 # accept(2): what is missing is not the client's fault, and it stays in the queue.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# Accepted in one turn of the event loop, so that those who are connected have theirs. Guess.
-TURN_COUNT = 64
+# Accepted in one iteration of the event loop, so that those who are connected have their share. Guess.
+ITERATION_ACCEPTS = 64
 # Closed at once to make room: one in so many of those that idle, and so many at most. nginx's numbers.
 ROOM_SHARE = 8
 ROOM_COUNT = 32
@@ -275,7 +275,7 @@ class Acceptor:
             self._pause()
             self._crowd.wait_for_room(self)
             return
-        for _ in range(TURN_COUNT):
+        for _ in range(ITERATION_ACCEPTS):
             try:
                 sock, _ = self._socket.accept()
             except OSError as exc:
@@ -290,7 +290,7 @@ class Acceptor:
             self._tasks.add(task)  # a loop holds its tasks only weakly
             task.add_done_callback(self._tasks.discard)
             if self._crowd.is_full():
-                return  # whether somebody waits is told at the next turn
+                return  # whether somebody waits is told at the next iteration
 
     async def _connect(self, sock: socket.socket, connection: asyncio.Protocol) -> None:
         try:

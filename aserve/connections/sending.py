@@ -47,8 +47,8 @@ DIRECT_BYTES = 1 << 16
 # Once --response-memory is full, larger pieces are sent in parts, so that a client that is behind has only the first
 # in memory. Measured 2026-11-22: 5 MB to a client on the loopback address then cost 1.4 to 1.6 times as much.
 PART_BYTES = 1 << 20
-# With --threads 0, pieces that one response may send before the loop has its turn. Guess.
-TURN_PIECES = 64
+# With --threads 0, pieces that one response may send in one iteration of the loop. Guess.
+ITERATION_PIECES = 64
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 RUNNING, LOOP_ENDS = State.RUNNING, State.LOOP_ENDS
@@ -296,7 +296,7 @@ class SendingHalf(asyncio.Protocol):
                 if self._is_write_paused:
                     self._on_writable = functools.partial(self._on_pieces, exchange, pieces)
                     return
-                if count >= TURN_PIECES:
+                if count >= ITERATION_PIECES:
                     self._service.loop.call_soon(self._on_pieces, exchange, pieces)
                     return
         except (ClientDisconnected, ResponseTruncated) as exc:
