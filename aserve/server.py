@@ -21,7 +21,7 @@ import anyio.abc
 from . import forks
 from .access_log import AccessLog
 from .budgets import Budgets
-from .connections.acceptor import Acceptor, Crowd
+from .connections.acceptor import Acceptor, ConnectionLimit
 from .connections.greeting import identify_by, wires_of
 from .connections.lane import Lane
 from .connections.lane import is_available as is_lane_available
@@ -82,7 +82,7 @@ class Server:
         self._bound: list[bytes] = []  # their addresses, for forks.py; also after their end
         self._acceptors: list[Acceptor] = []
         self._lane: Lane | None = None
-        self._connections = Crowd()
+        self._connections = ConnectionLimit()
         self._services: list[Service] = []
         self._standing = StandingFields(self.config.server_name)
         self._access_log: AccessLog | None = None

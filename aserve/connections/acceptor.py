@@ -1,6 +1,6 @@
 """Who is let in: accepting on the general path, and how many connections there may be.
 
-Owns:     Crowd, a server's connections and their limit; Acceptor, accepting on
+Owns:     ConnectionLimit, a server's connections and their limit; Acceptor, accepting on
           a listener that is not the lane's; what happens when connections or
           descriptors run out.
 Thread:   event loop only.
@@ -64,7 +64,7 @@ def descriptor_limit() -> int | None:
 
 
 class InLane(Protocol):
-    """What a Crowd asks of the lane."""
+    """What a ConnectionLimit asks of the lane."""
 
     @property
     def count(self) -> int:
@@ -85,7 +85,7 @@ class InLane(Protocol):
 
 
 class OnLoop(Protocol):
-    """What a Crowd asks of a connection on the event loop: of its wire, or of what comes before that."""
+    """What a ConnectionLimit asks of a connection on the event loop: of its wire, or of what comes before that."""
 
     @property
     def idle_seconds(self) -> float:
@@ -101,8 +101,8 @@ class OnLoop(Protocol):
         """End what has been quiet for too long."""
 
 
-class Crowd(set[OnLoop]):
-    """The connections of one server: those on the general path itself, those in the lane by their number."""
+class ConnectionLimit(set[OnLoop]):
+    """The connections of one server, and their limit: those on the general path itself, those in the lane by their number."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -243,12 +243,12 @@ class Acceptor:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        crowd: Crowd,
+        limit: ConnectionLimit,
         listening: socket.socket,
         make: Callable[[], asyncio.Protocol],
     ) -> None:
         self._loop = loop
-        self._crowd = crowd
+        self._limit = limit
         self._socket = listening  # non-blocking
         self._make = make
         self._is_reading = False
@@ -261,7 +261,7 @@ class Acceptor:
 
     def stop(self) -> None:
         """Accept no more; after this the socket may be closed."""
-        self._crowd.forget(self)
+        self._limit.forget(self)
         self._pause()
 
     def _pause(self) -> None:
@@ -271,9 +271,9 @@ class Acceptor:
 
     def _on_ready(self) -> None:
         """Somebody waits."""
-        if self._crowd.is_full():
+        if self._limit.is_full():
             self._pause()
-            self._crowd.wait_for_room(self)
+            self._limit.wait_for_room(self)
             return
         for _ in range(ITERATION_ACCEPTS):
             try:
@@ -281,15 +281,15 @@ class Acceptor:
             except OSError as exc:
                 if exc.errno in SHORTAGES:
                     self._pause()
-                    self._crowd.wait_for_descriptors(self, exc)
+                    self._limit.wait_for_descriptors(self, exc)
                 return  # nobody else waits; or accept(2) tells what became of one who did
             sock.setblocking(False)
             connection = self._make()
-            self._crowd.pending.add(connection)
+            self._limit.pending.add(connection)
             task = self._loop.create_task(self._connect(sock, connection))
             self._tasks.add(task)  # a loop holds its tasks only weakly
             task.add_done_callback(self._tasks.discard)
-            if self._crowd.is_full():
+            if self._limit.is_full():
                 return  # whether somebody waits is told at the next iteration
 
     async def _connect(self, sock: socket.socket, connection: asyncio.Protocol) -> None:
@@ -298,4 +298,4 @@ class Acceptor:
         except OSError:
             sock.close()  # gone again
         finally:
-            self._crowd.pending.discard(connection)
+            self._limit.pending.discard(connection)

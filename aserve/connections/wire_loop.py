@@ -146,18 +146,18 @@ class LoopWire(SendingHalf):
             self._fd = -1
             self._transition(Event.LOST)
         if is_returned:  # the connection goes on without us
-            self._leave_crowd()
+            self._leave_limit()
             return
         # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
         for step in (
-            self._leave_crowd, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._go_on_writing,
+            self._leave_limit, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._go_on_writing,
         ):  # fmt: skip
             try:
                 step()
             except Exception:  # a bug in aserve, or a disk that fails
                 logger.exception("internal error; please report this as a bug in aserve")
 
-    def _leave_crowd(self) -> None:
+    def _leave_limit(self) -> None:
         self._service.connections.discard(self)
 
     def _drop_waiting(self) -> None:
