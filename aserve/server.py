@@ -43,7 +43,7 @@ from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
 from .wsgi.deadlines import Deadlines
 from .wsgi.environ import build_base_environ
-from .wsgi.response import StandingFields
+from .wsgi.response import CommonFields
 from .wsgi.routes import RoutingGateway, compile_routes
 
 logger = logging.getLogger("aserve")
@@ -84,7 +84,7 @@ class Server:
         self._lane: Lane | None = None
         self._connections = ConnectionLimit()
         self._services: list[Service] = []
-        self._standing = StandingFields(self.config.server_name)
+        self._common_fields = CommonFields(self.config.server_name)
         self._access_log: AccessLog | None = None
         self._certificates = Certificates(())
         self._peers: Peers | None = None
@@ -149,7 +149,7 @@ class Server:
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
         self._certificates = load_certificates(config)
         self._certificates.log_warnings()
-        self._standing.refresh()
+        self._common_fields.refresh()
         self._listeners = open_listeners([parse_bind(bind) for bind in config.bind], rights)
         self._bound = [forks.local_address(listener.socket.fileno()) for listener in self._listeners]
         forks.watch(self)
@@ -302,8 +302,8 @@ class Server:
             limits=limits,
             new_protocol=PROTOCOLS[protocol, parser](limits),
             executor=self._executor,
-            gateway=TrustingGateway(gateway, self._standing, trust, listener.url) if trust else gateway,
-            standing=self._standing,
+            gateway=TrustingGateway(gateway, self._common_fields, trust, listener.url) if trust else gateway,
+            common_fields=self._common_fields,
             base_environ=build_base_environ(
                 *listener.server_name_and_port,
                 server_software=config.server_name or "aserve",
@@ -325,8 +325,8 @@ class Server:
         routes = compile_routes(self.config.route)
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
-            return RoutingGateway(app, self._standing, HAS_SENDFILE, routes)
-        return Gateway(app, self._standing, HAS_SENDFILE)
+            return RoutingGateway(app, self._common_fields, HAS_SENDFILE, routes)
+        return Gateway(app, self._common_fields, HAS_SENDFILE)
 
     def _accept(self) -> None:
         pairs = list(zip(self._listeners, self._services))
@@ -379,7 +379,7 @@ class Server:
 
     def on_second(self) -> None:
         """Called once a second: time-outs, the Date field and the access log; one timer for all."""
-        self._standing.refresh()
+        self._common_fields.refresh()
         for connection in list(self._connections):
             connection.on_second()
         self._certificates.on_second()

@@ -19,7 +19,7 @@ from aserve.protocols.base import Limits
 from aserve.settings import Config
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ
-from aserve.wsgi.response import StandingFields
+from aserve.wsgi.response import CommonFields
 
 
 class FakeTransport:
@@ -264,7 +264,7 @@ class Bench:
             is_live=config.body == "stream",
             body_space=self.budgets.bodies,
         )
-        standing = StandingFields("s")
+        common_fields = CommonFields("s")
         self.transports: list[FakeTransport] = []
         self.service = Service(
             config,
@@ -273,8 +273,8 @@ class Bench:
             limits=limits,
             new_protocol=PROTOCOLS[protocol, config.http_parser if protocol == "http" else "c"](limits),
             executor=self.executor,
-            gateway=Gateway(app, standing, has_sendfile),
-            standing=standing,
+            gateway=Gateway(app, common_fields, has_sendfile),
+            common_fields=common_fields,
             base_environ=build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=FileWrapper),
             connections=set(),
             budgets=self.budgets,

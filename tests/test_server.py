@@ -430,7 +430,7 @@ async def test_a_fault_does_not_stop_the_timer(monkeypatch):
         monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
         server = Server(hello, bind=LOOPBACK, threads=0)
         await server.start()
-        monkeypatch.setattr(server_module.StandingFields, "refresh", lambda self: 1 / 0)
+        monkeypatch.setattr(server_module.CommonFields, "refresh", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             timers[0][1]()
         assert timers[0] == timers[1]

@@ -20,7 +20,7 @@ from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Gateway
 from ..wsgi.environ import Environ
-from ..wsgi.response import StandingFields
+from ..wsgi.response import CommonFields
 
 # Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.
 OVERLOADED_COUNT = 100
@@ -39,7 +39,7 @@ class Service:
         new_protocol: Callable[[], WireProtocol],
         executor: Executor | InlineExecutor,
         gateway: Gateway,
-        standing: StandingFields,
+        common_fields: CommonFields,
         base_environ: Environ,
         connections: set[Any],
         budgets: Budgets,
@@ -55,7 +55,7 @@ class Service:
         self.new_protocol = new_protocol
         self.executor = executor
         self.gateway = gateway
-        self.standing = standing
+        self.common_fields = common_fields
         self.base_environ = base_environ
         self.connections = connections
         self.budgets = budgets  # of large bodies, for all listeners

@@ -392,7 +392,7 @@ class LoopWire(SendingHalf):
         # A lack of room is told once for all (budgets.py).
         level = logging.DEBUG if why.status == 503 else logging.INFO
         logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
-        self._transport.write(error_response(why.status, str(why), exchange, service.standing))
+        self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
         if service.access_log is not None:
             service.access_log.write_refused(self.connection, exchange, why)
         self._linger()

@@ -24,7 +24,7 @@ from ..errors import BindError, RequestRefused
 from ..exchange import Client, Exchange
 from ..settings import Bind, Config
 from ..wsgi import Gateway, Reply
-from ..wsgi.response import Response, StandingFields, error_response
+from ..wsgi.response import CommonFields, Response, error_response
 from .forwarded import DEFAULT_PORTS, Claims, Rules, cgi_name, field_name, read_claims, split_host
 from .peers import Peers
 
@@ -100,9 +100,9 @@ class TrustingGateway(Gateway):
 
     __slots__ = ("_has_said", "_inner", "_trust", "_where")
 
-    def __init__(self, inner: Gateway, standing: StandingFields, trust: Trust, where: str) -> None:
+    def __init__(self, inner: Gateway, common_fields: CommonFields, trust: Trust, where: str) -> None:
         self._inner = inner
-        self._standing = standing
+        self._common_fields = common_fields
         self._trust = trust
         self._where = where  # for the log
         self._has_said = False
@@ -129,9 +129,9 @@ class TrustingGateway(Gateway):
 
     def _refuse(self, exchange: Exchange, why: RequestRefused) -> bytes:
         logger.info("%s: answered %d: %s", exchange.connection.remote_addr or "unix socket", why.status, why)
-        response = exchange.response = Response(exchange, self._standing)
+        response = exchange.response = Response(exchange, self._common_fields)
         response.code = why.status
-        return error_response(why.status, str(why), exchange, self._standing)
+        return error_response(why.status, str(why), exchange, self._common_fields)
 
 
 class BelievingLog:

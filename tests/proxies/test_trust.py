@@ -15,7 +15,7 @@ from aserve.proxies.trust import BelievingLog, TrustingGateway, needs_identity, 
 from aserve.settings import Config, parse_bind
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ, build_environ
-from aserve.wsgi.response import StandingFields
+from aserve.wsgi.response import CommonFields
 
 PROXY = "10.0.0.1"
 HEAD = {
@@ -254,8 +254,8 @@ def app(environ, start_response):
 
 
 def new_gateway(trust=None):
-    standing = StandingFields("s")
-    return TrustingGateway(Gateway(app, standing, True), standing, trust or new_trust(), "http://a:80")
+    common_fields = CommonFields("s")
+    return TrustingGateway(Gateway(app, common_fields, True), common_fields, trust or new_trust(), "http://a:80")
 
 
 def test_the_gateway(caplog):
