@@ -32,7 +32,7 @@ from .connections.tls_transport import TLSTransport
 from .loading import check_unpatched
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
-from .proxies.forwarded import SettingAside, set_aside
+from .proxies.forwarded import StripForwarded, strip_forwarded
 from .proxies.peers import Peers
 from .proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
 from .settings import Bind, Config, parse_bind
@@ -289,8 +289,8 @@ class Server:
     def _new_service(self, listener: Listener) -> Service:
         config = self.config
         trust = trust_of(config, listener.bind, self._peers)
-        set_aside_by = SettingAside(listener.url) if trust is None else set_aside
-        limits = Limits.of(config, set_aside_by, self._budgets.bodies)
+        strip_forwarded_by = StripForwarded(listener.url) if trust is None else strip_forwarded
+        limits = Limits.of(config, strip_forwarded_by, self._budgets.bodies)
         bind = listener.bind
         protocol = "http" if bind.protocol == "https" else bind.protocol
         parser = config.http_parser if protocol == "http" else "c"

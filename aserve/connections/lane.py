@@ -372,13 +372,13 @@ class Lane:
 
 
 def _new_http_maker(service: Service) -> Callable[..., Exchange | None]:
-    set_aside = service.limits.set_aside
+    strip_forwarded = service.limits.strip_forwarded
 
     def make(vars: str, nvars: int, flags: int, *_: Any) -> Exchange:
         exchange = Exchange(vars, nvars)
         http1.set_flags(exchange, flags)
         if flags & http1.FORWARDED:
-            set_aside(exchange)
+            strip_forwarded(exchange)
         return exchange
 
     return make

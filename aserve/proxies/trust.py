@@ -9,7 +9,7 @@ Not here: who is believed (peers.py), reading the fields (forwarded.py), the
           PROXY protocol (connections/greeting.py).
 
 A listener that believes nobody has none of this: the fields are out of the
-vars already (forwarded.set_aside), and its requests take no step here.
+vars already (forwarded.strip_forwarded), and its requests take no step here.
 """
 
 from __future__ import annotations

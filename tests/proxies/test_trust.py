@@ -9,7 +9,7 @@ from fakes import FakeAccessLog, FakeConnection
 
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
-from aserve.proxies.forwarded import set_aside
+from aserve.proxies.forwarded import strip_forwarded
 from aserve.proxies.peers import Peers
 from aserve.proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
 from aserve.settings import Config, parse_bind
@@ -32,7 +32,7 @@ def new_exchange(*fields, peer=PROXY, base=(), host="inside:8000"):
     """Return a request as the parser leaves it, from a peer."""
     pairs = [*HEAD.items(), *([("HTTP_HOST", host)] if host is not None else []), *fields]
     exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
-    set_aside(exchange)
+    strip_forwarded(exchange)
     made = build_base_environ("server", "8000", server_software="s", multithread=True, file_wrapper=FileWrapper)
     exchange.connection = FakeConnection({**made, **dict(base)})
     exchange.connection.remote_addr = peer
