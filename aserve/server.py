@@ -34,7 +34,7 @@ from .protocols import PROTOCOLS
 from .protocols.base import Limits
 from .proxies.forwarded import StripForwarded, strip_forwarded
 from .proxies.peers import Peers
-from .proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
+from .proxies.trust import TrustingGateway, TrustingLog, needs_identity, peers_of, trust_of
 from .settings import Bind, Config, parse_bind
 from .statistics import Statistics, take_statistics
 from .tls.certificates import Certificates, load_certificates
@@ -313,7 +313,7 @@ class Server:
             ),
             connections=self._connections,
             budgets=self._budgets,
-            access_log=BelievingLog(access_log, trust) if trust and access_log else access_log,
+            access_log=TrustingLog(access_log, trust) if trust and access_log else access_log,
             peers=self._peers,
             wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
             identify=identify_by(self._peers)

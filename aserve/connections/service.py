@@ -13,7 +13,7 @@ from ..access_log import AccessLog
 from ..budgets import Budgets
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
-from ..proxies.trust import BelievingLog
+from ..proxies.trust import TrustingLog
 from ..settings import Config
 from ..tls.certificates import Wrap
 from ..workers.executor import Executor
@@ -43,7 +43,7 @@ class Service:
         base_environ: Environ,
         connections: set[Any],
         budgets: Budgets,
-        access_log: AccessLog | BelievingLog | None,
+        access_log: AccessLog | TrustingLog | None,
         peers: Peers | None = None,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,

@@ -3,7 +3,7 @@
 Owns:     from claims to REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
           the client knows them; the gateway and the access log that see to
           that, on listeners where somebody is believed.
-Thread:   a worker; BelievingLog.write_refused on the event loop.
+Thread:   a worker; TrustingLog.write_refused on the event loop.
 Spec:     RFC 7239 section 5; PEP 3333 "URL Reconstruction".
 Not here: who is believed (peers.py), reading the fields (forwarded.py), the
           PROXY protocol (connections/greeting.py).
@@ -134,8 +134,8 @@ class TrustingGateway(Gateway):
         return error_response(why.status, str(why), exchange, self._common_fields)
 
 
-class BelievingLog:
-    """The access log as a listener sees it that believes somebody: it names the client of refused requests, too."""
+class TrustingLog:
+    """The access log of a listener that trusts proxies: it names the client that they tell of in refused requests, too."""
 
     def __init__(self, inner: AccessLog, trust: Trust) -> None:
         self._inner = inner

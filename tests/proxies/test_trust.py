@@ -11,7 +11,7 @@ from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
 from aserve.proxies.forwarded import strip_forwarded
 from aserve.proxies.peers import Peers
-from aserve.proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
+from aserve.proxies.trust import TrustingGateway, TrustingLog, needs_identity, peers_of, trust_of
 from aserve.settings import Config, parse_bind
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ, build_environ
@@ -302,7 +302,7 @@ def test_refused_requests_in_the_log(value, peer, client):
     seen = []
     inner = FakeAccessLog()
     inner.write_refused = lambda connection, exchange, why: seen.append((connection, exchange))
-    log = BelievingLog(inner, new_trust())
+    log = TrustingLog(inner, new_trust())
     request = new_exchange(*([("HTTP_X_FORWARDED_FOR", value)] if value else []), peer=peer)
     why = RequestRefused(413, "large")
     log.write_refused(request.connection, refused_exchange(why, request), why)
@@ -315,7 +315,7 @@ def test_refused_requests_in_the_log(value, peer, client):
 def test_other_lines_of_the_log():
     """What needs no belief is passed on."""
     inner = FakeAccessLog()
-    log = BelievingLog(inner, new_trust())
+    log = TrustingLog(inner, new_trust())
     log.write(new_exchange())
     log.write_refused(None, None, RequestRefused(408, "late"))
     assert inner.codes == [0, 408]
