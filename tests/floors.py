@@ -37,7 +37,7 @@ FLOORS = {
     "aserve/connections/handover.py": 90,
     "aserve/connections/lane.py": 90,
     "aserve/connections/listeners.py": 100,
-    "aserve/connections/pace.py": 100,
+    "aserve/connections/data_rate.py": 100,
     "aserve/connections/sendfile.py": 100,
     "aserve/connections/sending.py": 98,
     "aserve/connections/service.py": 100,

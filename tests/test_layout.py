@@ -48,7 +48,7 @@ WITHIN = {
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
-        "states pace sendfile listeners",
+        "states data_rate sendfile listeners",
         "service",
         "connection",  # knows no wire
         "sending",  # the sending half of a wire, below the whole

@@ -34,9 +34,9 @@ from ..settings import Config
 from ..workers.executor import STALL_SECONDS, Executor
 from ..workers.inline import InlineExecutor
 from .connection import Connection, let_go
+from .data_rate import BODY_TOO_LATE, DataRate, why_overdue
 from .handover import Handovers
 from .listeners import Listener
-from .pace import BODY_TOO_LATE, Pace, why_overdue
 from .service import Service
 from .wire_fast import FastWire
 from .wire_loop import ARRIVING_SECONDS
@@ -97,7 +97,7 @@ class Lane:
         self.set = self._memory.set
         self._handovers = Handovers(self._memory, self.connections, self._loop, executor)
         self._incomplete: dict[int, FastWire] = {}  # by descriptor: those whose request's body is still to come
-        self._paces: dict[int, Pace] = {}  # of those
+        self._data_rates: dict[int, DataRate] = {}  # of those
         # Of those, with the reason: refused by the leader, who alone knows that nothing has come of them meanwhile.
         self._overdue: collections.deque[tuple[int, FastWire, str]] = collections.deque()
         self._is_draining = False
@@ -137,13 +137,13 @@ class Lane:
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
         if self.set.is_paused:
             lib.lane_wake(self.set)  # a second is over: see lane.h
-        paces, self._paces = self._paces, {}
+        rates, self._data_rates = self._data_rates, {}
         for fd, wire in list(self._incomplete.items()):
             exchange = wire.connection.exchange
             if exchange is None or exchange.body is None:
                 continue  # the leader has it just now
-            pace = self._paces[fd] = paces.get(fd) or Pace()
-            why = why_overdue(exchange.body, pace, self.set.now - wire.moved_at, config)
+            rate = self._data_rates[fd] = rates.get(fd) or DataRate()
+            why = why_overdue(exchange.body, rate, self.set.now - wire.moved_at, config)
             if why:
                 self._overdue.append((fd, wire, why))
         if self._overdue:

@@ -21,7 +21,7 @@ from ..exchange import Exchange
 from ..protocols.one_request import OneRequest
 from ..wsgi.response import error_response
 from .connection import Connection, let_go
-from .pace import TOO_LATE, Pace, why_overdue
+from .data_rate import TOO_LATE, DataRate, why_overdue
 from .sending import SendingHalf
 from .states import Event, State
 
@@ -50,8 +50,8 @@ class LoopWire(SendingHalf):
     """What reads and writes below a connection on the event loop."""
 
     __slots__ = (
-        "_initial", "_is_at_eof", "_is_closing_soon", "_is_new", "_lingered_bytes", "_lingered_seconds", "_pace", "_protocol",
-        "_waiting",
+        "_data_rate", "_initial", "_is_at_eof", "_is_closing_soon", "_is_new", "_lingered_bytes", "_lingered_seconds",
+        "_protocol", "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +73,7 @@ class LoopWire(SendingHalf):
         self._is_closing_soon = False  # at the end of what it has sent, or of the server
         self._lingered_bytes = 0
         self._lingered_seconds = 0.0
-        self._pace: Pace | None = None  # of a body or a response that takes more than a moment
+        self._data_rate: DataRate | None = None  # of a body or a response that takes more than a moment
 
     # asyncio.Protocol
 
@@ -203,15 +203,15 @@ class LoopWire(SendingHalf):
                 self._protocol.live_body.refuse(RequestRefused(408, why))
         else:
             self._quiet_seconds = 0.0  # with the app: not the client's time
-            self._pace = None
+            self._data_rate = None
 
     def _why_overdue(self) -> str:
         """Tell what is wrong with the body that is being received; "": it comes in time."""
         body = self._protocol.body
         if body is None:
             return TOO_LATE if self._quiet_seconds > self._service.config.body_seconds else ""
-        pace = self._pace = self._pace or Pace()
-        return why_overdue(body, pace, self._quiet_seconds, self._service.config)
+        rate = self._data_rate = self._data_rate or DataRate()
+        return why_overdue(body, rate, self._quiet_seconds, self._service.config)
 
     def _watch_reader(self) -> None:
         """The client has something to read: does it?"""
@@ -221,8 +221,8 @@ class LoopWire(SendingHalf):
         if self._quiet_seconds > config.write_seconds:
             self._abort("the client did not read for --write-timeout")
         elif config.min_rate_bytes:
-            pace = self._pace = self._pace or Pace()
-            if pace.is_slow(
+            rate = self._data_rate = self._data_rate or DataRate()
+            if rate.is_slow(
                 self.connection.exchange or self, self._read_bytes, config.write_seconds, config.min_rate_bytes
             ):
                 self._abort("the client read more slowly than --min-rate")
