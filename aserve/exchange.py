@@ -86,7 +86,7 @@ class Exchange:
     client: Client | None = None  # set where a trusted proxy tells of another than is connected
     response: Any = None  # set when the app is called (a Response; row 2)
     is_written = False  # the app has called write(), before any of its octets went out
-    held_bytes = 0  # of a large response, in memory
+    counted_bytes = 0  # of a large response in memory, counted in Budgets.memory
     spool: ResponseSpool | None = None  # set when the response outruns its reader
 
     def __init__(self, vars: str, nvars: int) -> None:

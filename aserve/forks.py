@@ -55,7 +55,7 @@ ADDRESS_BYTES = 128
 PORT_END = 4
 
 
-class Held(Protocol):
+class Watched(Protocol):
     """What has threads and descriptors that are lost to a child: a server."""
 
     def on_forked(self) -> tuple[Iterable[int], Iterable[bytes]]:
@@ -67,21 +67,21 @@ class Held(Protocol):
         """
 
 
-_held: weakref.WeakSet[Held] = weakref.WeakSet()
+_watched: weakref.WeakSet[Watched] = weakref.WeakSet()
 # By signal: our handler, and the one that was there before; None: not one of Python's.
 _handlers: dict[signal.Signals, tuple[Any, Any]] = {}
 # By thread: what it had blocked before it began to fork.
 _masks: dict[int, Any] = {}
 
 
-def watch(held: Held) -> None:
-    """Ask this one in a child."""
-    _held.add(held)
+def watch(watched: Watched) -> None:
+    """Ask this server in a child what it must not keep there."""
+    _watched.add(watched)
 
 
-def unwatch(held: Held) -> None:
-    """It has nothing more to lose."""
-    _held.discard(held)
+def unwatch(watched: Watched) -> None:
+    """Ask it no longer: it has nothing more to lose."""
+    _watched.discard(watched)
 
 
 def local_address(fd: int) -> bytes:
@@ -174,7 +174,7 @@ def _before() -> None:
     if _handlers:
         # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) waits for _in_child.
         _masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers))
-    if _held:
+    if _watched:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):  # what is not written yet must not be written twice; see `leave`
                 stream.flush()
@@ -192,7 +192,7 @@ def _in_child() -> None:
     try:
         if _handlers:
             _give_signals_back()
-        if _held:
+        if _watched:
             _let_go()
     finally:
         try:
@@ -216,16 +216,16 @@ def _let_go() -> None:
     """Drop what is the servers' of the parent."""
     fds: set[int] = set()
     addresses: set[bytes] = set()
-    for held in list(_held):
+    for watched in list(_watched):
         try:
-            its_fds, its_addresses = held.on_forked()
+            its_fds, its_addresses = watched.on_forked()
         except Exception:  # a bug in aserve: the others let go all the same
             logger.exception("internal error; please report this as a bug in aserve")
             continue
         fds.update(its_fds)
         addresses.update(its_addresses)
     addresses.discard(b"")
-    _held.clear()
+    _watched.clear()
     present = _open_fds(fds)
     fds &= present
     room = ffi.new("char[]", ADDRESS_BYTES)

@@ -21,7 +21,7 @@ import anyio.abc
 from . import forks
 from .access_log import AccessLog
 from .budgets import Budgets
-from .connections.acceptor import Acceptor, Crowd
+from .connections.acceptor import Acceptor, ConnectionLimit
 from .connections.greeting import identify_by, wires_of
 from .connections.lane import Lane
 from .connections.lane import is_available as is_lane_available
@@ -32,9 +32,9 @@ from .connections.tls_transport import TLSTransport
 from .loading import check_unpatched
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
-from .proxies.forwarded import SettingAside, set_aside
+from .proxies.forwarded import StripForwarded, strip_forwarded
 from .proxies.peers import Peers
-from .proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
+from .proxies.trust import TrustingGateway, TrustingLog, needs_identity, peers_of, trust_of
 from .settings import Bind, Config, parse_bind
 from .statistics import Statistics, take_statistics
 from .tls.certificates import Certificates, load_certificates
@@ -43,14 +43,14 @@ from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
 from .wsgi.deadlines import Deadlines
 from .wsgi.environ import build_base_environ
-from .wsgi.response import StandingFields
+from .wsgi.response import CommonFields
 from .wsgi.routes import RoutingGateway, compile_routes
 
 logger = logging.getLogger("aserve")
 
 # An accepted connection's transport is made in a task (connections/acceptor.py). Turns of the loop
 # after which it is ours: three are needed, five make sure.
-ACCEPT_TURNS = 5
+ACCEPT_ITERATIONS = 5
 
 # How long workers that wait may take to end when no time is left. Guess; it is a few milliseconds.
 WAKING_SECONDS = 0.1
@@ -82,9 +82,9 @@ class Server:
         self._bound: list[bytes] = []  # their addresses, for forks.py; also after their end
         self._acceptors: list[Acceptor] = []
         self._lane: Lane | None = None
-        self._connections = Crowd()
+        self._connections = ConnectionLimit()
         self._services: list[Service] = []
-        self._standing = StandingFields(self.config.server_name)
+        self._common_fields = CommonFields(self.config.server_name)
         self._access_log: AccessLog | None = None
         self._certificates = Certificates(())
         self._peers: Peers | None = None
@@ -149,7 +149,7 @@ class Server:
         rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
         self._certificates = load_certificates(config)
         self._certificates.log_warnings()
-        self._standing.refresh()
+        self._common_fields.refresh()
         self._listeners = open_listeners([parse_bind(bind) for bind in config.bind], rights)
         self._bound = [forks.local_address(listener.socket.fileno()) for listener in self._listeners]
         forks.watch(self)
@@ -191,11 +191,11 @@ class Server:
         if self._lane is not None:
             self._lane.stop_accepting()
         await self._pause_accepting()
-        held = self._hold_queues()
+        queues = self._keep_queues()
         self._close_listeners()
         for connection in list(self._connections):
             connection.drain()
-        await self._accept_queued(held)
+        await self._accept_queued(queues)
         deadline = self._loop.time() + self.config.drain_seconds
         # Looked at instead of signalled: the end of a server is not worth a step in every connection's.
         while self._is_busy() and self._loop.time() < deadline:
@@ -247,13 +247,13 @@ class Server:
         for acceptor in self._acceptors:
             acceptor.stop()
         self._acceptors.clear()
-        for _ in range(ACCEPT_TURNS):
+        for _ in range(ACCEPT_ITERATIONS):
             await asyncio.sleep(0)
 
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> tuple[list[int], list[bytes]]:
-        """Give up; see forks.Held."""
+        """Give up; see forks.Watched."""
         self._executor.on_forked()
         if self._deadlines is not None:
             self._deadlines.on_forked()
@@ -271,7 +271,7 @@ class Server:
         if hung:
             logger.warning("left behind, still inside the app: %s", ", ".join(hung))
         if self._lane is not None:
-            while self._executor.is_led:  # nobody may wait on what is closed: it would never end
+            while self._executor.is_leader_waiting:  # nobody may wait on what is closed: it would never end
                 self._lane.wake()
                 await asyncio.sleep(0.001)
             self._lane.close()
@@ -289,8 +289,8 @@ class Server:
     def _new_service(self, listener: Listener) -> Service:
         config = self.config
         trust = trust_of(config, listener.bind, self._peers)
-        set_aside_by = SettingAside(listener.url) if trust is None else set_aside
-        limits = Limits.of(config, set_aside_by, self._budgets.bodies)
+        strip_forwarded_by = StripForwarded(listener.url) if trust is None else strip_forwarded
+        limits = Limits.of(config, strip_forwarded_by, self._budgets.bodies)
         bind = listener.bind
         protocol = "http" if bind.protocol == "https" else bind.protocol
         parser = config.http_parser if protocol == "http" else "c"
@@ -302,8 +302,8 @@ class Server:
             limits=limits,
             new_protocol=PROTOCOLS[protocol, parser](limits),
             executor=self._executor,
-            gateway=TrustingGateway(gateway, self._standing, trust, listener.url) if trust else gateway,
-            standing=self._standing,
+            gateway=TrustingGateway(gateway, self._common_fields, trust, listener.url) if trust else gateway,
+            common_fields=self._common_fields,
             base_environ=build_base_environ(
                 *listener.server_name_and_port,
                 server_software=config.server_name or "aserve",
@@ -313,7 +313,7 @@ class Server:
             ),
             connections=self._connections,
             budgets=self._budgets,
-            access_log=BelievingLog(access_log, trust) if trust and access_log else access_log,
+            access_log=TrustingLog(access_log, trust) if trust and access_log else access_log,
             peers=self._peers,
             wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
             identify=identify_by(self._peers)
@@ -325,8 +325,8 @@ class Server:
         routes = compile_routes(self.config.route)
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
-            return RoutingGateway(app, self._standing, HAS_SENDFILE, routes)
-        return Gateway(app, self._standing, HAS_SENDFILE)
+            return RoutingGateway(app, self._common_fields, HAS_SENDFILE, routes)
+        return Gateway(app, self._common_fields, HAS_SENDFILE)
 
     def _accept(self) -> None:
         pairs = list(zip(self._listeners, self._services))
@@ -343,19 +343,19 @@ class Server:
             self._acceptors.append(Acceptor(self._loop, self._connections, listener.socket, make))
             self._acceptors[-1].start()
 
-    def _hold_queues(self) -> list[tuple[Listener, Service]]:
-        """Keep the connections that the kernel has queued, when the event loop closes its sockets."""
-        held = []
+    def _keep_queues(self) -> list[tuple[Listener, Service]]:
+        """Return copies of the listeners: with them, what the kernel has queued outlasts the event loop's sockets."""
+        queues = []
         for listener, service in zip(self._listeners, self._services):
             try:
-                held.append((listener._replace(socket=listener.socket.dup()), service))
+                queues.append((listener._replace(socket=listener.socket.dup()), service))
             except OSError:
                 pass  # no descriptor left: there will be none for a connection either
-        return held
+        return queues
 
-    async def _accept_queued(self, held: list[tuple[Listener, Service]]) -> None:
+    async def _accept_queued(self, queues: list[tuple[Listener, Service]]) -> None:
         """Accept what was queued before the listeners closed: a front server has sent its request already."""
-        for listener, service in held:
+        for listener, service in queues:
             for sock in listener.take_queued():
                 sock.setblocking(False)
                 try:
@@ -379,7 +379,7 @@ class Server:
 
     def on_second(self) -> None:
         """Called once a second: time-outs, the Date field and the access log; one timer for all."""
-        self._standing.refresh()
+        self._common_fields.refresh()
         for connection in list(self._connections):
             connection.on_second()
         self._certificates.on_second()

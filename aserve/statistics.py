@@ -56,7 +56,7 @@ def take_statistics(
     wires: Iterable[OnLoop],
     lane: Lane | None,
     executor: Executor | InlineExecutor,
-    held_bytes: int,
+    response_memory_bytes: int,
     is_draining: bool,
 ) -> Statistics:
     """Return the numbers of a server that consists of these."""
@@ -73,7 +73,7 @@ def take_statistics(
             idle += 1
         elif state == State.RECEIVING:
             receiving += 1
-        elif state <= State.ATTENDED:
+        elif state <= State.LOOP_ENDS:
             running += 1
         else:
             ending += 1
@@ -112,10 +112,10 @@ def take_statistics(
         responses_unsent_bytes=unsent_bytes,
         responses_spooled=responses_spooled,
         responses_spooled_bytes=spooled_bytes,
-        responses_memory_bytes=held_bytes,
+        responses_memory_bytes=response_memory_bytes,
         workers=workers.at_work,
         workers_idle=workers.idle,
-        workers_aside=workers.aside,
+        workers_aside=workers.compensated,
         workers_stuck=workers.stuck,
         workers_written_off=workers.written_off,
     )

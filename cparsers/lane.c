@@ -52,7 +52,7 @@ static void set_stall(lane *set)
 
 /* Make a connection BUSY on which something has come.  Returns 0 when it has
  * an owner already, who is told, or is no more. */
-static int get_hold(lane_conn *conn)
+static int own_or_tell(lane_conn *conn)
 {
     uint8_t state;
 
@@ -74,7 +74,7 @@ static uint32_t take_ready(lane *set, const struct epoll_event *event,
     int fd = event->data.fd;
     lane_conn *conn = &set->conns[fd];
 
-    if (!get_hold(conn))
+    if (!own_or_tell(conn))
         return n;
     if (!has_room(set, n, *input_len)) {
         wait_for_more(set, fd, 1);
@@ -82,7 +82,7 @@ static uint32_t take_ready(lane *set, const struct epoll_event *event,
                             input_len, &set->arrivals[n])) {
         n++;
         /* The end has come already, and no edge will tell it. */
-        if (event->events & (EPOLLRDHUP | EPOLLHUP) && get_hold(conn))
+        if (event->events & (EPOLLRDHUP | EPOLLHUP) && own_or_tell(conn))
             wait_for_more(set, fd, 1);
     }
     return n;
@@ -97,8 +97,8 @@ int lane_poll(lane *set, int timeout_ms)
     int nevents, nconns = 0, is_woken = 0;
 
     set->vars_len = 0;
-    if (set->is_held)
-        let_in(set);
+    if (set->is_paused)
+        resume_accepting(set);
     __atomic_store_n(&set->is_waiting, 1, __ATOMIC_RELAXED);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
     __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
@@ -204,7 +204,7 @@ int lane_release(lane *set, int fd)
     return 1;
 }
 
-int lane_hold(lane *set, int fd)
+int lane_own(lane *set, int fd)
 {
     if (!has(set, fd) || !change(&set->conns[fd], LANE_IDLE, LANE_BUSY))
         return 0;
@@ -234,8 +234,9 @@ static void end_use(lane *set)
 void lane_left(lane *set)
 {
     __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_SEQ_CST);
-    /* Either this thread sees is_held, or let_in sees the lower count. */
-    if (__atomic_load_n(&set->is_held, __ATOMIC_SEQ_CST))
+    /* Either this thread sees is_paused, or resume_accepting sees the lower
+     * count. */
+    if (__atomic_load_n(&set->is_paused, __ATOMIC_SEQ_CST))
         lane_wake(set);
     end_use(set);
 }

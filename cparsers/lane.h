@@ -5,7 +5,7 @@
  * does I/O.  A request that is not complete after one read, or anything else
  * that takes more than a read and a write, is passed on to the caller.
  * Linux (epoll, timerfd) only; elsewhere lane_available() is 0.
- * No allocation, no globals.  lane_poll and lane_hold: one thread at a time;
+ * No allocation, no globals.  lane_poll and lane_own: one thread at a time;
  * lane_reply and lane_release: any thread, for a connection that is BUSY
  * there, and of two such threads one; lane_sweep, lane_unlisten, lane_adopt
  * and lane_close: one thread, which may be another; the others: any thread. */
@@ -73,8 +73,8 @@ typedef struct {
     int32_t fd;        /* listening, non-blocking */
     uint32_t protocol; /* LANE_HTTP, _UWSGI, _SCGI */
     uint32_t is_tcp;
-    uint32_t is_off;  /* nobody is accepted any more; atomic */
-    uint32_t is_held; /* nobody for now: see lane->is_held */
+    uint32_t is_off;    /* nobody is accepted any more; atomic */
+    uint32_t is_paused; /* nobody for now: see lane.is_paused */
 } lane_listener;
 
 typedef struct {
@@ -119,11 +119,11 @@ typedef struct {
     uint32_t is_accept_due; /* the last batch was full before its listeners */
     uint64_t stall_at;      /* stall_fd tells: monotonic microseconds */
     uint32_t is_closed;     /* atomic */
-    /* a listener is out of the epoll set, until fewer than held_conns are
-     * open, or the second held_at is over; atomic */
-    uint32_t is_held;
-    uint32_t held_conns;
-    uint32_t held_at;
+    /* accepting is paused: a listener is out of the epoll set, until fewer
+     * than paused_conns are open, or the second paused_at is over; atomic */
+    uint32_t is_paused;
+    uint32_t paused_conns;
+    uint32_t paused_at;
     uint32_t no_room_at; /* when lane_make_room has last found nobody */
 } lane;
 
@@ -165,14 +165,14 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
  * Returns 0 when there is none, or no more: the lane was closed. */
 int lane_release(lane *set, int fd);
 
-/* Make a connection that waits for more of a body BUSY, so that no other
- * thread touches it.  Returns 0 when it does not wait for that.  Of a number
- * that lane_poll may have brought something of, call it when all of that is
- * known: the number may have become another connection's in there.  In the
- * middle of a batch it may be called for the connection of the arrival at
- * hand: a number has one event a poll, and a connection whose body is awaited
- * closes only by GONE, which is its last arrival. */
-int lane_hold(lane *set, int fd);
+/* Own a connection that waits for more of a body: make it BUSY, so that no
+ * other thread touches it.  Returns 0 when it does not wait for that.  Of a
+ * number that lane_poll may have brought something of, call it when all of
+ * that is known: the number may have become another connection's in there.
+ * In the middle of a batch it may be called for the connection of the arrival
+ * at hand: a number has one event a poll, and a connection whose body is
+ * awaited closes only by GONE, which is its last arrival. */
+int lane_own(lane *set, int fd);
 
 /* A connection that has left the lane is counted in nconns until this. */
 void lane_left(lane *set);

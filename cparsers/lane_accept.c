@@ -1,5 +1,5 @@
-/* lane_accept.c -- who comes into the lane: held back at the limits, let in
- * again, accepted, taken back. */
+/* lane_accept.c -- who comes into the lane: accepting, paused at the limits
+ * and resumed; and connections that come back. */
 #define _GNU_SOURCE /* accept4 */
 #include "lane.h"
 
@@ -13,7 +13,7 @@ enum {
     ROOM = 32 /* connections closed at once to make room */
 };
 
-/* Holding: the limit of connections, and of descriptors */
+/* Pausing: the limit of connections, and of descriptors */
 
 /* Take a listener out of the epoll set; accepting may go on. */
 static void unlist(lane *set, uint32_t i)
@@ -33,31 +33,31 @@ static int is_full(lane *set)
            __atomic_load_n(&set->max_conns, __ATOMIC_RELAXED);
 }
 
-/* Leave who comes to the kernel for a while. */
-static void hold(lane *set, uint32_t i, uint32_t *count)
+/* Leave who comes to the kernel for a while; counted in *count. */
+static void pause_accepting(lane *set, uint32_t i, uint32_t *count)
 {
     __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
     unlist(set, i);
-    set->listeners[i].is_held = 1;
-    set->held_conns = count_conns(set);
-    set->held_at = now(set);
+    set->listeners[i].is_paused = 1;
+    set->paused_conns = count_conns(set);
+    set->paused_at = now(set);
     /* Before the next look at nconns: see lane_left. */
-    __atomic_store_n(&set->is_held, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&set->is_paused, 1, __ATOMIC_SEQ_CST);
 }
 
-void let_in(lane *set)
+void resume_accepting(lane *set)
 {
-    if (count_conns(set) >= set->held_conns && now(set) == set->held_at)
+    if (count_conns(set) >= set->paused_conns && now(set) == set->paused_at)
         return;
-    __atomic_store_n(&set->is_held, 0, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&set->is_paused, 0, __ATOMIC_SEQ_CST);
     /* As in lane_poll: is_off is looked at only where lane_unlisten waits. */
     __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
     for (uint32_t i = 0; i < set->nlisteners; i++) {
         lane_listener *listener = &set->listeners[i];
 
-        if (!listener->is_held)
+        if (!listener->is_paused)
             continue;
-        listener->is_held = 0;
+        listener->is_paused = 0;
         if (!__atomic_load_n(&listener->is_off, __ATOMIC_SEQ_CST))
             control(set, EPOLL_CTL_ADD, listener->fd, EPOLLIN,
                     LISTENER | (int)i);
@@ -162,7 +162,7 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
 
         if (is_full(set) && (!is_awaited || !make_room(set))) {
             if (is_awaited)
-                hold(set, i, &set->nfull);
+                pause_accepting(set, i, &set->nfull);
             break;
         }
         is_awaited = 0;
@@ -172,7 +172,7 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
             /* accept(2); it would be told again at once, and in vain. */
             if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS ||
                 errno == ENOMEM)
-                hold(set, i, &set->nshort);
+                pause_accepting(set, i, &set->nshort);
             break;
         }
         count_one(set);
@@ -215,7 +215,7 @@ void lane_unlisten(lane *set, uint32_t i)
     unlist(set, i);
     while (__atomic_load_n(&set->is_accepting, __ATOMIC_SEQ_CST))
         sched_yield(); /* at most one batch: about a millisecond */
-    unlist(set, i);    /* let_in may have listed it meanwhile */
+    unlist(set, i);    /* resume_accepting may have listed it meanwhile */
 }
 
 int lane_adopt(lane *set, int fd, uint32_t i)

@@ -58,7 +58,7 @@ int lane_release(lane *set, int fd)
     return 0;
 }
 
-int lane_hold(lane *set, int fd)
+int lane_own(lane *set, int fd)
 {
     (void)set;
     (void)fd;

@@ -186,7 +186,7 @@ SHARED int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
 SHARED uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
                              uint32_t n, uint32_t *input_len);
 
-/* lane_accept.c: let those in again who were held, if anything has changed. */
-SHARED void let_in(lane *set);
+/* lane_accept.c: accept again where it was paused, if anything has changed. */
+SHARED void resume_accepting(lane *set);
 
 #endif

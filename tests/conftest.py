@@ -59,7 +59,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # CPython 3.11's evaluation loop, where it is traced, never gets past an exception that is pending in another thread.
     if sys.gettrace() is not None and sys.version_info < (3, 12):
         for item in items:
-            if item.get_closest_marker("struck"):
+            if item.get_closest_marker("interrupted"):
                 item.add_marker(pytest.mark.skip(reason="CPython before 3.12 does not survive it while it is traced"))
     if config.getoption("--over-tls"):
         for item in items:

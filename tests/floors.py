@@ -4,7 +4,7 @@ The table is the promise: 100 where it is reached, otherwise what is. A module t
 that a new one gets its floor. One that has risen is told, and --write takes the new floors over.
 What is missing where it is not 100 is only met end to end (tests/e2e, where coverage is not measured):
 signals and the command's process; and wsgi/deadlines.py and workers/interrupt.py, as CPython 3.11 does not survive an exception that is
-raised in another thread while it is traced (the marker `struck`).
+raised in another thread while it is traced (the marker `interrupted`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FLOORS = {
     "aserve/connections/handover.py": 90,
     "aserve/connections/lane.py": 90,
     "aserve/connections/listeners.py": 100,
-    "aserve/connections/pace.py": 100,
+    "aserve/connections/data_rate.py": 100,
     "aserve/connections/sendfile.py": 100,
     "aserve/connections/sending.py": 98,
     "aserve/connections/service.py": 100,
@@ -88,7 +88,7 @@ FLOORS = {
     "aserve/workers/inline.py": 100,
     "aserve/workers/interrupt.py": 56,
     "aserve/workers/threads.py": 100,
-    "aserve/workers/turns.py": 100,
+    "aserve/workers/time_slices.py": 100,
     "aserve/wsgi/__init__.py": 100,
     "aserve/wsgi/deadlines.py": 16,
     "aserve/wsgi/environ.py": 100,

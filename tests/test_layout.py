@@ -43,12 +43,12 @@ WITHIN = {
     "settings": ("peer bind", "kinds", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
-    "workers": ("cpu interrupt threads", "turns", "executor inline"),
+    "workers": ("cpu interrupt threads", "time_slices", "executor inline"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
-        "states pace sendfile listeners",
+        "states data_rate sendfile listeners",
         "service",
         "connection",  # knows no wire
         "sending",  # the sending half of a wire, below the whole
@@ -66,7 +66,7 @@ RESERVED = {
         "connections",
         {
             "workers.executor": "hands responses back with the loop's own call_soon_threadsafe",
-            "workers.turns": "the loop looks whether they move",
+            "workers.time_slices": "the loop looks whether they move",
             "rpc.client": "one of its two clients is asyncio's",
         },
     ),
@@ -77,7 +77,7 @@ RESERVED = {
             "workers.executor": "workers sleep in it",
             "forks": "asks which thread forks",
             "budgets": "workers and the loop count in it",
-            "workers.turns": "workers wait in it",
+            "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",

@@ -229,8 +229,8 @@ async def test_one_thread_is_one_thread(threads, extra):
 
     async def main():
         async with Server(hello, bind=LOOPBACK, threads=threads) as server:
-            crew = server._executor._crew
-            assert crew._max_total - crew.max_threads == extra
+            workers = server._executor._threads
+            assert workers._max_total - workers.max_threads == extra
 
     await main()
 
@@ -430,7 +430,7 @@ async def test_a_fault_does_not_stop_the_timer(monkeypatch):
         monkeypatch.setattr(loop, "call_later", lambda *call: timers.append(call) or timer)
         server = Server(hello, bind=LOOPBACK, threads=0)
         await server.start()
-        monkeypatch.setattr(server_module.StandingFields, "refresh", lambda self: 1 / 0)
+        monkeypatch.setattr(server_module.CommonFields, "refresh", lambda self: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             timers[0][1]()
         assert timers[0] == timers[1]

@@ -127,7 +127,7 @@ def test_large_responses(start_server, raw_client, wait_until):
 
 @pytest.mark.any_parser
 def test_a_response_that_outruns_its_reader(start_server, raw_client, wait_until):
-    """It is in a file, and its worker has stepped aside until it has ended."""
+    """It is in a file, and its worker has yielded its slot until it has ended."""
     gate = threading.Event()
 
     def app(environ, start_response):
@@ -147,7 +147,7 @@ def test_a_response_that_outruns_its_reader(start_server, raw_client, wait_until
 
 
 @pytest.mark.any_parser
-@pytest.mark.struck
+@pytest.mark.interrupted
 def test_a_stuck_worker(start_server, raw_client, wait_until):
     """One that was written off is counted as long as it hangs, and since the start."""
     gate = threading.Event()

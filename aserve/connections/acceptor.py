@@ -1,6 +1,6 @@
 """Who is let in: accepting on the general path, and how many connections there may be.
 
-Owns:     Crowd, a server's connections and their limit; Acceptor, accepting on
+Owns:     ConnectionLimit, a server's connections and their limit; Acceptor, accepting on
           a listener that is not the lane's; what happens when connections or
           descriptors run out.
 Thread:   event loop only.
@@ -31,8 +31,8 @@ logger = logging.getLogger("aserve")
 
 # accept(2): what is missing is not the client's fault, and it stays in the queue.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# Accepted in one turn of the event loop, so that those who are connected have theirs. Guess.
-TURN_COUNT = 64
+# Accepted in one iteration of the event loop, so that those who are connected have their share. Guess.
+ITERATION_ACCEPTS = 64
 # Closed at once to make room: one in so many of those that idle, and so many at most. nginx's numbers.
 ROOM_SHARE = 8
 ROOM_COUNT = 32
@@ -64,7 +64,7 @@ def descriptor_limit() -> int | None:
 
 
 class InLane(Protocol):
-    """What a Crowd asks of the lane."""
+    """What a ConnectionLimit asks of the lane."""
 
     @property
     def count(self) -> int:
@@ -80,12 +80,12 @@ class InLane(Protocol):
         """Close some that idle; return how many."""
 
     @property
-    def held_counts(self) -> tuple[int, int]:
-        """How often accepting was held since the start: by the limit, by a shortage."""
+    def pause_counts(self) -> tuple[int, int]:
+        """How often accepting was paused since the start: by the limit, by a shortage."""
 
 
 class OnLoop(Protocol):
-    """What a Crowd asks of a connection on the event loop: of its wire, or of what comes before that."""
+    """What a ConnectionLimit asks of a connection on the event loop: of its wire, or of what comes before that."""
 
     @property
     def idle_seconds(self) -> float:
@@ -101,15 +101,15 @@ class OnLoop(Protocol):
         """End what has been quiet for too long."""
 
 
-class Crowd(set[OnLoop]):
-    """The connections of one server: those on the general path itself, those in the lane by their number."""
+class ConnectionLimit(set[OnLoop]):
+    """The connections of one server, and their limit: those on the general path itself, those in the lane by their number."""
 
     def __init__(self) -> None:
         super().__init__()
         self.max_count = UNLIMITED_COUNT
         self.pending: set[asyncio.Protocol] = set()  # accepted, but without a transport yet
         self._lane: InLane | None = None
-        self._held: list[Acceptor] = []
+        self._paused: list[Acceptor] = []  # they accept nobody for now
         self._begin()
 
     def _begin(self) -> None:
@@ -165,8 +165,8 @@ class Crowd(set[OnLoop]):
         super().discard(connection)
         if self._lane is not None:
             self._lane.allow_for(len(self))
-        if self._held:
-            self._let_in()
+        if self._paused:
+            self._resume_accepting()
 
     # What an Acceptor asks
 
@@ -176,25 +176,25 @@ class Crowd(set[OnLoop]):
 
     def wait_for_room(self, acceptor: Acceptor) -> None:
         """There are enough connections: start this again when one has ended."""
-        self._held.append(acceptor)
+        self._paused.append(acceptor)
         if self._lane is not None and self._lane.make_room():
-            self._let_in()
+            self._resume_accepting()
         elif not self._close_idle():
             self._tell_full()
 
     def wait_for_descriptors(self, acceptor: Acceptor, error: OSError) -> None:
         """There is nothing left to take connections with: start this again when there may be."""
-        self._held.append(acceptor)
+        self._paused.append(acceptor)
         self._tell_short(str(error.strerror))
 
     def forget(self, acceptor: Acceptor) -> None:
         """It will accept no more."""
-        if acceptor in self._held:
-            self._held.remove(acceptor)
+        if acceptor in self._paused:
+            self._paused.remove(acceptor)
 
-    def _let_in(self) -> None:
-        held, self._held = self._held, []
-        for acceptor in held:
+    def _resume_accepting(self) -> None:
+        paused, self._paused = self._paused, []
+        for acceptor in paused:
             acceptor.start()
 
     def _close_idle(self) -> bool:
@@ -208,7 +208,7 @@ class Crowd(set[OnLoop]):
     def on_second(self) -> None:
         """Called once a second: try again, and tell what has begun or ended."""
         if self._lane is not None:
-            counts, before = self._lane.held_counts, self._lane_counts
+            counts, before = self._lane.pause_counts, self._lane_counts
             self._lane_counts = counts
             if counts[0] != before[0] and not self._close_idle():
                 self._tell_full()
@@ -218,8 +218,8 @@ class Crowd(set[OnLoop]):
             logger.warning("fewer than %d connections again (--max-connections): accepting goes on", self.max_count)
         if self._short.is_over_at_second():
             logger.warning("file descriptors are free again: accepting goes on")
-        if self._held:
-            self._let_in()
+        if self._paused:
+            self._resume_accepting()
 
     def _tell_full(self) -> None:
         if self._full.begins():
@@ -243,12 +243,12 @@ class Acceptor:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        crowd: Crowd,
+        limit: ConnectionLimit,
         listening: socket.socket,
         make: Callable[[], asyncio.Protocol],
     ) -> None:
         self._loop = loop
-        self._crowd = crowd
+        self._limit = limit
         self._socket = listening  # non-blocking
         self._make = make
         self._is_reading = False
@@ -261,7 +261,7 @@ class Acceptor:
 
     def stop(self) -> None:
         """Accept no more; after this the socket may be closed."""
-        self._crowd.forget(self)
+        self._limit.forget(self)
         self._pause()
 
     def _pause(self) -> None:
@@ -271,26 +271,26 @@ class Acceptor:
 
     def _on_ready(self) -> None:
         """Somebody waits."""
-        if self._crowd.is_full():
+        if self._limit.is_full():
             self._pause()
-            self._crowd.wait_for_room(self)
+            self._limit.wait_for_room(self)
             return
-        for _ in range(TURN_COUNT):
+        for _ in range(ITERATION_ACCEPTS):
             try:
                 sock, _ = self._socket.accept()
             except OSError as exc:
                 if exc.errno in SHORTAGES:
                     self._pause()
-                    self._crowd.wait_for_descriptors(self, exc)
+                    self._limit.wait_for_descriptors(self, exc)
                 return  # nobody else waits; or accept(2) tells what became of one who did
             sock.setblocking(False)
             connection = self._make()
-            self._crowd.pending.add(connection)
+            self._limit.pending.add(connection)
             task = self._loop.create_task(self._connect(sock, connection))
             self._tasks.add(task)  # a loop holds its tasks only weakly
             task.add_done_callback(self._tasks.discard)
-            if self._crowd.is_full():
-                return  # whether somebody waits is told at the next turn
+            if self._limit.is_full():
+                return  # whether somebody waits is told at the next iteration
 
     async def _connect(self, sock: socket.socket, connection: asyncio.Protocol) -> None:
         try:
@@ -298,4 +298,4 @@ class Acceptor:
         except OSError:
             sock.close()  # gone again
         finally:
-            self._crowd.pending.discard(connection)
+            self._limit.pending.discard(connection)

@@ -49,8 +49,8 @@ class Wire(Protocol):
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """Answer in place of a worker that was written off; drop what that may still send."""
 
-    def cut(self, exchange: Exchange, why: str) -> None:
-        """End the wait of a worker for a client that does not read fast enough."""
+    def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
+        """Close with a reset, so that no worker waits any longer for a client that does not read fast enough."""
 
 
 class Connection:
@@ -102,9 +102,9 @@ class Connection:
         """See Wire.take_over."""
         self.wire.take_over(exchange, why)
 
-    def cut(self, exchange: Exchange, why: str) -> None:
-        """See Wire.cut."""
-        self.wire.cut(exchange, why)
+    def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
+        """See Wire.abort_slow_reader."""
+        self.wire.abort_slow_reader(exchange, why)
 
     # --- called from both sides ---
 
@@ -136,7 +136,7 @@ class LostWire:
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """Nobody waits for an answer."""
 
-    def cut(self, exchange: Exchange, why: str) -> None:
+    def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
         """Nobody waits for the client."""
 
 

@@ -31,12 +31,12 @@ from ..protocols.base import new_body
 from ..protocols.one_request import FRONT_VARS, OneRequest, is_head_request
 from ..proxies.trust import needs_identity
 from ..settings import Config
-from ..workers.executor import WATCH_SECONDS, Executor
+from ..workers.executor import STALL_SECONDS, Executor
 from ..workers.inline import InlineExecutor
 from .connection import Connection, let_go
+from .data_rate import BODY_TOO_LATE, DataRate, why_overdue
 from .handover import Handovers
 from .listeners import Listener
-from .pace import BODY_TOO_LATE, Pace, why_overdue
 from .service import Service
 from .wire_fast import FastWire, refuse
 from .wire_loop import ARRIVING_SECONDS
@@ -83,12 +83,12 @@ def is_available(listener: Listener, service: Service) -> bool:
 class _Upload:
     """A request whose body comes in parts."""
 
-    __slots__ = ("exchange", "moved_at", "pace")
+    __slots__ = ("exchange", "moved_at", "rate")
 
     def __init__(self, exchange: Exchange) -> None:
         self.exchange = exchange
         self.moved_at = 0  # the lane's second in which the last part came
-        self.pace: Pace | None = None  # once it takes more than a moment
+        self.rate: DataRate | None = None  # once it takes more than a moment
 
 
 class Lane:
@@ -134,7 +134,7 @@ class Lane:
         if isinstance(self.executor, InlineExecutor):
             self._loop.add_reader(self.set.epoll_fd, self._on_ready)
         else:
-            self.executor.follow(self)
+            self.executor.attach(self)
 
     def _on_ready(self) -> None:
         """With --threads 0: something has come."""
@@ -145,14 +145,14 @@ class Lane:
         self.set.now += 1
         config = self.services[0].config
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
-        if self.set.is_held:
+        if self.set.is_paused:
             lib.lane_wake(self.set)  # a second is over: see lane.h
         for fd, upload in list(self._uploads.items()):
             body = upload.exchange.body
             if body is None:
                 continue  # the leader has it just now
-            upload.pace = upload.pace or Pace()
-            why = why_overdue(body, upload.pace, self.set.now - upload.moved_at, config)
+            upload.rate = upload.rate or DataRate()
+            why = why_overdue(body, upload.rate, self.set.now - upload.moved_at, config)
             if why:
                 self._overdue.append((fd, upload, why))
         if self._overdue:
@@ -223,7 +223,7 @@ class Lane:
     def allow_for(self, others_count: int) -> None:
         """So many connections are not in the lane, and yet count."""
         self.set.nothers = others_count
-        if self.set.is_held:
+        if self.set.is_paused:
             lib.lane_wake(self.set)
 
     def make_room(self) -> int:
@@ -231,8 +231,8 @@ class Lane:
         return int(lib.lane_make_room(self.set))
 
     @property
-    def held_counts(self) -> tuple[int, int]:
-        """How often accepting was held since the start: by the limit, by a shortage."""
+    def pause_counts(self) -> tuple[int, int]:
+        """How often accepting was paused since the start: by the limit, by a shortage."""
         return self.set.nfull, self.set.nshort
 
     # --- called in a child that the app has forked ---
@@ -249,20 +249,20 @@ class Lane:
 
     @property
     def stall_fd(self) -> int:
-        """See Source."""
+        """See HandleSet."""
         return int(self.set.stall_fd)
 
     @property
     def is_waiting(self) -> bool:
-        """See Source."""
+        """See HandleSet."""
         return bool(self.set.is_waiting)
 
     def wake(self) -> None:
-        """See Source."""
+        """See HandleSet."""
         lib.lane_wake(self.set)
 
     def wait(self, milliseconds: int) -> int:
-        """See Source."""
+        """See HandleSet."""
         if self._overdue:
             self._refuse_overdue()
         return int(_poll(self.set, milliseconds))
@@ -273,7 +273,7 @@ class Lane:
             fd, upload, why = self._overdue.popleft()
             if why is BODY_TOO_LATE and self.set.now - upload.moved_at <= self.services[0].config.body_seconds:
                 continue  # a part has come just now
-            if self._uploads.get(fd) is upload and lib.lane_hold(self.set, fd):
+            if self._uploads.get(fd) is upload and lib.lane_own(self.set, fd):
                 del self._uploads[fd]
                 refuse(upload.exchange, RequestRefused(408, why))
 
@@ -360,7 +360,7 @@ class Lane:
 
     def _fail(self, fd: int, exchange: Exchange, why: RequestRefused) -> None:
         self._uploads.pop(fd, None)
-        lib.lane_hold(self.set, fd)
+        lib.lane_own(self.set, fd)
         if exchange.body is not None:
             exchange.body.close()  # at once: the next may fit then
         refuse(exchange, why)
@@ -368,8 +368,8 @@ class Lane:
     def _lose(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""
         self._uploads.pop(fd, None)
-        is_held = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_hold(self.set, fd))
-        if kind == lib.LANE_LEFT or (is_held and lib.lane_release(self.set, fd)):
+        is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
+        if kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
             os.close(fd)
             lib.lane_left(self.set)
 
@@ -378,13 +378,13 @@ class Lane:
 
 
 def _new_http_maker(service: Service) -> Callable[..., Exchange | None]:
-    set_aside = service.limits.set_aside
+    strip_forwarded = service.limits.strip_forwarded
 
     def make(vars: str, nvars: int, flags: int, *_: Any) -> Exchange:
         exchange = Exchange(vars, nvars)
         http1.set_flags(exchange, flags)
         if flags & http1.FORWARDED:
-            set_aside(exchange)
+            strip_forwarded(exchange)
         return exchange
 
     return make
@@ -474,5 +474,5 @@ class _Memory:
         set.max_fields = config.max_fields
         set.max_vars = config.max_fields + FRONT_VARS
         set.max_body_len = config.max_body_bytes
-        set.stall_us = 0 if config.threads == 0 else round(1e6 * WATCH_SECONDS)
+        set.stall_us = 0 if config.threads == 0 else round(1e6 * STALL_SECONDS)
         set.epoll_fd = set.wake_fd = set.stall_fd = -1

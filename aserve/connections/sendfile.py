@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Callable
 from ..errors import ResponseTruncated
 
 # One call's worth: a slow disk holds up the loop for no more than this. Guess.
-TURN_BYTES = 1 << 19
+ITERATION_BYTES = 1 << 19
 
 # Read at once by who sends a file without it.
 READ_BYTES = 1 << 16
@@ -60,14 +60,14 @@ class FileSender:
             return
         try:
             while self._left:
-                sent = os.sendfile(self._fd, self._file.fileno(), self._offset, min(self._left, TURN_BYTES))
+                sent = os.sendfile(self._fd, self._file.fileno(), self._offset, min(self._left, ITERATION_BYTES))
                 if not sent:
                     self._finish(f"the file ended {self._left} octets early")
                     return
                 self._offset += sent
                 self._left -= sent
                 self._moved_bytes += sent
-                if sent == TURN_BYTES:
+                if sent == ITERATION_BYTES:
                     return  # others have their turn; the socket is writable, so the loop comes back
         except BlockingIOError:
             return

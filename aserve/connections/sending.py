@@ -47,20 +47,20 @@ DIRECT_BYTES = 1 << 16
 # Once --response-memory is full, larger pieces are sent in parts, so that a client that is behind has only the first
 # in memory. Measured 2026-11-22: 5 MB to a client on the loopback address then cost 1.4 to 1.6 times as much.
 PART_BYTES = 1 << 20
-# With --threads 0, pieces that one response may send before the loop has its turn. Guess.
-TURN_PIECES = 64
+# With --threads 0, pieces that one response may send in one iteration of the loop. Guess.
+ITERATION_PIECES = 64
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
-RUNNING, ATTENDED = State.RUNNING, State.ATTENDED
+RUNNING, LOOP_ENDS = State.RUNNING, State.LOOP_ENDS
 
 
 class SendingHalf(asyncio.Protocol):
     """What the event loop's wire knows about sending; `LoopWire` adds the rest."""
 
     __slots__ = (
-        "_backlog_bytes", "_can_bypass", "_executor", "_fd", "_held_bytes", "_is_write_paused", "_lock", "_on_writable",
-        "_plain_count", "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service", "_state", "_transport", "_unread_bytes",
-        "connection",
+        "_backlog_bytes", "_buffered_bytes", "_can_bypass", "_executor", "_fd", "_is_write_paused", "_lock",
+        "_on_writable", "_plain_count", "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service",
+        "_state", "_transport", "_unread_bytes", "connection",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -79,10 +79,10 @@ class SendingHalf(asyncio.Protocol):
         self._on_writable: Callable[[], None] | None = None  # goes on with a body when there is room
         self._sender: FileSender | None = None
         self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
-        self._held_bytes = 0  # of those, in the transport since it ran out of room
+        self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
         # What the client reads, counted while it is behind: see _count_read.
         self._put_bytes = self._read_bytes = self._unread_bytes = 0
-        self._room: threading.Lock | None = None  # held; its release wakes a worker waiting for room
+        self._room: threading.Lock | None = None  # locked; its release wakes a worker waiting for room
         self._plain_count = 0  # exchanges in a row that the fast path would have served
 
     def _transition(self, event: Event) -> None:
@@ -94,7 +94,7 @@ class SendingHalf(asyncio.Protocol):
         raise NotImplementedError
 
     def pause_writing(self) -> None:
-        """The transport holds as much as it likes to."""
+        """The transport has as much as it likes to."""
         self._is_write_paused = True
         self._quiet_seconds = 0.0
         self._wake()  # a worker that waits for us has from now on a client to wait for, and may spool instead
@@ -119,19 +119,19 @@ class SendingHalf(asyncio.Protocol):
         self._read_bytes += read_bytes
         return read_bytes
 
-    def _attend(self) -> bool:
-        """Tell the worker that the loop must see the end; False: no request is expected any more."""
+    def _take_completion(self) -> bool:
+        """Take the end of this exchange over from its worker; False: the connection is closing already."""
         with self._lock:
             if self._state == RUNNING:
-                self._transition(Event.ATTEND)
-            return self._state <= ATTENDED
+                self._transition(Event.TAKE_COMPLETION)
+            return self._state <= LOOP_ENDS
 
     # Sending: each is posted by a worker, or goes on where one of them had to wait for room
 
     def _on_complete(self, exchange: Exchange, octets: bytes) -> None:
         """The rest of the response is here."""
-        # Attended, or a second thread of the app could write past the transport from now on.
-        if self._attend() and octets:
+        # Completion is the loop's, or a second thread of the app could write past the transport from now on.
+        if self._take_completion() and octets:
             self._transport.write(octets)
         # Whole, and asked for in one piece: the fast path would have served it.
         body = exchange.body
@@ -140,23 +140,23 @@ class SendingHalf(asyncio.Protocol):
 
     def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
         """A piece of the response is here; more will follow."""
-        if self._state > ATTENDED or exchange is not self.connection.exchange or self._transport.is_closing():
+        if self._state > LOOP_ENDS or exchange is not self.connection.exchange or self._transport.is_closing():
             return  # the last: a second thread of the app wrote while the end was on its way here
         self._transport.write(octets)
         self._put_bytes += len(octets)
-        self._held_bytes += len(octets)
+        self._buffered_bytes += len(octets)
         if not self._is_write_paused:
             self._make_room()
 
     def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
         """The whole response is here, and its body is large."""
         head, body = reply
-        if self._attend():
+        if self._take_completion():
             self._transport.write(head)
         self._feed(exchange, memoryview(body))
 
     def _feed(self, exchange: Exchange, rest: memoryview) -> None:
-        while rest and self._state <= ATTENDED and not self._transport.is_closing():
+        while rest and self._state <= LOOP_ENDS and not self._transport.is_closing():
             if self._is_write_paused:
                 self._on_writable = functools.partial(self._feed, exchange, rest)
                 return
@@ -173,9 +173,9 @@ class SendingHalf(asyncio.Protocol):
             self._transport.write(reply.head)
             self._feed_file(exchange, reply, 0)
             return
-        if self._attend():
+        if self._take_completion():
             self._transport.write(reply.head)
-            # What is written to the socket past the transport must come after all that it holds.
+            # What is written to the socket past the transport must come after all that it has.
             self._transport.set_write_buffer_limits(high=0)
             if self._is_write_paused:
                 self._on_writable = functools.partial(self._send_file, exchange, reply)
@@ -183,11 +183,11 @@ class SendingHalf(asyncio.Protocol):
         self._send_file(exchange, reply)
 
     def _send_file(self, exchange: Exchange, reply: FileResponse) -> None:
-        if self._state > ATTENDED:
+        if self._state > LOOP_ENDS:
             self._end_file(exchange, reply, "the client closed the connection")
             return
         try:
-            # A file holds no memory of ours. Measured 2026-11-22: 10 MiB of one cost 1.4 times as much with the limit.
+            # A file takes no memory of ours. Measured 2026-11-22: 10 MiB of one cost 1.4 times as much with the limit.
             limit_unsent(self._transport.get_extra_info("socket"), 0)
             self._sender = FileSender(
                 self._service.loop, self._fd, reply.file, reply.offset, reply.size,
@@ -200,7 +200,7 @@ class SendingHalf(asyncio.Protocol):
 
     def _feed_file(self, exchange: Exchange, reply: FileResponse, sent: int) -> None:
         """Read the next piece here, so that no worker waits for the client; then others have their turn."""
-        if self._state > ATTENDED or self._transport.is_closing():
+        if self._state > LOOP_ENDS or self._transport.is_closing():
             self._end_file(exchange, reply, "the client closed the connection")
         elif self._is_write_paused:
             self._on_writable = functools.partial(self._feed_file, exchange, reply, sent)
@@ -234,7 +234,7 @@ class SendingHalf(asyncio.Protocol):
         if exchange is not self.connection.exchange:
             return  # cut short meanwhile
         spool = cast(ResponseSpool, exchange.spool)
-        if self._state > ATTENDED or self._transport.is_closing():
+        if self._state > LOOP_ENDS or self._transport.is_closing():
             self._close_spool(spool)
             spool.has_reader = False
         elif self._is_write_paused:
@@ -268,8 +268,8 @@ class SendingHalf(asyncio.Protocol):
         if spool.end_error is None:
             self._end(exchange)
             return
-        if self._state <= ATTENDED and not _tells_its_end(exchange):
-            # The client gets what the app made before it failed; that is over when nothing is held.
+        if self._state <= LOOP_ENDS and not _tells_its_end(exchange):
+            # The client gets what the app made before it failed; that is over when the transport is empty.
             self._transport.set_write_buffer_limits(high=0)
             if self._is_write_paused:
                 self._on_writable = functools.partial(self._on_abort, exchange, spool.end_error)
@@ -285,18 +285,18 @@ class SendingHalf(asyncio.Protocol):
         """
         With --threads 0: step the app's iterable while there is room.
 
-        Nothing is spooled: no thread is held by an iterable that is not stepped, and the disk would hold up the loop.
+        Nothing is spooled: an iterable that is not stepped blocks no thread, and the disk would block the loop.
         """
         try:
             for count, octets in enumerate(pieces):
-                if self._state > ATTENDED or self._transport.is_closing():
+                if self._state > LOOP_ENDS or self._transport.is_closing():
                     raise ClientDisconnected("the client closed the connection")
                 self._transport.write(octets)
                 self._put_bytes += len(octets)
                 if self._is_write_paused:
                     self._on_writable = functools.partial(self._on_pieces, exchange, pieces)
                     return
-                if count >= TURN_PIECES:
+                if count >= ITERATION_PIECES:
                     self._service.loop.call_soon(self._on_pieces, exchange, pieces)
                     return
         except (ClientDisconnected, ResponseTruncated) as exc:
@@ -311,7 +311,7 @@ class SendingHalf(asyncio.Protocol):
         if exchange is not self.connection.exchange:
             return  # it has ended; what failed came behind its last octet, and another may be under way
         exchange.keep_alive = False
-        if self._attend():
+        if self._take_completion():
             if _tells_its_end(exchange) and not self._transport.is_closing():
                 # RFC 9112 8: the framing shows it. A reset would destroy what the client has not read yet,
                 # which may be whole responses before this one.
@@ -336,10 +336,10 @@ class SendingHalf(asyncio.Protocol):
             pass  # the client was quicker
         self._transport.abort()
 
-    def cut(self, exchange: Exchange, why: str) -> None:
-        """End the wait of a worker for a client that does not read fast enough."""
-        # Attended first: from then on no worker ends the exchange between a look and the abort.
-        if self._attend() and exchange is self.connection.exchange and exchange.response.head_is_out:
+    def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
+        """See Wire.abort_slow_reader."""
+        # Completion first: from then on no worker ends the exchange between a look and the abort.
+        if self._take_completion() and exchange is self.connection.exchange and exchange.response.head_is_out:
             self._abort(why)
 
     def _go_on_writing(self) -> None:
@@ -350,11 +350,11 @@ class SendingHalf(asyncio.Protocol):
             on_writable()
 
     def _make_room(self) -> None:
-        """What the transport held has gone, or is lost: let a waiting worker go on."""
+        """What the transport had has gone, or is lost: let a waiting worker go on."""
         with self._lock:
-            self._backlog_bytes = max(self._backlog_bytes - self._held_bytes, 0)
-            self._held_bytes = 0
-        if self._has_memory or self._state > ATTENDED:
+            self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
+            self._buffered_bytes = 0
+        if self._has_memory or self._state > LOOP_ENDS:
             self._wake()
 
     def _wake(self) -> None:
@@ -377,7 +377,7 @@ class SendingHalf(asyncio.Protocol):
         if self._service.budgets.files.take(SENT_FILE_COUNT):
             self._executor.post(self._on_file, exchange, reply)
             return False
-        # Enough files are held for clients without a worker.
+        # Enough files are open for clients without a worker.
         return self._send_pieces(exchange, read_pieces(reply.head, reply.file, reply.offset, reply.size, reply.close))
 
     def fail(self, exchange: Exchange, why: str) -> None:
@@ -386,7 +386,7 @@ class SendingHalf(asyncio.Protocol):
 
     def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> bool:
         """Hand over a head and a large body; when too much of them waits in memory, as pieces."""
-        if self._may_hold(exchange, len(reply[1])):
+        if self._reserve_memory(exchange, len(reply[1])):
             self._executor.post(self._on_large, exchange, reply)
             return False
         return self._run_pieces(exchange, (octets for octets in reply))
@@ -420,45 +420,45 @@ class SendingHalf(asyncio.Protocol):
         if spool is not None:  # with --threads 0 there is none
             executor = cast(Executor, self._executor)
             if spool.is_begun:
-                executor.give_way()
+                executor.yield_slot()
             else:
-                executor.leave_turn()  # from memory it goes as any other
-        if len(octets) <= PART_BYTES or self._may_hold(exchange, len(octets)):
+                executor.end_slice()  # from memory it goes as any other
+        if len(octets) <= PART_BYTES or self._reserve_memory(exchange, len(octets)):
             self._send_part(exchange, octets)
             return
         parts = memoryview(octets)
         for at in range(0, len(octets), PART_BYTES):
             self._send_part(exchange, parts[at : at + PART_BYTES])
 
-    def _may_hold(self, exchange: Exchange, count: int) -> bool:
-        """Whether so much of a response may wait in memory, one piece of it at a time."""
+    def _reserve_memory(self, exchange: Exchange, count: int) -> bool:
+        """Count this much of a response, one piece at a time, in --response-memory; False: there is no room for it."""
         has_spool = not self._executor.is_inline and count <= self._service.config.response_spool_bytes
         with self._lock:  # a second thread of the app may write(), too
-            more = count - exchange.held_bytes
+            more = count - exchange.counted_bytes
             if more > 0:
                 if not self._service.budgets.memory.take(more, is_forced=not has_spool):
                     return False
-                exchange.held_bytes = count
+                exchange.counted_bytes = count
         if exchange is not self.connection.exchange:
-            self._give_back(exchange)  # it has ended meanwhile
+            self._release_memory(exchange)  # it has ended meanwhile
         return True
 
-    def _give_back(self, exchange: Exchange) -> None:
-        """Nothing large of this exchange is in memory any more."""
+    def _release_memory(self, exchange: Exchange) -> None:
+        """Nothing large of this exchange is in memory any more: count it no longer."""
         with self._lock:
-            held_bytes, exchange.held_bytes = exchange.held_bytes, 0
-        self._service.budgets.memory.give_back(held_bytes)
+            counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0
+        self._service.budgets.memory.give_back(counted_bytes)
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
-        if self._state > ATTENDED or exchange is not self.connection.exchange:
+        if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
             raise ClientDisconnected("the client closed the connection")
         if self._executor.is_quiet:
             rest = self._write_past(exchange, octets, is_last=False)
             if rest is None:
                 return
             octets = rest
-        # From here on the loop writes for this exchange: nothing may overtake what it holds.
-        self._attend()
+        # From here on the loop writes for this exchange: nothing may overtake what it has.
+        self._take_completion()
         spool = exchange.spool
         if spool is not None and spool.is_begun and self._send_to_spool(exchange, spool, octets):
             return
@@ -482,7 +482,7 @@ class SendingHalf(asyncio.Protocol):
                 raise
             except OSError as exc:
                 self._service.budgets.responses.fault(exc)
-            executor.leave_turn()
+            executor.end_slice()
             self._wait_until(lambda: self._has_memory if not spool.is_begun else spool.has_room(size))
         return False
 
@@ -507,7 +507,7 @@ class SendingHalf(asyncio.Protocol):
         room.acquire()
         while True:
             with self._lock:
-                if self._state > ATTENDED or self._transport.is_closing():
+                if self._state > LOOP_ENDS or self._transport.is_closing():
                     raise ClientDisconnected("the client closed the connection")
                 if is_so():
                     return
@@ -535,15 +535,15 @@ class SendingHalf(asyncio.Protocol):
                 or exchange is not self.connection.exchange  # it has ended since `send` looked
             ):
                 return octets
-            self._executor.coming.append(None)
+            self._executor.waking.append(None)
             try:
                 sent = os.write(self._fd, octets) if octets else 0
             except OSError:
                 return octets  # full, or gone: the transport meets the same, and knows what to do
             finally:
-                self._executor.coming.pop()
+                self._executor.waking.pop()
             if sent < len(octets):
-                self._transition(Event.ATTEND)
+                self._transition(Event.TAKE_COMPLETION)
                 return octets[sent:]
             if is_last:
                 self.connection.exchange = None

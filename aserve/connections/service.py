@@ -13,14 +13,14 @@ from ..access_log import AccessLog
 from ..budgets import Budgets
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
-from ..proxies.trust import BelievingLog
+from ..proxies.trust import TrustingLog
 from ..settings import Config
 from ..tls.certificates import Wrap
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Gateway
 from ..wsgi.environ import Environ
-from ..wsgi.response import StandingFields
+from ..wsgi.response import CommonFields
 
 # Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.
 OVERLOADED_COUNT = 100
@@ -39,11 +39,11 @@ class Service:
         new_protocol: Callable[[], WireProtocol],
         executor: Executor | InlineExecutor,
         gateway: Gateway,
-        standing: StandingFields,
+        common_fields: CommonFields,
         base_environ: Environ,
         connections: set[Any],
         budgets: Budgets,
-        access_log: AccessLog | BelievingLog | None,
+        access_log: AccessLog | TrustingLog | None,
         peers: Peers | None = None,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
@@ -55,7 +55,7 @@ class Service:
         self.new_protocol = new_protocol
         self.executor = executor
         self.gateway = gateway
-        self.standing = standing
+        self.common_fields = common_fields
         self.base_environ = base_environ
         self.connections = connections
         self.budgets = budgets  # of large bodies, for all listeners

@@ -18,7 +18,7 @@ class State(enum.IntEnum):
     IDLE = 1  # waiting for another
     RECEIVING = 2  # a request has begun
     RUNNING = 3  # an exchange is with the app; its worker may finish it alone
-    ATTENDED = 4  # the same, but the loop must see the end: more came in, or the connection is to close
+    LOOP_ENDS = 4  # the same, but only the loop may finish it: more came in, or the connection is to close
     LINGERING = 5  # the last response is out; what the client still sends is read and dropped
     CLOSING = 6  # the transport sends what it holds, then closes
     CLOSED = 7
@@ -30,7 +30,7 @@ class Event(enum.IntEnum):
 
     BEGIN = 0  # octets of a request that is not complete
     REQUEST = 1  # an exchange goes to the app
-    ATTEND = 2  # see State.ATTENDED
+    TAKE_COMPLETION = 2  # see State.LOOP_ENDS
     DONE = 3  # the response is out, the connection stays open
     LINGER = 4  # the response is out, the connection closes, but the client may still send
     CLOSE = 5
@@ -43,7 +43,7 @@ _S, _E = State, Event
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.NEW, _E.BEGIN): _S.RECEIVING,
     (_S.NEW, _E.REQUEST): _S.RUNNING,
-    (_S.NEW, _E.ADOPT): _S.ATTENDED,
+    (_S.NEW, _E.ADOPT): _S.LOOP_ENDS,
     (_S.NEW, _E.LINGER): _S.LINGERING,
     (_S.NEW, _E.CLOSE): _S.CLOSING,
     (_S.NEW, _E.LOST): _S.CLOSED,
@@ -58,16 +58,16 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.RECEIVING, _E.LINGER): _S.LINGERING,
     (_S.RECEIVING, _E.CLOSE): _S.CLOSING,
     (_S.RECEIVING, _E.LOST): _S.CLOSED,
-    (_S.RUNNING, _E.ATTEND): _S.ATTENDED,
+    (_S.RUNNING, _E.TAKE_COMPLETION): _S.LOOP_ENDS,
     (_S.RUNNING, _E.DONE): _S.IDLE,
     (_S.RUNNING, _E.LINGER): _S.LINGERING,
     (_S.RUNNING, _E.CLOSE): _S.CLOSING,
     (_S.RUNNING, _E.LOST): _S.CLOSED,
-    (_S.ATTENDED, _E.ATTEND): _S.ATTENDED,
-    (_S.ATTENDED, _E.DONE): _S.IDLE,
-    (_S.ATTENDED, _E.LINGER): _S.LINGERING,
-    (_S.ATTENDED, _E.CLOSE): _S.CLOSING,
-    (_S.ATTENDED, _E.LOST): _S.CLOSED,
+    (_S.LOOP_ENDS, _E.TAKE_COMPLETION): _S.LOOP_ENDS,
+    (_S.LOOP_ENDS, _E.DONE): _S.IDLE,
+    (_S.LOOP_ENDS, _E.LINGER): _S.LINGERING,
+    (_S.LOOP_ENDS, _E.CLOSE): _S.CLOSING,
+    (_S.LOOP_ENDS, _E.LOST): _S.CLOSED,
     (_S.LINGERING, _E.CLOSE): _S.CLOSING,
     (_S.LINGERING, _E.LOST): _S.CLOSED,
     (_S.CLOSING, _E.CLOSE): _S.CLOSING,

@@ -163,7 +163,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         received = self._received
         if not client_hello.is_tls(received):
             # Nothing of TLS has been said here: who speaks HTTP is answered in HTTP, as nginx does.
-            answer = error_response(400, NO_TLS, None, self._service.standing) if received[:1].isalpha() else b""
+            answer = error_response(400, NO_TLS, None, self._service.common_fields) if received[:1].isalpha() else b""
             self._refuse(answer, PLAIN_HTTP if answer else NOT_TLS)
             return
         if not client_hello.is_complete(received):

@@ -132,10 +132,10 @@ class FastWire:
         """See Wire.take_over; the worker is inside the app, and has nothing to do with the descriptor."""
         self.then(exchange, lambda wire: wire.take_over(exchange, why), None)
 
-    def cut(self, exchange: Exchange, why: str) -> None:
-        """See Wire.cut; a worker that waits for its client has handed over."""
+    def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
+        """See Wire.abort_slow_reader; a worker that waits for its client has handed over."""
         if self._handover is not None:
-            self._handover.then(lambda wire: wire.cut(exchange, why))
+            self._handover.then(lambda wire: wire.abort_slow_reader(exchange, why))
 
     # --- called from both sides ---
 

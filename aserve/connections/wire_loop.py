@@ -21,14 +21,14 @@ from ..exchange import Exchange
 from ..protocols.one_request import OneRequest
 from ..wsgi.response import error_response
 from .connection import LOST, Connection, let_go
-from .pace import TOO_LATE, Pace, why_overdue
+from .data_rate import TOO_LATE, DataRate, why_overdue
 from .sending import SendingHalf
 from .states import Event, State
 
 logger = logging.getLogger("aserve")
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
-NEW, IDLE, RECEIVING, RUNNING, ATTENDED = State.NEW, State.IDLE, State.RECEIVING, State.RUNNING, State.ATTENDED
+NEW, IDLE, RECEIVING, RUNNING, LOOP_ENDS = State.NEW, State.IDLE, State.RECEIVING, State.RUNNING, State.LOOP_ENDS
 
 # RFC 9112 9.6: after the last response, read on for a while, or a reset could destroy it on its way.
 # A client that goes on sending all of its body before it reads is read longer, or nginx would say 502
@@ -50,8 +50,8 @@ class LoopWire(SendingHalf):
     """What reads and writes below a connection on the event loop."""
 
     __slots__ = (
-        "_initial", "_is_at_eof", "_is_closing_soon", "_is_new", "_lingered_bytes", "_lingered_seconds", "_pace", "_protocol",
-        "_waiting",
+        "_data_rate", "_initial", "_is_at_eof", "_is_closing_soon", "_is_new", "_lingered_bytes", "_lingered_seconds",
+        "_protocol", "_waiting",
     )  # fmt: skip
 
     def __init__(
@@ -73,7 +73,7 @@ class LoopWire(SendingHalf):
         self._is_closing_soon = False  # at the end of what it has sent, or of the server
         self._lingered_bytes = 0
         self._lingered_seconds = 0.0
-        self._pace: Pace | None = None  # of a body or a response that takes more than a moment
+        self._data_rate: DataRate | None = None  # of a body or a response that takes more than a moment
 
     # asyncio.Protocol
 
@@ -115,7 +115,7 @@ class LoopWire(SendingHalf):
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
-        if self._state >= RUNNING and not self._attend():
+        if self._state >= RUNNING and not self._take_completion():
             self._drop(data)
             return
         exchanges = self._protocol.receive(data)
@@ -135,7 +135,7 @@ class LoopWire(SendingHalf):
         self._is_at_eof = self._is_closing_soon = True
         if not self._protocol.has_unparsed:
             self._protocol.receive_eof()
-        if not self._attend() or self.connection.exchange is None:
+        if not self._take_completion() or self.connection.exchange is None:
             self._close()
         return True  # keep the transport open for the response
 
@@ -146,11 +146,11 @@ class LoopWire(SendingHalf):
             self._fd = -1
             self._transition(Event.LOST)
         if is_returned:  # the connection goes on without us
-            self._leave_crowd()
+            self._leave_limit()
             return
         # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
         for step in (
-            self._leave_crowd, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._go_on_writing,
+            self._leave_limit, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._go_on_writing,
         ):  # fmt: skip
             try:
                 step()
@@ -162,7 +162,7 @@ class LoopWire(SendingHalf):
     def _leave_connection(self) -> None:
         self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
 
-    def _leave_crowd(self) -> None:
+    def _leave_limit(self) -> None:
         self._service.connections.discard(self)
 
     def _drop_waiting(self) -> None:
@@ -208,15 +208,15 @@ class LoopWire(SendingHalf):
                 self._protocol.live_body.refuse(RequestRefused(408, why))
         else:
             self._quiet_seconds = 0.0  # with the app: not the client's time
-            self._pace = None
+            self._data_rate = None
 
     def _why_overdue(self) -> str:
         """Tell what is wrong with the body that is being received; "": it comes in time."""
         body = self._protocol.body
         if body is None:
             return TOO_LATE if self._quiet_seconds > self._service.config.body_seconds else ""
-        pace = self._pace = self._pace or Pace()
-        return why_overdue(body, pace, self._quiet_seconds, self._service.config)
+        rate = self._data_rate = self._data_rate or DataRate()
+        return why_overdue(body, rate, self._quiet_seconds, self._service.config)
 
     def _watch_reader(self) -> None:
         """The client has something to read: does it?"""
@@ -226,8 +226,8 @@ class LoopWire(SendingHalf):
         if self._quiet_seconds > config.write_seconds:
             self._abort("the client did not read for --write-timeout")
         elif config.min_rate_bytes:
-            pace = self._pace = self._pace or Pace()
-            if pace.is_slow(
+            rate = self._data_rate = self._data_rate or DataRate()
+            if rate.is_slow(
                 self.connection.exchange or self, self._read_bytes, config.write_seconds, config.min_rate_bytes
             ):
                 self._abort("the client read more slowly than --min-rate")
@@ -262,14 +262,14 @@ class LoopWire(SendingHalf):
     def drain(self) -> None:
         """Finish the exchange that runs, then close."""
         self._is_closing_soon = True
-        if self._attend() and self.connection.exchange is not None:
+        if self._take_completion() and self.connection.exchange is not None:
             self.connection.exchange.keep_alive = False
         elif self._state == IDLE:
             self._close()
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """Answer in place of a worker that was written off; what that may still send is dropped."""
-        if exchange is not self.connection.exchange or not self._attend():
+        if exchange is not self.connection.exchange or not self._take_completion():
             return
         if exchange.response.head_is_out:
             self._on_abort(exchange, str(why))
@@ -324,7 +324,7 @@ class LoopWire(SendingHalf):
 
     def _prepare(self, exchange: Exchange) -> None:
         """The less common needs of an exchange."""
-        self._attend()
+        self._take_completion()
         if self._service.is_draining:
             exchange.keep_alive = False
         body = exchange.body
@@ -355,7 +355,7 @@ class LoopWire(SendingHalf):
         if (
             exchange is self.connection.exchange
             and not self._waiting
-            and self._state <= ATTENDED
+            and self._state <= LOOP_ENDS
             and not self._is_at_eof
         ):
             self._quiet_seconds = 0.0
@@ -363,7 +363,7 @@ class LoopWire(SendingHalf):
 
     def _on_body_wanted(self, exchange: Exchange, _: None) -> None:
         # After the response's head an interim response would be part of its body.
-        if self._state > ATTENDED or exchange is not self.connection.exchange:
+        if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
             return  # the client has gone meanwhile
         if self._protocol.is_continue_due and not exchange.response.head_is_out:
             self._protocol.is_continue_due = False
@@ -397,7 +397,7 @@ class LoopWire(SendingHalf):
         # A lack of room is told once for all (budgets.py).
         level = logging.DEBUG if why.status == 503 else logging.INFO
         logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
-        self._transport.write(error_response(why.status, str(why), exchange, service.standing))
+        self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
         if service.access_log is not None:
             service.access_log.write_refused(self.connection, exchange, why)
         self._linger()
@@ -406,15 +406,15 @@ class LoopWire(SendingHalf):
 
     def _end(self, exchange: Exchange) -> None:
         """The response is with the transport, or lost: go on with the connection."""
-        if self._is_write_paused and (exchange.keep_alive or exchange.held_bytes) and self._state <= ATTENDED:
-            # A client that does not read its responses gets no more of them made; and memory that is held is counted.
+        if self._is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self._state <= LOOP_ENDS:
+            # A client that does not read its responses gets no more of them made; what waits in memory stays counted.
             self._on_writable = functools.partial(self._end, exchange)
             return
         self.connection.exchange = None
-        if exchange.held_bytes:
-            self._give_back(exchange)
+        if exchange.counted_bytes:
+            self._release_memory(exchange)
         self.connection.end(exchange)
-        if self._state > ATTENDED:
+        if self._state > LOOP_ENDS:
             if self._state == State.CLOSED:
                 self._leave_connection()
             return

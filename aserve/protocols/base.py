@@ -14,7 +14,7 @@ from ..body import BufferedBody, LiveBody
 from ..budgets import BodySpace, unlimited_bodies
 from ..errors import RequestRefused, over_limit
 from ..exchange import Exchange
-from ..proxies.forwarded import set_aside
+from ..proxies.forwarded import strip_forwarded
 from ..settings import Config
 
 
@@ -29,11 +29,13 @@ class Limits(NamedTuple):
     max_pipelined: int = 16  # exchanges
     is_live: bool = False  # --body stream
     has_status_line: bool = False  # --scgi-status line
-    set_aside: Callable[[Exchange], None] = set_aside  # for a request with fields that only a proxy is believed
+    strip_forwarded: Callable[[Exchange], None] = (
+        strip_forwarded  # for a request with fields that only a proxy is believed
+    )
     body_space: BodySpace = unlimited_bodies()  # of temporary files, for all connections together
 
     @classmethod
-    def of(cls, config: Config, set_aside: Callable[[Exchange], None], body_space: BodySpace) -> Limits:
+    def of(cls, config: Config, strip_forwarded: Callable[[Exchange], None], body_space: BodySpace) -> Limits:
         """Return what the settings allow on the connections of one listener."""
         return cls(
             max_line_bytes=config.max_request_line_bytes,
@@ -44,7 +46,7 @@ class Limits(NamedTuple):
             max_pipelined=config.max_pipelined,
             is_live=config.body == "stream",
             has_status_line=config.scgi_status == "line",
-            set_aside=set_aside,
+            strip_forwarded=strip_forwarded,
             body_space=body_space,
         )
 

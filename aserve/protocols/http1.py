@@ -213,7 +213,7 @@ class HTTP1:
         set_flags(exchange, flags)
         limits = self._scratch.limits
         if flags & FORWARDED:
-            limits.set_aside(exchange)
+            limits.strip_forwarded(exchange)
         if not flags & (LENGTH | CHUNKED):
             exchanges.append(exchange)
             return

@@ -181,7 +181,7 @@ class HTTPTools1:
         vars = b"\0".join([part for pair in pairs for part in pair])
         exchange = self._exchange = Exchange(vars.decode("latin-1"), len(pairs))
         if b"FORWARDED" in vars or b"HTTP_X_REAL_IP" in vars:  # in a name, or by chance in a value
-            self._limits.set_aside(exchange)
+            self._limits.strip_forwarded(exchange)
         if not is_1_1:
             exchange.form = HTTP_1_0
         exchange.keep_alive = self._parser.should_keep_alive() and (is_1_1 or not self._is_told_to_close())

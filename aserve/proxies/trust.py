@@ -3,13 +3,13 @@
 Owns:     from claims to REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
           the client knows them; the gateway and the access log that see to
           that, on listeners where somebody is believed.
-Thread:   a worker; BelievingLog.write_refused on the event loop.
+Thread:   a worker; TrustingLog.write_refused on the event loop.
 Spec:     RFC 7239 section 5; PEP 3333 "URL Reconstruction".
 Not here: who is believed (peers.py), reading the fields (forwarded.py), the
           PROXY protocol (connections/greeting.py).
 
 A listener that believes nobody has none of this: the fields are out of the
-vars already (forwarded.set_aside), and its requests take no step here.
+vars already (forwarded.strip_forwarded), and its requests take no step here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..errors import BindError, RequestRefused
 from ..exchange import Client, Exchange
 from ..settings import Bind, Config
 from ..wsgi import Gateway, Reply
-from ..wsgi.response import Response, StandingFields, error_response
+from ..wsgi.response import CommonFields, Response, error_response
 from .forwarded import DEFAULT_PORTS, Claims, Rules, cgi_name, field_name, read_claims, split_host
 from .peers import Peers
 
@@ -100,9 +100,9 @@ class TrustingGateway(Gateway):
 
     __slots__ = ("_has_said", "_inner", "_trust", "_where")
 
-    def __init__(self, inner: Gateway, standing: StandingFields, trust: Trust, where: str) -> None:
+    def __init__(self, inner: Gateway, common_fields: CommonFields, trust: Trust, where: str) -> None:
         self._inner = inner
-        self._standing = standing
+        self._common_fields = common_fields
         self._trust = trust
         self._where = where  # for the log
         self._has_said = False
@@ -129,13 +129,13 @@ class TrustingGateway(Gateway):
 
     def _refuse(self, exchange: Exchange, why: RequestRefused) -> bytes:
         logger.info("%s: answered %d: %s", exchange.connection.remote_addr or "unix socket", why.status, why)
-        response = exchange.response = Response(exchange, self._standing)
+        response = exchange.response = Response(exchange, self._common_fields)
         response.code = why.status
-        return error_response(why.status, str(why), exchange, self._standing)
+        return error_response(why.status, str(why), exchange, self._common_fields)
 
 
-class BelievingLog:
-    """The access log as a listener sees it that believes somebody: it names the client of refused requests, too."""
+class TrustingLog:
+    """The access log of a listener that trusts proxies: it names the client that they tell of in refused requests, too."""
 
     def __init__(self, inner: AccessLog, trust: Trust) -> None:
         self._inner = inner

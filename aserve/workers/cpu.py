@@ -2,7 +2,7 @@
 
 Owns:     CpuMeter.
 Thread:   one at a time; whoever has it sees to that.
-Not here: what follows from it (executor.py, turns.py).
+Not here: what follows from it (executor.py, time_slices.py).
 """
 
 from __future__ import annotations

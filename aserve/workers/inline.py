@@ -21,13 +21,13 @@ class InlineExecutor:
     is_quiet = False  # nobody writes past the loop
     waiting_count = 0  # jobs run at once
     is_idle = True
-    is_led = False
+    is_leader_waiting = False
     workers = WorkerCounts()  # none: what runs the app is the event loop
 
     def __init__(self) -> None:
         self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
         self._is_running = False
-        self.coming: list[None] = []
+        self.waking: list[None] = []
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
         """Run function(argument) now, or after the job that submits it."""

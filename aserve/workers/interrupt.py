@@ -1,7 +1,7 @@
 """How to raise an exception in another thread, as far as the interpreter can.
 
 Owns:     find_interrupt.
-Thread:   the interrupt: any but its thread; taking it back: its thread alone.
+Thread:   the interrupt: any but its thread; retracting it: its thread alone.
 Not here: when a thread may be interrupted (wsgi/deadlines.py).
 """
 
@@ -19,15 +19,15 @@ LOOK_SECONDS = 0.0005
 
 
 def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None, Callable[[], None]]:
-    """Return how to raise an exception in a thread, and how a thread takes back what has not hit it yet."""
+    """Return how to raise an exception in a thread, and how a thread retracts what has not hit it yet."""
     if sys.implementation.name == "pypy":
         try:
             from __pypy__.thread import _raise_in_thread  # type: ignore[import-not-found]
         except ImportError:
             return None, _do_nothing
 
-        def settle_pypy() -> None:
-            # It cannot be taken back, only replaced, by one that we wait for.
+        def retract_pypy() -> None:
+            # It cannot be retracted, only replaced, by one that we wait for.
             try:
                 _raise_in_thread(threading.get_ident(), RequestTimeout)
                 while True:
@@ -35,7 +35,7 @@ def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None,
             except RequestTimeout:
                 pass
 
-        return _raise_in_thread, settle_pypy
+        return _raise_in_thread, retract_pypy
     try:
         import ctypes
     except ImportError:  # an interpreter built without libffi
@@ -48,11 +48,11 @@ def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None,
     def interrupt(thread_id: int, kind: type[BaseException]) -> None:
         set_async_exc(thread_id, id(kind))
 
-    def settle() -> None:
+    def retract() -> None:
         set_async_exc(threading.get_ident(), None)
 
-    return interrupt, settle
+    return interrupt, retract
 
 
 def _do_nothing() -> None:
-    """Nothing was raised, so nothing is to be taken back."""
+    """Nothing was raised, so nothing is to be retracted."""

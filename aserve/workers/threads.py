@@ -1,8 +1,8 @@
 """The threads of an executor.
 
-Owns:     Crew: who is at work, who has stepped aside, who is written off; names and numbers.
+Owns:     WorkerThreads: who is at work, who is compensated for, who is written off; names and numbers.
 Thread:   any, under one lock.
-Not here: what they do, who sleeps (executor.py); who of those aside goes on (turns.py).
+Not here: what they do, who sleeps (executor.py); who of those compensated for goes on (time_slices.py).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ class WorkerCounts(NamedTuple):
 
     at_work: int = 0  # in a place of --threads
     idle: int = 0  # of these: they wait for something to do
-    aside: int = 0
+    compensated: int = 0  # blocked by a slow reader: another has its place (as in ForkJoinPool)
     stuck: int = 0  # written off, and not yet ended
     written_off: int = 0  # since the start
 
 
-class Crew:
-    """At most `max_threads` at work, and `extra_threads` that have stepped aside from it."""
+class WorkerThreads:
+    """At most `max_threads` at work, and `extra_threads` whose places others have taken: they are compensated for."""
 
     def __init__(self, work: Callable[[], None], max_threads: int, extra_threads: int) -> None:
         self._work = work
@@ -34,7 +34,7 @@ class Crew:
         self._max_total = max_threads + extra_threads  # less when the system gives no more
         self._lock = threading.Lock()  # guards all below
         self.at_work: list[threading.Thread] = []
-        self.aside: dict[int, threading.Thread] = {}  # by identifier
+        self.compensated: dict[int, threading.Thread] = {}  # by identifier
         self._written_off: list[threading.Thread] = []
         self.written_off_count = 0  # since the start
         self._started_count = 0
@@ -48,7 +48,7 @@ class Crew:
             RuntimeError: it would be the first, and the system gives no thread.
         """
         with self._lock:
-            total = len(self.at_work) + len(self.aside)
+            total = len(self.at_work) + len(self.compensated)
             if len(self.at_work) >= self.max_threads or total >= self._max_total:
                 return False
             name = f"aserve-worker-{self._started_count + 1}"
@@ -65,40 +65,40 @@ class Crew:
             self.at_work.append(thread)
             return True
 
-    def step_aside(self, thread_id: int) -> bool:
-        """Take a worker from those at work; False: too many are aside, or it is none of ours."""
+    def compensate(self, thread_id: int) -> bool:
+        """Free the place of a worker for another; False: too many are compensated for, or it is none of ours."""
         with self._lock:
-            if len(self.aside) >= self._max_total - self.max_threads:
+            if len(self.compensated) >= self._max_total - self.max_threads:
                 self._tell_limit()
                 return False
             thread = self._take_out(thread_id)
             if thread is not None:
-                self.aside[thread_id] = thread
+                self.compensated[thread_id] = thread
             return thread is not None
 
-    def come_back(self, thread_id: int) -> bool:
-        """Count one that is aside among those at work again; False: its place is taken, and it must end."""
+    def regain_slot(self, thread_id: int) -> bool:
+        """Count one that was compensated for among those at work again; False: its place is taken, and it must end."""
         with self._lock:
-            thread = self.aside.pop(thread_id)
-            self._has_told_limit = self._has_told_limit and bool(self.aside)
+            thread = self.compensated.pop(thread_id)
+            self._has_told_limit = self._has_told_limit and bool(self.compensated)
             # At the end others have ended already, and there may be work left.
             if sum(other.is_alive() for other in self.at_work) >= self.max_threads:
                 return False
             self.at_work.append(thread)
             return True
 
-    def stay(self, thread_id: int) -> bool:
-        """Count one that is aside among those at work again, if there is nobody else; False: there is."""
+    def keep_slot(self, thread_id: int) -> bool:
+        """Let one that was compensated for keep its place, if there is nobody else; False: there is."""
         with self._lock:
             if not self.at_work:
-                self.at_work.append(self.aside.pop(thread_id))
+                self.at_work.append(self.compensated.pop(thread_id))
                 return True
             return False
 
     def write_off(self, thread_id: int) -> None:
         """Count on a thread no longer."""
         with self._lock:
-            thread = self.aside.pop(thread_id, None) or self._take_out(thread_id)
+            thread = self.compensated.pop(thread_id, None) or self._take_out(thread_id)
             if thread is not None:
                 self._written_off = [other for other in self._written_off if other.is_alive()] + [thread]
                 self.written_off_count += 1
@@ -116,13 +116,15 @@ class Crew:
             logger.warning(
                 "%d responses outrun their readers, as many as --extra-threads has room for; "
                 "others keep their worker threads until there is room",
-                len(self.aside),
+                len(self.compensated),
             )
 
     def counts(self, idle_count: int) -> WorkerCounts:
         """Return how many there are, `idle_count` of which sleep."""
         at_work = len(self.at_work)
-        return WorkerCounts(at_work, min(idle_count, at_work), len(self.aside), len(self.stuck), self.written_off_count)
+        return WorkerCounts(
+            at_work, min(idle_count, at_work), len(self.compensated), len(self.stuck), self.written_off_count
+        )
 
     @property
     def stuck(self) -> list[str]:
@@ -144,4 +146,4 @@ class Crew:
     @property
     def _all(self) -> list[threading.Thread]:
         with self._lock:
-            return [*self.at_work, *self.aside.values()]
+            return [*self.at_work, *self.compensated.values()]

@@ -2,27 +2,29 @@
 
 Owns:     since when an app has had each exchange, and what happens when that
           is too long: the log line with the worker's stack, RequestTimeout
-          raised in it (a strike), the worker written off that does not come back.
+          raised in it (an interrupt), the worker written off that does not come back.
 Thread:   two, under banners: workers run the app, the event loop looks once a
           second.
-Not here: the answers (gateway.py makes a struck worker's 504, connections/wire_loop.py that of
+Not here: the answers (gateway.py makes an interrupted worker's 504, connections/wire_loop.py that of
           one written off), replacing a thread
           (workers/executor.py), raising an exception in it (workers/interrupt.py).
 
-A strike may hit between any two bytecodes. In aserve's own code it would leave
+An interrupt may hit between any two bytecodes. In aserve's own code it would leave
 a lock taken or a job lost, so it must hit only while the app runs, and what the
 app calls of ours counts as not the app. Two tokens, lists of one item since
 `append` and `pop` are atomic, say where a worker is:
 
-`_reach`  lies there while the worker is inside the app. The loop takes it to
-          strike, once for each exchange, and never gives it back. The worker
-          takes it to leave: if it gets it, no strike can come any more. If it
-          does not, it waits for the strike to be made, and takes it back if it
+`_interruptible`
+          lies there while the worker is inside the app. The loop takes it to
+          interrupt, once for each exchange, and never gives it back. The worker
+          takes it to leave: if it gets it, no interrupt can come any more. If it
+          does not, it waits for the interrupt to be made, and takes it back if it
           has not hit by then. If it hits while the worker waits, it has hit:
           there is no second one. So all that `_disarm` needs is a `try` around it.
-`_claim`  the same for the exchange itself. The loop takes it to write a worker
+`_ownership`
+          the same for the exchange itself. The loop takes it to write a worker
           off, and then answers; a worker that comes back without it drops what
-          it has, and ends (WrittenOff). It is moved only where no strike can come.
+          it has, and ends (WrittenOff). It is moved only where no interrupt can come.
 
 Where nothing is to be timed, none of this is there: the app itself is in the
 gateway, and not what `Deadlines.timed` makes of it.
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# What a struck worker is given for its finally blocks: as long as the request had, at most so much. Guess.
+# What an interrupted worker is given for its finally blocks: as long as the request had, at most so much. Guess.
 GRACE_SECONDS = 5.0
 
 _get_ident = threading.get_ident
@@ -64,7 +66,7 @@ class Deadlines:
         self._executor = executor
         self._max_stuck = max_stuck
         self._on_failing = on_failing  # called with the reason, when too many are stuck
-        self._strike, self.settle = find_interrupt()
+        self._interrupt, self.retract = find_interrupt()
         self.runs: dict[int, Run] = {}  # by thread: the exchange that it has
         self._stuck: dict[int, Run] = {}  # by thread: those written off and still inside the app
 
@@ -100,43 +102,45 @@ class Deadlines:
         """Look at every exchange; called once a second."""
         now = time.monotonic()
         for run in self.runs.copy().values():  # workers put themselves in meanwhile
-            if run.struck_at is None:
+            if run.interrupted_at is None:
                 if now - run.since >= self._seconds:
                     self._end_in_time(run, now)
-            elif now - run.struck_at >= self._grace_seconds:
+            elif now - run.interrupted_at >= self._grace_seconds:
                 self._write_off(run, now)
 
     def _end_in_time(self, run: Run, now: float) -> None:
         text = f"the app took longer than {self._seconds:g} s (--request-timeout)"
-        if not run.take_reach():
+        if not run.take_interruptible():
             # Not inside the app, but in what it calls of ours, or between two pieces: it waits for
-            # its client, and nobody needs to be struck to end that. Or it is just leaving.
+            # its client, and nobody needs to be interrupted to end that. Or it is just leaving.
             body = run.exchange.body
             if isinstance(body, LiveBody) and not body.is_complete:
                 run.exchange.keep_alive = False
                 body.refuse(RequestRefused(504, text))
-            run.exchange.connection.cut(run.exchange, f"{text}, of which its client has kept it waiting")
+            run.exchange.connection.abort_slow_reader(run.exchange, f"{text}, of which its client has kept it waiting")
             return
-        run.struck_at = now
+        run.interrupted_at = now
         try:
             stack = _stack_of(run.thread_id)
-            if self._strike is not None:
-                self._strike(run.thread_id, RequestTimeout)
+            if self._interrupt is not None:
+                self._interrupt(run.thread_id, RequestTimeout)
         finally:
-            run.is_settled = True  # the worker may be waiting for this
+            run.is_interrupted = True  # the worker may be waiting for this
         logger.error(
             "%s has been with the app for %.1f s, longer than --request-timeout (%g s); %s; %s was at:\n%s",
             run.exchange.summary,
             now - run.since,
             self._seconds,
-            "RequestTimeout was raised in it" if self._strike else "this interpreter cannot raise an exception in it",
+            "RequestTimeout was raised in it"
+            if self._interrupt
+            else "this interpreter cannot raise an exception in it",
             self._executor.name_of(run.thread_id),
             "".join(stack.format()).rstrip(),
         )
 
     def _write_off(self, run: Run, now: float) -> None:
         """Answer for a worker that does not come back, and put another in its place."""
-        if not run.take_claim():
+        if not run.take_ownership():
             return  # in code of ours, or leaving: soon over
         name = self._executor.name_of(run.thread_id)
         try:
@@ -160,9 +164,9 @@ class Deadlines:
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:
-        """No strike comes any more, and nobody who is just making one will say so."""
+        """No interrupt comes any more, and nobody who is just making one will say so."""
         for run in self.runs.values():
-            run.is_settled = run.is_over = True
+            run.is_interrupted = run.is_over = True
 
     # --- called from a worker ---
 
@@ -180,18 +184,19 @@ class Run:
     """An exchange with the app, in one worker."""
 
     __slots__ = (
-        "_claim", "_deadlines", "_owner", "_reach", "exchange", "is_over", "is_settled", "is_written_off", "since", "struck_at", "thread_id",
+        "_deadlines", "_interruptible", "_owner", "_ownership", "exchange", "interrupted_at", "is_interrupted",
+        "is_over", "is_written_off", "since", "thread_id",
     )  # fmt: skip
 
     def __init__(self, deadlines: Deadlines, exchange: Exchange) -> None:
         self._deadlines = deadlines
         self.exchange = exchange
         self.thread_id = _get_ident()
-        self._reach: list[None] = []
-        self._claim: list[None] = []
-        self._owner = 0  # the thread that has the claim, being in code of ours that the app has called
-        self.struck_at: float | None = None  # monotonic time; the loop's
-        self.is_settled = False  # the strike is made
+        self._interruptible: list[None] = []
+        self._ownership: list[None] = []
+        self._owner = 0  # the thread that has the ownership, being in code of ours that the app has called
+        self.interrupted_at: float | None = None  # monotonic time; the loop's
+        self.is_interrupted = False  # the interrupt is made
         self.is_written_off = False
         self.is_over = False
         self.since = time.monotonic()
@@ -199,13 +204,13 @@ class Run:
 
     # --- called on the event loop ---
 
-    def take_reach(self) -> bool:
-        """Get the right to strike, if the worker is inside the app."""
-        return _pop(self._reach)
+    def take_interruptible(self) -> bool:
+        """Get the right to interrupt, if the worker is inside the app."""
+        return _pop(self._interruptible)
 
-    def take_claim(self) -> bool:
-        """Get the exchange, if the worker is inside the app."""
-        return _pop(self._claim)
+    def take_ownership(self) -> bool:
+        """Get the exchange from its worker, if that is inside the app."""
+        return _pop(self._ownership)
 
     # --- called from the worker ---
 
@@ -218,10 +223,10 @@ class Run:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """
-        Run a piece of the app, the only place where a strike hits.
+        Run a piece of the app, the only place where an interrupt hits.
 
         Raises:
-            RequestTimeout: a strike has ended it.
+            RequestTimeout: an interrupt has ended it.
             WrittenOff: it has come back too late.
             BaseException: what it has raised.
         """
@@ -230,37 +235,37 @@ class Run:
         fault: BaseException | None = None
         try:
             try:
-                self._claim.append(None)
-                if not self.is_settled:  # it has had its one strike otherwise
-                    self._reach.append(None)
+                self._ownership.append(None)
+                if not self.is_interrupted:  # it has had its one interrupt otherwise
+                    self._interruptible.append(None)
                 result = function(*arguments)
                 is_back = True
             finally:
                 self._disarm()
         except BaseException as exc:
             fault = exc
-        # From here on no strike can come.
-        if not self._take_claim():
+        # From here on no interrupt can come.
+        if not self._regain_ownership():
             self._drop(result)
-        if fault is None or is_back:  # a strike that came too late has hurt nobody
+        if fault is None or is_back:  # an interrupt that came too late has hurt nobody
             return result
         try:
-            if self.is_settled and not isinstance(fault, (RequestTimeout, StopIteration)):
+            if self.is_interrupted and not isinstance(fault, (RequestTimeout, StopIteration)):
                 raise RequestTimeout from fault  # it was made another on its way through the app
             raise fault
         finally:
             fault = None  # or it would hold the frame that holds it
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of ours as the app may call it: no strike hits it, and nobody takes the exchange."""
+        """Return a function of ours as the app may call it: no interrupt hits it, and nobody takes the exchange."""
 
         def guarded(*arguments: Any) -> Any:
             thread_id = _get_ident()
             if self._owner == thread_id or self.is_over:
                 return function(*arguments)
-            # Another thread of the app's is never struck.
-            has_reach = self._disarm() if thread_id == self.thread_id else False
-            if not self._take_claim():
+            # Another thread of the app's is never interrupted.
+            was_interruptible = self._disarm() if thread_id == self.thread_id else False
+            if not self._regain_ownership():
                 if self.is_written_off:
                     raise ClientDisconnected("the request took too long, and was answered with an error (504)")
                 return function(*arguments)  # the exchange is over, as `function` will find
@@ -269,9 +274,9 @@ class Run:
                 return function(*arguments)
             finally:
                 self._owner = 0
-                self._claim.append(None)
-                if has_reach:
-                    self._reach.append(None)
+                self._ownership.append(None)
+                if was_interruptible:
+                    self._interruptible.append(None)
 
         return guarded
 
@@ -285,17 +290,22 @@ class Run:
         return start
 
     def _disarm(self) -> bool:
-        """Get out of reach; False: a strike was made, and is over. Raises RequestTimeout: it has hit only now."""
-        if _pop(self._reach):
+        """
+        Become uninterruptible; False: an interrupt was made, and is over.
+
+        Raises:
+            RequestTimeout: it has hit only now.
+        """
+        if _pop(self._interruptible):
             return True
-        while not self.is_settled:
+        while not self.is_interrupted:
             time.sleep(LOOK_SECONDS)
-        self._deadlines.settle()
+        self._deadlines.retract()
         return False
 
-    def _take_claim(self) -> bool:
-        """Have the exchange again, out of reach; False: it is answered, or over."""
-        while not _pop(self._claim):
+    def _regain_ownership(self) -> bool:
+        """Have the exchange again, where no interrupt comes; False: it is answered, or over."""
+        while not _pop(self._ownership):
             if self.is_written_off or self.is_over:
                 return False
             time.sleep(LOOK_SECONDS)  # the loop is taking it, or a second thread of the app's writes
@@ -326,7 +336,7 @@ class TimedIterable:
         return self
 
     def __next__(self) -> bytes:
-        if self._run.is_settled:
+        if self._run.is_interrupted:
             raise RequestTimeout  # the app has not minded the first
         return self._run.call(next, self._iterator)  # type: ignore[no-any-return]
 
@@ -346,7 +356,7 @@ class TimedIterable:
 
 
 class GuardedBody:
-    """A live body as the app reads it: while it waits for its client, no strike hits it."""
+    """A live body as the app reads it: while it waits for its client, no interrupt hits it."""
 
     def __init__(self, body: LiveBody, run: Run) -> None:
         self.read = run.guard(body.read)

@@ -38,7 +38,7 @@ from ..errors import (
 from ..exchange import Exchange
 from ..forks import forked, leave_if_forked
 from .environ import build_environ
-from .response import Response, StandingFields, error_response
+from .response import CommonFields, Response, error_response
 
 logger = logging.getLogger("aserve.app")
 
@@ -111,17 +111,17 @@ Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
 class Gateway:
     """Between the server and one app."""
 
-    __slots__ = ("_app", "_name", "_standing", "has_sendfile")
+    __slots__ = ("_app", "_common_fields", "_name", "has_sendfile")
 
-    def __init__(self, app: WSGIApp, standing: StandingFields, has_sendfile: bool) -> None:
+    def __init__(self, app: WSGIApp, common_fields: CommonFields, has_sendfile: bool) -> None:
         self._app = app
         self._name = _name_of(app)
-        self._standing = standing
+        self._common_fields = common_fields
         self.has_sendfile = has_sendfile
 
     def respond(self, exchange: Exchange) -> Reply:
         """Call the app; return its response in one of the forms listed above."""
-        response = exchange.response = Response(exchange, self._standing)
+        response = exchange.response = Response(exchange, self._common_fields)
         try:
             environ = build_environ(exchange)
             environ["wsgi.early_hints"] = response.early_hints
@@ -195,7 +195,7 @@ class Gateway:
 
     def _leave_if_forked(self, exc: BaseException | None = None) -> None:
         """End this process if it is a child that the app has forked."""
-        leave_if_forked(self._standing.forked_count, exc)
+        leave_if_forked(self._common_fields.forked_count, exc)
 
     def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
         """Log what the app did; yield a 500, or why its request's body was refused; if the head is out, abort."""
@@ -219,7 +219,7 @@ class Gateway:
             if response.head_is_out:
                 raise ResponseTruncated(str(exc)) from exc
             response.replace(refusal.status)
-            yield error_response(refusal.status, str(refusal), exchange, self._standing)
+            yield error_response(refusal.status, str(refusal), exchange, self._common_fields)
 
 
 def _name_of(app: object) -> str:

@@ -40,7 +40,7 @@ RETRY_SECONDS = 10
 REASONS = {413: "Content Too Large", 414: "URI Too Long"}
 
 
-class StandingFields:
+class CommonFields:
     """Date and Server, which end every head; `refresh` is called once a second."""
 
     __slots__ = ("_server", "forked_count", "octets")
@@ -64,13 +64,13 @@ class Response:
     """One response while the app makes it: heads and chunks in, octets out."""
 
     __slots__ = (
-        "_exchange", "_has_no_body", "_head", "_is_chunked", "_length", "_standing", "_tail", "code", "head_is_out", "is_full",
-        "sending_lock", "sent_bytes",
+        "_common_fields", "_exchange", "_has_no_body", "_head", "_is_chunked", "_length", "_tail", "code", "head_is_out",
+        "is_full", "sending_lock", "sent_bytes",
     )  # fmt: skip
 
-    def __init__(self, exchange: Exchange, standing: StandingFields) -> None:
+    def __init__(self, exchange: Exchange, common_fields: CommonFields) -> None:
         self._exchange = exchange
-        self._standing = standing
+        self._common_fields = common_fields
         self._head: bytes | None = None  # status line and the app's field lines, once started
         self.code = 0  # none yet
         self.head_is_out = False
@@ -144,8 +144,8 @@ class Response:
             self._exchange.keep_alive = False  # the client goes on waiting for a final response
         self._has_no_body = has_no_body or self._exchange.is_head
         self._length = length
-        standing = self._standing
-        self._tail = standing.without(has_date, has_server) if has_date or has_server else standing.octets
+        common_fields = self._common_fields
+        self._tail = common_fields.without(has_date, has_server) if has_date or has_server else common_fields.octets
         return self.write
 
     def early_hints(self, headers: Headers) -> None:
@@ -289,7 +289,7 @@ class Response:
     def _send(self, octets: bytes) -> None:
         # Past the iterable: on their way when this returns, after waiting for room if need be.
         if forked:
-            leave_if_forked(self._standing.forked_count)
+            leave_if_forked(self._common_fields.forked_count)
         self._exchange.connection.send(self._exchange, octets)
 
     # Building
@@ -311,7 +311,7 @@ class Response:
         )
 
 
-def error_response(status: int, text: str, exchange: Exchange | None, standing: StandingFields) -> bytes:
+def error_response(status: int, text: str, exchange: Exchange | None, common_fields: CommonFields) -> bytes:
     """Return a whole response of our own: a plain-text error that says what was wrong."""
     form, keep_alive, is_head = HTTP_1_1, False, False
     if exchange is not None:
@@ -323,7 +323,7 @@ def error_response(status: int, text: str, exchange: Exchange | None, standing: 
     ).encode("latin-1")
     retry = b"Retry-After: %d\r\n" % RETRY_SECONDS if status == 503 else b""
     connection = form.keep_alive_line if keep_alive else form.close_line
-    return b"".join((head, retry, connection, standing.octets, b"" if is_head else body))
+    return b"".join((head, retry, connection, common_fields.octets, b"" if is_head else body))
 
 
 def _not_started() -> AppError:

@@ -30,7 +30,7 @@ from ..settings import ConfigError
 from .environ import Environ, build_environ
 from .gateway import Gateway, Reply, WSGIApp
 from .head import Headers
-from .response import Response, StandingFields, error_response
+from .response import CommonFields, Response, error_response
 
 logger = logging.getLogger("aserve.rpc")
 
@@ -147,8 +147,10 @@ class RoutingGateway(Gateway):
 
     __slots__ = ("_routes",)
 
-    def __init__(self, app: WSGIApp, standing: StandingFields, has_sendfile: bool, routes: tuple[Route, ...]) -> None:
-        super().__init__(app, standing, has_sendfile)
+    def __init__(
+        self, app: WSGIApp, common_fields: CommonFields, has_sendfile: bool, routes: tuple[Route, ...]
+    ) -> None:
+        super().__init__(app, common_fields, has_sendfile)
         self._routes = routes
 
     def respond(self, exchange: Exchange) -> Reply:
@@ -182,7 +184,7 @@ class RoutingGateway(Gateway):
         self, route: Route, exchange: Exchange, environ: Environ | None, match: re.Match[str] | None
     ) -> Reply | Verdict:
         """Return the response, or with what to go on."""
-        response = exchange.response = Response(exchange, self._standing)
+        response = exchange.response = Response(exchange, self._common_fields)
         try:
             result = rpc.call_local(route.function, *(_fill(pieces, environ, match) for pieces in route.arguments))
             if route.action == "rpcraw":
@@ -194,7 +196,7 @@ class RoutingGateway(Gateway):
             if isinstance(exc, AppError):
                 logger.error("--route %r: %s", route.text, exc)
             response.code = 500
-            return error_response(500, "a function failed; the server's log says why", exchange, self._standing)
+            return error_response(500, "a function failed; the server's log says why", exchange, self._common_fields)
 
 
 def _environ_of(exchange: Exchange) -> Environ:

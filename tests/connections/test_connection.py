@@ -110,10 +110,10 @@ def test_what_is_asked_goes_to_the_wire(new):
     connection, exchange = new()
     connection.send(exchange, b"piece")
     old, connection.wire = connection.wire, FakeWire()
-    connection.cut(exchange, "why")
+    connection.abort_slow_reader(exchange, "why")
     connection.take_over(exchange, "late")
     assert old.calls == [("send", b"piece")]
-    assert connection.wire.calls == [("cut", "why"), ("take_over", "late")]
+    assert connection.wire.calls == [("abort_slow_reader", "why"), ("take_over", "late")]
 
 
 def test_its_name(new):
@@ -167,7 +167,7 @@ def test_a_connection_that_is_lost(new):
     with pytest.raises(ClientDisconnected):
         connection.send(exchange, b"late")
     connection.take_over(exchange, "late")
-    connection.cut(exchange, "late")
+    connection.abort_slow_reader(exchange, "late")
     exchange.connection = connection
     connection.service.gateway.respond = lambda exchange: reply
     connection.run(exchange)

@@ -113,7 +113,7 @@ def test_turns_are_bounded(new, monkeypatch):
         calls.append((offset, count))
         return count
 
-    monkeypatch.setattr(sendfile_module, "TURN_BYTES", 4)
+    monkeypatch.setattr(sendfile_module, "ITERATION_BYTES", 4)
     monkeypatch.setattr(os, "sendfile", take_all)
     sender, _, loop, ends = new(b"0123456789")
     sender.start()

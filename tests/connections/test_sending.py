@@ -234,7 +234,7 @@ def test_a_socket_that_takes_nothing(new, number, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sending_module.os, "write", refuse)
         bench.executor.run_job()
-    assert bench.executor.coming == [] and transport.received() == b""
+    assert bench.executor.waking == [] and transport.received() == b""
     bench.executor.run()
     assert body_of(transport.received()) == b"hello"
 
@@ -432,7 +432,7 @@ def test_large_bodies_without_a_spool_for_them(new, spool_bytes):
 def test_what_comes_behind_the_end_is_not_counted(new):
     """A second thread of the app's may write when the exchange has ended."""
     bench, connection, _ = new(returning([b""]))
-    assert connection._may_hold(Exchange("", 0), 3_000_000) and bench.service.budgets.memory.count == 0
+    assert connection._reserve_memory(Exchange("", 0), 3_000_000) and bench.service.budgets.memory.count == 0
 
 
 def test_large_bodies_with_threads_0(new):
@@ -602,7 +602,7 @@ def test_from_memory_to_the_disk_and_back(new, files):
     transport.is_stuck = True
     go_on(bench, worker)
     assert exchange.spool.waiting_bytes and len(files) == 1
-    assert "leave" in bench.executor.turns  # of the piece that went by memory
+    assert "leave" in bench.executor.slices  # of the piece that went by memory
     assert body_of(octets + read_all(bench, transport)) == b"".join(pieces)
 
 
@@ -611,7 +611,7 @@ def test_who_fills_the_spool_gives_way(new, files):
     chunks = Chunks(*numbered(20))
     app = returning(chunks, [("Content-Length", "20000")])
     bench, _, transport, worker = start_stuck(new, app, is_inside=True, response_spool_bytes=5000)
-    assert bench.executor.turns == ["give way"] * 6 + ["leave"]  # five pieces are in the spool, the sixth has no room
+    assert bench.executor.slices == ["yield"] * 6 + ["leave"]  # five pieces are in the spool, the sixth has no room
     assert len(body_of(read_to_the_end(bench, transport, worker))) == 20_000
 
 
@@ -625,7 +625,7 @@ def test_large_bodies_beyond_the_memory_for_them(new, files, limit_bytes):
     is_held = limit_bytes == 3_000_000
     assert len(files) == (not is_held) and bench.service.budgets.memory.count == is_held * len(body)
     assert len(transport.held) < sending_module.PART_BYTES + 1000
-    assert bench.executor.turns == []  # a body that waits for its turn would be in memory
+    assert bench.executor.slices == []  # a body that waits for its turn would be in memory
     assert body_of(read_all(bench, transport)) == body
     assert bench.service.budgets.memory.count == 0 and bench.log.codes == [200]
 
@@ -643,7 +643,7 @@ def test_a_large_piece_beyond_the_memory_for_them(new, files, how):
     bench, _, transport, worker = start_stuck(new, app, GET, response_memory_bytes=2_999_999)
     assert not worker.is_alive() and len(files) == 1 and bench.service.budgets.memory.count == 0
     assert len(transport.held) < sending_module.PART_BYTES + 1000
-    assert bench.executor.turns == ["give way"]  # before the second piece
+    assert bench.executor.slices == ["yield"]  # before the second piece
     assert body_of(read_all(bench, transport)) == piece + piece
 
 
@@ -662,12 +662,12 @@ def test_large_pieces_in_memory(new, files):
     assert sum(taken) == 3_000_000 and len(taken) == 2 and held.count == 0
 
 
-def test_who_needs_no_spool_does_not_give_way(new, files):
+def test_who_needs_no_spool_keeps_its_slot(new, files):
     """A client that reads has its response made at once."""
     bench, connection, transport = new(returning(iter(numbered(20)), [("Content-Length", "20000")]))
     connection.data_received(GET)
     bench.executor.run()
-    assert len(transport.received()) > 20_000 and bench.executor.turns == []
+    assert len(transport.received()) > 20_000 and bench.executor.slices == []
 
 
 def test_the_limit_of_the_spool(new, files):
@@ -1377,15 +1377,15 @@ def test_cut(new):
 
     def app(environ, start_response):
         seen.append(exchange := connection.exchange)
-        connection.cut(exchange, "too long")
+        connection.abort_slow_reader(exchange, "too long")
         start_response("200 OK", [])(b"begun")
-        connection.cut(None, "not this one")
+        connection.abort_slow_reader(None, "not this one")
         assert not is_reset(transport)
-        connection.cut(exchange, "too long")
+        connection.abort_slow_reader(exchange, "too long")
         return []
 
     bench, connection, transport = new(app)
     connection.data_received(GET)
     bench.executor.run()
     assert is_reset(transport)
-    connection.cut(seen[0], "it is over")
+    connection.abort_slow_reader(seen[0], "it is over")

@@ -16,7 +16,7 @@ def test_what_connections_share():
     assert service.executor is bench.executor and service.access_log is None
     assert service.connections == set() and service.is_draining is False
     assert service.new_protocol() is not service.new_protocol()
-    assert service.base_environ["SERVER_NAME"] == "a" and service.standing and service.gateway
+    assert service.base_environ["SERVER_NAME"] == "a" and service.common_fields and service.gateway
 
 
 @pytest.mark.parametrize(

@@ -8,23 +8,23 @@ from aserve.connections.states import TRANSITIONS, Event, State
 
 # Pairs that can never come about, each with its reason; any other pair must be in the table.
 IMPOSSIBLE = {
-    (State.NEW, Event.ATTEND): "there is no worker",
+    (State.NEW, Event.TAKE_COMPLETION): "there is no worker",
     (State.NEW, Event.DONE): "there is no response",
-    (State.IDLE, Event.ATTEND): "there is no worker",
+    (State.IDLE, Event.TAKE_COMPLETION): "there is no worker",
     (State.IDLE, Event.DONE): "there is no response",
-    (State.RECEIVING, Event.ATTEND): "there is no worker",
+    (State.RECEIVING, Event.TAKE_COMPLETION): "there is no worker",
     (State.RECEIVING, Event.DONE): "there is no response",
     (State.RUNNING, Event.BEGIN): "what comes meanwhile waits for the end of the exchange",
     (State.RUNNING, Event.REQUEST): "one exchange at a time",
-    (State.ATTENDED, Event.BEGIN): "what comes meanwhile waits for the end of the exchange",
-    (State.ATTENDED, Event.REQUEST): "one exchange at a time",
+    (State.LOOP_ENDS, Event.BEGIN): "what comes meanwhile waits for the end of the exchange",
+    (State.LOOP_ENDS, Event.REQUEST): "one exchange at a time",
     **{
         (State.LINGERING, event): "what comes is dropped; there is no exchange"
-        for event in (Event.BEGIN, Event.REQUEST, Event.ATTEND, Event.DONE, Event.LINGER)
+        for event in (Event.BEGIN, Event.REQUEST, Event.TAKE_COMPLETION, Event.DONE, Event.LINGER)
     },
     **{
         (State.CLOSING, event): "nothing is read any more; there is no exchange"
-        for event in (Event.BEGIN, Event.REQUEST, Event.ATTEND, Event.DONE, Event.LINGER)
+        for event in (Event.BEGIN, Event.REQUEST, Event.TAKE_COMPLETION, Event.DONE, Event.LINGER)
     },
     **{(state, Event.RETURN): "only one that idles goes back" for state in State if state != State.IDLE},
     **{
@@ -67,6 +67,6 @@ def test_every_state_is_reached():
 
 
 def test_the_order_of_the_states():
-    """Comparisons rest on it: no request is expected from RUNNING on, none is served after ATTENDED."""
-    order = ["NEW", "IDLE", "RECEIVING", "RUNNING", "ATTENDED", "LINGERING", "CLOSING", "CLOSED", "RETURNED"]
+    """Comparisons rest on it: no request is expected from RUNNING on, none is served after LOOP_ENDS."""
+    order = ["NEW", "IDLE", "RECEIVING", "RUNNING", "LOOP_ENDS", "LINGERING", "CLOSING", "CLOSED", "RETURNED"]
     assert [state.name for state in sorted(State)] == order

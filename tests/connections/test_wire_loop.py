@@ -965,7 +965,7 @@ def test_one_step_of_the_end_fails(new, spools, monkeypatch, caplog, step):
     room.acquire()
     waiting = connection._waiting[0].body
     if step == "discard":
-        bench.service.connections = type("Crowd", (set,), {"discard": raise_fault})()
+        bench.service.connections = type("ConnectionLimit", (set,), {"discard": raise_fault})()
     elif step == "body":
         monkeypatch.setattr(type(waiting), "close", raise_fault)
     elif step == "protocol":

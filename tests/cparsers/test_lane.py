@@ -202,7 +202,7 @@ def test_a_reply_that_nobody_is_due(lane):
 def test_a_number_without_a_place(lane, fd):
     """A descriptor that the table has no place for, such as the -1 of one that has left, is nobody's."""
     assert lane.reply(fd, b"this") == 4
-    assert lib.lane_release(lane.set, fd) == 0 and lib.lane_hold(lane.set, fd) == 0
+    assert lib.lane_release(lane.set, fd) == 0 and lib.lane_own(lane.set, fd) == 0
 
 
 # Sweeping

@@ -1,4 +1,4 @@
-"""Who comes into the lane: accepted by the batch, held back at the limits, taken back."""
+"""Who comes into the lane: accepted by the batch, kept waiting at the limits, taken back."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_coming_back_to_a_full_lane(new_lane):
     client, fd = leave(lane)
     lane.set.nothers = 1
     other = lane.connect(GET)
-    assert lane.poll(20) == [] and lane.set.is_held
+    assert lane.poll(20) == [] and lane.set.is_paused
     assert lib.lane_adopt(lane.set, fd, 0) == 1
     lane.set.nothers = 0
     assert lane.poll(20) == []

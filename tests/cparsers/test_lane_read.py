@@ -202,20 +202,20 @@ def test_the_end_comes_with_the_beginning_of_a_body(lane, is_second):
 
 
 def test_bodies_are_not_swept(lane):
-    """How long a body may take is the caller's to count, who then takes hold of the connection."""
+    """How long a body may take is the caller's to count, who then owns the connection."""
     client = lane.connect()
     fd = lane.accept(client)
-    assert lib.lane_hold(lane.set, fd) == 0  # it waits for a request
+    assert lib.lane_own(lane.set, fd) == 0  # it waits for a request
     client.sendall(post(3))
     lane.poll_one()
     lane.set.now += 1000
     assert lib.lane_sweep(lane.set, -1, -1) == 0
     client.sendall(b"a")
     assert lane.poll_one().kind == PART
-    assert lib.lane_hold(lane.set, fd) == 1 and lane.state(fd) == BUSY
+    assert lib.lane_own(lane.set, fd) == 1 and lane.state(fd) == BUSY
     client.sendall(b"b")
     assert lane.poll(20) == []  # the caller's from here on
-    assert lib.lane_hold(lane.set, fd) == 0
+    assert lib.lane_own(lane.set, fd) == 0
     assert lib.lane_release(lane.set, fd) == 1
     with socket.socket(fileno=fd):
         lib.lane_left(lane.set)

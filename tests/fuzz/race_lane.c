@@ -2,7 +2,7 @@
  * sanitizer.
  * Workers take turns at polling and reply at once with one another, some of
  * them outside the lane; the main thread takes such connections back, sweeps,
- * takes hold of bodies, stops listening and closes the lane while workers are
+ * owns bodies that come late, stops listening and closes the lane while workers are
  * still at it; clients come over TCP or a unix socket, send whole requests,
  * halves, several at once, urgent data or a descriptor in the middle, and
  * leave politely or not.
@@ -61,8 +61,8 @@ static struct sockaddr_in address;
 static struct sockaddr_un unix_address; /* abstract: the kernel names it */
 static socklen_t unix_len;
 
-static pthread_mutex_t chair = PTHREAD_MUTEX_INITIALIZER;
-static request begun[CONNS]; /* by descriptor; the chair's */
+static pthread_mutex_t leadership = PTHREAD_MUTEX_INITIALIZER;
+static request begun[CONNS]; /* by descriptor; the leadership's */
 static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static request queue[QUEUE_CAP];
 static unsigned queue_len;
@@ -231,11 +231,11 @@ static void *work(void *argument)
     while (!is_set(&workers_stop)) {
         if (pop(&job)) {
             answer(&job, &seed);
-        } else if (pthread_mutex_trylock(&chair) == 0) {
+        } else if (pthread_mutex_trylock(&leadership) == 0) {
             int n = set.is_closed ? 0 : lane_poll(&set, 2);
             for (int i = 0; i < n; i++)
                 take(&arrivals[i]);
-            pthread_mutex_unlock(&chair);
+            pthread_mutex_unlock(&leadership);
             if (n == 0)
                 nap(100);
         } else {
@@ -521,14 +521,14 @@ static void close_listeners(void)
 }
 
 /* Only while nobody polls: see lane.h. */
-static int hold(int fd)
+static int own(int fd)
 {
-    int is_held;
+    int is_owned;
 
-    pthread_mutex_lock(&chair);
-    is_held = lane_hold(&set, fd);
-    pthread_mutex_unlock(&chair);
-    return is_held;
+    pthread_mutex_lock(&leadership);
+    is_owned = lane_own(&set, fd);
+    pthread_mutex_unlock(&leadership);
+    return is_owned;
 }
 
 /* Take back who was answered outside the lane, or close them when it is. */
@@ -546,7 +546,7 @@ static void bring_back(void)
     pthread_mutex_unlock(&queue_lock);
 }
 
-/* Sweep, hold and wake for a while. */
+/* Sweep, own and wake for a while. */
 static void tend(unsigned *seed)
 {
     long end = now_ms() + ROUND_MS;
@@ -559,7 +559,7 @@ static void tend(unsigned *seed)
             lane_sweep(&set, (int)roll(seed, 4) - 1, (int)roll(seed, 4) - 1);
         else
             lane_sweep(&set, 100000, 100000);
-        if (is_wild && hold(fd) && lane_release(&set, fd))
+        if (is_wild && own(fd) && lane_release(&set, fd))
             leave(fd, NULL, 0);
         if (is_wild && roll(seed, 8) == 0)
             lane_make_room(&set);
@@ -613,9 +613,9 @@ static void run_round(unsigned *seed)
     if (is_wild) {
         lane_unlisten(&set, 0);
         lane_unlisten(&set, 1);
-        pthread_mutex_lock(&chair);
+        pthread_mutex_lock(&leadership);
         lane_close(&set);
-        pthread_mutex_unlock(&chair);
+        pthread_mutex_unlock(&leadership);
     }
     set_flag(&clients_stop);
     if (is_wild)

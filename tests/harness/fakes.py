@@ -19,7 +19,7 @@ from aserve.protocols.base import Limits
 from aserve.settings import Config
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ
-from aserve.wsgi.response import StandingFields
+from aserve.wsgi.response import CommonFields
 
 
 class FakeTransport:
@@ -192,8 +192,8 @@ class StepExecutor:
     def __init__(self) -> None:
         self.jobs: list[Any] = []
         self.posts: list[Any] = []
-        self.coming: list[None] = []
-        self.turns: list[str] = []
+        self.waking: list[None] = []
+        self.slices: list[str] = []
 
     @property
     def is_quiet(self) -> bool:
@@ -209,11 +209,11 @@ class StepExecutor:
     def post(self, function: Any, first: Any, second: Any) -> None:
         self.posts.append((function, first, second))
 
-    def give_way(self) -> None:
-        self.turns.append("give way")
+    def yield_slot(self) -> None:
+        self.slices.append("yield")
 
-    def leave_turn(self) -> None:
-        self.turns.append("leave")
+    def end_slice(self) -> None:
+        self.slices.append("leave")
 
     def run_job(self) -> None:
         """A worker takes the next job; nothing comes home yet."""
@@ -264,7 +264,7 @@ class Bench:
             is_live=config.body == "stream",
             body_space=self.budgets.bodies,
         )
-        standing = StandingFields("s")
+        common_fields = CommonFields("s")
         self.transports: list[FakeTransport] = []
         self.service = Service(
             config,
@@ -273,8 +273,8 @@ class Bench:
             limits=limits,
             new_protocol=PROTOCOLS[protocol, config.http_parser if protocol == "http" else "c"](limits),
             executor=self.executor,
-            gateway=Gateway(app, standing, has_sendfile),
-            standing=standing,
+            gateway=Gateway(app, common_fields, has_sendfile),
+            common_fields=common_fields,
             base_environ=build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=FileWrapper),
             connections=set(),
             budgets=self.budgets,

@@ -54,7 +54,7 @@ def test_default_limits_are_the_settings_defaults():
         assert getattr(limits, name) == defaults[name]
     assert limits.max_pipelined == defaults["max_pipelined"]
     assert limits.is_live is (defaults["body"] == "stream")
-    assert base.Limits.of(Config(), limits.set_aside, limits.body_space) == limits
+    assert base.Limits.of(Config(), limits.strip_forwarded, limits.body_space) == limits
 
 
 def test_limits_are_those_of_the_settings():

@@ -640,7 +640,7 @@ CLIENT_FIELDS = (
 
 @pytest.mark.parametrize("is_live", [False, True])
 @pytest.mark.parametrize("raw", [GET, POST, CHUNKED, EXPECT + b"hello", GET.replace(b"1.1", b"1.0")])
-def test_fields_of_proxies_are_set_aside(new, raw, is_live):
+def test_fields_of_proxies_are_stripped(new, raw, is_live):
     """They are on the exchange and not among its vars, their twins nowhere; the rest is as without them."""
     (plain,) = feed(new(is_live=is_live), raw)
     (exchange,) = feed(new(is_live=is_live), raw.replace(b"Host: a\r\n", CLIENT_FIELDS + b"Host: a\r\n"))
@@ -669,6 +669,6 @@ def test_a_refusal_keeps_them(new):
 def test_who_sets_them_aside_is_a_choice(new):
     """A listener may do more than take them out: it is asked for each such request, and no other."""
     asked = []
-    protocol = new(set_aside=asked.append)
+    protocol = new(strip_forwarded=asked.append)
     feed(protocol, GET, GET[:-2] + b"X-Forwarded-For: 1\r\n\r\n")
     assert [exchange.forwarded for exchange in asked] == [None]

@@ -11,14 +11,14 @@ from aserve.exchange import Exchange
 from aserve.proxies.forwarded import (
     MAX_FORWARDED,
     Rules,
-    SettingAside,
+    StripForwarded,
     cgi_name,
     field_name,
     parse_forwarded,
     parse_node,
     read_claims,
-    set_aside,
     split_host,
+    strip_forwarded,
 )
 from aserve.proxies.peers import Peers
 
@@ -72,20 +72,20 @@ def fault(**sent):
         "HTTP_X_REAL_IP",
     ],
 )
-def test_set_aside(name):
+def test_strip_forwarded(name):
     """A field that only a proxy is believed is not among the vars."""
     exchange = new_exchange(("A", "1"), (name, "x"), ("HTTP_B", name))
-    set_aside(exchange)
+    strip_forwarded(exchange)
     assert exchange.vars == f"A\x001\x00HTTP_B\x00{name}" and exchange.nvars == 2
     assert exchange.forwarded == {name: "x"}
 
 
-def test_nothing_to_set_aside():
+def test_nothing_to_strip():
     """Names that only look like it stay, and so do values."""
     pairs = [("HTTP_FORWARDED_FOR", "1"), ("HTTP_X_REAL_IPS", "2"), ("HTTP_A", "HTTP_X_FORWARDED_FOR"), ("B", "")]
     exchange = new_exchange(*pairs)
     before = exchange.vars
-    set_aside(exchange)
+    strip_forwarded(exchange)
     assert (exchange.vars, exchange.nvars, exchange.forwarded) == (before, 4, None)
 
 
@@ -94,7 +94,7 @@ def test_repeated_fields():
     exchange = new_exchange(
         ("HTTP_X_FORWARDED_FOR", "1"), ("A", ""), ("HTTP_X_FORWARDED_FOR", "2"), ("HTTP_FORWARDED", "x")
     )
-    set_aside(exchange)
+    strip_forwarded(exchange)
     assert exchange.forwarded == {"HTTP_X_FORWARDED_FOR": "1, 2", "HTTP_FORWARDED": "x"}
     assert (exchange.vars, exchange.nvars) == ("A\0", 1)
 
@@ -102,7 +102,7 @@ def test_repeated_fields():
 def test_said_once(caplog):
     """Where nobody is believed, the log says once what is missing, and how to have it."""
     caplog.set_level(logging.INFO, "aserve")
-    take = SettingAside("http://a:80")
+    take = StripForwarded("http://a:80")
     take(new_exchange(("A", "FORWARDED")))
     assert caplog.text == ""
     for _ in range(3):

@@ -9,13 +9,13 @@ from harness.fakes import FakeAccessLog, FakeConnection
 
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
-from aserve.proxies.forwarded import set_aside
+from aserve.proxies.forwarded import strip_forwarded
 from aserve.proxies.peers import Peers
-from aserve.proxies.trust import BelievingLog, TrustingGateway, needs_identity, peers_of, trust_of
+from aserve.proxies.trust import TrustingGateway, TrustingLog, needs_identity, peers_of, trust_of
 from aserve.settings import Config, parse_bind
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ, build_environ
-from aserve.wsgi.response import StandingFields
+from aserve.wsgi.response import CommonFields
 
 PROXY = "10.0.0.1"
 HEAD = {
@@ -32,7 +32,7 @@ def new_exchange(*fields, peer=PROXY, base=(), host="inside:8000"):
     """Return a request as the parser leaves it, from a peer."""
     pairs = [*HEAD.items(), *([("HTTP_HOST", host)] if host is not None else []), *fields]
     exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
-    set_aside(exchange)
+    strip_forwarded(exchange)
     made = build_base_environ("server", "8000", server_software="s", multithread=True, file_wrapper=FileWrapper)
     exchange.connection = FakeConnection({**made, **dict(base)})
     exchange.connection.remote_addr = peer
@@ -254,8 +254,8 @@ def app(environ, start_response):
 
 
 def new_gateway(trust=None):
-    standing = StandingFields("s")
-    return TrustingGateway(Gateway(app, standing, True), standing, trust or new_trust(), "http://a:80")
+    common_fields = CommonFields("s")
+    return TrustingGateway(Gateway(app, common_fields, True), common_fields, trust or new_trust(), "http://a:80")
 
 
 def test_the_gateway(caplog):
@@ -302,7 +302,7 @@ def test_refused_requests_in_the_log(value, peer, client):
     seen = []
     inner = FakeAccessLog()
     inner.write_refused = lambda connection, exchange, why: seen.append((connection, exchange))
-    log = BelievingLog(inner, new_trust())
+    log = TrustingLog(inner, new_trust())
     request = new_exchange(*([("HTTP_X_FORWARDED_FOR", value)] if value else []), peer=peer)
     why = RequestRefused(413, "large")
     log.write_refused(request.connection, refused_exchange(why, request), why)
@@ -315,7 +315,7 @@ def test_refused_requests_in_the_log(value, peer, client):
 def test_other_lines_of_the_log():
     """What needs no belief is passed on."""
     inner = FakeAccessLog()
-    log = BelievingLog(inner, new_trust())
+    log = TrustingLog(inner, new_trust())
     log.write(new_exchange())
     log.write_refused(None, None, RequestRefused(408, "late"))
     assert inner.codes == [0, 408]

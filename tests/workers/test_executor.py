@@ -20,7 +20,7 @@ import pytest
 
 from aserve.errors import WrittenOff
 from aserve.workers import executor as executor_module
-from aserve.workers import turns as turns_module
+from aserve.workers import time_slices as slices_module
 from aserve.workers.executor import Executor
 
 PATIENCE_SECONDS = 10
@@ -70,11 +70,11 @@ class Bench:
 
     async def start_workers(self, count):
         """Start so many workers; they sleep in the order of their numbers."""
-        crew = self.executor._crew
-        max_threads, crew.max_threads = crew.max_threads, count  # a slow machine would start more
+        threads = self.executor._threads
+        max_threads, threads.max_threads = threads.max_threads, count  # a slow machine would start more
         held = [self.submit_held() for _ in range(count)]
         names = [await wait(started) for _, started in held]
-        crew.max_threads = max_threads
+        threads.max_threads = max_threads
         assert sorted(names) == [f"aserve-worker-{number + 1}" for number in range(count)]
         for sleepers, name in enumerate(sorted(names), 1):
             held[names.index(name)][0].set()
@@ -335,10 +335,10 @@ async def test_a_worker_on_its_way_does_not_strand_the_second_job():
         writing, go_on = bench.loop.create_future(), threading.Event()
 
         def job(_):  # as a worker that writes its last response
-            executor.coming.append(None)
+            executor.waking.append(None)
             executor.post(_resolve, writing, None)
             go_on.wait(PATIENCE_SECONDS)
-            executor.coming.pop()
+            executor.waking.pop()
 
         executor.submit(job, None)
         await wait(writing)
@@ -387,7 +387,7 @@ async def test_without_a_gil_workers_wake_one_another(monkeypatch):
     await run(test)
 
 
-# Workers that step aside
+# Workers that yield their slots
 
 
 class Aside:
@@ -401,10 +401,10 @@ class Aside:
 
     def _run(self, _):
         executor = self._bench.executor
-        executor.give_way()
+        executor.yield_slot()
         executor.post(_resolve, self.is_aside, threading.get_ident())
         self._gate.wait(PATIENCE_SECONDS)
-        executor.give_way()
+        executor.yield_slot()
         executor.post(_resolve, self.is_done, threading.get_ident())
 
     async def go_on(self):
@@ -413,14 +413,14 @@ class Aside:
 
 
 async def test_who_steps_aside_makes_room():
-    """Others work in the places of those aside, one thread more for each; in the end there are as many as before."""
+    """Others work in the places of those that yield, one thread more for each; in the end there are as many as before."""
 
     async def test(bench):
         executor = bench.executor
         asides = [Aside(bench) for _ in range(3)]
         for each in asides:
             await wait(each.is_aside)
-        assert executor.workers.aside == 3 and not executor.is_idle
+        assert executor.workers.compensated == 3 and not executor.is_idle
         held = [bench.submit_held() for _ in range(2)]
         names = {await wait(started) for _, started in held}
         assert len(names) == 2 and len(worker_names()) == 5
@@ -428,13 +428,13 @@ async def test_who_steps_aside_makes_room():
             gate.set()
         assert len({await each.go_on() for each in asides}) == 3
         await until(lambda: executor.is_idle)
-        assert executor.workers.at_work <= 2 and executor.workers.aside == 0 and executor._turns._running == {}
+        assert executor.workers.at_work <= 2 and executor.workers.compensated == 0 and executor._slices._running == {}
         assert (await wait(bench.submit(1)))[0] == 1
 
     assert await run(test, max_threads=2, extra_threads=3) == []
 
 
-async def test_no_more_may_step_aside():
+async def test_no_more_may_yield():
     """Beyond --extra-threads a worker keeps its place, and what waits for one waits."""
 
     async def test(bench):
@@ -442,8 +442,8 @@ async def test_no_more_may_step_aside():
         await wait(first.is_aside)
         await wait(second.is_aside)
         waiting = bench.submit(1)
-        assert bench.executor.workers.aside == 1
-        [at_work] = bench.executor._crew.at_work
+        assert bench.executor.workers.compensated == 1
+        [at_work] = bench.executor._threads.at_work
         await second.go_on()
         await first.go_on()
         assert (await wait(waiting))[0] == 1
@@ -453,7 +453,7 @@ async def test_no_more_may_step_aside():
 
 
 async def test_nobody_to_take_the_place(monkeypatch, caplog):
-    """Where no thread can be started, who would step aside stays, and serves what comes behind it."""
+    """Where no thread can be started, who would yield stays, and serves what comes behind it."""
 
     async def test(bench):
         await bench.start_workers(1)
@@ -462,7 +462,7 @@ async def test_nobody_to_take_the_place(monkeypatch, caplog):
             aside = Aside(bench)
             worker = await wait(aside.is_aside)
         waiting = bench.submit(1)
-        assert bench.executor.workers[:3:2] == (1, 0)  # at work, aside
+        assert bench.executor.workers[:3:2] == (1, 0)  # at work, compensated
         assert await aside.go_on() == worker
         assert await wait(waiting) == (1, "aserve-worker-1")
 
@@ -474,8 +474,8 @@ async def test_nobody_to_take_the_place(monkeypatch, caplog):
 
 
 async def test_requests_go_before_those_aside(monkeypatch):
-    """Who is aside goes on when the queue is empty."""
-    monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
+    """Who has yielded goes on when the queue is empty."""
+    monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
 
     async def test(bench):
         aside = Aside(bench)
@@ -487,7 +487,7 @@ async def test_requests_go_before_those_aside(monkeypatch):
         for each in [*waiting, aside.is_done]:
             each.add_done_callback(lambda each: done.append(each))
         aside._gate.set()
-        await until(lambda: bench.executor._turns.is_held)
+        await until(lambda: bench.executor._slices.is_paused)
         assert done == []
         gate.set()
         await wait(asyncio.gather(*waiting, aside.is_done))
@@ -496,9 +496,9 @@ async def test_requests_go_before_those_aside(monkeypatch):
     assert await run(test, max_threads=1, extra_threads=1) == []
 
 
-async def test_stop_ends_the_turns(monkeypatch):
-    """Who waits for a turn goes on when the executor stops."""
-    monkeypatch.setattr(turns_module, "TURN_SECONDS", PATIENCE_SECONDS)
+async def test_stop_ends_the_waits(monkeypatch):
+    """Who waits for a slice goes on when the executor stops."""
+    monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)
 
     async def test(bench):
         aside = Aside(bench)
@@ -507,7 +507,7 @@ async def test_stop_ends_the_turns(monkeypatch):
         await wait(started)
         waiting = bench.submit(1)
         aside._gate.set()
-        await until(lambda: bench.executor._turns.is_held)
+        await until(lambda: bench.executor._slices.is_paused)
         bench.executor.stop()
         await wait(aside.is_done)
         gate.set()
@@ -517,7 +517,7 @@ async def test_stop_ends_the_turns(monkeypatch):
 
 
 async def test_written_off_aside():
-    """A worker that hangs aside is counted on no longer; nobody is started for it, and its turn is over."""
+    """A worker that hangs after it has yielded is counted on no longer; nobody is started for it, and its turn is over."""
 
     async def test(bench):
         executor = bench.executor
@@ -525,8 +525,8 @@ async def test_written_off_aside():
         worker = await wait(aside.is_aside)
         assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
         executor.write_off(worker)
-        assert executor.stuck == ["aserve-worker-1"] and executor.workers.aside == 0
-        assert executor._turns._running == {}
+        assert executor.stuck == ["aserve-worker-1"] and executor.workers.compensated == 0
+        assert executor._slices._running == {}
         await until(lambda: executor.is_idle)
         assert executor.workers.at_work == 1
 
@@ -550,8 +550,8 @@ class Gap(list):
             act()
 
 
-@pytest.mark.parametrize("is_kicked", [False, True])
-async def test_a_job_that_comes_in_the_gap(is_kicked):
+@pytest.mark.parametrize("has_loop_woken", [False, True])
+async def test_a_job_that_comes_in_the_gap(has_loop_woken):
     """A job that comes while a worker lies down is run, whether or not the loop has woken it already."""
 
     async def test(bench):
@@ -559,7 +559,7 @@ async def test_a_job_that_comes_in_the_gap(is_kicked):
 
         def submit():  # on the loop, while the worker is in the gap
             executor.submit(lambda _: ran.set(), None)
-            if is_kicked:
+            if has_loop_woken:
                 bench.loop.call_soon(in_gap.set)  # behind the executor's own callback
             else:
                 in_gap.set()
@@ -574,7 +574,7 @@ async def test_a_job_that_comes_in_the_gap(is_kicked):
         while not ran.is_set():
             await asyncio.sleep(0)
         await bench.wait_for_sleepers(1)
-        assert executor.coming == [] and worker_names() == {"aserve-worker-1"}
+        assert executor.waking == [] and worker_names() == {"aserve-worker-1"}
 
     await run(test, max_threads=1)
 
@@ -709,7 +709,7 @@ async def test_no_thread_in_the_place_of_the_last(caplog, monkeypatch):
                 executor.write_off(workers[0].ident)
         waiting = bench.submit(1)
         for _ in range(3):
-            executor._watch()
+            executor._on_stall_timer()
             await asyncio.sleep(0)
         assert not waiting.done()
         gate.set()  # this one comes back after all
@@ -856,7 +856,7 @@ def test_a_worker_left_behind_finds_the_loop_closed(caplog):
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_no_job_is_lost_or_run_twice(seed):
-    """Bursts of jobs, some of which block or compute, and workers that report themselves as coming."""
+    """Bursts of jobs, some of which block or compute, and workers that report themselves as waking."""
     choose = random.Random(seed)
     total = 1500
 
@@ -871,10 +871,10 @@ async def test_no_job_is_lost_or_run_twice(seed):
                 time.sleep(seconds)
             bench.executor.post(answer, number, None)
             if writes:  # as a worker that writes its response past the loop
-                bench.executor.coming.append(None)
+                bench.executor.waking.append(None)
                 if seconds:
                     time.sleep(0)
-                bench.executor.coming.pop()
+                bench.executor.waking.pop()
 
         def answer(number, _):
             answered[number] += 1
@@ -892,7 +892,7 @@ async def test_no_job_is_lost_or_run_twice(seed):
         assert set(ran.values()) == set(answered.values()) == {1}
         assert len(ran) == len(answered) == total
         await bench.wait_for_sleepers(len(worker_names()))
-        assert bench.executor.coming == [] and bench.executor.is_quiet
+        assert bench.executor.waking == [] and bench.executor.is_quiet
 
     assert await run(test, max_threads=choose.choice((1, 2, 8))) == []
 
@@ -900,7 +900,7 @@ async def test_no_job_is_lost_or_run_twice(seed):
 # Workers who wait for requests by themselves
 
 
-class FakeSource:
+class FakeHandleSet:
     """A lane without sockets: requests come, time passes and batches are taken when the test says so."""
 
     def __init__(self, executor):
@@ -967,25 +967,25 @@ class FakeSource:
         self.timer.close()
 
 
-async def run_led(test, max_threads=8, extra_threads=0):
-    """Run `await test(bench, source)` with a worker that leads; then every worker must end."""
+async def run_with_leader(test, max_threads=8, extra_threads=0):
+    """Run `await test(bench, handles)` with a worker that leads; then every worker must end."""
 
-    async def test_with_source(bench):
-        source = FakeSource(bench.executor)
-        bench.executor.follow(source)
-        await until(lambda: bench.executor.is_led)
+    async def test_with_handles(bench):
+        handles = FakeHandleSet(bench.executor)
+        bench.executor.attach(handles)
+        await until(lambda: bench.executor.is_leader_waiting)
         try:
-            await test(bench, source)
+            await test(bench, handles)
         finally:
-            source.go_on.set()
+            handles.go_on.set()
             for gate in bench.gates:
                 gate.set()
             bench.executor.stop()
             await asyncio.sleep(0)
             assert bench.executor.join(PATIENCE_SECONDS) == []
-            source.close()
+            handles.close()
 
-    return await run(test_with_source, max_threads, extra_threads)
+    return await run(test_with_handles, max_threads, extra_threads)
 
 
 async def until(condition):
@@ -1004,114 +1004,114 @@ def answering(bench):
 async def test_the_leader_runs_what_it_finds():
     """Requests are run by who waited for them, in their order, and the loop is not asked; then it waits again."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         for _ in range(3):
             jobs, done = zip(*[answering(bench) for _ in range(5)])
-            source.bring(*jobs)
+            handles.bring(*jobs)
             assert set(await wait(asyncio.gather(*done))) == {"aserve-worker-1"}
-            await until(lambda: bench.executor.is_led)
+            await until(lambda: bench.executor.is_leader_waiting)
         assert bench.executor.is_idle and worker_names() == {"aserve-worker-1"}
-        assert bench.executor._watch_timer is None
-        assert source.waits == [(-1, "aserve-worker-1")] * 4
+        assert bench.executor._stall_timer is None
+        assert handles.waits == [(-1, "aserve-worker-1")] * 4
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 async def test_a_wake_without_a_reason():
     """A leader who is woken for nothing, or whose clients have only left, waits on."""
 
-    async def test(bench, source):
-        source.wake()
-        source.bring()
-        await until(lambda: len(source.waits) == 3)
-        assert bench.executor.is_led and not bench.executor._chair
+    async def test(bench, handles):
+        handles.wake()
+        handles.bring()
+        await until(lambda: len(handles.waits) == 3)
+        assert bench.executor.is_leader_waiting and not bench.executor._leadership
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 async def test_a_request_that_blocks_holds_up_nobody(count):
     """Behind a batch that takes too long, another worker takes over what is left of it, and the waiting."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         held = [bench.held() for _ in range(count)]
-        source.bring(*[job for job, _, _ in held])
+        handles.bring(*[job for job, _, _ in held])
         await wait(held[0][2])
-        await source.stall()
+        await handles.stall()
         names = [await wait(started) for _, _, started in held]
         assert len(set(names)) == count
         job, done = answering(bench)
         if count < 8:
-            await until(lambda: bench.executor.is_led)
-        source.bring(job)
+            await until(lambda: bench.executor.is_leader_waiting)
+        handles.bring(job)
         if count == 8:
             held[3][1].set()
         await wait(done)
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 async def test_the_only_request_blocks():
     """A request that blocks alone: another worker comes to wait for more."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, _, started = bench.held()
-        source.bring(job)
+        handles.bring(job)
         assert await wait(started) == "aserve-worker-1"
-        await source.stall()
-        await until(lambda: bench.executor.is_led)
+        await handles.stall()
+        await until(lambda: bench.executor.is_leader_waiting)
         job, done = answering(bench)
-        source.bring(job)
+        handles.bring(job)
         assert await wait(done) != "aserve-worker-1"
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 async def test_after_an_app_was_seen_to_block():
     """From then on a leader wakes its successor before it begins, without waiting for the time to be over."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         first, _, started = bench.held()
-        source.bring(first)
+        handles.bring(first)
         await wait(started)
-        await source.stall()
-        await until(lambda: bench.executor.is_led)
+        await handles.stall()
+        await until(lambda: bench.executor.is_leader_waiting)
         for _ in range(3):
             job, _, started = bench.held()
-            source.bring(job)
+            handles.bring(job)
             await wait(started)
-            await until(lambda: bench.executor.is_led)
+            await until(lambda: bench.executor.is_leader_waiting)
         for gate in bench.gates:
             gate.set()
         await until(lambda: bench.executor.is_idle)
         job, done = answering(bench)
-        source.bring(job)
+        handles.bring(job)
         await wait(done)
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
         assert not bench.executor._app_blocks  # nobody was inside the app: it is learnt anew
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 @pytest.mark.parametrize("where", ["wait", "take"])
 async def test_the_time_is_over_before_the_batch_has_begun(where):
     """A leader who comes late to what it has found (no CPU, no GIL) is watched all the same when its app then blocks."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         held, gate, started = bench.held()
         job, done = answering(bench)
-        late = source.has_gil if where == "wait" else source.go_on
+        late = handles.has_gil if where == "wait" else handles.go_on
         late.clear()
-        source.bring(held, job)
-        await until(lambda: not source.batches if where == "wait" else source.in_take.is_set())
-        await source.stall()
+        handles.bring(held, job)
+        await until(lambda: not handles.batches if where == "wait" else handles.in_take.is_set())
+        await handles.stall()
         for _ in range(10):
             await asyncio.sleep(0.001)  # looks of the executor's, at a batch that nobody has seen yet
         late.set()
         await wait(started)
         assert await asyncio.wait_for(done, PATIENCE_SECONDS / 2) != await started  # held jobs end by themselves
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 @pytest.mark.provokes("please report this as a bug")
@@ -1121,15 +1121,15 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
     def read(*_):
         raise OSError(errno.EBADF, "Bad file descriptor")
 
-    async def test(bench, source):
+    async def test(bench, handles):
         with monkeypatch.context() as patch:
             patch.setattr(executor_module.os, "read", read)
-            source.timer.send(b"8 octets")
+            handles.timer.send(b"8 octets")
             while not caplog.records:
                 await asyncio.sleep(0)
-        assert not bench.loop.remove_reader(source.stall_fd) and bench.executor._watch_timer is None
+        assert not bench.loop.remove_reader(handles.stall_fd) and bench.executor._stall_timer is None
 
-    await run_led(test)
+    await run_with_leader(test)
     assert caplog.text.count("please report this as a bug in aserve") == 1
 
 
@@ -1138,227 +1138,227 @@ async def test_in_a_child_nothing_more_runs(monkeypatch):
     left = []
     monkeypatch.setattr(executor_module, "leave", lambda _: left.append(True))
 
-    async def test(bench, source):
+    async def test(bench, handles):
         child = copy.copy(bench.executor)  # as fork() makes it
-        child._jobs, child._chair = child._jobs.copy(), child._chair.copy()
+        child._jobs, child._leadership = child._jobs.copy(), child._leadership.copy()
         child._jobs.append((left.append, "another's"))
         child.on_forked()
         function, argument = child._jobs.popleft()
         function(argument)
-        assert left == [True] and not child._jobs and not child._chair
+        assert left == [True] and not child._jobs and not child._leadership
 
-    await run_led(test)
+    await run_with_leader(test)
 
 
 async def test_the_batch_is_done_after_all():
     """A timer that was reset before the loop could read it means nothing."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         bench.executor._on_stall()
-        assert bench.executor._watch_timer is None
-        source.close()
-        source.clock, source.timer = socket.socketpair()  # for stop()
+        assert bench.executor._stall_timer is None
+        handles.close()
+        handles.clock, handles.timer = socket.socketpair()  # for stop()
 
-    await run_led(test)
+    await run_with_leader(test)
 
 
 async def test_a_job_of_the_loop_wakes_the_leader():
-    """With a single worker the leader leaves its chair for a job of the loop's, and sits down again."""
+    """With a single worker the leader gives up its token for a job of the loop's, and takes it again."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         for number in range(3):
             assert await wait(bench.submit(number)) == (number, "aserve-worker-1")
-            await until(lambda: bench.executor.is_led)
+            await until(lambda: bench.executor.is_leader_waiting)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_a_job_of_the_loop_prefers_another_worker():
     """While there are others, the leader goes on waiting."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         assert await wait(bench.submit(1)) == (1, "aserve-worker-2")
-        assert bench.executor.is_led
+        assert bench.executor.is_leader_waiting
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
-class Chair(list):
-    """Calls back when the leader has taken the chair, and waits not yet."""
+class LeadershipToken(list):
+    """Calls back when the leader has taken the token, and does not wait yet."""
 
     def __init__(self, act):
         self.act = act
 
     def pop(self):
-        source = super().pop()
+        handles = super().pop()
         act, self.act = self.act, None
         if act is not None:
             act()
-        return source
+        return handles
 
 
 async def test_a_job_that_comes_as_the_leader_sits_down():
     """A job submitted between the leader's look at the queue and its wait is not left behind."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         done = bench.loop.create_future()
-        kicked = threading.Event()
+        woken = threading.Event()
 
         def submit():
             bench.executor.submit(lambda _: bench.executor.post(_resolve, done, None), None)
-            bench.loop.call_soon(kicked.set)  # behind the executor's own callback
+            bench.loop.call_soon(woken.set)  # behind the executor's own callback
 
         def act():
             bench.loop.call_soon_threadsafe(submit)
-            kicked.wait(PATIENCE_SECONDS)
+            woken.wait(PATIENCE_SECONDS)
 
-        bench.executor._chair = Chair(act)
-        source.bring(lambda _: None)  # the leader gets up, and sits down again
+        bench.executor._leadership = LeadershipToken(act)
+        handles.bring(lambda _: None)  # the leader gets up, and sits down again
         await wait(done)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
-async def test_a_job_of_the_loop_leaves_the_chair_watched():
+async def test_a_job_of_the_loop_leaves_the_token_watched():
     """Who gets up for a job of the loop's starts the timer: that job may block, and nobody would wait."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         gate, started = bench.submit_held()
         await wait(started)
-        assert source.waits[-1] == (0, "aserve-worker-1")  # behind a wake of its own
-        assert not source.woken.acquire(blocking=False)
+        assert handles.waits[-1] == (0, "aserve-worker-1")  # behind a wake of its own
+        assert not handles.woken.acquire(blocking=False)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_all_workers_are_busy():
     """Then the loop looks who has come, so that pings are answered; the rest waits for a worker."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, gate, started = bench.held()
-        source.bring(job)
+        handles.bring(job)
         await wait(started)
-        await source.stall()
-        await until(lambda: source.waits[-1] == (0, threading.current_thread().name))
+        await handles.stall()
+        await until(lambda: handles.waits[-1] == (0, threading.current_thread().name))
         job, done = answering(bench)
-        source.bring(job)
+        handles.bring(job)
         await until(lambda: bench.executor.waiting_count == 1)
         assert not done.done()
         gate.set()
         assert await wait(done) == "aserve-worker-1"
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_looks_are_rare():
     """A process whose workers all wait is nearly idle itself."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, gate, started = bench.held()
-        source.bring(job)
+        handles.bring(job)
         await wait(started)
-        await source.stall()
-        before, start = len(source.waits), time.monotonic()
-        await until(lambda: len(source.waits) >= before + 5)
+        await handles.stall()
+        before, start = len(handles.waits), time.monotonic()
+        await until(lambda: len(handles.waits) >= before + 5)
         # The first may come at once. A busy machine makes it longer, never shorter.
-        assert time.monotonic() - start >= 3 * executor_module.BUSY_WATCH_SECONDS
+        assert time.monotonic() - start >= 3 * executor_module.BUSY_STALL_SECONDS
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
-async def test_a_batch_stalls_behind_a_look():
+async def test_a_batch_stalls_behind_a_poll():
     """A batch that stalls before the next look is due does not wait for that."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         bench.executor._cpu.look = lambda: False
         held = [bench.held() for _ in range(2)]
-        source.bring(*[job for job, _, _ in held])
+        handles.bring(*[job for job, _, _ in held])
         for _, _, started in held:
             await wait(started)
-            await source.stall()
-        await until(lambda: bench.executor._watch_timer.when() > bench.loop.time() + 0.01)
-        before = len(source.waits)
-        await source.stall()
-        assert len(source.waits) > before
+            await handles.stall()
+        await until(lambda: bench.executor._stall_timer.when() > bench.loop.time() + 0.01)
+        before = len(handles.waits)
+        await handles.stall()
+        assert len(handles.waits) > before
 
-    assert await run_led(test, max_threads=2) == []
+    assert await run_with_leader(test, max_threads=2) == []
 
 
-async def test_a_worker_lies_down_during_a_look():
-    """A worker that finds the chair taken by the loop's look is woken to wait for requests."""
+async def test_a_worker_lies_down_during_a_poll():
+    """A worker that finds the token taken by the polling loop is woken to wait for requests."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, gate, started = bench.held()
-        source.bring(job)
+        handles.bring(job)
         await wait(started)
 
         def wait_for(milliseconds):
-            source.wait = original
+            handles.wait = original
             gate.set()
             deadline = time.monotonic() + PATIENCE_SECONDS
             while not bench.executor.workers.idle and time.monotonic() < deadline:
                 time.sleep(0.0001)
             return original(milliseconds)
 
-        original, source.wait = source.wait, wait_for
-        bench.executor._look()
-        await until(lambda: bench.executor.is_led)
-        bench.executor._watch_timer = None
+        original, handles.wait = handles.wait, wait_for
+        bench.executor._poll_while_busy()
+        await until(lambda: bench.executor.is_leader_waiting)
+        bench.executor._stall_timer = None
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
 
 
 async def test_nobody_to_look_for():
-    """A look that finds the chair taken sees nothing, and harms nothing."""
+    """A poll that finds the token taken sees nothing, and harms nothing."""
 
-    async def test(bench, source):
-        bench.executor._look()
-        assert bench.executor.is_led and source.waits == [(-1, "aserve-worker-1")]
+    async def test(bench, handles):
+        bench.executor._poll_while_busy()
+        assert bench.executor.is_leader_waiting and handles.waits == [(-1, "aserve-worker-1")]
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 async def test_a_leader_that_steps_aside():
-    """Somebody else takes the chair at once."""
+    """Somebody else takes the token at once."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         def job(_):
-            bench.executor.give_way()
+            bench.executor.yield_slot()
             bench.executor.post(_resolve, is_aside, None)
             gate.wait(PATIENCE_SECONDS)
 
         is_aside, gate = bench.loop.create_future(), threading.Event()
         bench.gates.append(gate)
-        source.bring(job)
+        handles.bring(job)
         await wait(is_aside)
-        await until(lambda: bench.executor.is_led)
+        await until(lambda: bench.executor.is_leader_waiting)
 
-    assert await run_led(test, max_threads=1, extra_threads=1) == []
+    assert await run_with_leader(test, max_threads=1, extra_threads=1) == []
 
 
-@pytest.mark.parametrize("is_look", [False, True])
+@pytest.mark.parametrize("is_poll", [False, True])
 @pytest.mark.provokes("please report this as a bug")
-async def test_a_source_that_fails(is_look, caplog):
+async def test_handles_that_fail(is_poll, caplog):
     """A fault while a batch is taken is logged as our bug; the next batch is taken."""
 
-    async def test(bench, source):
-        if is_look:
+    async def test(bench, handles):
+        if is_poll:
             held, gate, started = bench.held()
-            source.bring(held)
+            handles.bring(held)
             await wait(started)
-        source.error = ValueError("no")
-        source.bring(lambda _: None)
-        if is_look:
-            await source.stall()
+        handles.error = ValueError("no")
+        handles.bring(lambda _: None)
+        if is_poll:
+            await handles.stall()
         await until(lambda: "ValueError: no" in caplog.text)
         job, done = answering(bench)
-        source.bring(job)
-        if is_look:
+        handles.bring(job)
+        if is_poll:
             gate.set()
         await wait(done)
 
-    assert await run_led(test, max_threads=1) == []
+    assert await run_with_leader(test, max_threads=1) == []
     assert "please report this as a bug" in caplog.text
 
 
@@ -1366,20 +1366,20 @@ async def test_a_source_that_fails(is_look, caplog):
 async def test_stop_ends_the_leader(is_waiting):
     """Whether it waits or takes a batch: what it has found is still run, and nobody sits down again."""
 
-    async def test(bench, source):
+    async def test(bench, handles):
         job, done = answering(bench)
         if not is_waiting:
-            source.go_on.clear()
-            source.bring(job)
-            assert await bench.loop.run_in_executor(None, source.in_take.wait, PATIENCE_SECONDS)
+            handles.go_on.clear()
+            handles.bring(job)
+            assert await bench.loop.run_in_executor(None, handles.in_take.wait, PATIENCE_SECONDS)
         bench.executor.stop()
-        source.go_on.set()
+        handles.go_on.set()
         if not is_waiting:
             await wait(done)
         assert bench.executor.join(PATIENCE_SECONDS) == []
-        assert not bench.executor.is_led and bench.executor._chair == []
+        assert not bench.executor.is_leader_waiting and bench.executor._leadership == []
 
-    assert await run_led(test) == []
+    assert await run_with_leader(test) == []
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -1388,7 +1388,7 @@ async def test_no_request_is_lost_or_run_twice(seed):
     choose = random.Random(seed)
     total = 600
 
-    async def test(bench, source):
+    async def test(bench, handles):
         ran, everything = collections.Counter(), bench.loop.create_future()
 
         def new_job(number, seconds):
@@ -1410,22 +1410,22 @@ async def test_no_request_is_lost_or_run_twice(seed):
             jobs = [new_job(number + i, choose.choice((0, 0, 0, 0, 0.0002, 0.002))) for i in range(count)]
             number += count
             if choose.random() < 0.6:
-                source.bring(*jobs)
+                handles.bring(*jobs)
             else:
                 for job in jobs:
                     bench.executor.submit(job, None)
             if choose.random() < 0.3:
-                source.timer.send(b"8 octets")
+                handles.timer.send(b"8 octets")
             await asyncio.sleep(choose.choice((0, 0, 0, 0.0005)))
         while not everything.done():
-            source.timer.send(b"8 octets")
-            source.wake()
+            handles.timer.send(b"8 octets")
+            handles.wake()
             await asyncio.sleep(0.002)
         assert set(ran.values()) == {1}
-        await until(lambda: bench.executor.is_idle and bench.executor.is_led)
-        assert bench.executor.coming == []
+        await until(lambda: bench.executor.is_idle and bench.executor.is_leader_waiting)
+        assert bench.executor.waking == []
 
-    assert await run_led(test, max_threads=choose.choice((1, 2, 8))) == []
+    assert await run_with_leader(test, max_threads=choose.choice((1, 2, 8))) == []
 
 
 def test_the_log_is_ours():

@@ -17,12 +17,12 @@ def test_where_nothing_can_be_raised(monkeypatch, module):
     """An interpreter without the means has everything else."""
     monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.setattr(sys.implementation, "name", "pypy" if "pypy" in module else "cpython")
-    interrupt, settle = find_interrupt()
+    interrupt, retract = find_interrupt()
     assert interrupt is None
-    settle()
+    retract()
 
 
-@pytest.mark.struck
+@pytest.mark.interrupted
 def test_it_hits_the_thread_and_no_other():
     """A thread that computes meets the exception at its next step."""
     interrupt, _ = find_interrupt()
@@ -46,10 +46,10 @@ def test_it_hits_the_thread_and_no_other():
     assert len(hit) == 1
 
 
-@pytest.mark.struck
+@pytest.mark.interrupted
 def test_what_has_not_hit_is_taken_back():
-    """A thread that was interrupted at its own hand goes on unharmed once it has settled."""
-    interrupt, settle = find_interrupt()
+    """A thread that was interrupted at its own hand goes on unharmed once it has retracted that."""
+    interrupt, retract = find_interrupt()
     assert interrupt is not None
     outcome = []
 
@@ -58,7 +58,7 @@ def test_what_has_not_hit_is_taken_back():
             try:
                 interrupt(threading.get_ident(), RequestTimeout)
             finally:
-                settle()
+                retract()
         except RequestTimeout:
             outcome.append("hit")
         time.sleep(0)

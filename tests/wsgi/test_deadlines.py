@@ -23,7 +23,7 @@ from aserve.exchange import Exchange
 from aserve.settings import Config, ConfigError
 from aserve.wsgi.deadlines import Deadlines, Run
 
-pytestmark = pytest.mark.struck
+pytestmark = pytest.mark.interrupted
 
 HOUR = 3600.0
 CHUNK = b"x" * (1 << 16)
@@ -153,7 +153,7 @@ class Hanging:
             self.gate.acquire(timeout=10)
             start_response("200 OK", apps.PLAIN)(b"late")
         except aserve.RequestTimeout:
-            self.seen.append("struck")
+            self.seen.append("interrupted")
             raise
 
     def blocks_then_hints(self, environ, start_response):
@@ -287,10 +287,10 @@ def expire(server):
 
 
 def expire_grace(server):
-    """Let that of struck workers be over, too."""
+    """Let that of interrupted workers be over, too."""
     for run in list(deadlines_of(server).runs.values()):
-        if run.struck_at is not None:
-            run.struck_at -= 2 * HOUR
+        if run.interrupted_at is not None:
+            run.interrupted_at -= 2 * HOUR
     look(server)
 
 
@@ -302,7 +302,7 @@ def messages(caplog, level="ERROR"):
     return [record.getMessage() for record in caplog.records if record.levelname == level]
 
 
-# Struck
+# Interrupted
 
 
 @pytest.mark.parametrize("name", ["computes", "translates", "started", "lazily"])
@@ -414,7 +414,7 @@ def test_a_live_body_by_lines(start_server, raw_client):
     assert client.fetch(method="POST", body=b"a\nb\nc\nd\n").body == rb"[b'a\n', [b'b\n', b'c\n'], [b'd\n']]"
 
 
-def test_a_strike_at_our_door(serve, app, raw_client):
+def test_an_interrupt_at_our_door(serve, app, raw_client):
     """
     One that hits as the app calls us hits the app: nothing of the call is done.
 
@@ -427,7 +427,7 @@ def test_a_strike_at_our_door(serve, app, raw_client):
     expire(server)
     app.let_go()
     reply = client.recv_response()
-    assert (reply.status, app.seen) == (504, ["struck"])
+    assert (reply.status, app.seen) == (504, ["interrupted"])
     assert raw_client(server).fetch("/").body == b"hello\n"
     assert [thread.name for thread in app.workers] == ["aserve-worker-1"] * 2
 
@@ -514,7 +514,7 @@ def test_a_late_iterable_is_closed(serve, app, raw_client, wait_until, caplog):
     client.request("/blocks_then_streams")
     app.wait_for_one()
     # As where nothing can be raised in a thread: it comes back with what it has.
-    deadlines_of(server)._strike = None
+    deadlines_of(server)._interrupt = None
     expire(server)
     expire_grace(server)
     assert client.recv_response().status == 504
@@ -637,7 +637,7 @@ def app(environ, start_response):
 
 
 def test_by_the_clock(start_process, raw_client, tmp_path):
-    """The whole of it, unaided: struck, written off, replaced, and in the end drained with status 1."""
+    """The whole of it, unaided: interrupted, written off, replaced, and in the end drained with status 1."""
     (tmp_path / "slow_app.py").write_text(SLOW_APP)
     server = start_process(
         f"{tmp_path}/slow_app.py:app", "--request-timeout", "0.8", "--threads", "1", "--max-stuck", "2"
@@ -701,32 +701,32 @@ def new_run(seconds=HOUR):
     return Run(Deadlines(seconds, FakeExecutor(), 1, pytest.fail), Exchange("", 0))
 
 
-def test_nothing_strikes_what_the_app_calls_of_ours():
-    """There are neither reach nor claim in it, also where it calls itself."""
+def test_nothing_interrupts_what_the_app_calls_of_ours():
+    """There is neither token in it, also where it calls itself."""
     run = new_run()
 
-    def is_out_of_reach():
-        return not run.take_reach() and not run.take_claim()
+    def is_uninterruptible():
+        return not run.take_interruptible() and not run.take_ownership()
 
     def nested():
-        assert run.guard(is_out_of_reach)()
-        return is_out_of_reach()
+        assert run.guard(is_uninterruptible)()
+        return is_uninterruptible()
 
     def app():
         assert run.guard(nested)()
         with pytest.raises(ZeroDivisionError):
             run.guard(lambda: 1 // 0)()
-        return run._reach == run._claim == [None]
+        return run._interruptible == run._ownership == [None]
 
     assert run.call(app)
-    assert is_out_of_reach()
+    assert is_uninterruptible()
 
 
 def test_a_second_thread_of_the_app():
-    """It is never struck, does not put its worker out of reach, and may be late."""
+    """It is never interrupted, does not make its worker uninterruptible, and may be late."""
     run = new_run()
     results = []
-    guarded = run.guard(lambda: results.append(bool(run._reach)))
+    guarded = run.guard(lambda: results.append(bool(run._interruptible)))
 
     def app():
         thread = threading.Thread(target=guarded, daemon=True)
@@ -742,9 +742,9 @@ def test_a_second_thread_of_the_app():
     assert len(results) == 3
 
 
-def test_in_a_child_nobody_waits_for_a_strike():
-    """A process that is forked while its request is struck, or answered, has no loop that would finish that."""
-    for take in (lambda run: run.take_reach(), lambda run: run.take_reach() and run.take_claim()):
+def test_in_a_child_nobody_waits_for_an_interrupt():
+    """A process that is forked while its request is interrupted, or answered, has no loop that would finish that."""
+    for take in (lambda run: run.take_interruptible(), lambda run: run.take_interruptible() and run.take_ownership()):
         run = new_run()
 
         def app(run=run, take=take):
@@ -755,23 +755,23 @@ def test_in_a_child_nobody_waits_for_a_strike():
         try:
             assert run.call(app) == "done"
         except WrittenOff:
-            assert not run._claim
+            assert not run._ownership
 
 
-def test_a_strike_at_the_last_moment():
+def test_an_interrupt_at_the_last_moment():
     """What the app has returned by then is returned."""
     run = new_run()
 
     def app():
         return "done"
 
-    class StruckLate(Run):
+    class InterruptedLate(Run):
         __slots__ = ()
 
         def _disarm(self):
             raise aserve.RequestTimeout
 
-    late = StruckLate(run._deadlines, run.exchange)
+    late = InterruptedLate(run._deadlines, run.exchange)
     assert late.call(app) == "done"
 
 
@@ -789,13 +789,13 @@ def switching_often():
         sys.setswitchinterval(before)
 
 
-def test_strikes_hit_the_app_alone():
+def test_interrupts_hit_the_app_alone():
     """However close to its end: never before it, never behind it, and once at most."""
     executor = FakeExecutor()
     deadlines = Deadlines(HOUR, executor, 1, pytest.fail)
-    strike = deadlines._strike
-    assert strike is not None
-    counts = {"returned": 0, "struck": 0, "guarded": 0}
+    interrupt = deadlines._interrupt
+    assert interrupt is not None
+    counts = {"returned": 0, "interrupted": 0, "guarded": 0}
     outside = []
     end = time.monotonic() + 2.5
     exchange = Exchange("", 0)
@@ -829,10 +829,10 @@ def test_strikes_hit_the_app_alone():
                         run.call(app)
                     counts["returned"] += 1
                 except aserve.RequestTimeout:
-                    counts["struck"] += 1
+                    counts["interrupted"] += 1
                 run.end()
-                assert not run._reach
-                assert not run._claim
+                assert not run._interruptible
+                assert not run._ownership
                 ours()
         except BaseException as exc:
             outside.append(exc)
@@ -844,17 +844,17 @@ def test_strikes_hit_the_app_alone():
             thread.start()
         while time.monotonic() < end:
             for run in list(deadlines.runs.values()):
-                if run.struck_at is None and run.take_reach():
-                    run.struck_at = 0.0
+                if run.interrupted_at is None and run.take_interruptible():
+                    run.interrupted_at = 0.0
                     if random.random() < 0.3:
                         time.sleep(0)  # the worker comes to wait for it
-                    strike(run.thread_id, aserve.RequestTimeout)
-                    run.is_settled = True
+                    interrupt(run.thread_id, aserve.RequestTimeout)
+                    run.is_interrupted = True
             time.sleep(random.random() * 0.0005)
         for thread in threads:
             thread.join(5)
     assert outside == []
-    assert counts["struck"] > 10
+    assert counts["interrupted"] > 10
     assert counts["returned"] > 10
 
 
@@ -934,6 +934,6 @@ def test_requests_that_end_near_their_deadline(start_server, raw_client, caplog)
         assert client.fetch(f"/after-{number}-0").body == f"/after-{number}-0".encode()
     assert not any("worker failed" in message or "answer failed" in message for message in messages(caplog))
     executor = server.server._executor
-    assert all(thread.is_alive() for thread in executor._crew.at_work)
+    assert all(thread.is_alive() for thread in executor._threads.at_work)
     assert counts[504] + counts["cut"] > 5
     assert counts[200] > 5

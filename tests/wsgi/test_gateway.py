@@ -19,7 +19,7 @@ from aserve.errors import AppError, ClientDisconnected, RequestRefused, RequestT
 from aserve.exchange import Exchange
 from aserve.wsgi import FileResponse, FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ
-from aserve.wsgi.response import LARGE_BODY_BYTES, StandingFields
+from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/x?y\0PATH_INFO\0/x\0QUERY_STRING\0y\0SERVER_PROTOCOL\0HTTP/1.1"
 
@@ -33,7 +33,7 @@ def new_exchange():
 
 
 def respond(app, exchange=None, has_sendfile=True):
-    gateway = Gateway(app, StandingFields("s"), has_sendfile)
+    gateway = Gateway(app, CommonFields("s"), has_sendfile)
     return gateway.respond(new_exchange() if exchange is None else exchange)
 
 

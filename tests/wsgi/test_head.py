@@ -9,7 +9,7 @@ from aserve.errors import AppError
 from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD, Exchange
 from aserve.wsgi import head as head_module
 from aserve.wsgi import response as response_module
-from aserve.wsgi.response import Response, StandingFields
+from aserve.wsgi.response import CommonFields, Response
 
 TEXT = ("Content-Type", "text/plain")
 
@@ -20,7 +20,7 @@ def new(form=None):
     if form is not None:
         exchange.form = form
     exchange.connection = FakeConnection()
-    return Response(exchange, StandingFields("s")), exchange
+    return Response(exchange, CommonFields("s")), exchange
 
 
 def start(status="200 OK", headers=(TEXT,), **kind):

@@ -13,7 +13,7 @@ from harness.fakes import FakeConnection
 from aserve.body import LiveBody
 from aserve.errors import AppError, ClientDisconnected, RequestRefused, ResponseTruncated
 from aserve.exchange import HTTP_1_0, Exchange, refused_exchange
-from aserve.wsgi.response import LARGE_BODY_BYTES, Response, StandingFields, error_response
+from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields, Response, error_response
 
 TEXT = ("Content-Type", "text/plain")
 
@@ -25,7 +25,7 @@ def new(form=None, keep_alive=True, is_head=False, server_name="s"):
         exchange.form = form
     exchange.keep_alive, exchange.is_head = keep_alive, is_head
     exchange.connection = FakeConnection()
-    return Response(exchange, StandingFields(server_name)), exchange
+    return Response(exchange, CommonFields(server_name)), exchange
 
 
 def start(status="200 OK", headers=(TEXT,), **kind):
@@ -287,14 +287,14 @@ def test_the_date_is_now(monkeypatch):
     """The Date field is an IMF-fixdate, and moves only when it is refreshed."""
     now = 1_800_000_000
     monkeypatch.setattr(time, "time", lambda: now)
-    standing = StandingFields("s")
-    first = standing.octets
+    common_fields = CommonFields("s")
+    first = common_fields.octets
     assert f"Date: {email.utils.formatdate(now, usegmt=True)}\r\n".encode() in first
     assert b"15 Jan 2027 08:00:00 GMT" in first
     now += 1
-    assert standing.octets == first
-    standing.refresh()
-    assert b"08:00:01 GMT" in standing.octets
+    assert common_fields.octets == first
+    common_fields.refresh()
+    assert b"08:00:01 GMT" in common_fields.octets
 
 
 # start_response again: PEP 3333 "The start_response() Callable"
@@ -510,7 +510,7 @@ def test_the_head_of_a_file_before_start_response():
 def test_error_response(form, keep_alive, is_head, connection):
     """An error of ours is a whole response in plain text; HEAD gets the head of it."""
     _, exchange = new(form=form, keep_alive=keep_alive, is_head=is_head)
-    line, fields, rest = parse(error_response(500, "no \u20ac", exchange, StandingFields("s")))
+    line, fields, rest = parse(error_response(500, "no \u20ac", exchange, CommonFields("s")))
     body = b"500 Internal Server Error: no ?\n"
     assert line == "HTTP/1.1 500 Internal Server Error"
     assert dict(fields)["Content-Length"] == str(len(body))
@@ -521,7 +521,7 @@ def test_error_response(form, keep_alive, is_head, connection):
 
 def test_error_response_without_an_exchange():
     """RFC 9112 9.6: of a request that could not be read, nothing is known; the connection closes."""
-    line, fields, rest = parse(error_response(408, "late", None, StandingFields("")))
+    line, fields, rest = parse(error_response(408, "late", None, CommonFields("")))
     assert line == "HTTP/1.1 408 Request Timeout" and dict(fields)["Connection"] == "close"
     assert rest == b"408 Request Timeout: late\n"
 
@@ -529,5 +529,5 @@ def test_error_response_without_an_exchange():
 def test_error_response_to_a_refusal():
     """A refused exchange closes the connection."""
     refused = refused_exchange(RequestRefused(413, "large"), None)
-    octets = error_response(413, "large", refused, StandingFields("s"))
+    octets = error_response(413, "large", refused, CommonFields("s"))
     assert fields_of(octets)["Connection"] == "close"

@@ -11,7 +11,7 @@ from aserve.errors import ResponseTruncated
 from aserve.exchange import HTTP_1_0, UWSGI, Exchange, RpcCall
 from aserve.settings import ConfigError
 from aserve.wsgi.environ import build_base_environ
-from aserve.wsgi.response import LARGE_BODY_BYTES, StandingFields
+from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields
 from aserve.wsgi.routes import RoutingGateway, compile_routes, lacks_action
 
 VARS = {
@@ -49,7 +49,7 @@ def new_exchange(**vars):
 
 
 def respond(*routes, exchange=None, gateway=None):
-    gateway = gateway or RoutingGateway(app, StandingFields(""), False, compile_routes(routes))
+    gateway = gateway or RoutingGateway(app, CommonFields(""), False, compile_routes(routes))
     return gateway.respond(new_exchange() if exchange is None else exchange)
 
 
@@ -232,7 +232,7 @@ def test_the_body_is_left_to_the_app():
         seen.append(environ["wsgi.input"].read())
         return app(environ, start_response)
 
-    gateway = RoutingGateway(reading, StandingFields(""), False, compile_routes(["^/none rpc join"]))
+    gateway = RoutingGateway(reading, CommonFields(""), False, compile_routes(["^/none rpc join"]))
     assert split(respond(gateway=gateway, exchange=exchange))[2] == b"app"
     assert seen == [b"body"]
 

@@ -1,4 +1,4 @@
-"""Whose turn it is: one at a time while they compute, and nobody waits for ever."""
+"""Whose time slice it is: one at a time while they compute, and nobody waits for ever."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from aserve.workers import turns as turns_module
-from aserve.workers.turns import STALE_SECONDS, TURN_SECONDS, Turns
+from aserve.workers import time_slices as slices_module
+from aserve.workers.time_slices import SLICE_SECONDS, STALE_SECONDS, TimeSlices
 
 PATIENCE_SECONDS = 10
 
@@ -24,7 +24,7 @@ class FakeLoop:
         callback()
 
     def call_later(self, seconds, callback):
-        assert seconds == TURN_SECONDS
+        assert seconds == SLICE_SECONDS
         self.timers.append(callback)
 
     def fire(self):
@@ -34,21 +34,21 @@ class FakeLoop:
 
 
 class Bench:
-    """Turns whose time is set by the test, and threads that take them."""
+    """TimeSlices whose time is set by the test, and threads that take them."""
 
     def __init__(self, monkeypatch, max_running, burns_cpu):
         self.now, self.burns_cpu, self.threads = 0.0, burns_cpu, []
-        monkeypatch.setattr(turns_module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(slices_module.time, "monotonic", lambda: self.now)
         self.loop = FakeLoop()
-        self.turns = Turns(self.loop, max_running)
-        self.turns._cpu.look = lambda: self.burns_cpu
+        self.slices = TimeSlices(self.loop, max_running)
+        self.slices._cpu.look = lambda: self.burns_cpu
 
     def take(self, number, is_queue=False):
         """Let a thread of this number take a turn; return the event of its beginning, once it has it or waits."""
         begun = threading.Event()
 
         def run():
-            self.turns.take(number, is_queue)
+            self.slices.wait_for_slice(number, is_queue)
             begun.set()
 
         thread = threading.Thread(target=run, daemon=True)
@@ -60,16 +60,16 @@ class Bench:
 
     def _waits(self, number):
         """Whether this thread has come to wait, and whoever is to look for it has been called."""
-        with self.turns._lock:
-            return number in self.turns.waiting
+        with self.slices._lock:
+            return number in self.slices.waiting
 
     @property
     def running(self):
-        return sorted(self.turns.running)
+        return sorted(self.slices.running)
 
     @property
     def waiting(self):
-        return self.turns.waiting
+        return self.slices.waiting
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def new(monkeypatch):
 
     yield make
     for bench in made:
-        bench.turns.stop()
+        bench.slices.stop()
         for thread in bench.threads:
             thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
@@ -95,11 +95,11 @@ def test_one_at_a_time(new):
     assert bench.take(1).is_set()
     second, third = bench.take(2), bench.take(3)
     assert bench.take(1).is_set()  # its time is not over
-    bench.now += TURN_SECONDS
+    bench.now += SLICE_SECONDS
     again = bench.take(1)
     assert second.wait(PATIENCE_SECONDS) and not third.is_set() and not again.is_set()
     assert (bench.running, bench.waiting) == ([2], [3, 1])
-    bench.turns.leave(2)
+    bench.slices.end_slice(2)
     assert third.wait(PATIENCE_SECONDS)
     assert (bench.running, bench.waiting) == ([3], [1])
 
@@ -110,7 +110,7 @@ def test_as_many_as_workers_while_they_block(new):
     assert bench.take(1).is_set() and bench.take(2).is_set()
     third = bench.take(3)
     assert bench.running == [1, 2] and not third.is_set()
-    bench.turns.leave(1)
+    bench.slices.end_slice(1)
     assert third.wait(PATIENCE_SECONDS) and bench.running == [2, 3]
 
 
@@ -118,7 +118,7 @@ def test_a_turn_that_nobody_else_wants(new):
     """It goes on beyond its time."""
     bench = new()
     assert bench.take(1).is_set()
-    bench.now += 10 * TURN_SECONDS
+    bench.now += 10 * SLICE_SECONDS
     assert bench.take(1).is_set() and bench.loop.timers == []
 
 
@@ -127,21 +127,21 @@ def test_requests_go_first(new):
     bench = new(burns_cpu=False)
     assert bench.take(1).is_set()
     first, second = bench.take(1, is_queue=True), bench.take(2, is_queue=True)
-    assert bench.turns.is_held and (bench.running, bench.waiting) == ([], [1, 2])
-    bench.turns.leave(3)  # nobody
+    assert bench.slices.is_paused and (bench.running, bench.waiting) == ([], [1, 2])
+    bench.slices.end_slice(3)  # nobody
     assert bench.running == []
-    bench.turns.resume()
+    bench.slices.resume()
     assert first.wait(PATIENCE_SECONDS) and second.wait(PATIENCE_SECONDS)
-    assert not bench.turns.is_held
+    assert not bench.slices.is_paused
 
 
 @pytest.mark.parametrize("is_queue", [False, True])
 def test_nothing_moves(new, is_queue):
-    """When no turn begins between two looks, another one does: those who go on may wait for this very one."""
+    """When no slice begins between two looks, another one does: those who go on may wait for this very one."""
     bench = new()
     assert bench.take(1).is_set()
     second = bench.take(2, is_queue)
-    bench.loop.fire()  # a turn has begun since the last look, of which there was none
+    bench.loop.fire()  # a slice has begun since the last look, of which there was none
     assert bench.running == [1]
     bench.loop.fire()
     assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
@@ -162,18 +162,18 @@ def test_too_many_compute(new, burns_cpu):
         assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
 
 
-def test_a_stale_turn(new):
-    """Who has had its turn for very long waits inside the app: it no longer keeps others from theirs."""
+def test_a_stale_slice(new):
+    """Who has had its slice for very long waits inside the app: it no longer keeps others from theirs."""
     bench = new(max_running=1)
     assert bench.take(1).is_set()
     second, third = bench.take(2), bench.take(3)
-    bench.now += STALE_SECONDS + TURN_SECONDS
+    bench.now += STALE_SECONDS + SLICE_SECONDS
     bench.loop.fire()
     assert bench.running == [1]
     bench.now += 0.001
     bench.loop.fire()
     assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
-    bench.turns.leave(2)
+    bench.slices.end_slice(2)
     assert third.wait(PATIENCE_SECONDS) and bench.running == [1, 3]
 
 
@@ -201,7 +201,7 @@ def test_the_end(new):
     """After stop everybody goes on at once."""
     bench = new()
     begun = [bench.take(number) for number in range(5)]
-    bench.turns.stop()
+    bench.slices.stop()
     assert all(each.wait(PATIENCE_SECONDS) for each in begun)
     assert bench.take(6, is_queue=True).is_set()
 
@@ -212,25 +212,25 @@ async def test_everybody_gets_through(seed):
     choose = random.Random(seed)
     plans = [[choose.choice(("take", "take", "queue", "leave")) for _ in range(30)] for _ in range(12)]
 
-    def run(turns, number, plan):
+    def run(slices, number, plan):
         for step in plan:
             if step == "leave":
-                turns.leave(number)
+                slices.end_slice(number)
             else:
-                turns.take(number, step == "queue")
+                slices.wait_for_slice(number, step == "queue")
                 if step == "queue" and number % 2:
-                    turns.resume()
-        turns.leave(number)
+                    slices.resume()
+        slices.end_slice(number)
 
     async def main():
-        turns = Turns(asyncio.get_running_loop(), 2)
-        threads = [threading.Thread(target=run, args=(turns, *each), daemon=True) for each in enumerate(plans)]
+        slices = TimeSlices(asyncio.get_running_loop(), 2)
+        threads = [threading.Thread(target=run, args=(slices, *each), daemon=True) for each in enumerate(plans)]
         for thread in threads:
             thread.start()
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while any(thread.is_alive() for thread in threads):
             assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.001)
-        assert (turns.running, turns.waiting) == ([], [])
+        assert (slices.running, slices.waiting) == ([], [])
 
     await main()

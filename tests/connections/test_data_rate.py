@@ -1,10 +1,10 @@
-"""The pace of a client, second by second."""
+"""The rate of a client, second by second."""
 
 from __future__ import annotations
 
 import pytest
 
-from aserve.connections.pace import Pace
+from aserve.connections.data_rate import DataRate
 
 
 @pytest.mark.parametrize(
@@ -19,13 +19,13 @@ from aserve.connections.pace import Pace
 )
 def test_windows(counts, slow):
     """At 10 octets a second, in windows of just above 2 seconds."""
-    pace, one = Pace(), object()
-    assert [at for at, count in enumerate(counts) if pace.is_slow(one, count, 2.0, 10)] == slow
+    rate, one = DataRate(), object()
+    assert [at for at, count in enumerate(counts) if rate.is_slow(one, count, 2.0, 10)] == slow
 
 
 def test_another_begins_anew():
     """The next body has a window of its own."""
-    pace, one, two = Pace(), object(), object()
-    assert not any(pace.is_slow(one, 0, 1.5, 10) for _ in range(2))
-    assert not any(pace.is_slow(two, 0, 1.5, 10) for _ in range(2))
-    assert pace.is_slow(two, 0, 1.5, 10)
+    rate, one, two = DataRate(), object(), object()
+    assert not any(rate.is_slow(one, 0, 1.5, 10) for _ in range(2))
+    assert not any(rate.is_slow(two, 0, 1.5, 10) for _ in range(2))
+    assert rate.is_slow(two, 0, 1.5, 10)

@@ -1,6 +1,6 @@
 """How fast a client is, in windows of time.
 
-Owns:     Pace: whether octets come, or go, at the minimum rate; why_overdue: whether a request body does.
+Owns:     DataRate: whether octets come, or go, at the minimum rate; why_overdue: whether a request body does.
 Thread:   event loop only.
 Not here: which octets, and what becomes of a client that is slow
           (wire_loop.py, lane.py).
@@ -23,8 +23,8 @@ BODY_TOO_LATE = "the request body did not come in time (--body-timeout)"
 TOO_SLOW = "the request body came more slowly than --min-rate"
 
 
-class Pace:
-    """The pace of one thing at a time: a request body, or a reader."""
+class DataRate:
+    """The rate of one thing at a time: a request body, or a reader."""
 
     __slots__ = ("_done_bytes", "_of", "_seconds")
 
@@ -51,10 +51,10 @@ class Pace:
         return is_slow
 
 
-def why_overdue(body: RequestBody, pace: Pace, quiet_seconds: float, config: Config) -> str:
+def why_overdue(body: RequestBody, rate: DataRate, quiet_seconds: float, config: Config) -> str:
     """Tell, once a second, what is wrong with a request body that is being received; "": it comes in time."""
     if quiet_seconds > config.body_seconds:
         return BODY_TOO_LATE
-    if config.min_rate_bytes and pace.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes):
+    if config.min_rate_bytes and rate.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes):
         return TOO_SLOW
     return ""
