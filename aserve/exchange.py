@@ -82,9 +82,9 @@ class Exchange:
     rpc: RpcCall | None = None  # set: a function is called, not the app
     # What proxies tell of their client, by CGI names, and no longer in `vars` (proxies/forwarded.py).
     forwarded: dict[str, str] | None = None
-    connection: Any = None  # set when it is the exchange's turn (a Connection; row 5)
+    connection: Any = None  # set when it is the exchange's turn (a Connection)
     client: Client | None = None  # set where a trusted proxy tells of another than is connected
-    response: Any = None  # set when the app is called (a Response; row 2)
+    response: Any = None  # set when the app is called (a Response)
     is_written = False  # the app has called write(), before any of its octets went out
     counted_bytes = 0  # of a large response in memory, counted in Budgets.memory
     spool: ResponseSpool | None = None  # set when the response outruns its reader

@@ -4,7 +4,7 @@ Owns:     ConnectionLimit, a server's connections and their limit; Acceptor, acc
           a listener that is not the lane's; what happens when connections or
           descriptors run out.
 Thread:   event loop only.
-Not here: accepting in the lane (cparsers/lane.c), which asks by the same
+Not here: accepting in the lane (cparsers/lane_accept.c), which asks by the same
           numbers; one connection (wire_loop.py).
 
 At the limit nobody is accepted: the kernel's queue (--backlog) holds who
@@ -151,7 +151,7 @@ class ConnectionLimit(set[OnLoop]):
         """Connections that are open."""
         return len(self) + (self._lane.count if self._lane is not None else 0)
 
-    # What a Connection does at its begin and its end
+    # What a wire does when it begins and ends
 
     def add(self, connection: OnLoop) -> None:
         """It is open."""

@@ -1,8 +1,8 @@
 """One client's connection, from accept to close: who the client is, which exchange its app has, and the wire below.
 
-Owns:     Connection, to which everything else refers: exchanges, deadlines, the access log; Wire, what a connection
-          asks of what reads and writes below it.
-Thread:   two, under banners. `lock` guards `exchange`, and what the wire names itself.
+Owns:     Connection, to which exchanges, deadlines and the access log refer; Wire, what it asks of what is below;
+          LOST, which is below it in the end.
+Thread:   two, under banners. `lock` guards `exchange`. Each wire says what else it guards.
 Not here: the two wires: a worker's own reads and writes (wire_fast.py), the event loop's transport (wire_loop.py); the
           way from one to the other (handover.py).
 """
@@ -71,7 +71,7 @@ class Connection:
         self.remote_addr = remote_addr  # "" on a unix socket
         self.remote_port = remote_port
         self.lock = threading.Lock()
-        self.exchange: Exchange | None = None  # that is with the app, or whose body the fast path still receives
+        self.exchange: Exchange | None = None  # the app has it, or its body is still coming (fast path)
 
     @property
     def name(self) -> str:

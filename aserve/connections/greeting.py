@@ -5,8 +5,8 @@ Owns:     credentials of a unix socket's peer; the PROXY protocol's header on
           what it makes of the connection.
 Thread:   event loop only.
 Spec:     proxy-protocol.txt of HAProxy, section 2.
-Not here: the header's grammar (proxy_protocol.py), who is a proxy (peers.py),
-          fields of requests (forwarded.py, trust.py).
+Not here: the header's grammar (proxies/proxy_protocol.py), who is a proxy (proxies/peers.py),
+          fields of requests (proxies/forwarded.py, trust.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUIET_SECONDS = 10.0
 def wires_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
     """Return what makes the protocols of a listener's connections."""
     if bind.is_proxied:
-        assert service.peers is not None  # config.py
+        assert service.peers is not None  # settings/table.py
         return functools.partial(Greeting, service, service.peers, Complaints(service))
     return lambda: LoopWire(Connection(service))
 

@@ -73,7 +73,7 @@ class Handover:
         """
         Call `then` with the wire, on the event loop.
 
-        If the connection is lost: discard the exchange with its reply; None: the exchange is another's to end.
+        If the connection is lost, discard the exchange and `reply`. Give None if somebody else ends the exchange.
         """
         with self._lock:
             if not self._is_done.is_set():
@@ -117,7 +117,7 @@ class Handovers:
     # --- called from a worker (with --threads 0: on the event loop) ---
 
     def begin(self, fd: int, connection: Connection, exchange: Exchange, rest: bytes) -> Handover:
-        """Hand over a connection whose exchange is with the app; or `rest` is all that is to be sent of its response."""
+        """Hand over a connection whose exchange the app has. If `rest` is not empty, the app is done: send it, then end."""
         handover = Handover(self.executor, exchange)
         self.executor.post(self._begin, (fd, LoopWire(connection, rest, is_new=False)), handover.on_ready)
         return handover

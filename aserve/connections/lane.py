@@ -108,7 +108,7 @@ class Lane:
         self.set = self._memory.set
         self._handovers = Handovers(self._memory, self.connections, self._loop, executor)
         self._uploads: dict[int, _Upload] = {}  # by descriptor: those whose request's body is still to come
-        # Of those, with the reason: refused by the leader, who alone knows that nothing has come of them meanwhile.
+        # Of those, with the reason. The leader refuses them: only it knows that nothing has come since.
         self._overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
         self._is_draining = False
         self._is_closed = False
@@ -306,7 +306,7 @@ class Lane:
                     connection = connections[fd]
                 exchange.connection = connection
                 connection.exchange = exchange
-                if self._is_draining:  # looked at last: either this sees it, or `drain` sees the exchange
+                if self._is_draining:  # look at this last: then either we see the drain, or `drain` sees our exchange
                     exchange.keep_alive = False
                 if kind == BEGUN:
                     self._begin_body(fd, exchange, length, self._input[start + consumed : start + size])

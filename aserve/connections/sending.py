@@ -1,7 +1,7 @@
 """The sending half of the event loop's wire: from the app's reply to the transport.
 
 Owns:     the order of what is written: memory first, then the response's spool, then back-pressure on the app; large
-          bodies, files, the last one out that writes for itself.
+          bodies, files; the worker that writes to the socket itself when nothing else is queued.
 Thread:   two, under banners: workers hand over, the event loop writes.
 Spec:     RFC 9112 section 9; PEP 3333 "Buffering and Streaming".
 Not here: receiving, time-outs, the end of an exchange (wire_loop.py); what the octets are (response.py).
@@ -58,9 +58,26 @@ class SendingHalf(asyncio.Protocol):
     """What the event loop's wire knows about sending; `LoopWire` adds the rest."""
 
     __slots__ = (
-        "_backlog_bytes", "_buffered_bytes", "_can_bypass", "_executor", "_fd", "_is_write_paused", "_lock",
-        "_on_writable", "_plain_count", "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service",
-        "_state", "_transport", "_unread_bytes", "connection",
+        "_backlog_bytes",
+        "_buffered_bytes",
+        "_can_bypass",
+        "_executor",
+        "_fd",
+        "_is_plain",
+        "_is_write_paused",
+        "_lock",
+        "_on_writable",
+        "_plain_count",
+        "_put_bytes",
+        "_quiet_seconds",
+        "_read_bytes",
+        "_room",
+        "_sender",
+        "_service",
+        "_state",
+        "_transport",
+        "_unread_bytes",
+        "connection",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -83,7 +100,9 @@ class SendingHalf(asyncio.Protocol):
         # What the client reads, counted while it is behind: see _count_read.
         self._put_bytes = self._read_bytes = self._unread_bytes = 0
         self._room: threading.Lock | None = None  # locked; its release wakes a worker waiting for room
-        self._plain_count = 0  # exchanges in a row that the fast path would have served
+        # Whether the fast path could have served the exchange, as far as is known; and how many it could in a row.
+        self._is_plain = True
+        self._plain_count = 0
 
     def _transition(self, event: Event) -> None:
         """Change the state: nothing else does."""
@@ -119,6 +138,11 @@ class SendingHalf(asyncio.Protocol):
         self._read_bytes += read_bytes
         return read_bytes
 
+    def _count_plain(self) -> None:
+        """Count an exchange that has ended among those that the fast path could have served in a row, or begin anew."""
+        self._plain_count = self._plain_count + 1 if self._is_plain else 0
+        self._is_plain = True
+
     def _take_completion(self) -> bool:
         """Take the end of this exchange over from its worker; False: the connection is closing already."""
         with self._lock:
@@ -130,12 +154,9 @@ class SendingHalf(asyncio.Protocol):
 
     def _on_complete(self, exchange: Exchange, octets: bytes) -> None:
         """The rest of the response is here."""
-        # Completion is the loop's, or a second thread of the app could write past the transport from now on.
+        # Take the completion first. Otherwise a second thread of the app could still write past the transport.
         if self._take_completion() and octets:
             self._transport.write(octets)
-        # Whole, and asked for in one piece: the fast path would have served it.
-        body = exchange.body
-        self._plain_count = self._plain_count + 1 if octets and (body is None or not body.is_chunked) else 0
         self._end(exchange)
 
     def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
@@ -370,6 +391,7 @@ class SendingHalf(asyncio.Protocol):
         """See Wire.reply."""
         if type(reply) is bytes:
             return self._complete(exchange, reply)
+        self._is_plain = False
         if type(reply) is tuple:
             return self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
         if type(reply) is not FileResponse:
@@ -452,6 +474,7 @@ class SendingHalf(asyncio.Protocol):
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
             raise ClientDisconnected("the client closed the connection")
+        self._is_plain = False
         if self._executor.is_quiet:
             rest = self._write_past(exchange, octets, is_last=False)
             if rest is None:
@@ -548,7 +571,7 @@ class SendingHalf(asyncio.Protocol):
             if is_last:
                 self.connection.exchange = None
                 self._quiet_seconds = 0.0
-                self._plain_count = self._plain_count + 1 if octets else 0
+                self._count_plain()
                 self._transition(Event.DONE)
             return None
 

@@ -64,7 +64,7 @@ class Service:
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each
         self.take_back: Callable[[Any, int], bool] | None = (
-            None  # a connection that idles, into the lane; see Lane.adopt
+            None  # a connection that idles, into the lane; see Lane._adopt
         )
         self.is_draining = False
 

@@ -17,7 +17,7 @@ class State(enum.IntEnum):
     NEW = 0  # waiting for its first request
     IDLE = 1  # waiting for another
     RECEIVING = 2  # a request has begun
-    RUNNING = 3  # an exchange is with the app; its worker may finish it alone
+    RUNNING = 3  # an exchange is with the app; the worker may end it without the loop
     LOOP_ENDS = 4  # the same, but only the loop may finish it: more came in, or the connection is to close
     LINGERING = 5  # the last response is out; what the client still sends is read and dropped
     CLOSING = 6  # the transport sends what it holds, then closes

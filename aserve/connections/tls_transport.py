@@ -4,7 +4,7 @@ Owns:     the handshake and its time-out, octets to records and back, how a
           session ends.
 Thread:   event loop only; is_closing() any.
 Spec:     RFC 8446 section 6 (closure and errors); RFC 9112 section 9.8.
-Not here: contexts and certificates (tls.py), HTTP (wire_loop.py).
+Not here: contexts and certificates (tls/certificates.py), HTTP (protocols/http1.py).
 
 To the event loop it is a protocol, to the wire a transport: octets of
 ours reach the socket only through `_flush`, so they are always in records.

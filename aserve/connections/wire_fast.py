@@ -1,7 +1,7 @@
 """The fast wire: a worker reads a request and sends its response by itself, in the connections of lane.py.
 
-Owns:     FastWire: the response that one write can send; what a worker, or the event loop, may ask of such a connection
-          beside that, which is first handed over to the event loop.
+Owns:     FastWire: the response that one write can send; anything else hands the connection over to the
+          event loop first.
 Thread:   two, under banners: workers reply, the event loop takes over.
 Not here: receiving (lane.py), the way to the event loop (handover.py); responses in pieces, from files, to clients that
           are slow (sending.py).

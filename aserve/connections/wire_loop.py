@@ -4,7 +4,7 @@ Owns:     receiving, the queue of exchanges, time-outs, the end of an exchange a
 Thread:   event loop only.
 States:   states.py.
 Spec:     RFC 9112 section 9 (connection management).
-Not here: sending (sending.py), parsing (protocols/), calling the app (wsgi.py), threads (executor.py).
+Not here: sending (sending.py), parsing (protocols/), calling the app (wsgi/gateway.py), threads (workers/executor.py).
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ class LoopWire(SendingHalf):
             exchange.keep_alive = False
         if isinstance(self._protocol, OneRequest):
             self._protocol.end()
+        self._is_plain = False
         self._transition(Event.ADOPT)
 
     def data_received(self, data: bytes) -> None:
@@ -121,7 +122,7 @@ class LoopWire(SendingHalf):
         exchanges = self._protocol.receive(data)
         if self.connection.exchange is not None:
             self._waiting.extend(exchanges)
-            self._plain_count = 0  # pipelined
+            self._is_plain = False  # pipelined
             if not self._is_write_paused and self._sender is None:  # to send is not to read
                 self._quiet_seconds = 0.0
             self._throttle()
@@ -299,10 +300,10 @@ class LoopWire(SendingHalf):
 
     def _take(self, exchanges: list[Exchange]) -> None:
         """Start the first of these; the others wait."""
+        exchange = exchanges[0]
         if len(exchanges) > 1:
             self._waiting.extend(exchanges[1:])
             self._throttle()
-        exchange = exchanges[0]
         if exchange.is_for_loop:
             self._answer(exchange)
             return
@@ -328,6 +329,8 @@ class LoopWire(SendingHalf):
         if self._service.is_draining:
             exchange.keep_alive = False
         body = exchange.body
+        if self._waiting or self._protocol.unparsed or (body is not None and body.is_chunked):
+            self._is_plain = False
         if isinstance(body, LiveBody):
             post = self._executor.post
             body.on_low = lambda: post(self._on_body_low, exchange, None)
@@ -336,13 +339,15 @@ class LoopWire(SendingHalf):
 
     def _expect_more(self) -> None:
         """A request has begun but is not complete, and nothing else is under way."""
+        if not self._protocol.is_mid_body:
+            self._is_plain = False
         if self._state <= IDLE or self._protocol.is_mid_body:
             self._quiet_seconds = 0.0  # a head must be complete in time; a body must only move
         self._transition(Event.BEGIN)
         if self._protocol.is_continue_due:
             # RFC 9110 10.1.1: the body is wanted, and every earlier response is out.
             self._protocol.is_continue_due = False
-            self._plain_count = 0
+            self._is_plain = False
             self._transport.write(CONTINUE)
 
     def _throttle(self) -> None:
@@ -397,10 +402,11 @@ class LoopWire(SendingHalf):
         # A lack of room is told once for all (budgets.py).
         level = logging.DEBUG if why.status == 503 else logging.INFO
         logger.log(level, "%s: answered %d: %s", self.connection.name, why.status, why)
-        self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
         if service.access_log is not None:
             service.access_log.write_refused(self.connection, exchange, why)
-        self._linger()
+        if self._take_completion():  # else the client has gone on the connection's way here
+            self._transport.write(error_response(why.status, str(why), exchange, service.common_fields))
+            self._linger()
 
     # Ending
 
@@ -426,6 +432,7 @@ class LoopWire(SendingHalf):
             self._linger()
             return
         self._quiet_seconds = 0.0
+        self._count_plain()
         self._transition(Event.DONE)
         self._next()
 
@@ -435,12 +442,14 @@ class LoopWire(SendingHalf):
             self._transport.resume_reading()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
+            self._is_plain = False
             self._take(waiting)
             return
         exchanges = self._protocol.receive(b"") if self._protocol.has_unparsed else []
         if self._is_at_eof and not self._protocol.has_unparsed:
             self._protocol.receive_eof()
         if exchanges:
+            self._is_plain = False
             self._take(exchanges)
         elif self._is_at_eof or self._service.is_draining:
             self._close()

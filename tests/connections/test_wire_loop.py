@@ -19,7 +19,8 @@ import pytest
 from harness.fakes import Bench, FakeTransport
 
 from aserve.connections.connection import Connection
-from aserve.connections.wire_loop import LoopWire
+from aserve.connections.states import State
+from aserve.connections.wire_loop import RETURN_COUNT, LoopWire
 from aserve.errors import ClientDisconnected, RequestRefused
 from aserve.exchange import Exchange
 
@@ -1187,3 +1188,65 @@ class Canary:
         canary = cls()
         connection.base_environ = {"canary": canary}
         return canary
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+def test_a_body_is_refused_after_its_client_has_gone(new, is_logged):
+    """Who refuses it may hear of that later than the event loop: the log has its line, and nothing else is done."""
+    bench, wire, transport = new()
+    if is_logged:
+        bench.service.access_log = bench.log
+    wire.data_received(POST_HEAD + b"hello")
+    exchange = wire.exchange
+    transport.lose()
+    wire.refuse(exchange, RequestRefused(413, "too large"))
+    assert bench.log.codes == ([413] if is_logged else [])
+    assert transport.held == b"" and wire.state == State.CLOSED
+
+
+# The way back to the fast path
+
+
+@pytest.fixture
+def taken_back(new):
+    """taken_back(app) -> a bench whose lane takes connections back, a wire, its transport; and those that it has taken."""
+
+    def make(app=echo):
+        bench, wire, transport = new(app)
+        taken = []
+        bench.service.take_back = lambda connection, fd: taken.append(connection) or True
+        return bench, wire, transport, taken
+
+    return make
+
+
+def test_plain_exchanges_lead_back(taken_back):
+    """After some in a row the connection is the lane's, and its transport closes."""
+    bench, wire, transport, taken = taken_back()
+    for number in range(RETURN_COUNT):
+        assert taken == [] and transport.calls == []
+        wire.data_received(get(number))
+        bench.executor.run()
+    assert taken == [wire.connection] and wire.state == State.RETURNED and transport.calls == ["close"]
+    assert bodies(transport.received()) == [b"/%d" % number for number in range(RETURN_COUNT)]
+
+
+@pytest.mark.parametrize("kind", ["pipelined", "split", "chunked", "expect", "hints", "pieces"])
+def test_what_is_not_plain_stays(taken_back, kind):
+    """What the fast path could not have served begins the count anew, however often it comes."""
+
+    def app(environ, start_response):
+        if kind == "hints":
+            environ["wsgi.early_hints"]([("Link", "</a>")])
+        start_response("200 OK", [])
+        return iter([b"a", b"b"]) if kind == "pieces" else [b"hello"]
+
+    bench, wire, transport, taken = taken_back(app)
+    chunked = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    octets = {"pipelined": [GET * 9], "split": [GET[:5], GET[5:]], "chunked": [chunked], "expect": [EXPECT, b"hello"]}
+    for _ in range(3 * RETURN_COUNT):
+        for piece in octets.get(kind, [GET]):
+            wire.data_received(piece)
+        bench.executor.run()
+        transport.received()
+    assert taken == [] and transport.calls == []
