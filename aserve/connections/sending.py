@@ -63,11 +63,10 @@ class SendingHalf(asyncio.Protocol):
         "_can_bypass",
         "_executor",
         "_fd",
-        "_is_plain",
-        "_is_write_paused",
+                "_is_write_paused",
         "_lock",
         "_on_writable",
-        "_plain_count",
+        "_plain_seconds",
         "_put_bytes",
         "_quiet_seconds",
         "_read_bytes",
@@ -100,9 +99,7 @@ class SendingHalf(asyncio.Protocol):
         # What the client reads, counted while it is behind: see _count_read.
         self._put_bytes = self._read_bytes = self._unread_bytes = 0
         self._room: threading.Lock | None = None  # locked; its release wakes a worker waiting for room
-        # Whether the fast path could have served the exchange, as far as is known; and how many it could in a row.
-        self._is_plain = True
-        self._plain_count = 0
+        self._plain_seconds = 0.0  # since the last exchange that the fast path could not have served
 
     def _transition(self, event: Event) -> None:
         """Change the state: nothing else does."""
@@ -137,11 +134,6 @@ class SendingHalf(asyncio.Protocol):
         self._put_bytes, self._unread_bytes = 0, unread_bytes
         self._read_bytes += read_bytes
         return read_bytes
-
-    def _count_plain(self) -> None:
-        """Count an exchange that has ended among those that the fast path could have served in a row, or begin anew."""
-        self._plain_count = self._plain_count + 1 if self._is_plain else 0
-        self._is_plain = True
 
     def _take_completion(self) -> bool:
         """Take the end of this exchange over from its worker; False: the connection is closing already."""
@@ -391,7 +383,7 @@ class SendingHalf(asyncio.Protocol):
         """See Wire.reply."""
         if type(reply) is bytes:
             return self._complete(exchange, reply)
-        self._is_plain = False
+        self._plain_seconds = 0.0
         if type(reply) is tuple:
             return self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
         if type(reply) is not FileResponse:
@@ -474,7 +466,7 @@ class SendingHalf(asyncio.Protocol):
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
             raise ClientDisconnected("the client closed the connection")
-        self._is_plain = False
+        self._plain_seconds = 0.0
         if self._executor.is_quiet:
             rest = self._write_past(exchange, octets, is_last=False)
             if rest is None:
@@ -571,7 +563,6 @@ class SendingHalf(asyncio.Protocol):
             if is_last:
                 self.connection.exchange = None
                 self._quiet_seconds = 0.0
-                self._count_plain()
                 self._transition(Event.DONE)
             return None
 

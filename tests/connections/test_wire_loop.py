@@ -20,7 +20,7 @@ from harness.fakes import Bench, FakeTransport
 
 from aserve.connections.connection import Connection
 from aserve.connections.states import State
-from aserve.connections.wire_loop import RETURN_COUNT, LoopWire
+from aserve.connections.wire_loop import RETURN_SECONDS, LoopWire
 from aserve.errors import ClientDisconnected, RequestRefused
 from aserve.exchange import Exchange
 
@@ -1220,20 +1220,44 @@ def taken_back(new):
     return make
 
 
-def test_plain_exchanges_lead_back(taken_back):
-    """After some in a row the connection is the lane's, and its transport closes."""
+def test_a_connection_that_idles_goes_back(taken_back):
+    """When it has needed nothing else for a while it is the lane's, and its transport closes."""
     bench, wire, transport, taken = taken_back()
-    for number in range(RETURN_COUNT):
-        assert taken == [] and transport.calls == []
-        wire.data_received(get(number))
-        bench.executor.run()
+    wire.data_received(GET)
+    bench.executor.run()
+    seconds(wire, int(RETURN_SECONDS))
+    assert taken == [] and transport.calls == []
+    seconds(wire, 1)
     assert taken == [wire.connection] and wire.state == State.RETURNED and transport.calls == ["close"]
-    assert bodies(transport.received()) == [b"/%d" % number for number in range(RETURN_COUNT)]
+    transport.lose()
+    assert wire.state == State.CLOSED
+
+
+def test_a_connection_that_is_busy_goes_back(taken_back):
+    """One that never idles when it is looked at goes after its next exchange."""
+    bench, wire, transport, taken = taken_back()
+    for number in range(int(RETURN_SECONDS) + 2):
+        wire.data_received(get(number))
+        seconds(wire, 1)
+        bench.executor.run()
+    assert taken == [wire.connection] and wire.state == State.RETURNED
+    assert bodies(transport.received()) == [b"/%d" % number for number in range(int(RETURN_SECONDS) + 2)]
+
+
+def test_the_lane_does_not_take_it(taken_back):
+    """It stays, and asks again after a while."""
+    bench, wire, transport, _ = taken_back()
+    asked = []
+    bench.service.take_back = lambda connection, fd: asked.append(fd)
+    wire.data_received(GET)
+    bench.executor.run()
+    seconds(wire, 2 * int(RETURN_SECONDS) + 2)
+    assert len(asked) == 2 and transport.calls == [] and wire.state == State.IDLE
 
 
 @pytest.mark.parametrize("kind", ["pipelined", "split", "chunked", "expect", "hints", "pieces"])
 def test_what_is_not_plain_stays(taken_back, kind):
-    """What the fast path could not have served begins the count anew, however often it comes."""
+    """What the fast path could not have served begins the time anew."""
 
     def app(environ, start_response):
         if kind == "hints":
@@ -1244,9 +1268,10 @@ def test_what_is_not_plain_stays(taken_back, kind):
     bench, wire, transport, taken = taken_back(app)
     chunked = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
     octets = {"pipelined": [GET * 9], "split": [GET[:5], GET[5:]], "chunked": [chunked], "expect": [EXPECT, b"hello"]}
-    for _ in range(3 * RETURN_COUNT):
+    for _ in range(3 * int(RETURN_SECONDS)):
         for piece in octets.get(kind, [GET]):
             wire.data_received(piece)
         bench.executor.run()
         transport.received()
+        seconds(wire, 1)
     assert taken == [] and transport.calls == []
