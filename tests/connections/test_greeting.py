@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
-from harness.fakes import Bench
+from harness.fakes import Bench, FakeTransport
 
 from aserve.connections.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, wires_of
 from aserve.connections.wire_loop import LoopWire
@@ -250,3 +251,32 @@ def test_a_flood_makes_few_lines(listen, caplog):
     listener.now += QUIET_SECONDS
     Complaints(listener.bench.service).add("x", "y")
     assert caplog.text.endswith("closed: x: y\n")  # each listener counts its own
+
+
+def test_a_proxy_that_has_gone(listen):
+    """One whose address the transport has not learned, since it was reset, is closed: it is no unix socket's peer."""
+    listener = listen()
+    with socket.socket() as sock:
+        greeting, transport = listener.new(), FakeTransport(peername=None)
+        listener.bench.transports.append(transport)
+        transport.extra["socket"] = sock
+        transport.connect(greeting)
+    assert transport.calls == ["close"]
+
+
+def test_a_connection_that_is_lost_within_the_header(listen, caplog):
+    """It is counted no more, and what is on its way to it is dropped."""
+    listener = listen()
+    transport = listener.connect()
+    assert transport.protocol in listener.bench.service.connections
+    transport.protocol.data_received(V1[:9])
+    transport.protocol.connection_lost(None)
+    transport.protocol.data_received(V1[9:])
+    assert not listener.bench.service.connections and caplog.text == ""
+
+
+def test_the_end_of_a_server(listen):
+    """A connection that has said nothing is cut off with the others."""
+    transport = listen().connect()
+    transport.protocol.abort()
+    assert transport.calls == ["abort"]

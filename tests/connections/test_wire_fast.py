@@ -9,13 +9,16 @@ import socket
 import sys
 import threading
 import weakref
+from types import SimpleNamespace
 
 import pytest
 from harness import apps
 from harness.fakes import Bench
 
 import aserve
+from aserve.connections import wire_fast
 from aserve.connections.connection import Connection
+from aserve.connections.wire_fast import FastWire
 from aserve.connections.wire_loop import LoopWire
 from aserve.errors import ClientDisconnected
 from aserve.exchange import Exchange
@@ -472,3 +475,131 @@ async def test_a_second_start_with_a_worker_left_behind():
         first_writer.close()
 
     await main()
+
+
+# By itself: a wire between a connection and what stands for the lane
+
+
+class FakeLoopWire:
+    """What a handover leads to; remembers what it was asked."""
+
+    def __init__(self, error=None):
+        self.calls, self.error = [], error
+
+    def reply(self, exchange, reply):
+        self.calls.append(("reply", reply))
+        return True
+
+    def send(self, exchange, octets):
+        if self.error is not None:
+            raise self.error
+        self.calls.append(("send", octets))
+
+    def __getattr__(self, name):
+        return lambda exchange, argument: self.calls.append((name, argument))
+
+
+class FakeHandovers:
+    """Lets every connection go, and gives it a FakeLoopWire at once."""
+
+    set, connections = None, {}
+
+    def __init__(self, is_inline=False, wire=None):
+        self.executor = SimpleNamespace(is_inline=is_inline)
+        self.wire, self.rests = wire or FakeLoopWire(), []
+
+    def begin(self, fd, connection, exchange, rest):
+        self.rests.append(rest)
+        return SimpleNamespace(wait=lambda: self.wire, then=lambda then, reply=None: then(self.wire))
+
+
+@pytest.fixture
+def wired(monkeypatch):
+    """wired(handovers) -> a connection on a fast wire, and its exchange; lane_release says yes, lane_reply what it is told."""
+    lane = SimpleNamespace(lane_release=lambda *_: lane.is_open, is_open=1)
+    monkeypatch.setattr(wire_fast, "lib", lane)
+
+    def make(handovers, sent=2):
+        monkeypatch.setattr(wire_fast, "_reply", lambda *_: sent)
+        connection = Connection(SimpleNamespace(access_log=None, base_environ={}))
+        connection.wire = FastWire(handovers, 99)
+        exchange = connection.exchange = Exchange("", 0)
+        exchange.connection = connection
+        return connection, exchange, lane
+
+    return make
+
+
+def test_a_whole_response(wired):
+    """It is sent, and the connection stays where it is; whoever comes late is told that the response has ended."""
+    handovers = FakeHandovers()
+    connection, exchange, _ = wired(handovers)
+    assert connection.wire.reply(exchange, b"ok")
+    assert handovers.rests == [] and connection.exchange is None
+    for late in (lambda: connection.send(exchange, b"late"), lambda: connection.wire._send_early(exchange, b"late")):
+        with pytest.raises(ClientDisconnected, match="has ended"):
+            late()
+    connection.take_over(exchange, "late")
+    connection.abort_slow_reader(exchange, "late")
+    assert handovers.wire.calls == []
+
+
+@pytest.mark.parametrize(("sent", "rest"), [(1, b"k"), (-1, b"ok")])
+def test_a_response_that_is_sent_in_part(wired, sent, rest):
+    """The event loop sends the rest, and ends the exchange."""
+    handovers = FakeHandovers()
+    connection, exchange, _ = wired(handovers, sent)
+    assert not connection.wire.reply(exchange, b"ok")
+    assert handovers.rests == [rest] and connection.exchange is exchange
+
+
+def test_pieces(wired):
+    """They are the other wire's, as is all that comes after."""
+    handovers = FakeHandovers()
+    connection, exchange, _ = wired(handovers)
+    connection.send(exchange, b"piece")
+    assert connection.wire.reply(exchange, b"end")
+    connection.abort_slow_reader(exchange, "slow")
+    connection.take_over(exchange, "hangs")
+    connection.wire.fail(exchange, "broken")
+    assert handovers.rests == [b""] and handovers.wire.calls == [
+        ("send", b"piece"), ("reply", b"end"), ("abort_slow_reader", "slow"), ("take_over", "hangs"), ("fail", "broken"),
+    ]  # fmt: skip
+
+
+def test_a_connection_that_the_lane_has_closed(wired):
+    """What was made for it is let go of."""
+    connection, exchange, lane = wired(FakeHandovers(), sent=1)
+    lane.is_open = 0
+    exchange.response = object()
+    assert not connection.wire.reply(exchange, b"ok")
+    assert exchange.response is None and connection.exchange is None
+    connection, exchange, lane = wired(FakeHandovers())
+    reply = iter([b"never"])
+    assert not connection.wire.reply(exchange, reply) and list(reply) == []
+    connection.wire.fail(exchange, "broken")
+
+
+@pytest.mark.parametrize("error", [None, ClientDisconnected("gone")])
+def test_pieces_on_the_loops_own_thread(wired, error):
+    """What the socket does not take before the app has returned follows in order; if the client has gone, that is the end."""
+    handovers = FakeHandovers(is_inline=True, wire=FakeLoopWire(error))
+    connection, exchange, _ = wired(handovers)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        connection.wire.fd = ours.fileno()
+        connection.send(exchange, b"first")
+        assert theirs.recv(99) == b"first"
+        while True:
+            try:
+                ours.send(bytes(1 << 16))
+            except BlockingIOError:
+                break
+        connection.send(exchange, b"second")
+        connection.send(exchange, b"third")
+        exchange.response = object()
+        assert not connection.wire.reply(exchange, b"end")
+    assert exchange.response is None
+    expected = [("send", b"second"), ("send", b"third"), ("reply", b"end")] if error is None else [("fail", "gone")]
+    assert handovers.wire.calls == expected
