@@ -51,7 +51,8 @@ WITHIN = {
         "states data_rate sendfile listeners",
         "service",
         "connection",  # knows no wire
-        "sending",  # the sending half of a wire, below the whole
+        "writing",  # the event loop's half of a wire
+        "sending",  # the workers' half
         "wire_loop",
         "handover",
         "wire_fast",  # leads to the other wire
@@ -85,6 +86,7 @@ RESERVED = {
             "connections.handover": "a worker waits there while its connection leaves the lane",
             "connections.connection": "a worker meets the event loop there",
             "connections.sending": "a worker waits there for room",
+            "connections.writing": "the loop wakes it",
             "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",

@@ -4,7 +4,7 @@ Owns:     receiving, the queue of exchanges, time-outs, the end of an exchange a
 Thread:   event loop only.
 States:   states.py.
 Spec:     RFC 9112 section 9 (connection management).
-Not here: sending (sending.py), parsing (protocols/), calling the app (wsgi/gateway.py), threads (workers/executor.py).
+Not here: sending (sending.py, writing.py), parsing (protocols/), calling the app (wsgi/gateway.py), threads (workers/executor.py).
 """
 
 from __future__ import annotations

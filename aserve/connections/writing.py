@@ -1,0 +1,396 @@
+"""The writing half of the event loop's wire: from what workers hand over to the transport.
+
+Owns:     the order of what is written: memory first, then the response's spool; large bodies, files; how a response is
+          cut short.
+Thread:   event loop only. What workers look at, too, is under the connection's lock: docs/threads.md.
+Spec:     RFC 9112 section 9.
+Not here: what workers do (sending.py), receiving and time-outs (wire_loop.py); what the octets are (wsgi/response.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import socket
+import struct
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, Callable, cast
+
+from ..budgets import SENT_FILE_COUNT
+from ..errors import ClientDisconnected, ResponseTruncated
+from ..exchange import Exchange
+from ..spool import ResponseSpool
+from ..wsgi import FileResponse
+from .connection import Connection
+from .listeners import UNSENT_BYTES, limit_unsent
+from .sendfile import FileSender, call_close, read_piece
+from .states import TRANSITIONS, Event, State
+
+if sys.platform == "linux":
+    import fcntl
+    import termios
+
+logger = logging.getLogger("aserve")
+
+# A large body goes to the transport in pieces, so that what waits there stays small.
+PIECE_BYTES = 1 << 18
+# What is read from a spool is a new object each time, and PyPy has its nursery for those up to
+# about this size. Measured 2026-11-21, 64 readers of 8 MiB each: PyPy grew by 350 MB with 256 KiB.
+SPOOL_PIECE_BYTES = 1 << 16
+# With --threads 0, pieces that one response may send in one iteration of the loop. Guess.
+ITERATION_PIECES = 64
+
+# Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
+RUNNING, LOOP_ENDS = State.RUNNING, State.LOOP_ENDS
+
+
+class WritingHalf(asyncio.Protocol):
+    """What the event loop writes; `SendingHalf` adds what workers do, and `LoopWire` the rest."""
+
+    __slots__ = (
+        "_backlog_bytes",
+        "_buffered_bytes",
+        "_can_bypass",
+        "_executor",
+        "_fd",
+                "_is_write_paused",
+        "_lock",
+        "_on_writable",
+        "_plain_seconds",
+        "_put_bytes",
+        "_quiet_seconds",
+        "_read_bytes",
+        "_room",
+        "_sender",
+        "_service",
+        "_state",
+        "_transport",
+        "_unread_bytes",
+        "connection",
+    )  # fmt: skip
+
+    _transport: asyncio.Transport
+
+    def __init__(self, connection: Connection, can_bypass: bool = True) -> None:
+        self.connection = connection
+        self._can_bypass = can_bypass  # octets may go to the socket past the transport
+        self._service = connection.service
+        self._executor = connection.service.executor
+        # Guards _state, _fd, _backlog_bytes and _room as well, where a worker meets the loop.
+        self._lock = connection.lock
+        self._state = State.NEW
+        self._fd = -1
+        self._quiet_seconds = 0.0  # since the last progress
+        self._is_write_paused = False
+        self._on_writable: Callable[[], None] | None = None  # goes on with a body when there is room
+        self._sender: FileSender | None = None
+        self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
+        self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
+        # What the client reads, counted while it is behind: see _count_read.
+        self._put_bytes = self._read_bytes = self._unread_bytes = 0
+        self._room: threading.Lock | None = None  # locked; its release wakes a worker waiting for room
+        self._plain_seconds = 0.0  # since the last exchange that the fast path could not have served
+
+    def _transition(self, event: Event) -> None:
+        """Change the state: nothing else does."""
+        self._state = TRANSITIONS[self._state, event]
+
+    def _end(self, exchange: Exchange) -> None:
+        """The response is with the transport, or lost: go on with the connection."""
+        raise NotImplementedError
+
+    def pause_writing(self) -> None:
+        """The transport has as much as it likes to."""
+        self._is_write_paused = True
+        self._quiet_seconds = 0.0
+        self._wake()  # a worker that waits for us has from now on a client to wait for, and may spool instead
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self._is_write_paused = False
+        self._quiet_seconds = 0.0
+        self._make_room()
+        if self._on_writable is not None:
+            # Not from in here: asyncio's selector transport (3.9 to 3.11 at least) loses its
+            # connection twice when it is closed while it calls resume_writing.
+            self._service.loop.call_soon(self._go_on_writing)
+
+    def _count_read(self) -> int:
+        """Count what the client has read since the last call, of what was put into the transport in pieces."""
+        put_bytes = self._put_bytes + (self._sender.take_progress() if self._sender is not None else 0)
+        unread_bytes = self._transport.get_write_buffer_size() + _queued_bytes(self._fd)
+        # Less than nothing: something else was put, such as the end of a response.
+        read_bytes = max(self._unread_bytes + put_bytes - unread_bytes, 0)
+        self._put_bytes, self._unread_bytes = 0, unread_bytes
+        self._read_bytes += read_bytes
+        return read_bytes
+
+    def _take_completion(self) -> bool:
+        """Take the end of this exchange over from its worker; False: the connection is closing already."""
+        with self._lock:
+            if self._state == RUNNING:
+                self._transition(Event.TAKE_COMPLETION)
+            return self._state <= LOOP_ENDS
+
+    # Sending: each is posted by a worker, or goes on where one of them had to wait for room
+
+    def _on_complete(self, exchange: Exchange, octets: bytes) -> None:
+        """The rest of the response is here."""
+        # Take the completion first. Otherwise a second thread of the app could still write past the transport.
+        if self._take_completion() and octets:
+            self._transport.write(octets)
+        self._end(exchange)
+
+    def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
+        """A piece of the response is here; more will follow."""
+        if self._state > LOOP_ENDS or exchange is not self.connection.exchange or self._transport.is_closing():
+            return  # the last: a second thread of the app wrote while the end was on its way here
+        self._transport.write(octets)
+        self._put_bytes += len(octets)
+        self._buffered_bytes += len(octets)
+        if not self._is_write_paused:
+            self._make_room()
+
+    def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
+        """The whole response is here, and its body is large."""
+        head, body = reply
+        if self._take_completion():
+            self._transport.write(head)
+        self._feed(exchange, memoryview(body))
+
+    def _feed(self, exchange: Exchange, rest: memoryview) -> None:
+        while rest and self._state <= LOOP_ENDS and not self._transport.is_closing():
+            if self._is_write_paused:
+                self._on_writable = functools.partial(self._feed, exchange, rest)
+                return
+            piece, rest = rest[:PIECE_BYTES], rest[PIECE_BYTES:]
+            # What the transport still has at the end must not keep a body of megabytes.
+            is_end = len(rest) <= PIECE_BYTES and len(cast(bytes, rest.obj)) > 4 * PIECE_BYTES
+            self._transport.write(bytes(piece) if is_end else piece)
+            self._put_bytes += len(piece)
+        self._end(exchange)
+
+    def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:
+        """A head is here, and the file that holds the body."""
+        if not self._can_bypass:
+            self._transport.write(reply.head)
+            self._feed_file(exchange, reply, 0)
+            return
+        if self._take_completion():
+            self._transport.write(reply.head)
+            # What is written to the socket past the transport must come after all that it has.
+            self._transport.set_write_buffer_limits(high=0)
+            if self._is_write_paused:
+                self._on_writable = functools.partial(self._send_file, exchange, reply)
+                return
+        self._send_file(exchange, reply)
+
+    def _send_file(self, exchange: Exchange, reply: FileResponse) -> None:
+        if self._state > LOOP_ENDS:
+            self._end_file(exchange, reply, "the client closed the connection")
+            return
+        try:
+            # A file takes no memory of ours. Measured 2026-11-22: 10 MiB of one cost 1.4 times as much with the limit.
+            limit_unsent(self._transport.get_extra_info("socket"), 0)
+            self._sender = FileSender(
+                self._service.loop, self._fd, reply.file, reply.offset, reply.size,
+                functools.partial(self._end_file, exchange, reply),
+            )  # fmt: skip
+        except OSError as exc:  # no descriptor left
+            self._end_file(exchange, reply, f"sendfile failed: {exc}")
+            return
+        self._sender.start()
+
+    def _feed_file(self, exchange: Exchange, reply: FileResponse, sent: int) -> None:
+        """Read the next piece here, so that no worker waits for the client; then others have their turn."""
+        if self._state > LOOP_ENDS or self._transport.is_closing():
+            self._end_file(exchange, reply, "the client closed the connection")
+        elif self._is_write_paused:
+            self._on_writable = functools.partial(self._feed_file, exchange, reply, sent)
+        elif sent == reply.size:
+            self._end_file(exchange, reply, None)
+        else:
+            try:
+                octets = read_piece(reply.file, reply.offset + sent, reply.size - sent, PIECE_BYTES)
+            except ResponseTruncated as exc:
+                self._end_file(exchange, reply, str(exc))
+                return
+            self._transport.write(octets)
+            self._service.loop.call_soon(self._feed_file, exchange, reply, sent + len(octets))
+
+    def _end_file(self, exchange: Exchange, reply: FileResponse, error: str | None) -> None:
+        self._sender = None
+        self._executor.submit(self._close_file, reply)
+        if error is not None:
+            self._on_abort(exchange, error)
+            return
+        self._transport.set_write_buffer_limits()
+        limit_unsent(self._transport.get_extra_info("socket"), UNSENT_BYTES)
+        self._end(exchange)
+
+    def _close_file(self, reply: FileResponse) -> None:
+        call_close(reply.close)
+        self._service.budgets.files.give_back(SENT_FILE_COUNT)
+
+    def _on_spool(self, exchange: Exchange, _: None = None) -> None:
+        """Octets are in the spool of the response: send a piece whenever there is room."""
+        if exchange is not self.connection.exchange:
+            return  # cut short meanwhile
+        spool = cast(ResponseSpool, exchange.spool)
+        if self._state > LOOP_ENDS or self._transport.is_closing():
+            self._close_spool(spool)
+            spool.has_reader = False
+        elif self._is_write_paused:
+            self._on_writable = functools.partial(self._on_spool, exchange)
+            return
+        else:
+            try:
+                octets = spool.read(SPOOL_PIECE_BYTES)
+            except OSError as exc:
+                logger.error("%s: a response was lost in its temporary file: %s", self._service.name, exc)
+                self._abort("its temporary file cannot be read")
+                self._on_spool(exchange)
+                return
+            if octets:
+                self._transport.write(octets)
+                self._service.loop.call_soon(self._on_spool, exchange)  # others have their turn
+        self._wake()
+        if spool.is_ended and not spool.has_reader:
+            self._end_spooled(exchange)
+
+    def _on_spooled(self, exchange: Exchange, why: str | None) -> None:
+        """The app is done, and its response, or all there will ever be of it, is in the spool."""
+        spool = cast(ResponseSpool, exchange.spool)
+        spool.is_ended, spool.end_error = True, why
+        if not spool.has_reader:
+            self._end_spooled(exchange)
+
+    def _end_spooled(self, exchange: Exchange) -> None:
+        spool = cast(ResponseSpool, exchange.spool)
+        self._close_spool(spool)
+        if spool.end_error is None:
+            self._end(exchange)
+            return
+        if self._state <= LOOP_ENDS and not _tells_its_end(exchange):
+            # The client gets what the app made before it failed; that is over when the transport is empty.
+            self._transport.set_write_buffer_limits(high=0)
+            if self._is_write_paused:
+                self._on_writable = functools.partial(self._on_abort, exchange, spool.end_error)
+                return
+        self._on_abort(exchange, spool.end_error)
+
+    def _close_spool(self, spool: ResponseSpool | None) -> None:
+        close_file = spool.close() if spool is not None else None
+        if close_file is not None:
+            self._executor.submit(call_close, close_file)
+
+    def _on_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
+        """
+        With --threads 0: step the app's iterable while there is room.
+
+        Nothing is spooled: an iterable that is not stepped blocks no thread, and the disk would block the loop.
+        """
+        try:
+            for count, octets in enumerate(pieces):
+                if self._state > LOOP_ENDS or self._transport.is_closing():
+                    raise ClientDisconnected("the client closed the connection")
+                self._transport.write(octets)
+                self._put_bytes += len(octets)
+                if self._is_write_paused:
+                    self._on_writable = functools.partial(self._on_pieces, exchange, pieces)
+                    return
+                if count >= ITERATION_PIECES:
+                    self._service.loop.call_soon(self._on_pieces, exchange, pieces)
+                    return
+        except (ClientDisconnected, ResponseTruncated) as exc:
+            cast(Any, pieces).close()
+            self._on_abort(exchange, str(exc))
+        else:
+            self._end(exchange)
+
+    def _on_abort(self, exchange: Exchange, why: str) -> None:
+        """The response cannot be finished: let the client see that it is cut short, in the way that loses least."""
+        self._close_spool(exchange.spool)
+        if exchange is not self.connection.exchange:
+            return  # it has ended; what failed came behind its last octet, and another may be under way
+        exchange.keep_alive = False
+        if self._take_completion():
+            if _tells_its_end(exchange) and not self._transport.is_closing():
+                # RFC 9112 8: the framing shows it. A reset would destroy what the client has not read yet,
+                # which may be whole responses before this one.
+                logger.info("%s: response cut short: %s", self.connection.name, why)
+            else:
+                self._abort(why)
+        self._end(exchange)
+
+    def _abort(self, why: str) -> None:
+        """
+        Close with a reset, so that nobody takes what was sent for the whole response.
+
+        It also frees at once what the transport and the kernel hold for a client that does not read.
+        """
+        logger.info("%s: connection aborted: %s", self.connection.name, why)
+        with self._lock:
+            self._transition(Event.CLOSE)
+        try:
+            linger = struct.pack("ii", 1, 0)
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        except OSError:
+            pass  # the client was quicker
+        self._transport.abort()
+
+    def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
+        """See Wire.abort_slow_reader."""
+        # Completion first: from then on no worker ends the exchange between a look and the abort.
+        if self._take_completion() and exchange is self.connection.exchange and exchange.response.head_is_out:
+            self._abort(why)
+
+    def _go_on_writing(self) -> None:
+        self._make_room()
+        on_writable = self._on_writable
+        self._on_writable = None
+        if on_writable is not None:
+            on_writable()
+
+    def _make_room(self) -> None:
+        """What the transport had has gone, or is lost: let a waiting worker go on."""
+        with self._lock:
+            self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
+            self._buffered_bytes = 0
+        if self._has_memory or self._state > LOOP_ENDS:
+            self._wake()
+
+    @property
+    def _has_memory(self) -> bool:
+        return self._backlog_bytes <= self._service.config.write_buffer_bytes
+
+    def _wake(self) -> None:
+        """Let a waiting worker look again."""
+        with self._lock:
+            room, self._room = self._room, None
+        if room is not None:
+            room.release()
+
+
+def _tells_its_end(exchange: Exchange) -> bool:
+    """Whether a client sees without a reset that the response is not whole: by its length, its chunks, its absence."""
+    if exchange.is_from_front:
+        # The end of the connection is the framing of uwsgi and SCGI. Front servers do not all count the body
+        # of a response with a length: Apache passes on what has come, and keeps its client waiting for the rest.
+        return False
+    response = exchange.response
+    return response is None or not response.head_is_out or bool(response.tells_its_end)
+
+
+def _queued_bytes(fd: int) -> int:
+    """Return how many octets a socket has taken and its client has not; a slow one empties it long after us."""
+    if sys.platform != "linux":
+        return 0
+    try:
+        (count,) = struct.unpack("i", fcntl.ioctl(fd, termios.TIOCOUTQ, bytes(4)))
+    except (OSError, ValueError):  # it is closed
+        return 0
+    return int(count)
