@@ -37,6 +37,7 @@ FLOORS = {
     "aserve/connections/greeting.py": 99,
     "aserve/connections/handover.py": 98,
     "aserve/connections/lane.py": 90,
+    "aserve/connections/lane_memory.py": 100,
     "aserve/connections/listeners.py": 100,
     "aserve/connections/sendfile.py": 100,
     "aserve/connections/sending.py": 98,

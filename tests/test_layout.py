@@ -49,6 +49,7 @@ WITHIN = {
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
         "states data_rate sendfile listeners",
+        "lane_memory",
         "service",
         "connection",  # knows no wire
         "writing",  # the event loop's half of a wire
@@ -199,6 +200,7 @@ def test_reserved_modules(name):
         if found.is_ours and found.name == "_cparsers":
             assert name.startswith("protocols.") or name in (
                 "connections.lane",
+                "connections.lane_memory",
                 "connections.wire_fast",
                 "connections.handover",
                 "forks",

@@ -1,15 +1,11 @@
 """The lane: most requests, read and answered by the worker that runs them.
 
-Owns:     the connections of plain HTTP, uwsgi and SCGI listeners, as long as
-          each read gives one whole request: waiting for them, accepting,
-          reading and parsing a batch in one C call; closing what idles.
-Thread:   two, under banners. One thread at a time, the executor's leader,
-          waits and takes; the event loop starts, sweeps and drains.
-Not here: the response (wire_fast.py); anything a connection may need beyond
-          one read and one write of a request. What is not complete, or does not
-          fit, is handed over (handover.py) with all that was read or is to be
-          written; so the lane changes nothing but the price
-          (benchmarks/README.md).
+Owns:     the connections of plain HTTP, uwsgi and SCGI listeners while they need no more than a head in one read, a body
+          of known length, and one write: waiting for them, reading and parsing a batch in one C call; closing what idles.
+Thread:   two, under banners. One thread at a time, the executor's leader, waits and takes; the event loop starts,
+          sweeps and drains.
+Not here: the response (wire_fast.py). Anything else is handed over (handover.py) with all that was read or is to be
+          written, so the lane changes nothing but the price (benchmarks/README.md).
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ from __future__ import annotations
 import collections
 import functools
 import logging
-import mmap
 import os
 import struct
 from typing import Any, Callable
@@ -28,14 +23,14 @@ from ..errors import RequestRefused
 from ..exchange import Exchange
 from ..protocols import PROTOCOLS, http1, uwsgi
 from ..protocols.base import new_body
-from ..protocols.one_request import FRONT_VARS, OneRequest, is_head_request
+from ..protocols.one_request import OneRequest, is_head_request
 from ..proxies.trust import needs_identity
-from ..settings import Config
-from ..workers.executor import STALL_SECONDS, Executor
+from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from .connection import Connection, let_go
 from .data_rate import BODY_TOO_LATE, DataRate, why_overdue
 from .handover import Handovers
+from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Memory
 from .listeners import Listener
 from .service import Service
 from .wire_fast import FastWire, refuse
@@ -43,23 +38,8 @@ from .wire_loop import ARRIVING_SECONDS
 
 logger = logging.getLogger("aserve")
 
-CODES = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
-
-# Requests given by one call. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
-BATCH_COUNT = 64
-# Octets read from one connection by one read: a head and a body of a usual form, or the
-# 71,453 octets of mission.md's echo. A larger request leaves the lane.
-READ_BYTES = 1 << 17
-# And from all of a batch: more would not stay in a CPU's cache until the app reads it. Measured 2026-11-21
-# with that echo, beside uWSGI in the same run: 0.78 to 0.86 times its requests per CPU second; with twice
-# as much 0.54 to 0.70, with half 0.60 to 0.70.
-BATCH_BYTES = 4 * READ_BYTES
-# Descriptors that the table has room for; connections with higher ones are not taken into the lane.
-MAX_DESCRIPTORS = 1 << 16
 
 _poll = lib.lane_poll
-_ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
-_CONN_BYTES: int = ffi.sizeof("lane_conn")
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
 _unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
 PLAIN = http1.PLAIN
@@ -103,7 +83,7 @@ class Lane:
         self._makers = [_MAKERS[listener.bind.protocol](service) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.
         self.connections: dict[int, Connection] = {}
-        self._memory = _Memory(config, self._listeners)
+        self._memory = Memory(config, self._listeners)
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
         self._handovers = Handovers(self._memory, self.connections, self._loop, executor)
@@ -241,7 +221,7 @@ class Lane:
     def fds(self) -> list[int]:
         """Every descriptor of the lane's, the listeners' left out."""
         set = self.set
-        states = ffi.buffer(set.conns, set.top * _CONN_BYTES)[:][_STATE_AT::_CONN_BYTES]
+        states = ffi.buffer(set.conns, set.top * CONN_BYTES)[:][_STATE_AT::CONN_BYTES]
         own = [fd for fd in (set.epoll_fd, set.wake_fd, set.stall_fd) if fd >= 0]
         return own + [fd for fd, state in enumerate(states) if state]
 
@@ -284,7 +264,7 @@ class Lane:
         for (
             length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
-        ) in _unpack_arrivals(self._arrivals[: count * _ARRIVAL_BYTES]):  # fmt: skip
+        ) in _unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES]):  # fmt: skip
             try:
                 if kind != WHOLE and kind != BEGUN:
                     self._take_rest(kind, fd, index, self._input[start : start + size])
@@ -422,57 +402,3 @@ def _new_uwsgi_maker(service: Service) -> Callable[..., Exchange | None]:
 
 
 _MAKERS = {"http": _new_http_maker, "uwsgi": _new_uwsgi_maker, "scgi": _new_single_maker}
-
-
-def _raise_trim_threshold(octets: int) -> None:
-    """
-    Let the C library keep twice so much freed memory, instead of giving it to the kernel at once.
-
-    The bodies of a batch come and go together, and glibc returns what is free at the end of a heap above
-    128 KiB; each page is then a fault again (measured: 7 for each request of 71 KB, a sixth of its price).
-    The limit rises by itself to twice the largest block ever freed (mallopt(3), M_MMAP_THRESHOLD).
-    """
-    bytes(octets)
-
-
-def _new_table() -> mmap.mmap:
-    # Python's default would share it with processes that the app forks.
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return mmap.mmap(-1, MAX_DESCRIPTORS * _CONN_BYTES, flags=flags)
-
-
-class _Memory:
-    """The C structure of the lane, and the memory that it points to."""
-
-    def __init__(self, config: Config, listeners: list[Listener]) -> None:
-        _raise_trim_threshold(BATCH_BYTES)
-        vars_bytes = 2 * config.max_head_bytes + 1024 + BATCH_COUNT * 4096
-        # Not cleared, so that the kernel gives only what is used.
-        new = ffi.new_allocator(should_clear_after_alloc=False)
-        self._input = new("char[]", BATCH_BYTES)
-        self._vars = new("char[]", vars_bytes)
-        self._arrivals = new("lane_arrival[]", BATCH_COUNT)
-        self._listeners = ffi.new("lane_listener[]", len(listeners))
-        self._conns = ffi.from_buffer("lane_conn[]", _new_table())
-        self.views = (
-            ffi.buffer(self._input, BATCH_BYTES),
-            ffi.buffer(self._vars, vars_bytes),
-            ffi.buffer(self._arrivals, BATCH_COUNT * _ARRIVAL_BYTES),
-        )
-        for struct_, listener in zip(self._listeners, listeners):
-            struct_.fd = listener.socket.fileno()
-            struct_.protocol = CODES[listener.bind.protocol]
-            struct_.is_tcp = listener.bind.kind == "tcp"
-        set = self.set = ffi.new("lane *")
-        set.listeners, set.nlisteners = self._listeners, len(listeners)
-        set.conns, set.conns_cap = self._conns, MAX_DESCRIPTORS
-        set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
-        set.vars, set.vars_cap = self._vars, vars_bytes
-        set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT
-        set.max_line_len = config.max_request_line_bytes
-        set.max_head_len = config.max_head_bytes
-        set.max_fields = config.max_fields
-        set.max_vars = config.max_fields + FRONT_VARS
-        set.max_body_len = config.max_body_bytes
-        set.stall_us = 0 if config.threads == 0 else round(1e6 * STALL_SECONDS)
-        set.epoll_fd = set.wake_fd = set.stall_fd = -1

@@ -1,0 +1,87 @@
+"""What a lane's C works with: its structure, the table of connections, and the memory for a batch.
+
+Owns:     Memory, and how large each part of it is.
+Thread:   made on the event loop; then the C's, and the leader's, who reads what a poll has brought.
+Not here: what is done with it (lane.py; cparsers/lane.h).
+"""
+
+from __future__ import annotations
+
+import mmap
+
+from .._cparsers import ffi, lib
+from ..protocols.one_request import FRONT_VARS
+from ..settings import Config
+from ..workers.executor import STALL_SECONDS
+from .listeners import Listener
+
+CODES = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
+
+# Requests given by one call. Guess: a batch is rarely larger, and 64 requests are 1 ms of work.
+BATCH_COUNT = 64
+# Octets read from one connection by one read: a head and a body of a usual form, or the
+# 71,453 octets of the echo in benchmarks/. A larger request leaves the lane.
+READ_BYTES = 1 << 17
+# And from all of a batch: more would not stay in a CPU's cache until the app reads it. Measured 2026-11-21
+# with that echo, beside uWSGI in the same run: 0.78 to 0.86 times its requests per CPU second; with twice
+# as much 0.54 to 0.70, with half 0.60 to 0.70.
+BATCH_BYTES = 4 * READ_BYTES
+# Descriptors that the table has room for; connections with higher ones are not taken into the lane.
+MAX_DESCRIPTORS = 1 << 16
+
+ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
+CONN_BYTES: int = ffi.sizeof("lane_conn")
+
+
+def _raise_trim_threshold(octets: int) -> None:
+    """
+    Let the C library keep twice so much freed memory, instead of giving it to the kernel at once.
+
+    The bodies of a batch come and go together, and glibc returns what is free at the end of a heap above
+    128 KiB; each page is then a fault again (measured: 7 for each request of 71 KB, a sixth of its price).
+    The limit rises by itself to twice the largest block ever freed (mallopt(3), M_MMAP_THRESHOLD).
+    """
+    bytes(octets)
+
+
+def _new_table() -> mmap.mmap:
+    # Python's default would share it with processes that the app forks.
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    return mmap.mmap(-1, MAX_DESCRIPTORS * CONN_BYTES, flags=flags)
+
+
+class Memory:
+    """The C structure of the lane, and the memory that it points to."""
+
+    def __init__(self, config: Config, listeners: list[Listener]) -> None:
+        _raise_trim_threshold(BATCH_BYTES)
+        vars_bytes = 2 * config.max_head_bytes + 1024 + BATCH_COUNT * 4096
+        # Not cleared, so that the kernel gives only what is used.
+        new = ffi.new_allocator(should_clear_after_alloc=False)
+        self._input = new("char[]", BATCH_BYTES)
+        self._vars = new("char[]", vars_bytes)
+        self._arrivals = new("lane_arrival[]", BATCH_COUNT)
+        self._listeners = ffi.new("lane_listener[]", len(listeners))
+        self._conns = ffi.from_buffer("lane_conn[]", _new_table())
+        self.views = (
+            ffi.buffer(self._input, BATCH_BYTES),
+            ffi.buffer(self._vars, vars_bytes),
+            ffi.buffer(self._arrivals, BATCH_COUNT * ARRIVAL_BYTES),
+        )
+        for struct_, listener in zip(self._listeners, listeners):
+            struct_.fd = listener.socket.fileno()
+            struct_.protocol = CODES[listener.bind.protocol]
+            struct_.is_tcp = listener.bind.kind == "tcp"
+        set = self.set = ffi.new("lane *")
+        set.listeners, set.nlisteners = self._listeners, len(listeners)
+        set.conns, set.conns_cap = self._conns, MAX_DESCRIPTORS
+        set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
+        set.vars, set.vars_cap = self._vars, vars_bytes
+        set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT
+        set.max_line_len = config.max_request_line_bytes
+        set.max_head_len = config.max_head_bytes
+        set.max_fields = config.max_fields
+        set.max_vars = config.max_fields + FRONT_VARS
+        set.max_body_len = config.max_body_bytes
+        set.stall_us = 0 if config.threads == 0 else round(1e6 * STALL_SECONDS)
+        set.epoll_fd = set.wake_fd = set.stall_fd = -1
