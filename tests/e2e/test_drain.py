@@ -165,7 +165,7 @@ def test_stream_is_finished(start_server, raw_client):
     assert server.is_clean
 
 
-def test_pipelined_requests_after_the_drain(start_server, raw_client):
+def test_pipelined_requests_after_the_drain(start_server, raw_client, wait_until):
     """Of pipelined requests the running one is answered; then the connection says close."""
     gate = apps.Gate()
     server = start_server(gate)
@@ -174,6 +174,8 @@ def test_pipelined_requests_after_the_drain(start_server, raw_client):
         client.request(f"/{number}")
     gate.wait_entered()
     server.begin_drain()
+    wait_until(lambda: not server.server.addresses)  # it listens no more; connections are told in the same step
+    server.call(server.server.statistics)
     gate.open(3)
     assert client.recv_response().get("Connection") == "close"
     assert client.recv_to_end() == b""
