@@ -71,10 +71,10 @@ class InLane(Protocol):
         """Its connections."""
 
     def limit(self, max_count: int) -> None:
-        """How many connections there may be at most."""
+        """Set how many connections there may be at most."""
 
     def allow_for(self, others_count: int) -> None:
-        """So many connections are not in the lane, and yet count."""
+        """Set how many connections count that are not in the lane."""
 
     def make_room(self) -> int:
         """Close some that idle; return how many."""

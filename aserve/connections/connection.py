@@ -61,9 +61,8 @@ class Connection:
     )  # fmt: skip
 
     wire: Wire
-    is_believed: (
-        bool  # what it tells of its clients (proxies/trust.py): set only where that is asked of each connection
-    )
+    # What it tells of its clients (proxies/trust.py). Set only where each connection is asked.
+    is_believed: bool
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:
         self.service = service
@@ -109,13 +108,11 @@ class Connection:
     # --- called from both sides ---
 
     def end(self, exchange: Exchange) -> None:
-        """Note an exchange whose response is out, or lost, and let go of it."""
+        """Log an exchange whose response is out, or lost, and let go of it."""
         access_log = self.service.access_log
         if access_log is not None:
             access_log.write(exchange)
-        if exchange.body is not None:
-            exchange.body.close()
-        exchange.response = None  # as in `let_go`
+        let_go(exchange)
 
 
 class LostWire:

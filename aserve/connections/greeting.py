@@ -147,7 +147,7 @@ class Greeting(asyncio.Protocol):
     # The header
 
     def _go_on(self, header: Header) -> None:
-        """Let the wire go on behind the header."""
+        """Let the wire go on after the header."""
         self._is_over = True
         if not header.is_local:
             self._announce(header)

@@ -38,7 +38,6 @@ from .wire_loop import ARRIVING_SECONDS
 
 logger = logging.getLogger("aserve")
 
-
 _poll = lib.lane_poll
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
 _unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
@@ -144,7 +143,7 @@ class Lane:
             lib.lane_unlisten(self.set, index)
 
     def drain(self) -> None:
-        """Close what idles, and every other connection after its response; called until `is_empty`."""
+        """Close what idles, and every other connection after its response; called until `count` is 0."""
         if not self._is_draining:
             self._is_draining = True
             for connection in list(self.connections.values()):
@@ -197,22 +196,22 @@ class Lane:
         lib.lane_close(self.set)
 
     def limit(self, max_count: int) -> None:
-        """See acceptor.InLane; and so on."""
+        """See acceptor.InLane."""
         self.set.max_conns = max_count
 
     def allow_for(self, others_count: int) -> None:
-        """So many connections are not in the lane, and yet count."""
+        """See acceptor.InLane."""
         self.set.nothers = others_count
         if self.set.is_paused:
             lib.lane_wake(self.set)
 
     def make_room(self) -> int:
-        """Close some connections that idle; return how many."""
+        """See acceptor.InLane."""
         return int(lib.lane_make_room(self.set))
 
     @property
     def pause_counts(self) -> tuple[int, int]:
-        """How often accepting was paused since the start: by the limit, by a shortage."""
+        """See acceptor.InLane."""
         return self.set.nfull, self.set.nshort
 
     # --- called in a child that the app has forked ---
@@ -354,7 +353,7 @@ class Lane:
             lib.lane_left(self.set)
 
 
-# From an arrival that is no plain HTTP request to its exchange; None: the general path must see it
+# From an arrival that is no plain HTTP request to its exchange; None: it is for the event loop
 
 
 def _new_http_maker(service: Service) -> Callable[..., Exchange | None]:

@@ -1,8 +1,7 @@
 """The states of a connection, and every transition between them.
 
-Owns:     State, Event, TRANSITIONS. All that decides where a connection
-          stands is in this file; who brings which event is in wire_loop.py
-          and sending.py.
+Owns:     State, Event, TRANSITIONS. Which event leads where is in this
+          file; who brings it is in wire_loop.py, sending.py and writing.py.
 Spec:     RFC 9112 section 9.
 """
 
@@ -18,7 +17,7 @@ class State(enum.IntEnum):
     IDLE = 1  # waiting for another
     RECEIVING = 2  # a request has begun
     RUNNING = 3  # an exchange is with the app; the worker may end it without the loop
-    LOOP_ENDS = 4  # the same, but only the loop may finish it: more came in, or the connection is to close
+    LOOP_ENDS = 4  # the same, but only the loop may end it: more came in, or the connection is to close
     LINGERING = 5  # the last response is out; what the client still sends is read and dropped
     CLOSING = 6  # the transport sends what it holds, then closes
     CLOSED = 7

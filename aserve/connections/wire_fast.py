@@ -40,9 +40,8 @@ class FastWire:
         # ends the exchange.
         self.fd = fd  # -1 once the connection has left the lane: the number may be another's
         self._handover: Handover | None = None  # set once the connection leaves
-        self._early: tuple[
-            bytes, ...
-        ] = ()  # with --threads 0: what the socket has not taken before the app has returned
+        # With --threads 0: what the app has sent before it returned, and the socket has not taken.
+        self._early: tuple[bytes, ...] = ()
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 

@@ -39,8 +39,8 @@ LINGER_BYTES = 1 << 26
 # While draining, how long a client may take to send the request for which it has connected. Guess.
 ARRIVING_SECONDS = 2.0
 
-# After this many seconds without a request that needs the event loop, a connection goes back to the fast path. A guess between
-# two costs, measured 2026-11-22 with 10 and 100 connections: where one request in 100 needs the loop, going back after 4, 10 or
+# After this many seconds without a request that needs the event loop, a connection goes back to the fast path. A guess, between
+# two costs measured 2026-11-22 with 10 and 100 connections: where one request in 100 needs the loop, going back after 4, 10 or
 # 20 others gave 0.74 to 0.86 of the requests per CPU second; where none does, the fast path gives 1.78 and 1.05 times the loop's.
 RETURN_SECONDS = 5.0
 
@@ -61,8 +61,8 @@ class LoopWire(SendingHalf):
         """
         Make the wire of a connection.
 
-        `octets` are what has come of its requests already; or, while an exchange is with the app, all that is still to
-        be sent of its response. `is_new`: who is connected is not known yet.
+        `octets` are those of its requests that were read already. But if it has an exchange, they are all that is still
+        to be sent of its response. `is_new`: who is connected is not known yet.
         """
         super().__init__(connection, can_bypass)
         service = connection.service

@@ -51,25 +51,9 @@ class WritingHalf(asyncio.Protocol):
     """What the event loop writes; `SendingHalf` adds what workers do, and `LoopWire` the rest."""
 
     __slots__ = (
-        "_backlog_bytes",
-        "_buffered_bytes",
-        "_can_bypass",
-        "_executor",
-        "_fd",
-                "_is_write_paused",
-        "_lock",
-        "_on_writable",
-        "_plain_seconds",
-        "_put_bytes",
-        "_quiet_seconds",
-        "_read_bytes",
-        "_room",
-        "_sender",
-        "_service",
-        "_state",
-        "_transport",
-        "_unread_bytes",
-        "connection",
+        "_backlog_bytes", "_buffered_bytes", "_can_bypass", "_executor", "_fd", "_is_write_paused", "_lock", "_on_writable",
+        "_plain_seconds", "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service", "_state", "_transport",
+        "_unread_bytes", "connection",
     )  # fmt: skip
 
     _transport: asyncio.Transport
