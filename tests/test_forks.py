@@ -10,9 +10,9 @@ import resource
 import signal
 import socket
 import sys
-import threading
 
 import pytest
+from harness.places import run_in
 
 from aserve import forks
 
@@ -39,12 +39,7 @@ def run_in_child(function, in_thread=False):
             result.append(file.read().decode())
         os.waitpid(pid, 0)
 
-    if in_thread:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    else:
-        run()
+    run_in(in_thread, run)
     return result[0]
 
 
@@ -140,12 +135,7 @@ def test_an_earlier_handler_that_raises(handled, watched, exc, status, in_thread
             os._exit(99)
         statuses.append(os.waitpid(pid, 0)[1])
 
-    if in_thread:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
-    else:
-        run()
+    run_in(in_thread, run)
     assert statuses == [status]
 
 

@@ -12,6 +12,7 @@ import threading
 
 import anyio
 import pytest
+from harness.asking import get, is_open
 
 import aserve
 from aserve import running
@@ -26,23 +27,6 @@ LOOPBACK = "127.0.0.1:0"
 def hello(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"hello"]
-
-
-async def get(address):
-    """Return the response's octets."""
-    if isinstance(address, str):
-        reader, writer = await asyncio.open_unix_connection(address)
-    else:
-        reader, writer = await asyncio.open_connection(*address)
-    writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
-    octets = await reader.read()
-    writer.close()
-    return octets
-
-
-def is_open(address):
-    with socket.socket() as client:
-        return client.connect_ex(address) == 0
 
 
 # serve()

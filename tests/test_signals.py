@@ -12,6 +12,7 @@ import threading
 
 import pytest
 from harness.interpreter import has_module, new_loop
+from harness.places import run_in
 
 from aserve import forks, signals
 from aserve.signals import Signals, tell_what_remains
@@ -205,12 +206,7 @@ def test_a_child_of_what_remains(in_thread):
             os._exit((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) != before)
         statuses.append(os.waitpid(pid, 0)[1])
 
-    if in_thread:
-        thread = threading.Thread(target=fork)
-        thread.start()
-        thread.join()
-    else:
-        fork()
+    run_in(in_thread, fork)
     assert statuses == [0]
 
 

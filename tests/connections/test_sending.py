@@ -10,7 +10,6 @@ import threading
 import time
 
 import pytest
-from harness.fakes import Bench
 from harness.replies import GET, GET_1_0, POST, POST_1_0, Chunks, body_of, is_cut, is_reset, returning
 
 from aserve import spool as spool_module
@@ -20,22 +19,6 @@ from aserve.errors import ClientDisconnected, WrittenOff
 from aserve.exchange import Exchange
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import FileWrapper
-
-
-@pytest.fixture
-def new():
-    """Make a bench with a client: new(app, **settings) -> bench, connection, transport."""
-    benches = []
-
-    def make(app, **settings):
-        bench = Bench(app, **settings)
-        benches.append(bench)
-        return (bench, *bench.connect())
-
-    yield make
-    for bench in benches:
-        bench.dispose()
-
 
 # The last one out writes for itself
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import errno
 import gc
 import socket
-import struct
 import sys
 import tempfile
 import threading
 import weakref
 
 import pytest
-from harness.fakes import Bench, FakeTransport
+from harness.fakes import FakeTransport
+from harness.replies import echo, is_reset
 
 from aserve.connections.connection import Connection
 from aserve.connections.states import State
@@ -37,27 +37,6 @@ def get(number):
     return GET.replace(b"/ ", b"/%d " % number)
 
 
-def echo(environ, start_response):
-    """Answer with the path and the body."""
-    start_response("200 OK", [])
-    return [environ["PATH_INFO"].encode("latin-1"), environ["wsgi.input"].read()]
-
-
-@pytest.fixture
-def new():
-    """Make a bench with a client: new(app, **settings) -> bench, connection, transport."""
-    benches = []
-
-    def make(app=echo, **settings):
-        bench = Bench(app, **settings)
-        benches.append(bench)
-        return (bench, *bench.connect())
-
-    yield make
-    for bench in benches:
-        bench.dispose()
-
-
 def bodies(octets):
     """Return the bodies of the responses in these octets, all with a Content-Length."""
     found = []
@@ -76,12 +55,6 @@ def bodies(octets):
 def seconds(connection, count):
     for _ in range(count):
         connection.on_second()
-
-
-def is_reset(transport):
-    """Whether the transport was aborted, its socket told to reset."""
-    linger = transport.socket.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
-    return "abort" in transport.calls and struct.unpack("ii", linger) == (1, 0)
 
 
 # Requests

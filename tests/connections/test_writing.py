@@ -9,7 +9,6 @@ import queue
 import threading
 
 import pytest
-from harness.fakes import Bench
 from harness.replies import GET, GET_1_0, POST, Chunks, body_of, is_cut, is_reset, returning
 
 from aserve.connections import sending as sending_module
@@ -17,22 +16,6 @@ from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.errors import AppError, ClientDisconnected
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import FileWrapper
-
-
-@pytest.fixture
-def new():
-    """Make a bench with a client: new(app, **settings) -> bench, connection, transport."""
-    benches = []
-
-    def make(app, **settings):
-        bench = Bench(app, **settings)
-        benches.append(bench)
-        return (bench, *bench.connect())
-
-    yield make
-    for bench in benches:
-        bench.dispose()
-
 
 # Cut short
 

@@ -1,4 +1,4 @@
-"""What the tests of both halves of sending share: requests, apps, and what became of a response."""
+"""What the tests of a wire share: requests, apps, and what became of a response."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ def returning(value, headers=()):
         return value
 
     return app
+
+
+def echo(environ, start_response):
+    """Answer with the path and the body."""
+    start_response("200 OK", [])
+    return [environ["PATH_INFO"].encode("latin-1"), environ["wsgi.input"].read()]
 
 
 def body_of(octets):

@@ -5,19 +5,11 @@ from __future__ import annotations
 import pathlib
 
 import pytest
+from harness.refusals import error_of
 
 from aserve.settings import SETTINGS, Config, show_bytes, split_sni
 
 BY_NAME = {setting.name: setting for setting in SETTINGS}
-
-
-def error_of(function, *args, **kwargs):
-    """Return the one line that the call's ConfigError or ValueError says."""
-    with pytest.raises(ValueError) as caught:
-        function(*args, **kwargs)
-    text = str(caught.value)
-    assert text and "\n" not in text
-    return text
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pathlib
 import sys
 
 import pytest
+from harness.refusals import error_of
 
 from aserve.settings import COMMAND_NAMES, SETTINGS, Config, ConfigError, parse_bind
 from aserve.settings.bind import TLS_KEYS
@@ -18,15 +19,6 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 
 def from_sources(argv=(), environ=(), toml=(), toml_name="site.toml"):
     return Config.from_sources(dict(argv), dict(environ), dict(toml), toml_name)
-
-
-def error_of(function, *args, **kwargs):
-    """Return the one line that the call's ConfigError or ValueError says."""
-    with pytest.raises(ValueError) as caught:
-        function(*args, **kwargs)
-    text = str(caught.value)
-    assert text and "\n" not in text
-    return text
 
 
 def test_stream_needs_a_thread():

@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from harness.refusals import error_of
 
 from aserve.settings import read_toml
-
-
-def error_of(function, *args, **kwargs):
-    """Return the one line that the call's ConfigError or ValueError says."""
-    with pytest.raises(ValueError) as caught:
-        function(*args, **kwargs)
-    text = str(caught.value)
-    assert text and "\n" not in text
-    return text
 
 
 def test_read_toml(tmp_path):

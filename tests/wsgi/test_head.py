@@ -3,43 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from harness.fakes import FakeConnection
+from harness.responses import TEXT, fields_of, new, parse, start
 
 from aserve.errors import AppError
-from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD, Exchange
+from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD
 from aserve.wsgi import head as head_module
 from aserve.wsgi import response as response_module
-from aserve.wsgi.response import CommonFields, Response
-
-TEXT = ("Content-Type", "text/plain")
-
-
-def new(form=None):
-    """Return a response to a request of this kind."""
-    exchange = Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/", 2)
-    if form is not None:
-        exchange.form = form
-    exchange.connection = FakeConnection()
-    return Response(exchange, CommonFields("s")), exchange
-
-
-def start(status="200 OK", headers=(TEXT,), **kind):
-    made, exchange = new(**kind)
-    made.start_response(status, list(headers))
-    return made, exchange
-
-
-def parse(octets):
-    """Return status line, fields without Date and Server, and what follows the head."""
-    head, _, rest = octets.partition(b"\r\n\r\n")
-    line, *fields = head.decode("latin-1").split("\r\n")
-    pairs = [tuple(field.split(": ", 1)) for field in fields]
-    return line, [pair for pair in pairs if pair[0] not in ("Date", "Server")], rest
-
-
-def fields_of(octets):
-    return dict(parse(octets)[1])
-
 
 # What the app may not give
 

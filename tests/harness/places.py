@@ -1,0 +1,16 @@
+"""Where a test runs something: in a thread of its own, or where it is."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Callable
+
+
+def run_in(in_thread: bool, function: Callable[[], Any]) -> None:
+    """Run a function in a new thread, and wait for its end; or here."""
+    if not in_thread:
+        function()
+        return
+    thread = threading.Thread(target=function)
+    thread.start()
+    thread.join()
