@@ -12,67 +12,20 @@
  * The server closes first, so that the ports of this side are free at once,
  * and do not run out.
  *
- * Prints one line of names and numbers: good replies; errors (connect, reset,
- * wrong, timeout); seconds; median and 99th percentile of the duration of a
- * good request, connecting included, in microseconds. */
-#define _GNU_SOURCE /* SOCK_NONBLOCK */
-#include <arpa/inet.h>
-#include <errno.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
-
-enum {
-    MAX_CONNECTIONS = 4096,
-    MAX_PART_LEN = 1 << 20, /* of each of the three files */
-    MAX_END_LEN = 1024,
-    EVENTS_PER_WAIT = 256,
-    SLOT_US = 10,
-    SLOTS = 100000,
-    DRAIN_US = 5000000
-};
-
-struct part {
-    char *octets;
-    size_t len;
-};
+ * Prints the line of load.h; a duration includes connecting. */
+#include "load.h"
 
 struct call {
     int fd; /* -1: none is under way */
     size_t sent;
     size_t received;
     int is_wrong;
-    size_t tail_len;
-    char tail[MAX_END_LEN]; /* the last octets received */
+    struct tail tail;
     int64_t began_us;
 };
 
-static struct sockaddr_in address;
 static struct call calls[MAX_CONNECTIONS];
 static struct part request, reply_begin, reply_end;
-/* Of SLOT_US each; the last takes the rest. */
-static uint32_t durations[SLOTS];
-static uint64_t good, connect_errors, resets, wrong;
-static int poll_fd, under_way;
-
-static void die(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
-static int64_t now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 static struct part read_part(const char *folder, const char *name)
 {
@@ -126,7 +79,7 @@ static void begin(struct call *call)
     int is_sent;
 
     call->began_us = now_us();
-    call->sent = call->received = call->tail_len = 0;
+    call->sent = call->received = call->tail.len = 0;
     call->is_wrong = 0;
     call->fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (call->fd < 0)
@@ -143,51 +96,27 @@ static void begin(struct call *call)
         watch(call, EPOLL_CTL_ADD, is_sent ? EPOLLIN : EPOLLOUT);
 }
 
-static void keep_tail(struct call *call, const char *data, size_t n)
-{
-    size_t want = reply_end.len, keep;
-
-    if (n >= want) {
-        memcpy(call->tail, data + n - want, want);
-        call->tail_len = want;
-        return;
-    }
-    keep = call->tail_len + n > want ? want - n : call->tail_len;
-    memmove(call->tail, call->tail + call->tail_len - keep, keep);
-    memcpy(call->tail + keep, data, n);
-    call->tail_len = keep + n;
-}
-
 static void check(struct call *call, const char *data, size_t n)
 {
-    size_t at = call->received;
-
-    if (at < reply_begin.len) {
-        size_t len = reply_begin.len - at < n ? reply_begin.len - at : n;
-
-        if (memcmp(reply_begin.octets + at, data, len))
-            call->is_wrong = 1;
-    }
-    keep_tail(call, data, n);
+    if (!begins_so(&reply_begin, call->received, data, n))
+        call->is_wrong = 1;
+    keep_tail(&call->tail, reply_end.len, data, n);
     call->received += n;
 }
 
 static int is_good(const struct call *call)
 {
     return !call->is_wrong && call->received >= reply_begin.len &&
-           call->tail_len == reply_end.len &&
-           !memcmp(call->tail, reply_end.octets, reply_end.len);
+           ends_so(&reply_end, &call->tail);
 }
 
 static void finish(struct call *call)
 {
-    int64_t slot = (now_us() - call->began_us) / SLOT_US;
-
     if (!is_good(call)) {
         drop(call, &wrong);
         return;
     }
-    durations[slot < SLOTS ? slot : SLOTS - 1]++;
+    note(call->began_us, 1);
     drop(call, &good);
 }
 
@@ -239,18 +168,6 @@ static void run(int connections, int64_t end_us)
     }
 }
 
-static int64_t percentile_us(double share)
-{
-    uint64_t seen = 0;
-
-    for (int slot = 0; slot < SLOTS; slot++) {
-        seen += durations[slot];
-        if ((double)seen >= share * (double)good)
-            return (int64_t)slot * SLOT_US;
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     int connections = argc == 5 ? atoi(argv[2]) : 0;
@@ -267,21 +184,11 @@ int main(int argc, char **argv)
         fputs("close_load: `end` is too long\n", stderr);
         return 2;
     }
-    address.sin_family = AF_INET;
-    address.sin_port = htons((uint16_t)atoi(argv[1]));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    aim(argv[1]);
     for (int i = 0; i < connections; i++)
         calls[i].fd = -1;
-    poll_fd = epoll_create1(0);
-    if (poll_fd < 0)
-        die("epoll_create1");
     began_us = now_us();
     run(connections, began_us + (int64_t)(atof(argv[3]) * 1e6));
-    printf("good %llu connect %llu reset %llu wrong %llu timeout %d "
-           "seconds %.6f p50_us %lld p99_us %lld\n",
-           (unsigned long long)good, (unsigned long long)connect_errors,
-           (unsigned long long)resets, (unsigned long long)wrong, under_way,
-           (double)(now_us() - began_us) / 1e6, (long long)percentile_us(0.50),
-           (long long)percentile_us(0.99));
+    print_result(began_us);
     return 0;
 }

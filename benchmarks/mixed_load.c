@@ -10,36 +10,13 @@
  * otherwise, is an error, and is opened anew.  After SECONDS no request is
  * begun, and those under way are waited for, as in close_load.c.
  *
- * Prints what close_load does; a duration is that of a request, or of several
+ * Prints the line of load.h; a duration is that of a request, or of several
  * that were sent together. */
-#define _GNU_SOURCE /* SOCK_NONBLOCK */
-#include <arpa/inet.h>
-#include <errno.h>
+#include "load.h"
+
 #include <netinet/tcp.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
-enum {
-    MAX_CONNECTIONS = 4096,
-    MAX_STEPS = 65536,
-    MAX_PART_LEN = 1 << 20, /* of a request; and of each end of a reply: */
-    MAX_END_LEN = 1024,
-    EVENTS_PER_WAIT = 256,
-    SLOT_US = 10,
-    SLOTS = 100000,
-    DRAIN_US = 5000000
-};
-
-struct part {
-    char *octets;
-    size_t len;
-};
+enum { MAX_STEPS = 65536 };
 
 struct step {
     struct part request, begin, end;
@@ -51,33 +28,13 @@ struct conn {
     size_t at;  /* the step that is under way, or next */
     int is_due; /* a reply is */
     size_t received;
-    size_t tail_len;
-    char tail[MAX_END_LEN]; /* the last octets received */
+    struct tail tail;
     int64_t began_us;
 };
 
-static struct sockaddr_in address;
 static struct conn conns[MAX_CONNECTIONS];
 static struct step *steps;
 static size_t nsteps;
-/* Of SLOT_US each; the last takes the rest. */
-static uint32_t durations[SLOTS];
-static uint64_t good, connect_errors, resets, wrong;
-static int poll_fd, under_way;
-
-static void die(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
-static int64_t now_us(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
-}
 
 /* The sequence */
 
@@ -144,7 +101,7 @@ static void ask(struct conn *conn)
 
     if (is_begin(conn->at))
         conn->began_us = now_us();
-    conn->received = conn->tail_len = 0;
+    conn->received = conn->tail.len = 0;
     conn->is_due = 1;
     under_way++;
     /* A step is small beside the buffers of a socket that has been read. */
@@ -172,22 +129,6 @@ static void open_conn(struct conn *conn)
 
 /* Replies */
 
-static void keep_tail(struct conn *conn, size_t want, const char *data,
-                      size_t n)
-{
-    size_t keep;
-
-    if (n >= want) {
-        memcpy(conn->tail, data + n - want, want);
-        conn->tail_len = want;
-        return;
-    }
-    keep = conn->tail_len + n > want ? want - n : conn->tail_len;
-    memmove(conn->tail, conn->tail + conn->tail_len - keep, keep);
-    memcpy(conn->tail + keep, data, n);
-    conn->tail_len = keep + n;
-}
-
 /* Returns 0 when the reply does not begin as it must. */
 static int check(struct conn *conn, const char *data, size_t n)
 {
@@ -195,11 +136,8 @@ static int check(struct conn *conn, const char *data, size_t n)
     size_t at = conn->received;
 
     conn->received += n;
-    keep_tail(conn, step->end.len, data, n);
-    if (at >= step->begin.len)
-        return 1;
-    return !memcmp(step->begin.octets + at, data,
-                   step->begin.len - at < n ? step->begin.len - at : n);
+    keep_tail(&conn->tail, step->end.len, data, n);
+    return begins_so(&step->begin, at, data, n);
 }
 
 static int is_whole(const struct conn *conn)
@@ -207,8 +145,7 @@ static int is_whole(const struct conn *conn)
     const struct step *step = &steps[conn->at];
 
     return conn->received >= step->begin.len &&
-           conn->tail_len == step->end.len &&
-           !memcmp(conn->tail, step->end.octets, step->end.len);
+           ends_so(&step->end, &conn->tail);
 }
 
 static void finish(struct conn *conn)
@@ -216,9 +153,7 @@ static void finish(struct conn *conn)
     unsigned nrequests = steps[conn->at].nrequests;
 
     if (nrequests > 0) {
-        int64_t slot = (now_us() - conn->began_us) / SLOT_US;
-
-        durations[slot < SLOTS ? slot : SLOTS - 1] += nrequests;
+        note(conn->began_us, nrequests);
         good += nrequests;
     }
     under_way--;
@@ -268,18 +203,6 @@ static void run(int connections, int64_t end_us)
     }
 }
 
-static int64_t percentile_us(double share)
-{
-    uint64_t seen = 0;
-
-    for (int slot = 0; slot < SLOTS; slot++) {
-        seen += durations[slot];
-        if ((double)seen >= share * (double)good)
-            return (int64_t)slot * SLOT_US;
-    }
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     int connections = argc == 5 ? atoi(argv[2]) : 0;
@@ -290,25 +213,15 @@ int main(int argc, char **argv)
         return 2;
     }
     read_steps(argv[4]);
-    address.sin_family = AF_INET;
-    address.sin_port = htons((uint16_t)atoi(argv[1]));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    aim(argv[1]);
     for (size_t i = 0; i < (size_t)connections; i++) {
         conns[i].fd = -1;
         conns[i].at = i * nsteps / (size_t)connections;
         while (!is_begin(conns[i].at))
             conns[i].at = (conns[i].at + 1) % nsteps;
     }
-    poll_fd = epoll_create1(0);
-    if (poll_fd < 0)
-        die("epoll_create1");
     began_us = now_us();
     run(connections, began_us + (int64_t)(atof(argv[3]) * 1e6));
-    printf("good %llu connect %llu reset %llu wrong %llu timeout %d "
-           "seconds %.6f p50_us %lld p99_us %lld\n",
-           (unsigned long long)good, (unsigned long long)connect_errors,
-           (unsigned long long)resets, (unsigned long long)wrong, under_way,
-           (double)(now_us() - began_us) / 1e6, (long long)percentile_us(0.50),
-           (long long)percentile_us(0.99));
+    print_result(began_us);
     return 0;
 }
