@@ -263,17 +263,8 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
             !change(conn, LANE_IDLE, LANE_BUSY))
             continue;
         /* Once more: it may have carried a request since the line above. */
-        if (conn->body_left == 0 &&
-            is_overdue(set, conn, used_seconds, new_seconds) &&
-            !has_octets((int)fd)) {
-            drop(set, (int)fd);
-            count++;
-        } else {
-            /* Perhaps no edge is due for what is there, and nobody would
-             * ever look at it. */
-            list_again(set, (int)fd);
-            go_on(set, (int)fd);
-        }
+        count += drop_idle(set, (int)fd,
+                           is_overdue(set, conn, used_seconds, new_seconds));
     }
     return count;
 }

@@ -97,16 +97,7 @@ int lane_make_room(lane *set)
             !change(conn, LANE_IDLE, LANE_BUSY))
             continue;
         /* Once more, as in lane_sweep. */
-        if (conn->body_left == 0 && seconds_since(set, conn) >= longest &&
-            !has_octets((int)fd)) {
-            drop(set, (int)fd);
-            count++;
-        } else {
-            /* Perhaps no edge is due for what is there, and nobody would
-             * ever look at it. */
-            list_again(set, (int)fd);
-            go_on(set, (int)fd);
-        }
+        count += drop_idle(set, (int)fd, seconds_since(set, conn) >= longest);
     }
     return count;
 }

@@ -170,6 +170,22 @@ static inline int has_octets(int fd)
     return recv(fd, &octet, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+/* Close a connection that this thread has taken from IDLE to BUSY for that.
+ * If it is not due, or its next octets have come, make it IDLE again instead.
+ * Returns 1 when it is closed. */
+static inline int drop_idle(lane *set, int fd, int is_due)
+{
+    if (is_due && set->conns[fd].body_left == 0 && !has_octets(fd)) {
+        drop(set, fd);
+        return 1;
+    }
+    /* Perhaps no edge is due for what is there, and nobody would ever look at
+     * it. */
+    list_again(set, fd);
+    go_on(set, fd);
+    return 0;
+}
+
 /* What one source does for another; nobody else can see it, so that no other
  * library takes its name. */
 
