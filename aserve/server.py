@@ -22,7 +22,7 @@ from . import forks
 from .access_log import AccessLog
 from .budgets import Budgets
 from .connections.acceptor import Acceptor, ConnectionLimit
-from .connections.greeting import identify_by, wires_of
+from .connections.greeting import identify_by, protocol_factory
 from .connections.lane import Lane
 from .connections.lane import is_available as is_lane_available
 from .connections.listeners import Address, Listener, UnixRights, open_listeners
@@ -339,7 +339,7 @@ class Server:
             if (listener, service) in in_lane:
                 continue
             listener.socket.listen(self.config.backlog)
-            make = _protocols_of(service, listener.bind)
+            make = _protocol_factory(service, listener.bind)
             self._acceptors.append(Acceptor(self._loop, self._connections, listener.socket, make))
             self._acceptors[-1].start()
 
@@ -359,7 +359,7 @@ class Server:
             for sock in listener.take_queued():
                 sock.setblocking(False)
                 try:
-                    await self._loop.connect_accepted_socket(_protocols_of(service, listener.bind), sock)
+                    await self._loop.connect_accepted_socket(_protocol_factory(service, listener.bind), sock)
                 except OSError:
                     sock.close()  # gone again
 
@@ -400,5 +400,5 @@ class Server:
                 self._is_failing.set()
 
 
-def _protocols_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
-    return wires_of(service, bind) if service.wrap is None else functools.partial(TLSTransport, service)
+def _protocol_factory(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
+    return protocol_factory(service, bind) if service.wrap is None else functools.partial(TLSTransport, service)

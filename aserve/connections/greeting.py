@@ -30,8 +30,8 @@ logger = logging.getLogger("aserve")
 QUIET_SECONDS = 10.0
 
 
-def wires_of(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
-    """Return what makes the protocols of a listener's connections."""
+def protocol_factory(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
+    """Return what makes a protocol for each connection of a listener that speaks without TLS."""
     if bind.is_proxied:
         assert service.peers is not None  # settings/table.py
         return functools.partial(Greeting, service, service.peers, Complaints(service))

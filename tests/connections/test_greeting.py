@@ -8,7 +8,7 @@ import socket
 import pytest
 from harness.fakes import Bench, FakeTransport
 
-from aserve.connections.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, wires_of
+from aserve.connections.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, protocol_factory
 from aserve.connections.wire_loop import LoopWire
 from aserve.proxies import peers as peers_module
 from aserve.proxies.peers import Peers
@@ -44,7 +44,7 @@ class Listener:
             self.bench.service.identify = identify_by(peers)
         self.bench.loop.time = lambda: self.now
         self.now = 100.0
-        self.new = wires_of(self.bench.service, parse_bind(bind))
+        self.new = protocol_factory(self.bench.service, parse_bind(bind))
 
     def connect(self, peername=PROXY):
         _, transport = self.bench.connect(self.new(), peername=peername)
