@@ -13,8 +13,8 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help serve test test-all test-next test-next-clean suites suite check lint coverage wheel soak soak-million fuzz \
-	bench bench-sidecar bench-rpc bench-results bench-tables bench-ready docs clean
+.PHONY: help serve test test-all test-next test-next-clean suites suite check lint coverage wheel soak soak-million storm fuzz \
+	bench bench-sidecar bench-rpc bench-reload bench-preload bench-results bench-tables bench-ready docs clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -96,6 +96,10 @@ soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and de
 soak-million: $(VENV)/.ready-test  ## a million requests of every kind, memory flat; into benchmarks/results (PYTHON=pypy3 VENV=.venv-pypy)
 	$(VENV)/bin/python tests/million.py --save $(ARGS)
 
+storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: each test for SECONDS=30 (ARGS=--save: into benchmarks/results)
+	@.ci/need tools
+	STORM_SECONDS=$(SECONDS) STORM_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/e2e/test_storm_*.py $(filter-out --save,$(ARGS))
+
 fuzz: $(VENV)/.ready-test  ## each protocol under Hypothesis, each C parser under libFuzzer, for SECONDS=30
 	@.ci/need tools
 	FUZZ_SECONDS=$(SECONDS) $(RUN) -m pytest tests/fuzz $(ARGS)
@@ -113,6 +117,12 @@ bench-mixed:  ## mixed requests over kept connections (ARGS='--server "old=COMMA
 
 bench-rpc: bench-ready  ## RPC calls, beside uWSGI
 	@.venv-bench/bin/python benchmarks/bench_rpc.py $(ARGS)
+
+bench-reload: bench-ready  ## requests that fail while workers are reloaded, recycled, killed and ended, beside other servers
+	@.venv-bench/bin/python benchmarks/bench_reload.py $(ARGS)
+
+bench-preload: bench-ready  ## memory of four workers of a Django project, and how soon a new one answers, beside gunicorn
+	@.venv-bench/bin/python benchmarks/bench_preload.py $(ARGS)
 
 bench-results: bench-ready  ## all of them on CPython and PyPy, into benchmarks/results; under an hour
 	@failed=0; for interpreter in cpython $$(command -v $(PYPY) >/dev/null && echo pypy); do \

@@ -1,7 +1,9 @@
 """A WSGI server native to asyncio. Public names only."""
 
 from . import rpc
+from .connections.detaching import Detached
 from .errors import AserveError, BindError, ClientDisconnected, RequestTimeout, WorkersStuck
+from .hooks import post_fork
 from .running import run, serve
 from .server import Server
 from .settings import VERSION as __version__
@@ -14,11 +16,13 @@ __all__ = [
     "ClientDisconnected",
     "Config",
     "ConfigError",
+    "Detached",
     "RequestTimeout",
     "Server",
     "Statistics",
     "WorkersStuck",
     "__version__",
+    "post_fork",
     "rpc",
     "run",
     "serve",

@@ -27,7 +27,7 @@ class BufferedBody:
 
     __slots__ = ("_file", "_memory_bytes", "_space", "_spool", "is_chunked", "length")
     is_live = False
-    refusal: RequestRefused | None = None  # it is refused before the app is called
+    refusal: RequestRefused | None = None  # always None: a refused one never reaches the app
 
     def __init__(self, memory_bytes: int, is_chunked: bool, space: BodySpace = _UNLIMITED) -> None:
         self.length = 0  # octets collected
@@ -35,11 +35,11 @@ class BufferedBody:
         self._memory_bytes = memory_bytes
         self._space = space
         self._spool: SpoolFile | None = None  # over memory_bytes
-        self._file: Any = io.BytesIO()  # what is behind wsgi.input
+        self._file: Any = io.BytesIO()  # the file behind wsgi.input
 
     @classmethod
     def of(cls, data: bytes) -> BufferedBody:
-        """Return a complete body, for which the octets are not copied."""
+        """Return a complete body of these octets, without a copy."""
         body = cls(len(data), is_chunked=False)
         body.length = len(data)
         body._file = io.BytesIO(data)
@@ -50,7 +50,7 @@ class BufferedBody:
         Append octets of the body.
 
         Raises:
-            RequestRefused: there is no room for them on the disk; the body is lost, and to be closed.
+            RequestRefused: there is no room for them on the disk; the body is lost, and must be closed.
         """
         self.length += len(data)
         if self.length > self._memory_bytes:
@@ -71,10 +71,10 @@ class BufferedBody:
             file = spool.open()
             for octets in (kept, data):
                 rest = memoryview(octets)
-                while rest:  # not buffered: a full disk is found now, and not when the app reads
+                while rest:  # not buffered: a full disk shows now, and not when the app reads
                     rest = rest[file.write(rest) :]
         except OSError as exc:
-            raise self._space.fault(exc) from exc
+            raise self._space.refuse_fault(exc) from exc
         if not isinstance(self._file, io.BufferedReader):
             self._file = io.BufferedReader(cast(io.FileIO, file))
 
@@ -85,7 +85,7 @@ class BufferedBody:
 
     @property
     def memory_bytes(self) -> int:
-        """Octets that are in memory."""
+        """Octets of the body in memory."""
         return 0 if self.is_spooled else self.length
 
     def open(self) -> BinaryIO:
@@ -94,7 +94,7 @@ class BufferedBody:
         return cast(BinaryIO, self._file)
 
     def close(self) -> None:
-        """Let go of the memory or the file."""
+        """Close the temporary file, if there is one."""
         if self._spool is not None:
             self._spool.close()
 
@@ -123,7 +123,7 @@ class LiveBody:
         self._buffer = bytearray()
         self._complete = False
         self._error: str | None = None
-        self.refusal: RequestRefused | None = None  # set: what the client is to be told, unless the app tells it
+        self.refusal: RequestRefused | None = None  # set: the error for the client, unless the app answers
         self._is_reading = True
         self._forked_count = len(forked)
         self._ready = threading.Condition()
@@ -139,20 +139,20 @@ class LiveBody:
                 self._ready.notify()
 
     def feed_end(self) -> None:
-        """The body is complete."""
+        """Mark the body as complete, and wake its reader."""
         with self._ready:
             self._complete = True
             self._ready.notify()
 
     def feed_error(self, text: str) -> None:
-        """The rest of the body will never come; a reader meets ClientDisconnected."""
+        """Mark the rest of the body as lost, and wake its reader, which raises ClientDisconnected."""
         with self._ready:
             if not self._complete:
                 self._error = text
             self._ready.notify()
 
     def refuse(self, why: RequestRefused) -> None:
-        """The same, by our own decision: the client is still there to be told why."""
+        """Do the same when the server refuses the rest: the client is still there, and is told why."""
         with self._ready:
             if not self._complete:
                 self._error, self.refusal = str(why), why
@@ -180,7 +180,7 @@ class LiveBody:
         return self
 
     def close(self) -> None:
-        """The app will read no more: what still comes is dropped."""
+        """Drop what is buffered and what still comes: the app will read no more."""
         with self._ready:
             was_full = self.is_full
             self._is_reading = False
@@ -198,7 +198,7 @@ class LiveBody:
             ClientDisconnected: the client left, or broke the framing, before the end.
         """
         wanted = None if size is None or size < 0 else size
-        return self._take(lambda buffer: wanted if wanted is not None and len(buffer) >= wanted else None, wanted)
+        return self._read_until(lambda buffer: wanted if wanted is not None and len(buffer) >= wanted else None, wanted)
 
     def readline(self, size: int | None = -1) -> bytes:
         """Return up to and with the next LF, at most `size` octets. Raises like `read`."""
@@ -213,7 +213,7 @@ class LiveBody:
             searched = len(buffer)
             return limit if limit is not None and searched >= limit else None
 
-        return self._take(line_end, limit)
+        return self._read_until(line_end, limit)
 
     def readlines(self, hint: int | None = -1) -> list[bytes]:
         """Return the lines up to the end, or until `hint` octets are exceeded. Raises like `read`."""
@@ -228,8 +228,8 @@ class LiveBody:
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.readline, b"")
 
-    def _take(self, find_end: Callable[[bytearray], int | None], limit: int | None) -> bytes:
-        """Wait until `find_end` knows where to cut, or the body has ended; cut there."""
+    def _read_until(self, find_end: Callable[[bytearray], int | None], limit: int | None) -> bytes:
+        """Wait until `find_end` returns where to cut, or the body has ended; return the octets up to there."""
         if limit == 0:
             return b""
         on_wanted, self.on_wanted = self.on_wanted, None  # a second thread of the app may read, too
@@ -244,7 +244,7 @@ class LiveBody:
                     raise ClientDisconnected(self._error)
                 if len(forked) != self._forked_count:
                     raise ClientDisconnected("the rest of the body comes to the server's own process")
-                self._make_room()
+                self._raise_limit()
                 self._ready.wait()
             data = bytes(self._buffer[:end])
             was_full = self.is_full
@@ -254,8 +254,8 @@ class LiveBody:
             on_low()
         return data
 
-    def _make_room(self) -> None:
-        # A reader that wants more than the high-water mark must not wait for a paused client.
+    def _raise_limit(self) -> None:
+        """Let the body hold twice as much as it does: a reader that wants all of that must not wait for a paused client."""
         if self.is_full:
             self._high_bytes = 2 * len(self._buffer)
             if self.on_low is not None:

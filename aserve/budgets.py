@@ -1,12 +1,12 @@
-"""How much of memory, disk and descriptors large bodies may take, all connections together.
+"""How much memory, disk and how many descriptors large bodies may take, all connections together.
 
 Owns:     Budget, a count with a limit; SpoolSpace, what temporary files of one
           kind may take; SpoolFile, one of them, which is counted as long as it
-          is open; Budgets, those of one server; the log lines when one of them
-          is used up, and when that is over.
+          is open; Budgets, those of one server; the log lines when a budget is
+          used up, and when it has room again.
 Thread:   any; each Budget has a lock, which is held for a sum and no longer.
           A SpoolFile is used by one thread at a time.
-Not here: what becomes of a body for which there is no room (body.py, connections/sending.py);
+Not here: what happens to a body for which there is no room (body.py, connections/sending.py);
           the values (settings/table.py).
 """
 
@@ -28,58 +28,58 @@ from .settings import Config, show_bytes
 logger = logging.getLogger("aserve")
 
 UNLIMITED = 1 << 62
-# Of RLIMIT_NOFILE, for temporary files and files that are sent: the rest is for connections, and the app's. Guess.
+# Part of RLIMIT_NOFILE (1/4) for temporary files and files being sent: connections and the app get the rest. Guess.
 SPOOL_FILES_SHARE = 4
-# Of what is free in the folder of temporary files. A body that finds no room is refused, a response waits for its
-# client: so bodies have twice as much, and a quarter is left to the app and to others. Guess.
+# Parts (1/2, 1/4) of what is free in the folder of temporary files. A body that finds no room is refused, a response
+# waits for its client: so bodies get twice as much, and a quarter is left for the app and for others. Guess.
 BODY_DISK_SHARE, RESPONSE_DISK_SHARE = 2, 4
-# What a full disk or a full table of descriptors says: it passes, and the request may be made again.
+# Errors of a full disk or a full table of descriptors: these pass, and the client may try again.
 SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-# What a file being sent takes: the app's own descriptor, which outlives the worker, and one that the loop watches.
+# Descriptors of a file being sent: the app's own, which outlives the worker, and one that the loop watches.
 SENT_FILE_COUNT = 2
 
 
 class Budget:
-    """A count for all connections of a server together; more than `limit` only by force."""
+    """A count for all connections of a server together; only a forced `reserve` exceeds `limit`."""
 
     def __init__(self, limit: int, used_up: str = "", is_over: str = "") -> None:
         self.limit = limit
         self.count = 0  # in use now
         self.refused_count = 0  # how often there was no room
-        self._texts = used_up, is_over  # for the log; empty: nobody need know
+        self._texts = used_up, is_over  # for the log; empty: nothing is logged
         self._lock = threading.Lock()
-        self._missing = 0  # what there was no room for, the last time
+        self._missing = 0  # how much found no room, the last time
         self._episode = Episode()
-        # What came back from the garbage collector, which may run while this thread has the lock.
+        # What `__del__` gave back: the garbage collector may run while this thread has the lock.
         self._dropped: collections.deque[int] = collections.deque()
 
-    def take(self, count: int, is_forced: bool = False) -> bool:
-        """Count this many more, if there is room for them; False: there is none, and that is told."""
+    def reserve(self, count: int, is_forced: bool = False) -> bool:
+        """Count this many more, if there is room; False: there is none, which the log says once."""
         with self._lock:
             self._count_dropped()
             if self.count + count <= self.limit or is_forced:
                 self.count += count
                 return True
             self.refused_count += 1
-            self._missing = min(count, self.limit)  # more than all would be missing for ever
+            self._missing = min(count, self.limit)  # a larger one would never find room
             is_news = self._episode.begins()
         if is_news and self._texts[0]:
             logger.warning("%s", self._texts[0])
         return False
 
     def has_room(self, count: int) -> bool:
-        """Return whether `take` would succeed now."""
+        """Return whether `reserve` would succeed now."""
         with self._lock:
             self._count_dropped()
             return self.count + count <= self.limit
 
-    def give_back(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Count this many less."""
         with self._lock:
             self.count -= count
 
-    def drop(self, count: int) -> None:
-        """Do the same, from `__del__`: without the lock, and by the next time that somebody asks."""
+    def release_later(self, count: int) -> None:
+        """Count this many less at the next call; for `__del__`, which must not take the lock."""
         self._dropped.append(count)
 
     def _count_dropped(self) -> None:
@@ -87,11 +87,11 @@ class Budget:
             self.count -= self._dropped.popleft()
 
     def on_second(self) -> None:
-        """Tell, once a second, whether there is room again."""
+        """Log when there is room again; called once a second."""
         with self._lock:
             self._count_dropped()
             if self.count + self._missing > self.limit:
-                return  # it lasts, whether or not somebody asks
+                return  # it is still used up, even if nobody asks
             is_over = self._episode.is_over_at_second()
         if is_over and self._texts[1]:
             logger.warning("%s", self._texts[1])
@@ -107,7 +107,7 @@ class SpoolSpace:
         self._lock = threading.Lock()
         self._faults = Episode()  # the system's: a full disk, no descriptor
 
-    def tell_fault(self, exc: OSError, text: str) -> None:
+    def log_fault(self, exc: OSError, text: str) -> None:
         """Log that a temporary file could not be made or written, once for as long as it goes on."""
         with self._lock:
             is_news = self._faults.begins()
@@ -115,7 +115,7 @@ class SpoolSpace:
             logger.error(text, exc)
 
     def on_second(self) -> None:
-        """Tell, once a second, whether that is over."""
+        """Log when budget or system have room again; called once a second."""
         self.octets.on_second()
         with self._lock:
             is_over = self._faults.is_over_at_second()
@@ -124,24 +124,24 @@ class SpoolSpace:
 
 
 class SpoolFile:
-    """A temporary file without a name; what it takes is counted from `reserve` until it is closed, or garbage."""
+    """A temporary file without a name; its size is counted from `reserve` until it is closed or collected."""
 
     __slots__ = ("_has_descriptor", "_space", "file", "size_bytes")
 
     def __init__(self, space: SpoolSpace) -> None:
         self._space = space
         self._has_descriptor = False
-        self.size_bytes = 0  # as counted: what the file has at most
+        self.size_bytes = 0  # as counted; the file is not larger
         self.file: Any = None  # a raw file, once it was opened
 
     def reserve(self, size_bytes: int) -> bool:
         """Let the file become as large as this; False: there is no room for that, or for one more file."""
         space, more = self._space, max(size_bytes - self.size_bytes, 0)
-        if more and not space.octets.take(more):
+        if more and not space.octets.reserve(more):
             return False
         if not self._has_descriptor:
-            if not space.files.take(1):
-                space.octets.give_back(more)
+            if not space.files.reserve(1):
+                space.octets.release(more)
                 return False
             self._has_descriptor = True
         self.size_bytes += more
@@ -156,7 +156,7 @@ class SpoolFile:
 
     def open(self) -> BinaryIO:
         """
-        Return the file, made now if there is none.
+        Return the file; make it first if there is none.
 
         Raises:
             OSError: the system has no room for one, or no descriptor.
@@ -167,53 +167,53 @@ class SpoolFile:
         return cast(BinaryIO, self.file)
 
     def close(self) -> None:
-        """Let go of the file; only then is what it took free."""
+        """Close the file, and then give back what it took."""
         try:
             if self.file is not None:
                 self.file.close()
-        except OSError as exc:  # it is gone all the same (close(2)), and nobody wants what it held
+        except OSError as exc:  # it is closed anyway (close(2)), and nobody wants its content
             logger.warning("a temporary file could not be closed: %s", exc)
         size_bytes, self.size_bytes = self.size_bytes, 0
         has_descriptor, self._has_descriptor = self._has_descriptor, False
         if size_bytes:
-            self._space.octets.give_back(size_bytes)
+            self._space.octets.release(size_bytes)
         if has_descriptor:
-            self._space.files.give_back(1)
+            self._space.files.release(1)
 
     def __del__(self) -> None:
         if self.size_bytes:
-            self._space.octets.drop(self.size_bytes)
+            self._space.octets.release_later(self.size_bytes)
         if self._has_descriptor:
-            self._space.files.drop(1)
+            self._space.files.release_later(1)
 
 
 class BodySpace(SpoolSpace):
-    """That of request bodies, and what a client is told for whose body there is none."""
+    """The space of request bodies, and the refusals of those that find no room."""
 
     def check(self, length: int) -> None:
         """
-        Look whether a body of this length finds room, before any of it comes.
+        Check that a body of this length has room, before any of it comes.
 
         Raises:
             RequestRefused: 503, there is none now; 413, there never will be.
         """
         if length > self.octets.limit:
             raise self.too_large()
-        if not self.octets.take(length):  # not a look first: by the second there may be room
+        if not self.octets.reserve(length):  # and not `has_room` first: the answer may change in between
             raise self.no_room()
-        self.octets.give_back(length)
+        self.octets.release(length)
 
     def too_large(self) -> RequestRefused:
-        """Return the refusal of a body for which even an empty disk would not do."""
+        """Return the refusal of a body that is larger than the whole budget."""
         return over_limit(413, "the request body", self.octets.limit, "--body-spool-total")
 
     def no_room(self) -> RequestRefused:
         """Return the refusal of a body for which there is no room now."""
         return RequestRefused(503, "the server has no room for the request body now; try again later")
 
-    def fault(self, exc: OSError) -> RequestRefused:
-        """Return the refusal of a body that the system does not let us keep, and log why."""
-        self.tell_fault(
+    def refuse_fault(self, exc: OSError) -> RequestRefused:
+        """Log why a body could not be kept; return its refusal."""
+        self.log_fault(
             exc,
             "cannot keep a request body in a temporary file: %s; see TMPDIR, `ulimit -n`, --body-spool-total, "
             "--spool-files, --body-memory, --max-body",
@@ -224,11 +224,11 @@ class BodySpace(SpoolSpace):
 
 
 class ResponseSpace(SpoolSpace):
-    """That of responses."""
+    """The space of responses."""
 
-    def fault(self, exc: OSError) -> None:
+    def log_unkept(self, exc: OSError) -> None:
         """Log why a response is not kept."""
-        self.tell_fault(
+        self.log_fault(
             exc,
             "cannot keep a response in a temporary file: %s; the app waits for its client instead; "
             "see TMPDIR, --response-spool, --response-spool-total",
@@ -272,7 +272,7 @@ class Budgets:
         )
 
     def on_second(self) -> None:
-        """Tell, once a second, what is over."""
+        """Log which budgets have room again; called once a second."""
         self.files.on_second()
         self.bodies.on_second()
         self.responses.on_second()
@@ -320,5 +320,5 @@ def _free_disk_bytes() -> int:
     try:
         status = os.statvfs(tempfile.gettempdir())
     except OSError:
-        return UNLIMITED  # no such folder: the first file made there says so
-    return (status.f_bavail * status.f_frsize) >> 22 << 22  # so that shares of it are said in MiB
+        return UNLIMITED  # no such folder: making the first file will fail, and say so
+    return (status.f_bavail * status.f_frsize) >> 22 << 22  # a multiple of 4 MiB, so that its parts are shown in MiB

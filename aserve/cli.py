@@ -5,13 +5,16 @@ Owns:     the command's flags beside the settings (APP, --config, --check,
           one place where our errors become one line and exit status 2.
 Thread:   the main thread.
 Not here: what the settings are (settings/table.py), finding the app (loading.py),
-          serving and signals (running.py).
+          binding before the app is imported, serving and signals (running.py), processes beside one another (processes/).
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import difflib
+import functools
 import logging
 import os
 import platform
@@ -19,16 +22,33 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
+from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .loading import LoadError, check_unpatched, load_app
-from .running import run as run_server
-from .settings import SETTINGS, VERSION, Config, ConfigError, read_toml
-from .signals import tell_what_remains
+from .privileges import find_account, is_root
+from .processes.channel import Channel
+from .processes.child import MOLD
+from .processes.command import Command
+from .processes.inheritance import VARIABLE as INHERITANCE
+from .processes.inheritance import Inheritance
+from .processes.mold import run_mold
+from .processes.plan import Plan, Read
+from .processes.shutdown import StartFailed
+from .processes.supervisor import Supervisor
+from .processes.trial import VARIABLE as TRIAL
+from .processes.trial import trial_role
+from .processes.worker import FAILED, Role, run_worker, say_failed
+from .running import prepared
+from .running import run_prepared as run_server
+from .settings import SETTINGS, SWITCH, VERSION, Config, ConfigError, parse_bind, platform_settings, read_toml
+from .signals import log_what_remains
 from .tls.certificates import load_certificates
+from .wsgi import WSGIApp
 from .wsgi.routes import compile_routes, lacks_action
 
 logger = logging.getLogger("aserve")
@@ -59,31 +79,131 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    trial_fd, inheritance_fd = _take_fd(TRIAL), _take_fd(INHERITANCE)
+    if trial_fd is not None:
+        return _run_trial(argv, Channel.inherit(trial_fd))
     args = _parse_args(argv)
     if args.pop("version", False):
         sys.stdout.write(_version_line() + "\n")
         return 0
     is_check = args.pop("check", False)
-    toml, toml_name = _read_file(args.pop("config", os.environ.get("ASERVE_CONFIG")))
-    spec = args.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
-    config = Config.from_sources(args, os.environ, toml, toml_name)
-    compile_routes(config.route)  # a mistake in one is told before the app is imported
-    certificates = load_certificates(config)  # so is one in these; the server loads its own
-    if config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and _speaks_uwsgi(config)):
-        install_uwsgi()
-    app = load_app(_checked_spec(spec, toml_name)) if spec else demo_app
-    check_unpatched()
-    # After the app, whose own logging set-up may disable the loggers it finds.
-    _set_up_logging(config.log_level)
+    inherited = Inheritance.read(inheritance_fd) if inheritance_fd is not None else None
+    plan = (inherited.plan if inherited else None) or _read_plan(args)
     if is_check:
-        certificates.log_warnings()
-        sys.stdout.write(_describe(config, app, spec))
+        find_account(plan.config.user, plan.config.group)
+        app = _load(plan)
+        load_certificates(plan.config).log_warnings()
+        sys.stdout.write(_describe(plan.config, app, plan.spec))
         return 0
-    if not spec:
-        logger.info("no APP was named, so this is the demo; for yours: %s module:app", _command())
-    status = run_server(app, config)
-    tell_what_remains()
+    _set_up_logging(plan.config.log_level)
+    _log_surroundings(plan)
+    with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
+        if plan.config.workers is not None:
+            status = _run_workers(plan, functools.partial(_read_plan, args), listeners, inherited)
+        else:
+            status = run_server(_load(plan), plan.config, listeners)
+    log_what_remains()
     return status
+
+
+def _read_plan(args: Mapping[str, object]) -> Plan:
+    """Return what is to be served, by all sources; report what is wrong with it before the app is imported."""
+    given = dict(args)
+    toml, toml_name = _read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
+    spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
+    config = Config.from_sources(given, os.environ, toml, toml_name)
+    if config.access_log not in (None, "-"):
+        # By its place from here: the app may change the folder, and a supervisor writes to it, too.
+        config = dataclasses.replace(config, access_log=os.path.abspath(config.access_log))
+    compile_routes(config.route)
+    load_certificates(config)  # to see whether they can be; the server loads its own
+    return Plan(config, _checked_spec(spec, toml_name) if spec else None)
+
+
+def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
+    """Import the app, with all that it may need at that time; in a worker process with its role."""
+    config = plan.config
+    if _has_uwsgi(config):
+        install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
+    app = load_app(plan.spec) if plan.spec else demo_app
+    check_unpatched()
+    # After the app, whose own set-up of logging may disable the loggers that it finds.
+    _set_up_logging(config.log_level, role.name if role is not None else "")
+    return app
+
+
+def _enter(role: Role) -> None:
+    """Make of this process, which has imported the app as a mold, this worker."""
+    if _has_uwsgi(role.plan.config):
+        install_uwsgi(_uwsgi_process(role))
+    _set_up_logging(role.plan.config.log_level, role.name)
+
+
+def _uwsgi_process(role: Role) -> UwsgiProcess:
+    return UwsgiProcess(role.slot if role.slot != MOLD else 0, role.supervisor_pid, role.plan.workers[0])
+
+
+def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, inherited: Inheritance | None) -> int:
+    """Supervise workers; in each of these, serve."""
+    listeners = bind_listeners(plan.config) if listeners is None else listeners
+    try:
+        role = Supervisor(plan, read, listeners, Command.of_this_process(os.environ)).run(inherited)
+    except StartFailed as fault:
+        sys.stderr.write(fault.app_traceback)
+        sys.stderr.write(f"aserve: error: {fault}\n")
+        return FAILED
+    return role if isinstance(role, int) else _work(role)
+
+
+def _work(role: Role) -> int:
+    _set_up_logging(role.plan.config.log_level, role.name)
+    load = functools.partial(_load, role.plan, role)
+    return run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
+
+
+def _run_trial(argv: Sequence[str], channel: Channel) -> int:
+    """Show the supervisor, which is of the code of before, whether this code can serve."""
+    with contextlib.closing(channel):
+        try:
+            role = trial_role(_read_plan(_parse_args(argv)), channel)
+        except (ConfigError, AserveError, BindError) as fault:
+            return say_failed(channel, str(fault))
+        status = _work(role)
+    log_what_remains()
+    return status
+
+
+def _take_fd(variable: str) -> int | None:
+    """Return the descriptor that code of before names to this process, and to no other."""
+    text = os.environ.pop(variable, None)
+    if text is None:
+        return None
+    try:
+        fd = int(text)
+        os.fstat(fd)
+    except (ValueError, OSError):
+        raise ConfigError(f"{variable} is for aserve itself, when it is upgraded; unset it") from None
+    return fd
+
+
+def _log_surroundings(plan: Plan) -> None:
+    """Log what was not asked for: what the platform says, what it is to run as root, and the demo."""
+    config, said = plan.config, platform_settings(os.environ)
+    for name, value in (("bind", config.bind), ("workers", str(config.workers))):
+        if name in said and said[name].value == value:
+            logger.info(said[name].note)
+    if config.user is None and is_root():
+        logger.warning(
+            "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
+            "after binding, as does User= of a systemd unit"
+        )
+    if not plan.spec:
+        logger.info("no APP was named, so this is the demo; for yours: %s module:app", _command())
+
+
+def _has_uwsgi(config: Config) -> bool:
+    """Whether `import uwsgi` is to work."""
+    return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and _speaks_uwsgi(config))
 
 
 def _speaks_uwsgi(config: Config) -> bool:
@@ -105,7 +225,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parse_args(argv: Sequence[str]) -> dict[str, object]:
-    """Return what was given, keyed by setting name; nothing else, so no defaults."""
+    """Return the settings that were given, by name, without defaults."""
     parser = _build_parser()
     args, unknown = parser.parse_known_args(_join_routes(argv))
     if unknown:
@@ -131,7 +251,7 @@ def _build_parser() -> _Parser:
         epilog=EPILOG,
         formatter_class=_formatter,
         argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,  # an abbreviation would change its meaning when a flag is added
+        allow_abbrev=False,  # an abbreviation could change its meaning when a flag is added
     )
     parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
     parser.add_argument("--config", metavar="FILE", help=
@@ -144,12 +264,12 @@ def _build_parser() -> _Parser:
         if setting.group not in groups:
             groups[setting.group] = parser.add_argument_group(setting.group)
         default = setting.kind.show(setting.default)
+        value: dict[str, Any] = {"action": "append" if setting.is_list else "store", "metavar": setting.kind.metavar}
         groups[setting.group].add_argument(
             setting.flag,
             dest=setting.name,
-            metavar=setting.kind.metavar,
-            action="append" if setting.is_list else "store",
             help=f"{setting.help} (default: {default})".replace("%", "%%"),
+            **({"action": "store_const", "const": "on"} if setting.kind is SWITCH else value),
         )
     return parser
 
@@ -180,7 +300,7 @@ def _read_file(path: object) -> tuple[Mapping[str, object], str]:
 
 
 def _command() -> str:
-    """Return what to type for this command: its path, where it is not on PATH."""
+    """Return what to type for this command: its path, if it is not on PATH."""
     return "aserve" if shutil.which("aserve") else f"{os.path.dirname(sys.executable)}/aserve"
 
 
@@ -199,7 +319,7 @@ def _python_version() -> str:
     return platform.python_version() + own
 
 
-def _describe(config: Config, app: object, spec: object) -> str:
+def _describe(config: Config, app: object, spec: str | None) -> str:
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
     lines = [f"app:     {spec or 'the demo app'} ({what})"]
@@ -209,6 +329,8 @@ def _describe(config: Config, app: object, spec: object) -> str:
 
 
 def _describe_bind(bind: str) -> str:
+    if parse_bind(bind).is_given:
+        return str(parse_bind(bind))
     if bind.startswith("https://"):
         return bind.partition("?")[0]
     if bind.startswith("unix:") or "://" in bind:
@@ -216,10 +338,11 @@ def _describe_bind(bind: str) -> str:
     return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"
 
 
-def _set_up_logging(level: str) -> None:
-    """Send the "aserve" loggers to standard error, whatever the app does with the others."""
+def _set_up_logging(level: str, name: str = "") -> None:
+    """Send the "aserve" loggers to standard error, whatever the app does with other loggers; `name` is this process's."""
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("{asctime} {levelname:<8} {message}", style="{"))
+    who = f"{name}: " if name else ""
+    handler.setFormatter(logging.Formatter(f"{{asctime}} {{levelname:<8}} {who}{{message}}", style="{"))
     logger.handlers[:] = [handler]
     logger.setLevel(level.upper())
     logger.propagate = False  # the app's root handler would show each message again

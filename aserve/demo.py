@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIEnvironment
 
 ECHO_BLOCK_BYTES = 65536
-SECURITY_HEADERS = [  # the page needs nothing from elsewhere, so it may have nothing
+SECURITY_HEADERS = [  # the page needs nothing from elsewhere, so nothing is allowed
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:"),
     ("X-Content-Type-Options", "nosniff"),
     ("Cache-Control", "no-store"),
@@ -85,7 +85,7 @@ def _read_blocks(body: Any, length: int) -> Iterator[bytes]:
 
 
 def _readable(environ: WSGIEnvironment) -> dict[str, object]:
-    """Return the environ sorted, with what JSON cannot say as its repr."""
+    """Return the environ sorted; what JSON cannot express is its repr."""
     plain = (str, bool, int, float, type(None))
     return {name: value if isinstance(value, plain) else repr(value) for name, value in sorted(environ.items())}
 
@@ -138,7 +138,7 @@ def _build_value(value: object) -> str:
     return html.escape(value if isinstance(value, str) else repr(value))
 
 
-# A loop, the seam, a worker: the server in one picture.
+# The server in one picture: an event loop, the seam between threads, a worker.
 ICON = (
     "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 48 32' aria-hidden='true'>"
     "<circle cx='13' cy='16' r='9' fill='none' stroke='#e2703a' stroke-width='5'/>"

@@ -1,13 +1,13 @@
-"""Something that comes and goes, told in the log when it begins and when it is over.
+"""Trouble that comes and goes, logged when it begins and when it is over.
 
 Owns:     Episode: whether it is news.
-Thread:   one at a time; whoever shares one locks.
-Not here: the lines (connections/acceptor.py, budgets.py).
+Thread:   one at a time; threads that share one need a lock.
+Not here: the lines (connections/limit.py, budgets.py).
 """
 
 from __future__ import annotations
 
-# For this many seconds it must not have happened, before it is said that it is over. Guess.
+# It is over when it has not happened for this many seconds. Guess.
 CALM_SECONDS = 5
 
 
@@ -20,13 +20,13 @@ class Episode:
         self._quiet_seconds: int | None = None  # None: it is over
 
     def begins(self) -> bool:
-        """Note that it happens; return whether that is news."""
+        """Record that it happens; return whether that is news."""
         is_news = self._quiet_seconds is None
         self._quiet_seconds = 0
         return is_news
 
     def is_over_at_second(self) -> bool:
-        """Note that a second has passed; return whether it has ended by that."""
+        """Record that a second has passed; return whether it is now over, which is news."""
         if self._quiet_seconds is None:
             return False
         self._quiet_seconds += 1

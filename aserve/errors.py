@@ -9,7 +9,7 @@ from __future__ import annotations
 
 
 class AserveError(Exception):
-    """Base of the errors that are not also OSErrors."""
+    """Base of the errors that are not OSErrors."""
 
 
 class BindError(OSError):
@@ -32,7 +32,7 @@ class RequestTimeout(BaseException):
     """
     The request took longer than --request-timeout: raised in the app's thread, wherever it is.
 
-    Not an Exception, as KeyboardInterrupt is none: `except Exception` is for errors of what it guards.
+    Like KeyboardInterrupt it is not an Exception: `except Exception` is for errors of the code that it guards.
     """
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class RequestTimeout(BaseException):
 
 
 class WrittenOff(BaseException):
-    """A worker has come back from the app after its exchange was answered for it; it ends. Never the app's to see."""
+    """Raised in a worker that returns from the app too late: the loop has answered. The thread ends; the app never sees this."""
 
 
 class WorkersStuck(AserveError):
@@ -60,7 +60,7 @@ class RequestRefused(AserveError):
 
 
 def app_too_late() -> RequestRefused:
-    """Return what a client gets whose request was not done within --request-timeout."""
+    """Return the refusal of a request that took longer than --request-timeout."""
     return RequestRefused(504, "the app did not answer in time")
 
 

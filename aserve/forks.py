@@ -1,22 +1,22 @@
-"""Processes that the app starts by fork(): what they keep of the server, and that none comes back into it.
+"""Processes that the app forks: they drop what is the server's, and end if they come back into it.
 
-Owns:     the hooks around os.fork(); the end of a child that returns from the app (`leave`).
-Thread:   whichever forks; in the child it is the only one there is.
-Not here: subprocess, which starts another program: there all our descriptors close, and no
-          hooks run, but with preexec_fn.
+Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`).
+Thread:   the one that forks, which is the only thread of the child.
+Not here: subprocess, which starts another program: there all our descriptors close, and hooks
+          run only with preexec_fn.
 
-A child has a copy of everything and none of the other threads. Three things must not happen:
+A child has a copy of everything, but no other thread. Three things must not happen:
 
 - A signal for the child ends the server: the child inherits the handlers, and the descriptor by
-  which they wake the parent's event loop. It gets back what was there before.
-- The child answers, too. Whoever comes back from the app asks whether `forked` has grown
-  since the server was started (a look at an empty list, where nobody has forked), and leaves.
-  A server that the child starts by itself is none of the parent's, and is served.
+  which they wake the parent's event loop. So it gets back the handlers that were there before.
+- The child answers, too. So after each call of the app, the worker checks whether `forked` has grown
+  since the server was started (an empty list, unless somebody has forked). If it has, this is a child,
+  and it ends. A server that the child starts itself is not the parent's, and works.
 - The child keeps connections open: their clients would see the end of a response without a length, or of
-  the server, only when the child ends, and nobody could bind the port. So it drops what is the
-  server's, before it does anything else. /dev/null takes the place of each descriptor: an object of Python's may
-  still own the number, and would close somebody else's. What an epoll set of the parent's watches
-  stays watched, as long as the parent has it open (epoll(7), Q6).
+  the server, only when the child ends, and nobody could bind the port. So, before all else, the child drops
+  what is the server's. /dev/null takes the place of each descriptor: a Python object may still own the
+  number, and would close somebody else's file. The parent's epoll set still watches what it watched, as
+  long as the parent has it open (epoll(7), Q6).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ except ImportError:
 
 logger = logging.getLogger("aserve")
 
-# One item for each fork between the process that has imported this and the calling one.
+# One item for each fork between the process that imported this module and this process.
 forked: list[None] = []
 
-# How long a process may take for its last words, should a pipe be full or a lock be taken. Guess.
+# How long a process may take for its last words if a pipe is full or a lock is taken. Guess.
 LAST_WORDS_SECONDS = 10
 FD_FOLDERS = ("/proc/self/fd", "/dev/fd")
-# Where descriptors cannot be listed, so many numbers are tried: 65,536 take 40 ms. Guess.
+# Where descriptors cannot be listed, try this many numbers: 65,536 take 40 ms. Guess.
 MAX_TRIED_FDS = 65536
 
 # A struct sockaddr: family, port, host; or family, path.
@@ -56,36 +56,36 @@ PORT_END = 4
 
 
 class Watched(Protocol):
-    """What has threads and descriptors that are lost to a child: a server."""
+    """What has threads and descriptors that a child must not use: a server."""
 
     def on_forked(self) -> tuple[Iterable[int], Iterable[bytes]]:
         """
-        In a child: run nothing any more; return what the child must not keep.
+        Stop running anything, in a child; return what the child must drop: descriptors, and addresses.
 
-        Descriptors, and what `local_address` said of the listeners: every socket that has one of these is meant. (The
-        former are found more cheaply, the latter are complete: a connection may be on its way from one owner to another.)
+        The addresses are those of the listeners, as `local_address` returns them; every socket that is bound to one is
+        dropped. (Descriptors are cheaper to find. Addresses are complete: a connection may be between two owners.)
         """
 
 
 _watched: weakref.WeakSet[Watched] = weakref.WeakSet()
-# By signal: our handler, and the one that was there before; None: not one of Python's.
+# By signal: our handler, and the one that was there before; None: a handler that is not Python's.
 _handlers: dict[signal.Signals, tuple[Any, Any]] = {}
-# By thread: what it had blocked before it began to fork.
+# By thread: the signals that it blocked before it began to fork.
 _masks: dict[int, Any] = {}
 
 
 def watch(watched: Watched) -> None:
-    """Ask this server in a child what it must not keep there."""
+    """Call `on_forked` of this server in each child."""
     _watched.add(watched)
 
 
 def unwatch(watched: Watched) -> None:
-    """Ask it no longer: it has nothing more to lose."""
+    """Call it no longer: the server has closed everything."""
     _watched.discard(watched)
 
 
 def local_address(fd: int) -> bytes:
-    """Return to what a socket is bound, as the kernel has it; nothing: it is no stream socket."""
+    """Return the address to which a stream socket is bound, as octets of a sockaddr; empty: it is not one."""
     return _local_address(fd, ffi.new("char[]", ADDRESS_BYTES))
 
 
@@ -94,25 +94,25 @@ def _local_address(fd: int, room: Any) -> bytes:
 
 
 def own_handlers(earlier: dict[signal.Signals, Any]) -> None:
-    """These signals have handlers of the event loop's since now; `earlier` are those that were there before."""
+    """Record that the event loop handles these signals; a child gets the handlers in `earlier` back."""
     _handlers.update({number: (signal.getsignal(number), handler) for number, handler in earlier.items()})
 
 
 def disown_handlers() -> None:
-    """They have none any more."""
+    """Record that the event loop handles no signals any more."""
     _handlers.clear()
 
 
 # The end of a child that comes back
 
 
-def leave_if_forked(count: int, exc: BaseException | None = None) -> None:
+def end_if_forked(count: int, exc: BaseException | None = None) -> None:
     """End this process if it is a child of the one in which `forked` had `count` items."""
     if len(forked) != count:
-        leave(exc)
+        end_child(exc)
 
 
-def leave(exc: BaseException | None = None) -> NoReturn:
+def end_child(exc: BaseException | None = None) -> NoReturn:
     """
     End this process, a child that came back into the server from the app, by an exception or without one.
 
@@ -172,16 +172,16 @@ def end_process(status: int, say: Callable[[], object]) -> NoReturn:
 
 def _before() -> None:
     if _handlers:
-        # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) waits for _in_child.
+        # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) must wait for _in_child.
         _masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers))
     if _watched:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # what is not written yet must not be written twice; see `leave`
+            with contextlib.suppress(Exception):  # what is buffered must not be written twice; see `end_child`
                 stream.flush()
 
 
 def _unblock() -> None:
-    # For signals that have come meanwhile, handlers run in here.
+    # The handlers of signals that have come meanwhile run here.
     mask = _masks.pop(threading.get_ident(), None)
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -193,18 +193,18 @@ def _in_child() -> None:
         if _handlers:
             _give_signals_back()
         if _watched:
-            _let_go()
+            _drop_servers()
     finally:
         try:
             _unblock()
         except BaseException as exc:  # a handler of the app's: Python would print this, and let the child live on
-            leave(exc)
+            end_child(exc)
 
 
 def _give_signals_back() -> None:
-    """Let signals do what they would without us."""
+    """Let signals do what they would do without the server."""
     if signals_enabled is not None:
-        signals_enabled.__enter__()  # PyPy goes on taking the thread that forks for one beside the main thread
+        signals_enabled.__enter__()  # PyPy still takes the thread that forks for one beside the main thread
     signal.set_wakeup_fd(-1)
     for number, (ours, before) in _handlers.items():
         if signal.getsignal(number) == ours:
@@ -212,14 +212,14 @@ def _give_signals_back() -> None:
     _handlers.clear()
 
 
-def _let_go() -> None:
-    """Drop what is the servers' of the parent."""
+def _drop_servers() -> None:
+    """Drop the descriptors and sockets of the parent's servers."""
     fds: set[int] = set()
     addresses: set[bytes] = set()
     for watched in list(_watched):
         try:
             its_fds, its_addresses = watched.on_forked()
-        except Exception:  # a bug in aserve: the others let go all the same
+        except Exception:  # a bug in aserve: drop those of the others anyway
             logger.exception("internal error; please report this as a bug in aserve")
             continue
         fds.update(its_fds)
@@ -230,15 +230,15 @@ def _let_go() -> None:
     fds &= present
     room = ffi.new("char[]", ADDRESS_BYTES)
     fds.update(fd for fd in present - fds if _is_one_of(addresses, _local_address(fd, room)))
-    _blank(fds)
+    _replace_by_null(fds)
 
 
 def _open_fds(fds: set[int]) -> set[int]:
-    """Return all open descriptors, these among them, and maybe the one by which they are found."""
+    """Return all open descriptors, these among them, and maybe the one used to list them."""
     for folder in FD_FOLDERS:
         with contextlib.suppress(OSError):
             return {int(name) for name in os.listdir(folder)}
-    # There is no such folder, or no descriptor is left to read it by.
+    # There is no such folder, or no descriptor is left to open it.
     limit = os.sysconf("SC_OPEN_MAX")
     return {fd for fd in {*fds, *range(limit if 0 < limit < MAX_TRIED_FDS else MAX_TRIED_FDS)} if _is_open(fd)}
 
@@ -252,12 +252,12 @@ def _is_open(fd: int) -> bool:
 
 
 def _is_one_of(addresses: set[bytes], address: bytes) -> bool:
-    """Whether these have it, or have its port for every host."""
+    """Whether this address is among them, or its port on all interfaces is."""
     return address in addresses or address[:PORT_END].ljust(len(address), b"\0") in addresses
 
 
-def _blank(fds: set[int]) -> None:
-    """Close these, and keep their numbers taken."""
+def _replace_by_null(fds: set[int]) -> None:
+    """Replace these descriptors by /dev/null, so that their numbers stay taken."""
     try:
         null = os.open(os.devnull, os.O_RDWR)
     except OSError:  # no descriptor is left, or there is no such file
@@ -266,7 +266,7 @@ def _blank(fds: set[int]) -> None:
                 os.close(fd)
         return
     for fd in fds:
-        with contextlib.suppress(OSError):  # the one by which they were found is closed
+        with contextlib.suppress(OSError):  # the one used to list them is closed
             os.dup2(null, fd, inheritable=False)
     os.close(null)
 

@@ -1,8 +1,8 @@
-"""From what the user typed to a WSGI callable.
+"""Find the WSGI app that the user has named.
 
 Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app"),
-          what goes on sys.path for it, and one clear line for each failure;
-          what an app must not have done to the process.
+          what goes on sys.path for it, one clear line for each failure, and the
+          check that the app has not patched the process.
 Thread:   any; before the server starts.
 Spec:     PEP 3333 (what a WSGI app is).
 Not here: calling the app (wsgi/gateway.py), printing errors (cli.py).
@@ -26,16 +26,16 @@ from .errors import AserveError
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-DEFAULT_NAMES = ("app", "application")  # what frameworks' tutorials call it; tried in this order
+DEFAULT_NAMES = ("app", "application")  # the names in frameworks' tutorials; tried in this order
 FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")
 
 
-# What gevent and eventlet replace, and a server with threads and an event loop of its own needs as it is.
+# Modules that gevent and eventlet replace, and that a server with real threads and an event loop needs as they are.
 NEEDED_MODULES = ("thread", "threading", "_thread", "socket", "select")
 
 
 class PatchedError(AserveError):
-    """The app has replaced threads and sockets in the whole process: it cannot be served so."""
+    """The app has replaced threads and sockets in the whole process: aserve cannot serve it."""
 
 
 class LoadError(AserveError):
@@ -53,10 +53,10 @@ class LoadError(AserveError):
 
 def check_unpatched() -> None:
     """
-    Look for what gevent's or eventlet's monkey patching leaves behind.
+    Check that neither gevent nor eventlet has patched what the server needs.
 
     Raises:
-        PatchedError: it has replaced what we need.
+        PatchedError: one of them has.
     """
     for module, test, call in (
         ("gevent.monkey", "is_module_patched", "gevent.monkey.patch_all()"),
@@ -125,13 +125,13 @@ def _import(name: str, looked_for: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as fault:
-        # Only the name itself or a package on the way to it; another is the app's own import.
+        # Only for the name itself or a package on the way to it; any other is an import of the app's.
         if fault.name is None or not f"{name}.".startswith(f"{fault.name}."):
-            raise _app_raised(name, "importing", fault) from None
+            raise app_raised(name, "importing", fault) from None
         missing = "" if fault.name == name else f" (there is no {fault.name!r})"
         raise LoadError(f"no module {looked_for}{missing}; {_hint_for_module(name)}") from None
     except (Exception, SystemExit) as fault:
-        raise _app_raised(name, "importing", fault) from None
+        raise app_raised(name, "importing", fault) from None
 
 
 def _import_path(path: str, name: str) -> ModuleType:
@@ -141,12 +141,12 @@ def _import_path(path: str, name: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: frameworks look themselves up by __name__
+    sys.modules[name] = module  # before it runs: frameworks look modules up by __name__
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as fault:
         del sys.modules[name]
-        raise _app_raised(path, "importing", fault) from None
+        raise app_raised(path, "importing", fault) from None
     return module
 
 
@@ -183,18 +183,18 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
     try:
         return found(*arguments, **keywords)
     except (Exception, SystemExit) as fault:
-        raise _app_raised(f"{where}:{attribute}", "calling", fault) from None
+        raise app_raised(f"{where}:{attribute}", "calling", fault) from None
 
 
 def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object], dict[str, object]]:
-    """Read the arguments of a call: literals, as ast.literal_eval takes them; nothing of the app's is evaluated."""
+    """Return the arguments of a call: literals, by ast.literal_eval, so that no code is run."""
     call: ast.expr | None
     try:
         call = ast.parse(attribute, mode="eval").body
         if isinstance(call, ast.Call) and ast.unparse(call.func) != path:
-            call = None  # what `path` leads to is called first, as in make('prod').wrap('b')
+            call = None  # `path` itself has a call, as in make('prod').wrap('b')
     except (SyntaxError, ValueError, RecursionError, MemoryError, TypeError):
-        # The last three: so deep that Python gives up; PyPy may raise a TypeError about its own RecursionError.
+        # The last three: nested too deeply; PyPy may raise a TypeError about its own RecursionError.
         call = None
     if not isinstance(call, ast.Call):
         raise LoadError(
@@ -308,8 +308,9 @@ def _origin(module: ModuleType) -> str:
 # The app's own errors
 
 
-def _app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
-    detail = "" if fault.args in ((), (None,)) else str(fault)  # sys.exit() says None on PyPy
+def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
+    """Return the error that says what of the app's has raised, and doing what; call it where that was caught."""
+    detail = "" if fault.args in ((), (None,)) else str(fault)  # sys.exit() gives (None,) on PyPy
     text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
     if isinstance(fault, ModuleNotFoundError) and fault.name == "uwsgi":
         text += "; with --uwsgi-module on there is one"
@@ -319,7 +320,7 @@ def _app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
 
 
 def _cut_to_app(trace: traceback.TracebackException) -> None:
-    """Leave out our frames and the import system's, here and in the causes."""
+    """Remove our frames and the import system's, here and in the causes."""
     ours = (__file__, importlib.__file__)
     trace.stack = traceback.StackSummary.from_list(
         [frame for frame in trace.stack if frame.filename not in ours and "frozen importlib" not in frame.filename]

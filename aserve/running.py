@@ -1,34 +1,49 @@
 """Serve one app until told to stop: in a task, or as the process itself.
 
-Owns:     serve() and run(); signals that drain, and the choice of event loop.
+Owns:     serve() and run(); the start of a process that binds as root, signals that drain, what systemd is told
+          of that, and the choice of event loop.
 Thread:   event loop only; run() makes the loop.
-Not here: what is served and how it ends (server.py), handlers that the app has set (signals.py), argv (cli.py).
+Not here: what is served and how it ends (server.py), handlers that the app has set (signals.py), how systemd is
+          told (systemd.py), who the process is (privileges.py, pid_file.py), argv (cli.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import faulthandler
 import functools
 import logging
+import os
 import signal
 import threading
+from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 import anyio
 import anyio.abc
 
+from .connections.listeners import Listener
 from .errors import WorkersStuck
+from .fd_store import FdStore
+from .hooks import call_post_fork
 from .loading import check_unpatched
+from .pid_file import kept_pid_file, pid_file
+from .privileges import become, find_account
 from .server import Server
-from .settings import Config
-from .signals import Signals, leave_at_once
+from .settings import Config, ConfigError
+from .signals import Signals, end_at_once
+from .systemd import Notifier, watchdog_seconds
 from .wsgi import WSGIApp
 
 logger = logging.getLogger("aserve")
 
 # A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to its group:
-# two so close together are the same one, and no wish to leave at once.
+# two signals this close together are one, and no wish to end at once.
 SAME_SIGNAL_SECONDS = 0.5
+
+
+FEEDING_SECONDS = 1.0  # between two words to systemd's watchdog
 
 
 async def serve(
@@ -64,12 +79,13 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
 
         aserve.run(app, "0.0.0.0:7878", threads=3)
 
-    Makes an event loop of its own. Signals are handled when called on the
-    main thread, and handlers that the app has set run before ours; a second
-    one ends the process at once.
+    Make a new event loop for it. On the main thread, handle signals: the app's
+    own handlers run before ours, and a second signal ends the process at once.
 
     Raises:
         BindError: see Server.
+        ConfigError: see Server, and `prepared`; or it names --workers.
+        LoadError: a function of `post_fork` has raised.
         PatchedError: see Server.
         TypeError: both a Config and settings were given.
     """
@@ -79,54 +95,156 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
         config = bind
     else:
         config = Config(**settings) if bind is None else Config(bind=bind, **settings)
-    check_unpatched()  # before signals, which are the main thread's
-    loop = _new_loop(config.loop)
+    if config.workers is not None:
+        raise ConfigError("workers are the command's, which imports the app in each; aserve.run serves in this process")
+    with prepared(config) as listeners:
+        return run_prepared(app, config, listeners)
+
+
+@contextlib.contextmanager
+def prepared(config: Config, inherited: Sequence[Listener] | None = None) -> Iterator[Sequence[Listener] | None]:
+    """
+    Make of this process what the settings of the group Process say; yield what was bound for that, or None.
+
+    Files that the app makes while it is imported are then of the right user and mode. Whoever connects meanwhile waits.
+    With `inherited`, which another program of this process has bound, it is all that already.
+
+    Raises:
+        BindError: see Server.
+        ConfigError: an account is not known, or may not be had; the pid file cannot be written.
+    """
+    if inherited is not None:
+        with kept_pid_file(config.pid_file):
+            yield inherited
+        return
+    account, store = find_account(config.user, config.group), FdStore.of_this_process()
+    if config.umask is not None:
+        os.umask(config.umask)
+    if account is None and config.pid_file is None and not store:
+        yield None
+        return
+    listeners, pid = store.open(config), os.getpid()
+    try:
+        with pid_file(config.pid_file):
+            if account is not None:
+                become(account)
+            yield listeners
+    except BaseException:
+        for listener in listeners if os.getpid() == pid else ():  # not in a worker process, which comes out here, too
+            listener.remove_file()
+        raise
+    finally:
+        for listener in listeners:
+            listener.socket.close()  # whose file may be another's by now
+
+
+def run_prepared(app: WSGIApp, config: Config, listeners: Sequence[Listener] | None) -> int:
+    """Serve as `run` does, on what `prepared` has bound."""
+    call_post_fork()
+    check_unpatched()  # before the signal handlers, which belong to the main thread
+    loop = new_loop(config.loop)
     try:
         asyncio.set_event_loop(loop)
-        return loop.run_until_complete(_run_until_signalled(app, config, loop))
+        return loop.run_until_complete(_run_until_signalled(app, config, listeners, loop))
     finally:
         asyncio.set_event_loop(None)
         loop.close()
 
 
-async def _run_until_signalled(app: WSGIApp, config: Config, loop: asyncio.AbstractEventLoop) -> int:
-    server = Server(app, config)
+async def _run_until_signalled(
+    app: WSGIApp, config: Config, listeners: Sequence[Listener] | None, loop: asyncio.AbstractEventLoop
+) -> int:
+    server = Server(app, config, listeners=listeners, is_alone=True)
     signalled: asyncio.Future[tuple[str, float]] = loop.create_future()
     signals = Signals(loop)
+    is_main = threading.current_thread() is threading.main_thread()
+    manager = Notifier.from_environ() if is_main else Notifier("")
     try:
-        # Before anybody can connect: from then on an end without a drain would lose requests.
-        if threading.current_thread() is threading.main_thread():
+        # Before anybody can connect: after that, to end without a drain would lose requests.
+        if is_main:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signals.handle(number, functools.partial(_on_signal, number, signalled, loop.time), is_once=True)
-            if any(bind.startswith("https://") for bind in config.bind):
-                signals.handle(signal.SIGHUP, server.reload_certificates)
+            signals.handle(signal.SIGUSR1, server.reopen_logs)
+            has_certificates = any(bind.startswith("https://") for bind in config.bind)
+            if has_certificates or manager.is_heard:  # Type=notify-reload sends it, and waits for an answer
+                reload = server.reload_certificates if has_certificates else _reload_nothing
+                signals.handle(signal.SIGHUP, functools.partial(_on_reload, reload, server, manager))
         await server.start()
         logger.info("serving on %s", ", ".join(server.urls))
+        manager.ready(_status_of(server))
         failing = loop.create_task(server.wait_failing())
+        feeding = loop.create_task(_feed_watchdog(server, manager, watchdog_seconds()))
         waited: set[asyncio.Future[Any]] = {signalled, failing}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if signalled.done():
             name, hint = signalled.result()[0], "; once more to leave at once"
         else:
             name, hint = "too many workers are stuck", ""
-        logger.info("%s: draining, at most %g s%s", name, config.drain_seconds, hint)
+        draining = f"draining, at most {config.drain_seconds:g} s"
+        logger.info("%s: %s%s", name, draining, hint)
+        manager.stopping(f"{name}: {draining}")
         failing.cancel()
         is_clean = await server.drain() and not server.failure
+        feeding.cancel()
+        await asyncio.wait({feeding})
         logger.info("stopped")
     finally:
         signals.close()
     return 0 if is_clean else 1
 
 
+def _status_of(server: Server) -> str:
+    return f"serving on {', '.join(server.urls)}"
+
+
+def _on_reload(reload: Callable[[], bool], server: Server, manager: Notifier) -> None:
+    manager.reloading("loading certificates anew")
+    kept = "" if reload() else "; SIGHUP has changed nothing, see the log"
+    manager.ready(_status_of(server) + kept)
+
+
+def _reload_nothing() -> bool:
+    logger.warning(
+        "SIGHUP: nothing was loaded anew, as there are only certificates to load, and no https bind; restart for new code"
+    )
+    return False
+
+
+async def _feed_watchdog(server: Server, manager: Notifier, seconds: float) -> None:
+    """Put off systemd's watchdog while the loop turns and workers begin what waits; without one, do nothing."""
+    if not (seconds and manager.is_heard):
+        return
+    if not faulthandler.is_enabled():
+        faulthandler.enable()  # it ends us by SIGABRT, and then the log has every thread's stack
+    is_warned = False
+    while True:
+        await asyncio.sleep(FEEDING_SECONDS)
+        stalled = server.statistics().requests_stalled_seconds
+        if not stalled:
+            manager.alive()
+            is_warned = False
+        elif stalled >= seconds / 2 and not is_warned:
+            is_warned = True
+            logger.warning(
+                "every worker is busy, and for %d s none has begun a request that waits; in %d s systemd's watchdog ends "
+                "this process (WatchdogSec=)", stalled, max(round(seconds - stalled), 0),
+            )  # fmt: skip
+
+
 def _on_signal(number: signal.Signals, signalled: asyncio.Future[tuple[str, float]], now: Callable[[], float]) -> None:
     if not signalled.done():
         signalled.set_result((number.name, now()))
     elif now() - signalled.result()[1] > SAME_SIGNAL_SECONDS:
-        leave_at_once(number)
+        end_at_once(number)
 
 
-def _new_loop(kind: str) -> asyncio.AbstractEventLoop:
-    """Return the event loop of the setting `loop`; uvloop's one door."""
+def new_loop(kind: str) -> asyncio.AbstractEventLoop:
+    """Return a new event loop, by the setting `loop`."""
+    return loop_factory(kind)()
+
+
+def loop_factory(kind: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return what makes event loops, by the setting `loop`; only here is uvloop imported."""
     if kind != "asyncio":
         try:
             import uvloop
@@ -134,5 +252,6 @@ def _new_loop(kind: str) -> asyncio.AbstractEventLoop:
             if kind == "uvloop":
                 raise
         else:
-            return uvloop.new_event_loop()
-    return asyncio.new_event_loop()
+            new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+            return new_event_loop
+    return asyncio.new_event_loop

@@ -3,17 +3,16 @@
 Owns:     Server (the embedding API): a loop's listeners, executor, connections
           and the one timer that ticks for them all.
 Thread:   event loop only.
-Not here: one connection (connections/connection.py), settings (settings/table.py), the loop
-          and signals (running.py).
+Not here: one connection (connections/connection.py), what a listener's connections share (services.py), settings
+          (settings/table.py), the loop and signals (running.py).
 """
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from types import TracebackType
-from typing import Any, Callable
+from collections.abc import Sequence
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -21,39 +20,35 @@ import anyio.abc
 from . import forks
 from .access_log import AccessLog
 from .budgets import Budgets
-from .connections.acceptor import Acceptor, ConnectionLimit
-from .connections.greeting import identify_by, protocol_factory
+from .connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
+from .connections.detaching import Detached, adopt, detach_idle
+from .connections.in_flight import InFlight
 from .connections.lane import Lane
 from .connections.lane import is_available as is_lane_available
-from .connections.listeners import Address, Listener, UnixRights, open_listeners
-from .connections.sendfile import HAS_SENDFILE
+from .connections.limit import ConnectionLimit
+from .connections.listeners import Address, Listener, bind_listeners
+from .connections.load_board import LoadBoard
 from .connections.service import Service
-from .connections.tls_transport import TLSTransport
+from .failing import Failing
 from .loading import check_unpatched
-from .protocols import PROTOCOLS
-from .protocols.base import Limits
-from .proxies.forwarded import StripForwarded, strip_forwarded
 from .proxies.peers import Peers
-from .proxies.trust import TrustingGateway, TrustingLog, needs_identity, peers_of, trust_of
-from .settings import Bind, Config, parse_bind
+from .proxies.trust import peers_of
+from .services import Shared, new_service
+from .settings import Config
 from .statistics import Statistics, take_statistics
 from .tls.certificates import Certificates, load_certificates
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
-from .wsgi import FileWrapper, Gateway, WSGIApp
+from .workers.stopping import stop_workers
+from .wsgi import WSGIApp
 from .wsgi.deadlines import Deadlines
-from .wsgi.environ import build_base_environ
 from .wsgi.response import CommonFields
-from .wsgi.routes import RoutingGateway, compile_routes
 
 logger = logging.getLogger("aserve")
 
-# An accepted connection's transport is made in a task (connections/acceptor.py). Turns of the loop
-# after which it is ours: three are needed, five make sure.
-ACCEPT_ITERATIONS = 5
-
-# How long workers that wait may take to end when no time is left. Guess; it is a few milliseconds.
-WAKING_SECONDS = 0.1
+# For how long kept connections of a server that is replaced may be detached, before they are to close. Guess: most idle
+# for a moment within it.
+LEAVING_SECONDS = 2.0
 
 
 class Server:
@@ -67,17 +62,36 @@ class Server:
     what runs is finished. No signal handlers, no global state; several
     servers may share a loop.
 
+    `listeners` are bound already and shared with other processes, in place of `bind`: they
+    are neither closed nor removed here, but at an end that is everybody's (`drain`). With
+    `is_alone` there are no other processes, and the app is told so. `load_board` decides which of
+    the processes accepts; `in_flight`, memory of connections.in_flight.TABLE_BYTES, shows others
+    what this one is at.
+
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
         ConfigError: a certificate, or what belongs to it, cannot be used.
         PatchedError: gevent or eventlet have replaced threads and sockets in this process.
     """
 
-    def __init__(self, app: WSGIApp, config: Config | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        app: WSGIApp,
+        config: Config | None = None,
+        *,
+        listeners: Sequence[Listener] | None = None,
+        is_alone: bool = False,
+        load_board: LoadBoard | None = None,
+        in_flight: Any = None,
+        **settings: Any,
+    ) -> None:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
         self.config = config if config is not None else Config(**settings)
         self._app = app
+        self._shared_listeners = listeners
+        self._is_alone = is_alone or listeners is None
+        self._load_board, self._in_flight = load_board, in_flight
         self._listeners: list[Listener] = []
         self._bound: list[bytes] = []  # their addresses, for forks.py; also after their end
         self._acceptors: list[Acceptor] = []
@@ -90,8 +104,7 @@ class Server:
         self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadlines: Deadlines | None = None  # with --request-timeout
-        self._failure = ""  # why the process should be replaced
-        self._is_failing: asyncio.Event | None = None  # before the first start
+        self._failing: Failing | None = None  # before the first start
         self._executor: Executor | InlineExecutor = InlineExecutor()
         self._budgets = Budgets(self.config)
 
@@ -108,7 +121,7 @@ class Server:
     @property
     def failure(self) -> str:
         """Why this process should be replaced, workers being stuck beyond --max-stuck; empty when all is well."""
-        return self._failure
+        return self._failing.why if self._failing is not None else ""
 
     async def wait_failing(self) -> str:
         """
@@ -117,18 +130,15 @@ class Server:
         Raises:
             RuntimeError: it has not been started.
         """
-        if self._is_failing is None:
+        if self._failing is None:
             raise RuntimeError("the server has not been started: call wait_failing() after start()")
-        await self._is_failing.wait()
-        return self._failure
+        return await self._failing.wait()
 
     async def __aenter__(self) -> Server:
         await self.start()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         with anyio.CancelScope(shield=True):
             await self.drain()
 
@@ -141,16 +151,15 @@ class Server:
         """
         check_unpatched()
         loop = self._loop = asyncio.get_running_loop()
-        self._is_failing, self._failure = asyncio.Event(), ""
+        failing = self._failing = Failing()
         config = self.config
         self._peers = peers_of(config)
-        self._connections.open(config.max_connections, config.threads, config.spool_files)
+        self._connections.find_limit(config.max_connections, config.threads, config.spool_files)
         self._budgets = Budgets(config)  # of what is free now
-        rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
         self._certificates = load_certificates(config)
         self._certificates.log_warnings()
         self._common_fields.refresh()
-        self._listeners = open_listeners([parse_bind(bind) for bind in config.bind], rights)
+        self._listeners = bind_listeners(config) if self._shared_listeners is None else [*self._shared_listeners]
         self._bound = [forks.local_address(listener.socket.fileno()) for listener in self._listeners]
         forks.watch(self)
         self._services = []  # those of an earlier start are over
@@ -161,43 +170,44 @@ class Server:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
             if config.request_seconds:  # then there are threads: settings/table.py
-                self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, self._on_failing)  # type: ignore[arg-type]
-            self._services = [self._new_service(listener) for listener in self._listeners]
+                self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, failing.begin)  # type: ignore[arg-type]
+            shared = self._shared()
+            self._services = [new_service(listener, shared) for listener in self._listeners]
             self._accept()
         except BaseException:
             with anyio.CancelScope(shield=True):
-                await self._abandon_start()
+                await self.stop_accepting()
+                self._close_listeners()
+                await self._stop(loop.time())
             raise
         self._timer = loop.call_later(1.0, self._tick)
 
-    async def _abandon_start(self) -> None:
-        if self._lane is not None:
-            self._lane.stop_accepting()
-        self._close_listeners()
-        await self._stop(self._loop.time())
-
-    async def drain(self) -> bool:
+    async def drain(self, is_replaced: bool = False) -> bool:
         """
         Stop accepting, finish what runs, close; at most `drain_seconds` after `drain_delay_seconds`.
 
+        What the kernel has queued on the listeners is served, and they end, for whoever shares them.
+        With `is_replaced` other processes go on to serve them: they stay, with what is queued, and there is no
+        delay. For two seconds kept connections go on as before, and `detach_idle` may take them; then they
+        have two more for a last request.
+
         Returns whether everything was finished; True if it has not been started.
         """
-        if self._is_failing is None:
+        if self._failing is None:
             return True
         for service in self._services:
-            service.is_draining = True  # first: a ping from now on is told
-        if self.config.drain_delay_seconds and self._listeners:
+            service.is_draining, service.is_replaced = not is_replaced, is_replaced  # first: a ping from now on is told
+        if self.config.drain_delay_seconds and self._listeners and not is_replaced:
             await asyncio.sleep(self.config.drain_delay_seconds)
-        if self._lane is not None:
-            self._lane.stop_accepting()
-        await self._pause_accepting()
-        queues = self._keep_queues()
+        await self.stop_accepting()
+        if is_replaced:
+            await self._wait_until_left()
+        else:
+            await self._accept_queued()
         self._close_listeners()
-        for connection in list(self._connections):
-            connection.drain()
-        await self._accept_queued(queues)
+        self._drain_connections()  # now: nobody whose connection idles, and closes, can connect anew
         deadline = self._loop.time() + self.config.drain_seconds
-        # Looked at instead of signalled: the end of a server is not worth a step in every connection's.
+        # Polled: an event would add a step to the close of every connection.
         while self._is_busy() and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
         unfinished = self.connection_count
@@ -208,6 +218,43 @@ class Server:
         await asyncio.sleep(0)
         return await self._stop(deadline) and not unfinished
 
+    async def stop_accepting(self) -> None:
+        """Accept no more, and let what was accepted become connections: the first step of `drain`."""
+        self._connections.leave_board()
+        if self._lane is not None:
+            self._lane.stop_accepting()
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        self._acceptors.clear()
+        await let_connect()
+
+    def detach_idle(self, count: int | None = None) -> list[Detached]:
+        """
+        Let go of connections that wait for a request, `count` at most; another server may go on with them.
+
+        Their descriptors are the caller's. Those in TLS stay, and those that are busy: what `drain` closes after their
+        response. To be called on the event loop's thread.
+        """
+        return detach_idle(self._lane, list(self._connections), self._services, count)
+
+    async def adopt(self, detached: Detached) -> bool:
+        """
+        Go on with a connection that another server with the same listeners has let go of; its client notices nothing.
+
+        Returns whether it is ours now, the descriptor included. Otherwise it is the caller's, as before: this server
+        does not serve, or has no room, or listens for something else at this index.
+        """
+        pairs = list(zip(self._listeners, self._services))
+        return not self.is_draining and await adopt(detached, pairs, self._connections)
+
+    async def _wait_until_left(self) -> None:
+        """Serve on for a while, until every connection has been detached; those that are left are told that they close."""
+        deadline = self._loop.time() + LEAVING_SECONDS
+        while self.connection_count and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for service in self._services:
+            service.is_draining = True
+
     def reload_certificates(self) -> bool:
         """
         Load the certificates of https binds anew, for connections from now on.
@@ -215,6 +262,20 @@ class Server:
         Returns False, with a line in the log, when anything cannot be used: then all stays as it is.
         """
         return self._certificates.reload()
+
+    def set_unready(self, why: str) -> None:
+        """
+        Let `ready` (--healthcheck-path) and pings answer `why` from now on; "": by what is known here, as before.
+
+        Requests are served all the same. To be called after `start`, on the event loop's thread.
+        """
+        for service in self._services:
+            service.why_unready = why
+
+    def reopen_logs(self) -> None:
+        """Go on with the access log in the file that has its name now: the one of before was moved away."""
+        if self._access_log is not None:
+            self._access_log.reopen()
 
     @property
     def connection_count(self) -> int:
@@ -224,7 +285,7 @@ class Server:
     @property
     def is_draining(self) -> bool:
         """Whether `drain` has begun."""
-        return any(service.is_draining for service in self._services)
+        return any(service.is_draining or service.is_replaced for service in self._services)
 
     def statistics(self) -> Statistics:
         """
@@ -233,22 +294,24 @@ class Server:
         To be called on the event loop's thread. It costs a step for each connection, and requests nothing.
         """
         return take_statistics(
-            list(self._connections), self._lane, self._executor, self._budgets.response_memory_bytes, self.is_draining
+            list(self._connections), self._lane, self._services, self._executor, self._budgets.response_memory_bytes
         )
+
+    def _drain_connections(self) -> None:
+        """Close what idles, and let every other connection close after its response."""
+        for connection in list(self._connections):
+            connection.drain()
+        self._drain_lane()
+
+    def _drain_lane(self) -> None:
+        if self._lane is not None:
+            self._lane.drain()
 
     def _is_busy(self) -> bool:
         """Whether there is anything to wait for at the end."""
-        if self._lane is not None:
-            self._lane.drain()
+        self._connections.leave_board()
+        self._drain_lane()
         return self.connection_count > 0 or not self._executor.is_idle
-
-    async def _pause_accepting(self) -> None:
-        """Accept no more, and let what was accepted become connections."""
-        for acceptor in self._acceptors:
-            acceptor.stop()
-        self._acceptors.clear()
-        for _ in range(ACCEPT_ITERATIONS):
-            await asyncio.sleep(0)
 
     # --- called in a child that the app has forked ---
 
@@ -260,14 +323,7 @@ class Server:
         return self._lane.fds if self._lane is not None else [], self._bound
 
     async def _stop(self, deadline: float) -> bool:
-        self._executor.stop()
-        deadline = max(deadline, self._loop.time() + WAKING_SECONDS)
-        # What runs may outlive its client, and is finished all the same.
-        while (hung := self._executor.join(0.0)) and self._loop.time() < deadline:
-            await asyncio.sleep(0.01)
-        # One more turn for what the last workers posted.
-        await asyncio.sleep(0)
-        hung += self._executor.stuck  # for these nobody need wait
+        hung = await stop_workers(self._executor, self._loop, deadline)
         if hung:
             logger.warning("left behind, still inside the app: %s", ", ".join(hung))
         if self._lane is not None:
@@ -275,10 +331,12 @@ class Server:
                 self._lane.wake()
                 await asyncio.sleep(0.001)
             self._lane.close()
+            self._services[0].request_count += self._lane.request_count  # they were served all the same
             self._lane = None
-            self._connections.join(None)
+            self._connections.include_lane(None)
             for connection in list(self._connections):
                 connection.abort()  # has left the lane since the others were told
+        self._connections.leave_board()
         if self._timer is not None:
             self._timer.cancel()
         if self._access_log is not None:
@@ -286,91 +344,36 @@ class Server:
         forks.unwatch(self)
         return not hung
 
-    def _new_service(self, listener: Listener) -> Service:
-        config = self.config
-        trust = trust_of(config, listener.bind, self._peers)
-        strip_forwarded_by = StripForwarded(listener.url) if trust is None else strip_forwarded
-        limits = Limits.of(config, strip_forwarded_by, self._budgets.bodies)
-        bind = listener.bind
-        protocol = "http" if bind.protocol == "https" else bind.protocol
-        parser = config.http_parser if protocol == "http" else "c"
-        gateway, access_log = self._new_gateway(protocol), self._access_log
-        return Service(
-            config,
-            name=listener.url,
-            loop=self._loop,
-            limits=limits,
-            new_protocol=PROTOCOLS[protocol, parser](limits),
-            executor=self._executor,
-            gateway=TrustingGateway(gateway, self._common_fields, trust, listener.url) if trust else gateway,
-            common_fields=self._common_fields,
-            base_environ=build_base_environ(
-                *listener.server_name_and_port,
-                server_software=config.server_name or "aserve",
-                scheme="https" if bind.protocol == "https" else "http",
-                multithread=config.threads > 1,
-                file_wrapper=FileWrapper,
-            ),
-            connections=self._connections,
-            budgets=self._budgets,
-            access_log=TrustingLog(access_log, trust) if trust and access_log else access_log,
-            peers=self._peers,
-            wrap=self._certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
-            identify=identify_by(self._peers)
-            if self._peers is not None and needs_identity(bind, self._peers)
-            else None,
-        )
-
-    def _new_gateway(self, protocol: str) -> Gateway:
-        routes = compile_routes(self.config.route)
+    def _shared(self) -> Shared:
+        is_seen = self._load_board is not None or self._in_flight is not None
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
-        if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
-            return RoutingGateway(app, self._common_fields, HAS_SENDFILE, routes)
-        return Gateway(app, self._common_fields, HAS_SENDFILE)
+        return Shared(
+            self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
+            self._access_log, self._certificates, self._peers, multiprocess=not self._is_alone,
+            in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
+        )  # fmt: skip
 
     def _accept(self) -> None:
+        self._connections.join_board(self._load_board, self.config.threads)
         pairs = list(zip(self._listeners, self._services))
         in_lane = [pair for pair in pairs if is_lane_available(*pair)]
         if in_lane:
-            self._lane = Lane(self._executor, in_lane)
-            self._connections.join(self._lane)
+            self._lane = Lane(self._executor, in_lane, self._load_board, self._in_flight)
+            self._connections.include_lane(self._lane)
             self._lane.start()
-        for listener, service in pairs:
-            if (listener, service) in in_lane:
-                continue
-            listener.socket.listen(self.config.backlog)
-            make = _protocol_factory(service, listener.bind)
-            self._acceptors.append(Acceptor(self._loop, self._connections, listener.socket, make))
-            self._acceptors[-1].start()
+        others = [pair for pair in pairs if pair not in in_lane]
+        self._acceptors = start_acceptors(self._loop, self._connections, others)
 
-    def _keep_queues(self) -> list[tuple[Listener, Service]]:
-        """Return copies of the listeners: with them, what the kernel has queued outlasts the event loop's sockets."""
-        queues = []
-        for listener, service in zip(self._listeners, self._services):
-            try:
-                queues.append((listener._replace(socket=listener.socket.dup()), service))
-            except OSError:
-                pass  # no descriptor left: there will be none for a connection either
-        return queues
-
-    async def _accept_queued(self, queues: list[tuple[Listener, Service]]) -> None:
-        """Accept what was queued before the listeners closed: a front server has sent its request already."""
-        for listener, service in queues:
-            for sock in listener.take_queued():
-                sock.setblocking(False)
-                try:
-                    await self._loop.connect_accepted_socket(_protocol_factory(service, listener.bind), sock)
-                except OSError:
-                    sock.close()  # gone again
+    async def _accept_queued(self) -> None:
+        """End the listeners, and accept what was queued before."""
+        listeners, self._listeners = self._listeners, []
+        for listener, service in zip(listeners, self._services):
+            await accept_queued(self._loop, listener, protocol_factory(service, listener.bind))
 
     def _close_listeners(self) -> None:
-        for listener in self._listeners:
-            listener.remove_file()
-        for acceptor in self._acceptors:
-            acceptor.stop()
-        self._acceptors.clear()
-        for listener in self._listeners:
-            listener.close()
+        if self._shared_listeners is None:
+            for listener in self._listeners:
+                listener.close()
         self._listeners = []
 
     def _tick(self) -> None:
@@ -382,6 +385,7 @@ class Server:
         self._common_fields.refresh()
         for connection in list(self._connections):
             connection.on_second()
+        self._executor.on_second()
         self._certificates.on_second()
         if self._lane is not None:
             self._lane.on_second()
@@ -391,14 +395,3 @@ class Server:
             self._deadlines.on_second()
         if self._access_log is not None:
             self._access_log.flush()
-
-    def _on_failing(self, why: str) -> None:
-        if not self._failure:
-            logger.error("this process should be replaced: %s", why)
-            self._failure = why
-            if self._is_failing is not None:
-                self._is_failing.set()
-
-
-def _protocol_factory(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
-    return protocol_factory(service, bind) if service.wrap is None else functools.partial(TLSTransport, service)

@@ -1,8 +1,8 @@
 """The signals of a process that serves, and of one that has stopped and does not end.
 
-Owns:     the handlers that run() sets, those of the app's that they stand before, what is
-          told of a process that the app's threads or processes keep.
-Thread:   the main thread; a thread of its own tells what is waited for.
+Owns:     the handlers that run() sets, and the app's own, which they call first; the log
+          line about threads or processes of the app that keep a stopped process.
+Thread:   the main thread; a separate thread writes that line.
 Not here: what a signal means to the server (running.py), what children inherit (forks.py).
 """
 
@@ -20,8 +20,8 @@ from . import forks
 
 logger = logging.getLogger("aserve")
 
-# Threads of pools end by themselves as the interpreter does; what is there after this is told. Guess.
-TELLING_SECONDS = 1.0
+# Threads of pools end with the interpreter: report those that are still there after this. Guess.
+REPORT_SECONDS = 1.0
 
 
 class Signals:
@@ -30,14 +30,14 @@ class Signals:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._earlier: dict[signal.Signals, Any] = {}
-        self._have_run: list[signal.Signals] = []  # handlers of the app's
+        self._have_run: list[signal.Signals] = []  # signals whose own handler of the app has run
 
     def handle(self, number: signal.Signals, callback: Callable[[], object], is_once: bool = False) -> None:
         """
-        Call this on the loop when the signal comes; before it, or before the first such call, a handler of the app's.
+        Call `callback` on the loop when the signal comes; before it, call the app's handler, if `is_once` only the first time.
 
-        Python's own, which raises KeyboardInterrupt, is no app's. One that is ignored is so no longer:
-        a server that a shell has started in the background must end, too.
+        Python's own handler, which raises KeyboardInterrupt, is not the app's. A signal that was ignored is
+        handled, too: a server that a shell has started in the background must end as well.
         """
         earlier = self._earlier[number] = signal.getsignal(number)
         if callable(earlier) and earlier is not signal.default_int_handler:
@@ -48,12 +48,12 @@ class Signals:
         forks.own_handlers({number: earlier})
 
     def close(self) -> None:
-        """Put back what was there before."""
+        """Put the earlier handlers back."""
         for number, handler in self._earlier.items():
             self._loop.remove_signal_handler(number)
-            if handler is not None:  # None: not one of Python's
-                signal.signal(number, handler)  # uvloop would leave behind one that does nothing
-        forks.disown_handlers()  # last: a child of this moment must not keep one of ours
+            if handler is not None:  # None: it is not Python's
+                signal.signal(number, handler)  # uvloop would leave one that does nothing
+        forks.disown_handlers()  # last: a child forked just now must not keep one of ours
         self._earlier.clear()
 
     def _run_both(self, number: signal.Signals, callback: Callable[[], object], is_once: bool) -> None:
@@ -72,8 +72,8 @@ def _name_of(handler: Any) -> str:
     return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', type(handler).__qualname__)}"
 
 
-def leave_at_once(number: signal.Signals) -> NoReturn:
-    """End the process: somebody asks for that again."""
+def end_at_once(number: signal.Signals) -> NoReturn:
+    """End the process at once: a second signal asks for it."""
 
     def say() -> None:
         logger.warning("%s again: leaving at once", number.name)
@@ -85,22 +85,22 @@ def leave_at_once(number: signal.Signals) -> NoReturn:
 # After the end
 
 
-def tell_what_remains() -> None:
+def log_what_remains() -> None:
     """
-    Called last in a process: should the app's threads or processes keep it, say so, and let a signal end it.
+    Log which threads or processes of the app keep this process, if any do, and let a signal end it; called last.
 
-    Python waits for threads that are no daemons, and for processes of multiprocessing; daemons among these it terminates.
+    Python waits for threads that are not daemons and for processes of multiprocessing; it terminates daemons among these.
     """
     if threading.current_thread() is not threading.main_thread() or not _what_remains():
         return
     for number in (signal.SIGTERM, signal.SIGINT):
-        earlier = signal.signal(number, lambda number, _: leave_at_once(signal.Signals(number)))
+        earlier = signal.signal(number, lambda number, _: end_at_once(signal.Signals(number)))
         forks.own_handlers({number: earlier})
-    threading.Thread(target=_tell, name="aserve-ending", daemon=True).start()
+    threading.Thread(target=_log_after_a_moment, name="aserve-ending", daemon=True).start()
 
 
-def _tell() -> None:
-    time.sleep(TELLING_SECONDS)
+def _log_after_a_moment() -> None:
+    time.sleep(REPORT_SECONDS)
     remaining = _what_remains()
     if remaining:
         logger.warning("waiting for the app's %s; a second signal ends it", ", ".join(remaining))
@@ -114,6 +114,6 @@ def _what_remains() -> list[str]:
         if not thread.daemon and thread is not threading.main_thread()
     ]
     multiprocessing = sys.modules.get("multiprocessing.process")
-    if multiprocessing is not None:  # else the app has none of its processes
+    if multiprocessing is not None:  # otherwise the app has no such processes
         names += [f"process {child.name} (pid {child.pid})" for child in multiprocessing.active_children()]
     return names

@@ -1,4 +1,4 @@
-"""What a response has over its client: octets that wait in a file until there is room.
+"""The part of a response that its client has not read yet, in a temporary file.
 
 Owns:     ResponseSpool: an unlinked temporary file, used as a ring.
 Thread:   two, under banners: the app's thread appends, the event loop reads.
@@ -7,11 +7,11 @@ Not here: when a response goes through it (connections/sending.py), the limit's 
 
 The file is written to the end of the ring and then from its beginning again, over
 what has been read: it never grows beyond its limit, however long the response is.
-Both sides give their own offsets (pread, pwrite), so one descriptor will do.
+Both sides give their own offsets (pread, pwrite), so one descriptor is enough.
 
-The file has one owner at its end: whoever takes it out of the spool under the lock
-closes it, without the lock. That is the writer where the spool is closed while it
-writes, and `close` otherwise.
+The file is closed once: whoever takes it out of the spool under the lock closes it,
+after releasing the lock. That is the writer, if the spool is closed while it writes,
+and otherwise `close`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Callable
 from .budgets import SpoolFile, SpoolSpace
 from .errors import ClientDisconnected
 
-# The most that the event loop closes by itself. Measured 2026-11-21: to let go of 8 MiB in the
-# page cache takes 0.4 ms, of 1 GiB 59 ms.
+# The largest file that the event loop closes itself. Measured 2026-11-21: to close a file with 8 MiB
+# in the page cache takes 0.4 ms, with 1 GiB 59 ms.
 QUICK_CLOSE_BYTES = 1 << 24
-# One call's worth: PyPy copies what it writes, and new memory of more than this comes from the system each time.
+# Octets for one call: PyPy copies what it writes, and gets more memory than this from the system each time.
 # Measured 2026-11-22, 64 bodies of 5 MiB: 0.65 s with this and with half of it, 0.85 s with twice as much.
 WRITE_BYTES = 1 << 17
 
@@ -35,8 +35,8 @@ class ResponseSpool:
     """
     The octets of one response that wait in a file, in order; at most `limit_bytes` of them.
 
-    Once `begin` was called, whatever follows has to be appended, until the loop has read it
-    empty: then `is_begun` is False again, and pieces may go the short way.
+    After `begin`, all that follows must be appended, until the loop has read the spool empty:
+    then `is_begun` is False again, and pieces may go to the transport directly.
     """
 
     __slots__ = (
@@ -46,8 +46,8 @@ class ResponseSpool:
 
     def __init__(self, limit_bytes: int, space: SpoolSpace) -> None:
         self._limit_bytes = limit_bytes
-        self._file: SpoolFile | None = SpoolFile(space)  # taken out by who closes it
-        self._lock = threading.Lock()  # guards all below; never held while the disk is waited for
+        self._file: SpoolFile | None = SpoolFile(space)  # whoever closes it takes it out
+        self._lock = threading.Lock()  # guards all below; never held while waiting for the disk
         self._writer = threading.Lock()  # an app's second thread may write() meanwhile
         self._read_count = self._written_count = 0  # octets, since it was last empty
         self._is_writing = False
@@ -55,22 +55,22 @@ class ResponseSpool:
         self._is_failed = False
         self._is_sealed = False
         self.is_begun = False
-        self.has_reader = False  # the loop is on its way to read, or comes back to
-        # The event loop's own: whether the app is done, and what then cut the response short.
+        self.has_reader = False  # the loop is about to read, or will come back to it
+        # Only the event loop's: whether the app is done, and what then cut the response short.
         self.is_ended = False
         self.end_error: str | None = None
 
     # --- called from a worker ---
 
     def begin(self) -> bool:
-        """Say that what follows will be appended; False: the disk has failed, or it is closed."""
+        """Begin to spool: all that follows must be appended; False: the disk has failed, or the spool is closed."""
         with self._lock:
             self.is_begun = not (self._is_failed or self._is_closed)
             return self.is_begun
 
     def append(self, octets: bytes | memoryview) -> bool:
         """
-        Put octets behind the others; False: there is no room for them now, and nothing was appended.
+        Append octets; False: there is no room for them now, and nothing was appended.
 
         Raises:
             ClientDisconnected: the response has ended, or its client has left.
@@ -84,7 +84,7 @@ class ResponseSpool:
                 if file is None or not self._fits(len(octets)) or not file.reserve(self._size_with(len(octets))):
                     self.is_begun = self._read_count < self._written_count
                     return False
-                # It may have been read empty since `is_begun` was looked at: what follows must not overtake this.
+                # It may have been read empty since the caller looked at `is_begun`: later pieces must not overtake this.
                 self.is_begun = self._is_writing = True
                 at = self._written_count % self._limit_bytes
             is_written = False
@@ -96,7 +96,7 @@ class ResponseSpool:
             return True
 
     def _end_writing(self, count: int | None) -> None:
-        """So many octets were written (None: it has failed); if the spool was closed meanwhile, its file is ours."""
+        """Count octets as written (None: writing failed); close the file if the spool was closed meanwhile."""
         with self._lock:
             self._is_writing = False
             if count is None:
@@ -109,7 +109,7 @@ class ResponseSpool:
             file.close()
 
     def _take_file(self) -> SpoolFile | None:
-        """Return the file to who will close it, with the lock held; None: somebody has it already."""
+        """Take the file out in order to close it, with the lock held; None: somebody has taken it already."""
         file, self._file = self._file, None
         return file
 
@@ -126,7 +126,7 @@ class ResponseSpool:
             at = (at + written) % self._limit_bytes
 
     def has_room(self, count: int) -> bool:
-        """Whether so many octets could be appended."""
+        """Whether this many octets could be appended."""
         with self._lock:
             return self._fits(count) and self._file is not None and self._file.has_room(self._size_with(count))
 
@@ -134,16 +134,16 @@ class ResponseSpool:
         return not self._is_failed and self._written_count - self._read_count + count <= self._limit_bytes
 
     def _size_with(self, count: int) -> int:
-        """Return how large the file would be with so many octets more."""
+        """Return how large the file would be with this many more octets."""
         return min(self._written_count % self._limit_bytes + count, self._limit_bytes)
 
     def seal(self) -> None:
-        """Nothing more is appended: what a second thread of the app has ready would come behind the end."""
+        """Refuse further octets: a second thread of the app could append them after the end."""
         with self._lock:
             self._is_sealed = True
 
     def wants_reader(self) -> bool:
-        """Whether the loop has to be told that there is something to read; then do."""
+        """Return whether the caller must make the loop read, and count it as told."""
         with self._lock:
             if self.has_reader:
                 return False
@@ -154,7 +154,7 @@ class ResponseSpool:
 
     def read(self, most_bytes: int) -> bytes:
         """
-        Take the next octets; none: it is empty, and `wants_reader` when there are more.
+        Return the next octets, at most `most_bytes`. None left: return b""; `wants_reader` is then true for the next.
 
         Raises:
             OSError: the disk has failed.
@@ -178,7 +178,7 @@ class ResponseSpool:
         return octets
 
     def close(self) -> Callable[[], None] | None:
-        """Give the spool up. Return what is left for a worker to do, if letting go of a large file is left."""
+        """Close the spool. If the file is large, return a function that closes it, for a worker to call."""
         with self._lock:
             self._is_closed = True
             file = None if self._is_writing else self._take_file()

@@ -1,21 +1,22 @@
 """What a server is doing, at one moment.
 
 Owns:     Statistics, and how its numbers are found.
-Thread:   event loop only: there the numbers fit together, but for those of workers, which go on meanwhile.
+Thread:   event loop only: there the numbers fit together, except those of workers, which run meanwhile.
 Not here: what the numbers mean for the process (server.py: `failure`), or for a health check (connections/service.py).
 
-Nothing is counted for this on a request's path: it looks at what is there anyway. One look costs as
-much as the time-outs' own, once a second: a step for each connection that is open.
+Nothing but requests is counted for this on their path: all other numbers are found from what is there anyway. To find
+them costs a step for each open connection, as checking the time-outs does once a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from .body import BufferedBody, LiveBody
-from .connections.acceptor import OnLoop
 from .connections.lane import Lane
+from .connections.limit import OnLoop
+from .connections.service import Service
 from .connections.states import State
 from .connections.wire_loop import LoopWire
 from .workers.executor import Executor
@@ -35,19 +36,23 @@ class Statistics(NamedTuple):
     connections_ending: int  # their last response was given to the kernel; what they still send is dropped
     connections_in_lane: int  # of those open: read and answered by workers themselves (--lane)
 
+    requests: int  # for the app, whole, since the start
     requests_waiting: int  # no worker has begun them; those that the kernel holds are not known
+    requests_stalled_seconds: (
+        int  # for how long none of them could be begun, as every worker is busy; 0: none waits, or they move
+    )
     bodies_incomplete: int  # request bodies of which a part is still to come
     bodies_incomplete_bytes: int  # what has come of them
     bodies_memory_bytes: int  # of request bodies, incomplete or with the app, in memory
     bodies_spooled: int  # request bodies in temporary files (--body-memory)
-    responses_unsent_bytes: int  # with the transports, as the kernel has no room for them
+    responses_unsent_bytes: int  # held by the transports, since the kernel has no room for them
     responses_spooled: int  # responses in temporary files (--response-spool)
     responses_spooled_bytes: int  # of these, still to be read from there
     responses_memory_bytes: int  # of large responses, waiting for their readers (--response-memory)
 
-    workers: int  # threads that are in a place of --threads
+    workers: int  # threads in a slot of --threads
     workers_idle: int  # of these: they wait for requests
-    workers_aside: int  # in a place of --extra-threads: their responses outrun their readers
+    workers_compensated: int  # in a slot of --extra-threads: their responses outrun their readers
     workers_stuck: int  # written off by --request-timeout, and still inside the app
     workers_written_off: int  # since the start, whether they have ended or not
 
@@ -55,11 +60,11 @@ class Statistics(NamedTuple):
 def take_statistics(
     wires: Iterable[OnLoop],
     lane: Lane | None,
+    services: Sequence[Service],
     executor: Executor | InlineExecutor,
     response_memory_bytes: int,
-    is_draining: bool,
 ) -> Statistics:
-    """Return the numbers of a server that consists of these."""
+    """Return the numbers of a server with these parts."""
     in_handshake = idle = receiving = running = ending = in_lane = 0
     responses_spooled = spooled_bytes = unsent_bytes = 0
     bodies: set[BufferedBody | LiveBody] = set()
@@ -87,16 +92,18 @@ def take_statistics(
             if exchange.spool is not None:
                 responses_spooled += exchange.spool.has_file
                 spooled_bytes += exchange.spool.waiting_bytes
+    requests = sum(service.request_count for service in services)
     if lane is not None:
+        requests += lane.request_count
         in_lane, busy, lane_bodies = lane.count, lane.exchanges, lane.incomplete_bodies
         incomplete_bodies.update(lane_bodies)
         bodies.update(exchange.body for exchange in busy if exchange.body is not None)
         receiving += len(lane_bodies)
         running += len(busy) - len(lane_bodies)
-        idle += max(in_lane - len(busy), 0)  # one may just be leaving
+        idle += max(in_lane - len(busy), 0)  # one may be leaving just now
     workers = executor.workers
     return Statistics(
-        is_draining=is_draining,
+        is_draining=any(service.is_draining or service.is_replaced for service in services),
         connections_open=in_handshake + idle + receiving + running + ending,
         connections_in_handshake=in_handshake,
         connections_idle=idle,
@@ -104,7 +111,9 @@ def take_statistics(
         connections_running=running,
         connections_ending=ending,
         connections_in_lane=in_lane,
+        requests=requests,
         requests_waiting=executor.waiting_count,
+        requests_stalled_seconds=executor.stalled_seconds,
         bodies_incomplete=len(incomplete_bodies),
         bodies_incomplete_bytes=sum(body.length for body in incomplete_bodies),
         bodies_memory_bytes=sum(body.memory_bytes for body in bodies | incomplete_bodies),
@@ -115,7 +124,7 @@ def take_statistics(
         responses_memory_bytes=response_memory_bytes,
         workers=workers.at_work,
         workers_idle=workers.idle,
-        workers_aside=workers.compensated,
+        workers_compensated=workers.compensated,
         workers_stuck=workers.stuck,
         workers_written_off=workers.written_off,
     )

@@ -133,7 +133,7 @@ def _werkzeug_app() -> Callable[..., Any]:
 
 
 def time_fib36(warm_up_seconds: float, seconds: float) -> dict[str, float]:
-    """Call fib(36) for so long; return how often, and in how many CPU seconds."""
+    """Call fib(36) for this long; return how often, and in how many CPU seconds."""
     end = time.perf_counter() + warm_up_seconds
     while time.perf_counter() < end:
         fib(36)

@@ -18,7 +18,7 @@ import apps
 from aserve.exchange import Exchange
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ, build_environ
-from aserve.wsgi.response import Response, StandingFields
+from aserve.wsgi.response import CommonFields, Response
 
 RUNS = 15
 BARE = {
@@ -48,8 +48,8 @@ class Client:
     remote_addr, remote_port = "127.0.0.1", "40000"
 
 
-STANDING = StandingFields("aserve")
-GATEWAY = Gateway(apps.hello, STANDING, has_sendfile=True)
+COMMON_FIELDS = CommonFields("aserve")
+GATEWAY = Gateway(apps.hello, COMMON_FIELDS, has_sendfile=True)
 
 
 def new_exchange(vars: str, nvars: int, is_from_front: bool) -> Exchange:
@@ -62,7 +62,7 @@ def new_exchange(vars: str, nvars: int, is_from_front: bool) -> Exchange:
 
 def make_response(exchange: Exchange) -> object:
     """Do with a response what hello makes the server do."""
-    response = Response(exchange, STANDING)
+    response = Response(exchange, COMMON_FIELDS)
     response.start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "19")])
     return response.complete(b"My Own Hello World!")
 

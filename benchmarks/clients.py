@@ -39,7 +39,7 @@ ECHO_OCTETS = 71_453  # the body of the uwsgi and SCGI comparisons that others h
 
 def check(plan: Plan, port: int) -> bool:
     """
-    Ask once and look at the answer; return whether the connection is kept.
+    Send one request and check the answer; return whether the connection is kept.
 
     Raises:
         BenchmarkError: the answer is not the app's, or the wish to close is not respected.
@@ -133,7 +133,7 @@ class Call(NamedTuple):
 
 def load(plan: Plan, port: int, connections: int, seconds: float, home: str, programs: Mapping[str, str]) -> Row:
     """
-    Load a server for so long; return n, rps, p50_ms, p99_ms and errors.
+    Load a server for this long; return n, rps, p50_ms, p99_ms and errors.
 
     `home`: where files may be put; `programs`: paths of those in C.
 
@@ -239,9 +239,9 @@ def _run_client(words: list[str], cpu: int, seconds: float, interrupt_after: flo
 
 def whole_requests(port: int, seconds: float) -> Row:
     """
-    Send requests one after the other for so long, the last one to its end; same figures as wrk.
+    Send requests one after the other for this long, the last one to its end; return the same figures as wrk.
 
-    For slow apps: wrk leaves off in the middle of a request, whose CPU time then counts for none.
+    For slow apps: wrk stops in the middle of a request, whose CPU time then counts for nothing.
     """
     times_ms = []
     bad = 0

@@ -54,7 +54,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--seconds", type=positive(float), help=f"of each measurement ({SECONDS})")
     how.add_argument("--warm-up", type=positive(float), metavar="SECONDS",
         help="before each measurement, not counted (0.5; on PyPy: 5, then 4)")  # fmt: skip
-    how.add_argument("--quick", action="store_true", help="one round of moments: whether all works; no figures to use")
+    add_place_flags(parser)
+
+
+def add_place_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say on what it runs, and where the result goes."""
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of moments: whether all works; no figures to use"
+    )
     where = parser.add_argument_group("where")
     where.add_argument("--interpreter", default="cpython", metavar="cpython|pypy|PATH",
         help="the virtual environments that make has made, or a python that has aserve and peers")  # fmt: skip
@@ -78,7 +85,7 @@ def names(text: str) -> list[str]:
 
 
 def choice_of(*known: str) -> Callable[[str], list[str]]:
-    """Return a reader of names that are among these."""
+    """Return a function that reads names and accepts only these."""
 
     def read(text: str) -> list[str]:
         if not set(names(text)) <= set(known):
@@ -89,7 +96,7 @@ def choice_of(*known: str) -> Callable[[str], list[str]]:
 
 
 def positive(kind: type) -> Callable[[str], Any]:
-    """Return a reader of a number above zero."""
+    """Return a function that reads a number above zero."""
 
     def read(text: str) -> Any:
         value = kind(text)
@@ -101,7 +108,7 @@ def positive(kind: type) -> Callable[[str], Any]:
 
 
 def timing(args: argparse.Namespace, pair: Pair) -> dict[str, Any]:
-    """Return the fields of Plan that the flags say."""
+    """Return the fields of Plan that the flags set."""
     quick = QUICK if args.quick else {}
     return {
         "rounds": args.rounds or quick.get("rounds", ROUNDS[pair.is_pypy]),
@@ -124,7 +131,7 @@ def plan_sets(
 ) -> dict[str, Plan]:
     """Return plans by the names of their sets, each with the servers and connections that are asked for."""
     pair = servers.find_pair(args.interpreter, args.aserve, args.peers, has_pypy_peers)
-    servers.choose(pair, only, bench=bench)  # a name that is wrong is told
+    servers.choose(pair, only, bench=bench)  # reports a wrong name
     plans = {}
     for name in set_names:
         plan = targets.build_plan(name, pair, timing(args, pair))

@@ -89,7 +89,7 @@ class Plan(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What the rounds gave."""
+    """The figures of all rounds."""
 
     plan: Plan
     rounds: list[Round]
@@ -137,12 +137,12 @@ class Result(NamedTuple):
 
 
 def base_of(name: str, base: str) -> str:
-    """Return whom a server's ratio is to: a base `:PEER` is the peer on the server's own protocol."""
+    """Return the server to which a server's ratio is: a base `:PEER` is the peer on the same protocol."""
     return name.partition(":")[0] + base if base.startswith(":") else base
 
 
 def format_rate(value: float) -> str:
-    """Return requests per CPU second in as many digits as tell something."""
+    """Return requests per CPU second with as many digits as are significant."""
     return f"{value:.0f}" if value > 100 else f"{value:.2f}"
 
 

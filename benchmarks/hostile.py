@@ -148,7 +148,7 @@ class BadClients:
                 self._sockets[at] = self._connect()
 
     def close(self) -> None:
-        """They leave."""
+        """Close all connections."""
         self._is_over.set()
         self._thread.join()
         for sock in self._sockets:
@@ -189,7 +189,7 @@ class Result(NamedTuple):
     largest_mib: float
 
     def verdict(self, limit_ms: float) -> str:
-        """Say in a word or two whether the good client was served in time."""
+        """Return in a word or two whether the good client was served in time."""
         worst = max([*self.answers_ms, self.waited_ms])
         if self.waited_ms or worst >= BLOCKED_MS:
             return f"blocked {worst / 1000:.1f} s" + ("" if self.answers_ms else ", no answer")

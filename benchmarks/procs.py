@@ -53,6 +53,17 @@ def running(
         stop(process)
 
 
+def environment(home: str, modules: str | os.PathLike[str]) -> dict[str, str]:
+    """Return a server's environment, and where its app is imported from: no setting of the caller's reaches it."""
+    return {
+        "PATH": SEARCH_PATH,
+        "HOME": home,
+        "TMPDIR": home,
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": str(modules),
+    }
+
+
 def stop(process: subprocess.Popen[bytes]) -> None:
     """End the process and all it has started, gently first; a ^C meanwhile waits."""
     previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -116,6 +127,11 @@ def tree(pid: int) -> list[int]:
     return pids
 
 
+def command_of(pid: int) -> str:
+    """Return the words of a process's command; empty: it has ended."""
+    return _read(f"/proc/{pid}/cmdline").replace("\0", " ")
+
+
 def cpu_seconds(pid: int) -> float:
     """Return user plus system CPU seconds of the process tree so far."""
     ticks = 0
@@ -139,7 +155,7 @@ def pss_mb(pid: int) -> float:
 
 
 def busy_seconds(cpu: int) -> float:
-    """Return how long a CPU has run processes, anybody's, or was taken away by the hypervisor."""
+    """Return how long a CPU has run any processes, or was taken away by the hypervisor, in seconds."""
     match = re.search(rf"^cpu{cpu} (.*)", _read("/proc/stat"), re.MULTILINE)
     # proc(5): user nice system idle iowait irq softirq steal
     user, nice, system, _, _, _, _, steal = map(int, match[1].split()[:8]) if match else [0] * 8
@@ -192,7 +208,7 @@ def is_listening_at(path: str) -> bool:
 
 
 def wait_until(is_true: Callable[[], bool], seconds: float) -> bool:
-    """Ask again and again for so long; return the last answer."""
+    """Ask again and again, at most this long; return the last answer."""
     end = time.monotonic() + seconds
     while not is_true():
         if time.monotonic() > end:

@@ -26,7 +26,7 @@ RESULTS = servers.HERE / "results"
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return what of the machine bears on speed."""
+    """Return the properties of the machine that matter for speed."""
     cpu = re.search(r"^model name\s*:\s*(.*)", _read("/proc/cpuinfo"), re.MULTILINE)
     memory = re.search(r"^MemTotal:\s*(\d+)", _read("/proc/meminfo"), re.MULTILINE)
     system = re.search(r'^PRETTY_NAME="?([^"\n]*)', _read("/etc/os-release"), re.MULTILINE)

@@ -100,7 +100,7 @@ def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) 
             "log": f"{home}/access.log",
         }
         command = servers.build_command(server, values)
-        env = _environment(home)
+        env = procs.environment(home, servers.HERE)
         process = stack.enter_context(procs.running(command, plan.cpus[0], env, str(servers.HERE), output))
         is_behind_nginx = server.protocol != "http"
 
@@ -126,21 +126,10 @@ def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) 
         return rows
 
 
-def _environment(home: str) -> dict[str, str]:
-    """Return a server's environment: no setting of the caller's reaches it."""
-    return {
-        "PATH": procs.SEARCH_PATH,
-        "HOME": home,
-        "TMPDIR": home,
-        "LANG": "C.UTF-8",
-        "PYTHONPATH": str(servers.HERE),
-    }
-
-
 def _measure_load(
     plan: Plan, pid: int, port: int, connections: int, warm_up_seconds: float, home: str, programs: dict[str, str]
 ) -> Row:
-    """Warm up, then measure; the warm-up also takes what an earlier load has left behind."""
+    """Warm up, then measure; the warm-up also absorbs what an earlier load has left."""
     clients.load(plan, port, connections, warm_up_seconds, home, programs)
     started, all_before = time.monotonic(), procs.busy_seconds(plan.cpus[0])
     cpu, switches = procs.cpu_seconds(pid), procs.context_switches(pid)

@@ -143,8 +143,38 @@ def _rpc_servers() -> Iterator[Server]:
             yield Server(f"{way}:uwsgi-{threads}", commands[1] + flags, "uwsgi", runs_on_pypy=True, note=note)
 
 
+# Each with two workers, and the app that bench_reload.py deploys; as many threads as it has clients, where each keeps one.
+RELOAD_SERVERS = [
+    Server("aserve", "{aserve} -m aserve --bind 127.0.0.1:{port} --workers 2 site_app:app", OURS, runs_on_pypy=True),
+    Server(
+        "gunicorn",
+        "{peer} -m gunicorn --bind 127.0.0.1:{port} --workers 2 --worker-class gthread --threads 8 site_app:app",
+        "gunicorn",
+        runs_on_pypy=True,
+    ),
+    Server(
+        "granian",
+        "{peer} -m granian --interface wsgi --port {port} --workers 2 --blocking-threads 8 --no-ws site_app:app",
+        "granian",
+    ),
+    Server(
+        "uvicorn",
+        "{peer} -m uvicorn --port {port} --workers 2 --no-access-log --timeout-worker-healthcheck 30 site_app:asgi",
+        "uvicorn",
+        runs_on_pypy=True,
+        note="ASGI; it gives up on what takes longer than its health check, 5 s by default",
+    ),
+    Server(
+        "uwsgi",
+        "{bin}/uwsgi --master --lazy-apps --need-app --processes 2 --threads 32 --http11-socket 127.0.0.1:{port} --listen 100 "
+        "--disable-logging --module site_app:app --hook-master-start 'unix_signal:15 gracefully_kill_them_all'",
+        "uwsgi",
+        note="a kept connection holds a thread",
+    ),
+]
+
 # By the command that measures them. Where one runs on PyPy, uWSGI stays on CPython: it has no other.
-SERVERS = {"serve": HTTP_SERVERS, "sidecar": SIDECAR_SERVERS, "rpc": list(_rpc_servers())}
+SERVERS = {"serve": HTTP_SERVERS, "sidecar": SIDECAR_SERVERS, "rpc": list(_rpc_servers()), "reload": RELOAD_SERVERS}
 LOGGED = "+log"  # the same server with its access log on
 
 

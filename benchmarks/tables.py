@@ -45,13 +45,24 @@ def page(folder: pathlib.Path = RESULTS) -> str:
             f"kernel {machine['kernel']}", machine["system"],
         ]  # fmt: skip
         parts.append(f"## {path.stem}\n\n{'; '.join(about)}.\n")
-        parts += _sets(kept) if "sets" in kept else [_long_run(kept)]
+        parts += _parts(kept)
     return "\n".join(parts)
 
 
 def write() -> None:
     """Make the page anew."""
     PAGE.write_text(page())
+
+
+def _parts(kept: dict[str, Any]) -> Iterable[str]:
+    """Return the tables of one file, by what it has."""
+    if "sets" in kept:
+        return _sets(kept)
+    if "events" in kept:
+        return [events_table(kept)]
+    if "rows" in kept:
+        return [_preload(kept)]
+    return [_storms(kept) if "storms" in kept else _long_run(kept)]
 
 
 def _sets(kept: dict[str, Any]) -> Iterable[str]:
@@ -106,6 +117,74 @@ def _long_run(kept: dict[str, Any]) -> str:
             )
         ],
     )  # fmt: skip
+
+
+def _storms(kept: dict[str, Any]) -> str:
+    """Workers replaced, stopped and killed under load."""
+    rows = []
+    for each in kept["storms"]:
+        answered = each["requests"].pop("answered")
+        others = ", ".join(f"{what} {count:,}" for what, count in each["requests"].items())
+        rows.append((each["storm"], each["over"], f"{each['seconds']:g}", each["rounds"], f"{answered:,}", others))
+    head = ("storm", "over", "seconds", "rounds", "answered", "not answered")
+    return f"{kept['server']}; `make storm SECONDS={kept['seconds']:g}`.\n\n" + _table(head, rows)
+
+
+# Key of an event's row, its column.
+EVENT_COLUMNS = (
+    ("good", "answered"), ("5xx", "5xx"), ("other", "other status"), ("reset", "reset"), ("closed", "closed"),
+    ("refused", "refused"), ("timeout", "no answer in 20 s"), ("worst_ms", "longest wait ms"), ("gap_ms", "longest gap ms"),
+    ("stayed", "connections that stayed"), ("after", "then serves"), ("note", ""),
+)  # fmt: skip
+
+
+def events_table(kept: dict[str, Any]) -> str:
+    """Return what became of the requests while something happened to servers."""
+    clients = kept["clients"]
+    text = (
+        f"{clients['kept']} clients that keep their connections, {clients['fresh']} that do not, {clients['pause_ms']} ms "
+        f"between response and request; an app whose import takes {kept['import_seconds']:g} s.\n\n"
+    )
+    names = dict.fromkeys(row["event"] for row in kept["events"])
+    text += "".join(f"- {name}: {kept['descriptions'][name]}\n" for name in names) + "\n"
+    rows = [(row["event"], row["server"], *_event_cells(row)) for row in kept["events"]]
+    return text + _table(("event", "server", *(title for _, title in EVENT_COLUMNS)), rows)
+
+
+def event_line(row: dict[str, Any]) -> str:
+    """Return one row for who waits."""
+    counts = [f"{title} {cell}" for (_, title), cell in zip(EVENT_COLUMNS, _event_cells(row)) if cell not in ("", "0")]
+    return f"{row['event']}, {row['server']}: {', '.join(counts)}"
+
+
+def _event_cells(row: dict[str, Any]) -> Iterable[str]:
+    for key, _ in EVENT_COLUMNS:
+        value = row.get(key, "")
+        if key == "stayed" and value != "":
+            value = f"{value} of {row['kept']}"
+        yield f"{value:,}" if isinstance(value, int) else value
+
+
+PRELOAD_COLUMNS = (
+    ("pss_mb", "PSS MB", ".1f"), ("uss_mb", "USS MB", ".1f"), ("successor_seconds", "a successor answers after s", ".2f"),
+)  # fmt: skip
+
+
+def preload_table(rows: list[dict[str, Any]]) -> str:
+    """Return what workers take of memory, and how soon a new one answers, by how they are started."""
+    return _table(
+        ("server", *(title for _, title, _ in PRELOAD_COLUMNS), ""),
+        [
+            (row["server"], *(_cell(row.get(key), form) for key, _, form in PRELOAD_COLUMNS), row["note"])
+            for row in rows
+        ],
+    )
+
+
+def _preload(kept: dict[str, Any]) -> str:
+    rounds = max(map(len, kept["rounds"].values()))
+    text = f"{kept['workers']} workers of a Django project, their supervisor or master included; medians of {rounds} rounds.\n\n"
+    return text + preload_table(kept["rows"])
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

@@ -65,11 +65,13 @@ enum {
     ASERVE_LAST_ERROR = -46
 };
 
-/* The HTTP status that answers `code`; 0 for INCOMPLETE and unknown codes. */
+/* Returns the HTTP status that answers `code`; 0 for INCOMPLETE and unknown
+ * codes. */
 int aserve_status(int code);
 
-/* What went wrong, one lower-case English phrase without a full stop, naming
- * the clause: "field name is not a token (RFC 9112 section 5)".  Not NULL. */
+/* Returns what went wrong, one lower-case English phrase without a full stop,
+ * naming the clause: "field name is not a token (RFC 9112 section 5)".  Not
+ * NULL. */
 const char *aserve_strerror(int code);
 
 /* cdef:end */

@@ -1,7 +1,7 @@
 """Build aserve._cparsers from the C parsers.
 
-Owns:     the list of headers and sources, which nothing else names; what
-          compiler and linker are asked for beside Python's own flags.
+Owns:     the list of headers and sources, which nothing else names; flags for
+          compiler and linker beside Python's own.
 Use:      setup.py's `cffi_modules` takes `ffi` from here; run as a script,
           this file puts the extension into aserve/ of the checkout.
 Not here: the declarations.  They stand in the headers, between the cdef
@@ -30,8 +30,11 @@ HEADERS = [
     "http1.h",
     "uwsgi.h",
     "scgi.h",
+    "load_board.h",
+    "in_flight.h",
     "lane.h",
     "sockets.h",
+    "subreaper.h",
 ]
 # ... and a line here.
 SOURCES = [
@@ -44,16 +47,19 @@ SOURCES = [
     "chunked.c",
     "uwsgi.c",
     "scgi.c",
+    "load_board.c",
+    "in_flight.c",
     "lane.c",
     "lane_accept.c",
     "lane_none.c",
     "lane_read.c",
     "sockets.c",
+    "subreaper.c",
 ]
 
 
 def read_cdef(header: str) -> str:
-    """Return what stands between the cdef markers of `header`."""
+    """Return the text between the cdef markers of `header`."""
     text = (ROOT / "cparsers" / header).read_text(encoding="ascii")
     region = re.search(r"/\* cdef:begin \*/(.*)/\* cdef:end \*/", text, re.S)
     if region is None:
@@ -84,24 +90,24 @@ FORTIFIED = PROBE + "#if !defined _FORTIFY_SOURCE || _FORTIFY_SOURCE < 2\n#error
 
 
 def compiles(flags: list[str], source: str = PROBE, folder: str | None = None) -> bool:
-    """Return whether the compiler makes an extension of `source` with these flags, and has nothing to say."""
+    """Return whether the compiler builds an extension from `source` with these flags, without a warning."""
     if folder is None:
         with tempfile.TemporaryDirectory() as scratch:
             return compiles(flags, source, scratch)
     Path(folder, "probe.c").write_text(source)
     compiler = os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"
     own = [sysconfig.get_config_var("CFLAGS") or "", *(os.environ.get(name, "") for name in ("CFLAGS", "CPPFLAGS"))]
-    # Python's may be of another compiler than CC: what that does not know is no fault of ours.
+    # Python's flags may be for another compiler than CC: one that CC does not know must not count here.
     relevant = [flag for flag in shlex.split(" ".join(own)) if flag.startswith(("-O", "-D", "-U", "-Wp,"))]
     command = [*shlex.split(compiler), *relevant, "-fPIC", "-shared", "-Werror", *flags, "probe.c", "-o", "probe"]
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, timeout=60).returncode == 0  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):
-        return False  # the build itself will say what is wrong
+        return False  # the build itself will show what is wrong
 
 
 def hardening() -> tuple[list[str], list[str]]:
-    """Return the flags for compiler and linker that this machine's take."""
+    """Return the hardening flags that compiler and linker of this machine accept."""
     if os.name != "posix" or not compiles([]):
         return [], []
     groups = HARDENING[1:] if compiles([], FORTIFIED) else HARDENING  # a distribution may ask for 3
@@ -115,7 +121,7 @@ compile_flags, link_flags = hardening()
 ffi = FFI()
 for header in HEADERS:
     ffi.cdef(read_cdef(header))
-# Relative paths: setuptools wants them so, and builds from the project root.
+# Relative paths: setuptools wants these, and builds from the project root.
 ffi.set_source(
     "aserve._cparsers",
     "".join(f'#include "{header}"\n' for header in HEADERS),

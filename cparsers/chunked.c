@@ -71,7 +71,7 @@ static int step_extension(http1_chunked *body, uint8_t octet)
     return 0;
 }
 
-/* The LF of a chunk size, or the CRLF behind the data. */
+/* The LF of a chunk size, or the CRLF after the data. */
 static int step_line_end(http1_chunked *body, uint8_t octet)
 {
     switch (body->state) {

@@ -15,7 +15,7 @@ static octets trim_ows(octets run)
 }
 
 /* RFC 9110 section 5.6.1: #element = [ element ] *( OWS "," OWS [ element ] )
- * Take the next element of `list`, trimmed; list->p becomes NULL behind the
+ * Take the next element of `list`, trimmed; list->p becomes NULL after the
  * last one.  No list read here has elements with a comma inside. */
 static octets next_element(octets *list)
 {

@@ -26,7 +26,7 @@ typedef struct {
 } fields;
 
 /* Parse the field line at p and its CRLF, both before `end`; note what it
- * means in `all`, append its pair to all->vars; *next is set behind it.
+ * means in `all`, append its pair to all->vars; *next is set after it.
  * Returns 0, ASERVE_OBS_FOLD, BAD_FIELD_NAME, SPACE_BEFORE_COLON,
  * BAD_FIELD_VALUE, REPEATED_HOST, BAD_HOST, REPEATED_CONTENT_LENGTH,
  * BAD_CONTENT_LENGTH, REPEATED_CONTENT_TYPE or VARS_FULL. */

@@ -123,7 +123,7 @@ static size_t find_line(const char *buf, size_t at)
     return at;
 }
 
-/* Returns the offset behind the empty line that ends the head, or 0. */
+/* Returns the offset after the empty line that ends the head, or 0. */
 static size_t find_end(const char *buf, size_t len, size_t scanned)
 {
     while (scanned < len) {

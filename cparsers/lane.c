@@ -36,7 +36,7 @@ static uint64_t clock_us(void)
 /* Let stall_fd tell when stall_us are over, but not before.  A timer that is
  * late enough stays: each change is a trap of a virtual machine, and made for
  * each request they were a fifth of its price (2026-11-21, 1 connection). */
-static void set_stall(lane *set)
+static void arm_stall_timer(lane *set)
 {
     uint64_t soonest = clock_us() + set->stall_us;
     uint64_t latest = soonest + set->stall_us;
@@ -51,64 +51,71 @@ static void set_stall(lane *set)
 }
 
 /* Make a connection BUSY on which something has come.  Returns 0 when it has
- * an owner already, who is told, or is no more. */
-static int own_or_tell(lane_conn *conn)
+ * an owner already, for whom it is marked as MORE, or is no more. */
+static int own_or_mark(lane_conn *conn)
 {
     uint8_t state;
 
     do {
-        if (change(conn, LANE_IDLE, LANE_BUSY))
+        if (own_waiting(conn))
             return 1;
-        if (change(conn, LANE_BUSY, LANE_MORE))
+        if (change_state(conn, LANE_BUSY, LANE_MORE))
             return 0;
         state = state_of(conn);
-    } while (state == LANE_IDLE || state == LANE_BUSY); /* just now */
+    } while (state != LANE_FREE && state != LANE_MORE &&
+             state != LANE_ENDING); /* it has changed just now */
     return 0;
 }
 
 /* Read from a connection on which something has come.  The event may be of an
  * earlier connection with this number: then nothing has come. */
-static uint32_t take_ready(lane *set, const struct epoll_event *event,
+static uint32_t read_ready(lane *set, const struct epoll_event *event,
                            uint32_t n, uint32_t *input_len)
 {
     int fd = event->data.fd;
     lane_conn *conn = &set->conns[fd];
 
-    if (!own_or_tell(conn))
+    if (!own_or_mark(conn))
         return n;
-    if (!has_room(set, n, *input_len)) {
-        wait_for_more(set, fd, 1);
+    if (!has_batch_room(set, n, *input_len)) {
+        await_octets(set, fd, 1);
     } else if (read_arrival(set, fd, (event->events & EPOLLPRI) != 0,
                             input_len, &set->arrivals[n])) {
         n++;
         /* The end has come already, and no edge will tell it. */
-        if (event->events & (EPOLLRDHUP | EPOLLHUP) && own_or_tell(conn))
-            wait_for_more(set, fd, 1);
+        if (event->events & (EPOLLRDHUP | EPOLLHUP) && own_or_mark(conn))
+            await_octets(set, fd, 1);
     }
     return n;
 }
 
-int lane_poll(lane *set, int timeout_ms)
+/* Returns the number of arrivals. */
+static uint32_t poll_once(lane *set, int timeout_ms, int *is_woken)
 {
     struct epoll_event events[MAX_EVENTS];
     uint32_t n = 0, input_len = 0, ready[MAX_EVENTS], nready = 0;
     uint32_t is_accept_due = set->is_accept_due;
     uint64_t ignored;
-    int nevents, nconns = 0, is_woken = 0;
+    int nevents, nconns = 0;
 
     set->vars_len = 0;
     if (set->is_paused)
         resume_accepting(set);
+    if (set->is_resting && load_board_is_due(set->board))
+        end_rest(set);
     __atomic_store_n(&set->is_waiting, 1, __ATOMIC_RELAXED);
     nevents = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout_ms);
     __atomic_store_n(&set->is_waiting, 0, __ATOMIC_RELAXED);
+    *is_woken = nevents < 0; /* a signal: the caller looks what is due */
     for (int i = 0; i < nevents; i++) {
         int key = events[i].data.fd;
 
         if (key & LISTENER)
             ready[nready++] = (uint32_t)(key & ~LISTENER);
         else if (key & WAKE) /* it may have been read by an earlier call */
-            is_woken = read(set->wake_fd, &ignored, sizeof ignored) > 0;
+            *is_woken = read(set->wake_fd, &ignored, sizeof ignored) > 0;
+        else if (key & REST)
+            end_rest(set);
         else
             events[nconns++] = events[i];
     }
@@ -117,13 +124,28 @@ int lane_poll(lane *set, int timeout_ms)
     if (is_accept_due && nready > 0)
         n = accept_ready(set, ready, nready, n, &input_len);
     for (int i = 0; i < nconns; i++)
-        n = take_ready(set, &events[i], n, &input_len);
+        n = read_ready(set, &events[i], n, &input_len);
     if (!is_accept_due && nready > 0)
         n = accept_ready(set, ready, nready, n, &input_len);
     if (nready > 0)
-        set->is_accept_due = !is_accept_due && !has_room(set, n, input_len);
+        set->is_accept_due =
+            !is_accept_due && !has_batch_room(set, n, input_len);
+    begin_requests(set, n, set->entries != NULL && n > 0 ? clock_us() : 0);
+    return n;
+}
+
+int lane_poll(lane *set, int timeout_ms)
+{
+    uint32_t n;
+    int is_woken = 0;
+
+    /* With a board it comes to nothing time and again: another process was
+     * quicker, or should be.  The caller need not hear of that. */
+    do
+        n = poll_once(set, timeout_ms, &is_woken);
+    while (n == 0 && !is_woken && timeout_ms < 0 && set->board != NULL);
     if ((n > 0 || is_woken) && set->stall_us > 0)
-        set_stall(set);
+        arm_stall_timer(set);
     return (int)n;
 }
 
@@ -145,100 +167,129 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                              {(void *)(uintptr_t)body, body_len}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
     lane_conn *conn;
-    uint8_t state;
     ssize_t took;
+    int is_lost;
 
-    if (!has(set, fd))
+    if (!is_in_table(set, fd))
         return (int)len;
     conn = &set->conns[fd];
-    state = state_of(conn);
-    if (state == LANE_FREE || state == LANE_IDLE)
+    if (is_unowned(conn))
         return (int)len; /* no reply is due */
     /* RFC 9112 9.6: a close with octets unread would reset the connection. */
-    if (!keep && (!conn->last || (state == LANE_MORE && has_octets(fd))))
+    if (!keep &&
+        (!conn->last || (state_of(conn) == LANE_MORE && has_octets(fd))))
         return -1;
     if (body_len == 0)
         took = send(fd, head, head_len, MSG_NOSIGNAL | MSG_DONTWAIT);
     else
         took = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (took < 0 && errno != EAGAIN && errno != EINTR) {
-        drop(set, fd);
-        return (int)len;
-    }
-    if (took != (ssize_t)len)
+    is_lost = took < 0 && errno != EAGAIN && errno != EINTR;
+    if (took != (ssize_t)len && !is_lost)
         return took > 0 ? (int)took : 0;
-    if (!keep) {
-        drop(set, fd);
+    end_request(set, fd);
+    if (is_lost || !keep) {
+        close_conn(set, fd);
         return (int)len;
     }
     set_since(set, conn);
-    if (!go_on(set, fd)) {
-        drop(set, fd);
+    if (!make_idle(set, fd)) {
+        close_conn(set, fd);
         return (int)len;
     }
     /* Either this thread sees is_closed, or lane_close sees IDLE. */
     if (__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST) &&
-        change(conn, LANE_IDLE, LANE_BUSY))
-        drop(set, fd);
+        change_state(conn, LANE_IDLE, LANE_BUSY))
+        close_conn(set, fd);
     return (int)len;
+}
+
+void take_out(lane *set, int fd)
+{
+    if (set->conns[fd].listed)
+        control_epoll(set, EPOLL_CTL_DEL, fd, 0, fd);
+    leave_busy(&set->conns[fd], LANE_FREE);
+}
+
+/* Take a BUSY connection without a request out of the lane.  Returns 0 when
+ * the lane was closed, and the connection with it. */
+static int release(lane *set, int fd)
+{
+    if (__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST)) {
+        close_conn(set, fd);
+        return 0;
+    }
+    take_out(set, fd);
+    return 1;
 }
 
 int lane_release(lane *set, int fd)
 {
-    lane_conn *conn;
-    uint8_t state;
-
-    if (!has(set, fd))
+    if (!is_in_table(set, fd) || is_unowned(&set->conns[fd]))
         return 0;
-    conn = &set->conns[fd];
-    state = state_of(conn);
-    if (state == LANE_FREE || state == LANE_IDLE)
-        return 0;
-    if (__atomic_load_n(&set->is_closed, __ATOMIC_SEQ_CST)) {
-        drop(set, fd);
-        return 0;
-    }
-    if (conn->listed)
-        control(set, EPOLL_CTL_DEL, fd, 0, fd);
-    give_up(conn, LANE_FREE);
-    return 1;
+    end_request(set, fd);
+    return release(set, fd);
 }
 
 int lane_own(lane *set, int fd)
 {
-    if (!has(set, fd) || !change(&set->conns[fd], LANE_IDLE, LANE_BUSY))
+    if (!is_in_table(set, fd) ||
+        !change_state(&set->conns[fd], LANE_BODY, LANE_BUSY))
         return 0;
-    if (set->conns[fd].body_left > 0)
-        return 1;
-    go_on(set, fd);
-    return 0;
+    tell(set, LOAD_REQUEST_SHIFT, 1); /* lane_release takes it back */
+    return 1;
 }
 
-static void close_one(int *fd)
+/* Whoever else wants one of these, as lane_poll that has an event for it, is
+ * quicker, and it is not IDLE here; or finds it BUSY, and then FREE. */
+int lane_release_idle(lane *set, lane_released *out, uint32_t cap)
+{
+    uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
+    uint32_t n = 0;
+
+    for (uint32_t fd = 0; fd < top && n < cap; fd++) {
+        lane_conn *conn = &set->conns[fd];
+
+        if (state_of(conn) != LANE_IDLE ||
+            !change_state(conn, LANE_IDLE, LANE_BUSY))
+            continue;
+        out[n].fd = (int32_t)fd;
+        out[n].listener = conn->listener;
+        out[n].is_used = conn->used; /* set only by who makes it BUSY */
+        if (release(set, (int)fd)) {
+            lane_left(set);
+            n++;
+        }
+    }
+    return (int)n;
+}
+
+static void close_fd(int *fd)
 {
     if (*fd >= 0)
         close(*fd);
     *fd = -1;
 }
 
-/* The last who is in the lane, or leaves it, closes the lane's own. */
-static void end_use(lane *set)
+/* Count one user less; close the lane's own descriptors with the last. */
+static void uncount_user(lane *set)
 {
     if (__atomic_sub_fetch(&set->nusers, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    close_one(&set->stall_fd);
-    close_one(&set->wake_fd);
-    close_one(&set->epoll_fd);
+    close_fd(&set->rest_fd);
+    close_fd(&set->stall_fd);
+    close_fd(&set->wake_fd);
+    close_fd(&set->epoll_fd);
 }
 
 void lane_left(lane *set)
 {
+    tell(set, LOAD_CONN_SHIFT, -1);
     __atomic_sub_fetch(&set->nconns, 1, __ATOMIC_SEQ_CST);
     /* Either this thread sees is_paused, or resume_accepting sees the lower
      * count. */
     if (__atomic_load_n(&set->is_paused, __ATOMIC_SEQ_CST))
         lane_wake(set);
-    end_use(set);
+    uncount_user(set);
 }
 
 static int is_overdue(lane *set, lane_conn *conn, int used_seconds,
@@ -260,11 +311,11 @@ int lane_sweep(lane *set, int used_seconds, int new_seconds)
 
         if (state_of(conn) != LANE_IDLE ||
             !is_overdue(set, conn, used_seconds, new_seconds) ||
-            !change(conn, LANE_IDLE, LANE_BUSY))
+            !change_state(conn, LANE_IDLE, LANE_BUSY))
             continue;
         /* Once more: it may have carried a request since the line above. */
-        count += drop_idle(set, (int)fd,
-                           is_overdue(set, conn, used_seconds, new_seconds));
+        count += close_idle(set, (int)fd,
+                            is_overdue(set, conn, used_seconds, new_seconds));
     }
     return count;
 }
@@ -277,7 +328,7 @@ int lane_open(lane *set)
 
     set->is_closed = 0;
     set->nusers = 1; /* until lane_close */
-    set->wake_fd = set->stall_fd = -1;
+    set->wake_fd = set->stall_fd = set->rest_fd = -1;
     set->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (set->epoll_fd < 0)
         return errno;
@@ -288,30 +339,38 @@ int lane_open(lane *set)
         timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (set->stall_fd < 0)
         return errno;
-    if (control(set, EPOLL_CTL_ADD, set->wake_fd, EPOLLIN, WAKE) != 0)
+    if (control_epoll(set, EPOLL_CTL_ADD, set->wake_fd, EPOLLIN, WAKE) != 0)
         return errno;
+    if (set->board != NULL) {
+        set->rest_fd =
+            timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+        /* Edge-triggered: nobody need read it. */
+        if (set->rest_fd < 0 || control_epoll(set, EPOLL_CTL_ADD, set->rest_fd,
+                                              EPOLLIN | EPOLLET, REST) != 0)
+            return errno;
+    }
     for (uint32_t i = 0; i < set->nlisteners; i++) {
         /* Inherited by what is accepted. */
         if (set->listeners[i].is_tcp)
             setsockopt(set->listeners[i].fd, IPPROTO_TCP, TCP_NODELAY, &yes,
                        sizeof yes);
-        if (control(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
-                    LISTENER | (int)i) != 0)
+        if (control_epoll(set, EPOLL_CTL_ADD, set->listeners[i].fd, EPOLLIN,
+                          LISTENER | (int)i) != 0)
             return errno;
     }
     return 0;
 }
 
 /* Close a connection, or show its client the end: then its owner closes. */
-static void end(lane *set, int fd)
+static void end_conn(lane *set, int fd)
 {
     lane_conn *conn = &set->conns[fd];
 
     while (state_of(conn) != LANE_FREE) {
-        if (change(conn, LANE_IDLE, LANE_BUSY)) {
-            drop(set, fd);
-        } else if (change(conn, LANE_BUSY, LANE_ENDING) ||
-                   change(conn, LANE_MORE, LANE_ENDING)) {
+        if (own_waiting(conn)) {
+            close_conn(set, fd);
+        } else if (change_state(conn, LANE_BUSY, LANE_ENDING) ||
+                   change_state(conn, LANE_MORE, LANE_ENDING)) {
             shutdown(fd, SHUT_RDWR);
             set_state(conn, LANE_MORE);
             return;
@@ -325,8 +384,8 @@ void lane_close(lane *set)
         return;
     __atomic_store_n(&set->is_closed, 1, __ATOMIC_SEQ_CST);
     for (uint32_t fd = 0; fd < set->top; fd++)
-        end(set, (int)fd);
-    end_use(set);
+        end_conn(set, (int)fd);
+    uncount_user(set);
 }
 
 #endif

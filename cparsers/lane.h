@@ -13,6 +13,8 @@
 #define ASERVE_LANE_H
 #include "aserve.h"
 #include "http1.h"
+#include "in_flight.h"
+#include "load_board.h"
 #include "scgi.h"
 #include "uwsgi.h"
 /* cdef:begin */
@@ -21,11 +23,12 @@ enum { LANE_HTTP = 0, LANE_UWSGI = 1, LANE_SCGI = 2 };
 
 /* Where a connection of the lane stands. */
 enum {
-    LANE_FREE = 0,  /* no connection, or not the lane's */
-    LANE_IDLE = 1,  /* waits for a request */
-    LANE_BUSY = 2,  /* a request is with the caller */
-    LANE_MORE = 3,  /* the same, and meanwhile octets or the end have come */
-    LANE_ENDING = 4 /* the same, and lane_close is at it: for a moment */
+    LANE_FREE = 0,   /* no connection, or not the lane's */
+    LANE_IDLE = 1,   /* waits for a request */
+    LANE_BUSY = 2,   /* a request is with the caller */
+    LANE_MORE = 3,   /* the same, and meanwhile octets or the end have come */
+    LANE_ENDING = 4, /* the same, and lane_close is at it: for a moment */
+    LANE_BODY = 5    /* waits for more of a body */
 };
 
 /* What an arrival is. */
@@ -65,16 +68,23 @@ typedef struct {
     uint32_t listener;
     uint32_t kind;     /* LANE_LEFT ... */
     uint32_t is_first; /* 1: the first on this connection */
-    uint32_t peer_off; /* with is_first: address NUL port of a TCP peer, at */
-    uint32_t peer_len; /* lane->vars + peer_off; 0: a unix socket */
+    uint32_t peer_off; /* of a first that is not LEFT: address NUL port of a */
+    uint32_t peer_len; /* TCP peer, at lane->vars + peer_off; 0: not TCP */
 } lane_arrival;
+
+/* One connection that has left the lane while it was IDLE. */
+typedef struct {
+    int32_t fd;
+    uint32_t listener;
+    uint32_t is_used; /* 1: has carried a request */
+} lane_released;
 
 typedef struct {
     int32_t fd;        /* listening, non-blocking */
     uint32_t protocol; /* LANE_HTTP, _UWSGI, _SCGI */
     uint32_t is_tcp;
-    uint32_t is_off;    /* nobody is accepted any more; atomic */
-    uint32_t is_paused; /* nobody for now: see lane.is_paused */
+    uint32_t is_off; /* nobody is accepted any more; atomic */
+    uint32_t pause;  /* why nobody is for now; 0: not */
 } lane_listener;
 
 typedef struct {
@@ -92,10 +102,13 @@ typedef struct {
     uint32_t max_line_len;
     uint32_t max_fields;
     uint32_t max_vars;
-    uint32_t stall_us; /* how long a batch may take before stall_fd tells */
+    uint32_t stall_us; /* after which stall_fd tells; 0: it does not */
     uint64_t max_body_len;
     lane_arrival *arrivals;
-    uint32_t arrivals_cap; /* requests given by one call */
+    uint32_t arrivals_cap;    /* requests given by one call */
+    load_board *board;        /* NULL: no other process has our listeners */
+    uint64_t *entries_used;   /* the highest descriptor in there so far, + 1 */
+    in_flight_entry *entries; /* by descriptor, conns_cap of them, or NULL */
     /* set by the caller, at any time */
     uint32_t now;       /* seconds since the start; atomic */
     uint32_t max_conns; /* beyond so many nobody is accepted; atomic */
@@ -103,10 +116,12 @@ typedef struct {
     /* set by lane_open */
     int32_t epoll_fd;
     int32_t wake_fd;
-    /* readable when a batch has taken stall_us, at the latest after twice that;
-     * but also at that time behind one that did not, while lane_poll waits */
+    /* becomes readable stall_us to 2 * stall_us after lane_poll returned a
+     * batch; perhaps also, once and in vain, while the next one waits */
     int32_t stall_fd;
+    int32_t rest_fd; /* readable when lane.is_resting is over */
     /* set by lane_poll */
+    uint64_t nrequests;  /* WHOLE and DONE, since lane_open; atomic */
     uint32_t is_waiting; /* 1: until something comes; atomic */
     uint32_t vars_len;   /* octets written to vars */
     uint32_t nfull;      /* how often somebody found max_conns reached, */
@@ -124,10 +139,13 @@ typedef struct {
     uint32_t is_paused;
     uint32_t paused_conns;
     uint32_t paused_at;
-    uint32_t no_room_at; /* when lane_make_room has last found nobody */
+    uint32_t none_idle_at; /* when lane_evict_idle has last found nobody */
+    /* a listener is out of the epoll set, so that another process accepts, which
+     * has less to do: for about a millisecond, or until it has not any more */
+    uint32_t is_resting;
 } lane;
 
-/* 1 where this platform has what a lane needs. */
+/* Returns 1 where this platform has what a lane needs. */
 int lane_available(void);
 
 /* Make the epoll set and put the listeners into it.  Returns 0 or an errno,
@@ -146,7 +164,8 @@ void lane_unlisten(lane *set, uint32_t i);
 /* Wait at most timeout_ms (-1: until something comes), then accept, read and
  * parse as much as is there and has room.  Returns the number of arrivals.
  * At max_conns, or without descriptors, who comes stays in the kernel's queue
- * until a connection ends, or for a second and a lane_wake. */
+ * until a connection ends, or for a second and a lane_wake.  With a board it
+ * accepts no more than load_board_quota allows. */
 int lane_poll(lane *set, int timeout_ms);
 
 /* Make a waiting lane_poll return. */
@@ -156,17 +175,23 @@ void lane_wake(lane *set);
  * of it is sent, the connection waits for the next request (keep = 1) or is
  * closed; the client being gone counts as sent.  Returns the octets that were
  * taken: when they are fewer, or -1, the caller must go on (lane_release).
- * -1: nothing was sent, since the client does not know that the connection is
- * to close, and may have sent more; or it has sent more all the same. */
+ * -1: nothing was sent, because closing now could reset what the client has not
+ * read: it was not told of the close and may send more, or it has sent more. */
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
                const char *body, uint32_t body_len, int keep);
 
-/* A BUSY connection leaves the lane; its descriptor is the caller's.
+/* Take a BUSY connection out of the lane: its descriptor is the caller's.
  * Returns 0 when there is none, or no more: the lane was closed. */
 int lane_release(lane *set, int fd);
 
-/* Own a connection that waits for more of a body: make it BUSY, so that no
- * other thread touches it.  Returns 0 when it does not wait for that.  Of a
+/* Connections that are IDLE leave the lane, `cap` at most: write which they
+ * are to `out`, and return how many.  Their descriptors are the caller's, and
+ * they count in nconns no more.  Nothing was read of them beyond their last
+ * request: what has come since stays with the kernel. */
+int lane_release_idle(lane *set, lane_released *out, uint32_t cap);
+
+/* Own a connection that waits for more of a body (BODY): make it BUSY, so that
+ * no other thread touches it.  Returns 0 when it does not wait for that.  Of a
  * number that lane_poll may have brought something of, call it when all of
  * that is known: the number may have become another connection's in there.
  * In the middle of a batch it may be called for the connection of the arrival
@@ -174,7 +199,7 @@ int lane_release(lane *set, int fd);
  * awaited closes only by GONE, which is its last arrival. */
 int lane_own(lane *set, int fd);
 
-/* A connection that has left the lane is counted in nconns until this. */
+/* Count a connection that has left the lane in nconns no longer. */
 void lane_left(lane *set);
 
 /* Take a connection of listener `i` into the lane, or back into it: connected,
@@ -197,9 +222,10 @@ int lane_adopt(lane *set, int fd, uint32_t i);
  * caller's to count.  Returns how many. */
 int lane_sweep(lane *set, int used_seconds, int new_seconds);
 
-/* Close some of the connections that have been IDLE the longest, but a second
- * at least, after a request.  Returns how many. */
-int lane_make_room(lane *set);
+/* Evict some connections for those that wait in the kernel's queue: close the
+ * ones that have been IDLE the longest after a request, but a second at least.
+ * Returns how many. */
+int lane_evict_idle(lane *set);
 
 /* cdef:end */
 #endif

@@ -8,17 +8,25 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/timerfd.h>
 
 enum {
-    ROOM = 32 /* connections closed at once to make room */
+    EVICT_COUNT = 32, /* connections closed at once */
+    REST_NS = 1000000 /* how long a listener is left to other processes */
+};
+
+/* Why a listener is paused. */
+enum {
+    LIMIT = 1, /* of connections, or of descriptors */
+    OTHERS = 2 /* processes, which have less to do */
 };
 
 /* Pausing: the limit of connections, and of descriptors */
 
 /* Take a listener out of the epoll set; accepting may go on. */
-static void unlist(lane *set, uint32_t i)
+static void unlist_listener(lane *set, uint32_t i)
 {
-    control(set, EPOLL_CTL_DEL, set->listeners[i].fd, 0, 0);
+    control_epoll(set, EPOLL_CTL_DEL, set->listeners[i].fd, 0, 0);
 }
 
 static uint32_t count_conns(lane *set)
@@ -33,16 +41,34 @@ static int is_full(lane *set)
            __atomic_load_n(&set->max_conns, __ATOMIC_RELAXED);
 }
 
-/* Leave who comes to the kernel for a while; counted in *count. */
+/* Leave who comes in the kernel's queue for a while; count that in *count. */
 static void pause_accepting(lane *set, uint32_t i, uint32_t *count)
 {
     __atomic_add_fetch(count, 1, __ATOMIC_RELAXED);
-    unlist(set, i);
-    set->listeners[i].is_paused = 1;
+    unlist_listener(set, i);
+    set->listeners[i].pause = LIMIT;
     set->paused_conns = count_conns(set);
     set->paused_at = now(set);
     /* Before the next look at nconns: see lane_left. */
     __atomic_store_n(&set->is_paused, 1, __ATOMIC_SEQ_CST);
+}
+
+/* Put the listeners back that were taken out for this. */
+static void list_paused(lane *set, uint32_t why)
+{
+    /* As in lane_poll: is_off is looked at only where lane_unlisten waits. */
+    __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < set->nlisteners; i++) {
+        lane_listener *listener = &set->listeners[i];
+
+        if (listener->pause != why)
+            continue;
+        listener->pause = 0;
+        if (!__atomic_load_n(&listener->is_off, __ATOMIC_SEQ_CST))
+            control_epoll(set, EPOLL_CTL_ADD, listener->fd, EPOLLIN,
+                          LISTENER | (int)i);
+    }
+    __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
 }
 
 void resume_accepting(lane *set)
@@ -50,22 +76,29 @@ void resume_accepting(lane *set)
     if (count_conns(set) >= set->paused_conns && now(set) == set->paused_at)
         return;
     __atomic_store_n(&set->is_paused, 0, __ATOMIC_SEQ_CST);
-    /* As in lane_poll: is_off is looked at only where lane_unlisten waits. */
-    __atomic_store_n(&set->is_accepting, 1, __ATOMIC_SEQ_CST);
-    for (uint32_t i = 0; i < set->nlisteners; i++) {
-        lane_listener *listener = &set->listeners[i];
-
-        if (!listener->is_paused)
-            continue;
-        listener->is_paused = 0;
-        if (!__atomic_load_n(&listener->is_off, __ATOMIC_SEQ_CST))
-            control(set, EPOLL_CTL_ADD, listener->fd, EPOLLIN,
-                    LISTENER | (int)i);
-    }
-    __atomic_store_n(&set->is_accepting, 0, __ATOMIC_SEQ_CST);
+    list_paused(set, LIMIT);
 }
 
-/* Room: whoever has waited the longest goes */
+/* Resting: another process has less to do */
+
+static void rest_listener(lane *set, uint32_t i)
+{
+    static const struct itimerspec when = {.it_value = {.tv_nsec = REST_NS}};
+
+    unlist_listener(set, i);
+    set->listeners[i].pause = OTHERS;
+    if (!set->is_resting)
+        timerfd_settime(set->rest_fd, 0, &when, NULL);
+    set->is_resting = 1;
+}
+
+void end_rest(lane *set)
+{
+    set->is_resting = 0;
+    list_paused(set, OTHERS);
+}
+
+/* Evicting: who has idled the longest goes */
 
 /* For how many seconds a connection has waited for another request. */
 static uint32_t idle_seconds(lane *set, lane_conn *conn)
@@ -76,7 +109,7 @@ static uint32_t idle_seconds(lane *set, lane_conn *conn)
     return seconds_since(set, conn);
 }
 
-int lane_make_room(lane *set)
+int lane_evict_idle(lane *set)
 {
     uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
     uint32_t longest = 0;
@@ -90,40 +123,41 @@ int lane_make_room(lane *set)
     }
     if (longest < 2) /* two ticks: a second at least */
         return 0;
-    for (uint32_t fd = 0; fd < top && count < ROOM; fd++) {
+    for (uint32_t fd = 0; fd < top && count < EVICT_COUNT; fd++) {
         lane_conn *conn = &set->conns[fd];
 
         if (idle_seconds(set, conn) < longest ||
-            !change(conn, LANE_IDLE, LANE_BUSY))
+            !change_state(conn, LANE_IDLE, LANE_BUSY))
             continue;
         /* Once more, as in lane_sweep. */
-        count += drop_idle(set, (int)fd, seconds_since(set, conn) >= longest);
+        count += close_idle(set, (int)fd, seconds_since(set, conn) >= longest);
     }
     return count;
 }
 
-/* The same, but looked for in vain at most once a second. */
-static int make_room(lane *set)
+/* The same, but look in vain at most once a second. */
+static int evict_if_any(lane *set)
 {
-    if (set->no_room_at == now(set))
+    if (set->none_idle_at == now(set))
         return 0;
-    if (lane_make_room(set))
+    if (lane_evict_idle(set))
         return 1;
-    set->no_room_at = now(set);
+    set->none_idle_at = now(set);
     return 0;
 }
 
 /* Accepting */
 
-/* lane_left takes it back. */
-static void count_one(lane *set)
+/* Count one more connection, until lane_left. */
+static void count_conn(lane *set)
 {
+    tell(set, LOAD_CONN_SHIFT, 1);
     __atomic_add_fetch(&set->nconns, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&set->nusers, 1, __ATOMIC_RELAXED);
 }
 
-/* A connection that this thread has just made BUSY is all new. */
-static void begin(lane *set, int fd, uint32_t listener, uint8_t used)
+/* Begin the entry of a connection that this thread has just made BUSY. */
+static void init_conn(lane *set, int fd, uint32_t listener, uint8_t used)
 {
     lane_conn *conn = &set->conns[fd];
     uint32_t top = __atomic_load_n(&set->top, __ATOMIC_RELAXED);
@@ -140,18 +174,30 @@ static void begin(lane *set, int fd, uint32_t listener, uint8_t used)
         ;
 }
 
-/* Accept until there is nobody, or no room; read from each at once.  No more
- * than a batch, though nobody has sent anything yet: others wait, too. */
+/* How many connections to accept at most: no more than a batch, though nobody
+ * has sent anything yet: others wait, too. */
+static uint32_t quota(lane *set)
+{
+    uint32_t most = set->board != NULL ? (uint32_t)load_board_quota(set->board)
+                                       : set->arrivals_cap;
+
+    return most < set->arrivals_cap ? most : set->arrivals_cap;
+}
+
+/* Accept until there is nobody, or no room; read from each at once. */
 static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                             uint32_t *input_len)
 {
+    uint32_t most = quota(set);
     int is_awaited = 1; /* the epoll set has told so */
 
+    if (most == 0)
+        rest_listener(set, i);
     for (uint32_t count = 0;
-         count < set->arrivals_cap && has_room(set, n, *input_len); count++) {
+         count < most && has_batch_room(set, n, *input_len); count++) {
         int fd;
 
-        if (is_full(set) && (!is_awaited || !make_room(set))) {
+        if (is_full(set) && (!is_awaited || !evict_if_any(set))) {
             if (is_awaited)
                 pause_accepting(set, i, &set->nfull);
             break;
@@ -166,8 +212,9 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
                 pause_accepting(set, i, &set->nshort);
             break;
         }
-        count_one(set);
-        if (!has(set, fd)) {
+        count_conn(set);
+        tell(set, LOAD_TURN_SHIFT, 1);
+        if (!is_in_table(set, fd)) {
             /* More than the table holds: the caller's, unread. */
             lane_arrival *arrival = &set->arrivals[n++];
             memset(arrival, 0, sizeof *arrival);
@@ -175,11 +222,12 @@ static uint32_t accept_from(lane *set, uint32_t i, uint32_t n,
             arrival->listener = i;
             arrival->input_off = *input_len;
             arrival->consumed = ASERVE_INCOMPLETE;
+            arrival->is_first = 1;
             continue;
         }
         __atomic_exchange_n(&set->conns[fd].state, LANE_BUSY,
                             __ATOMIC_ACQ_REL);
-        begin(set, fd, i, 0);
+        init_conn(set, fd, i, 0);
         /* Not in the epoll set yet: what a read leaves is told on the way in. */
         if (read_arrival(set, fd, 0, input_len, &set->arrivals[n]))
             n++;
@@ -203,24 +251,25 @@ uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
 void lane_unlisten(lane *set, uint32_t i)
 {
     __atomic_store_n(&set->listeners[i].is_off, 1, __ATOMIC_SEQ_CST);
-    unlist(set, i);
+    unlist_listener(set, i);
     while (__atomic_load_n(&set->is_accepting, __ATOMIC_SEQ_CST))
         sched_yield(); /* at most one batch: about a millisecond */
-    unlist(set, i);    /* resume_accepting may have listed it meanwhile */
+    unlist_listener(set,
+                    i); /* resume_accepting may have listed it meanwhile */
 }
 
 int lane_adopt(lane *set, int fd, uint32_t i)
 {
-    if (!has(set, fd) || i >= set->nlisteners || set->is_closed ||
+    if (!is_in_table(set, fd) || i >= set->nlisteners || set->is_closed ||
         set->listeners[i].is_off || set->listeners[i].protocol != LANE_HTTP ||
-        !change(&set->conns[fd], LANE_FREE, LANE_BUSY))
+        !change_state(&set->conns[fd], LANE_FREE, LANE_BUSY))
         return 0;
-    count_one(set);
-    begin(set, fd, i, 1);
+    count_conn(set);
+    init_conn(set, fd, i, 1);
     /* The set tells what is there already when it gets a descriptor. */
-    if (go_on(set, fd))
+    if (make_idle(set, fd))
         return 1;
-    give_up(&set->conns[fd], LANE_FREE);
+    leave_busy(&set->conns[fd], LANE_FREE);
     lane_left(set);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* lane_read.c -- from a connection on which something has come to an arrival:
- * read, parse, tell what it is. */
+ * read, parse, tell what it is; and count requests. */
 #define _GNU_SOURCE /* POSIX beside C99 */
 #include "lane.h"
 
@@ -79,7 +79,7 @@ static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
     return LANE_WHOLE;
 }
 
-/* Write the peer's address and port behind the vars.  Returns 0 when it has
+/* Write the peer's address and port after the vars.  Returns 0 when it has
  * gone: reset before it was accepted, and its request is there all the same. */
 static int add_peer(lane *set, lane_arrival *arrival)
 {
@@ -128,8 +128,8 @@ static ssize_t receive(lane *set, int fd, char *to, size_t cap, int *is_full)
 }
 
 /* Read once from a connection that this thread has made BUSY.  Returns the
- * number of octets; 0 when there was nothing, and it is IDLE again; -1 when
- * the client is gone, and it is closed. */
+ * number of octets; 0 when there was nothing, and it waits again; -1 when the
+ * client is gone, and it is closed. */
 static ssize_t read_once(lane *set, int fd, char *to, size_t cap, int *is_full)
 {
     ssize_t got;
@@ -137,16 +137,17 @@ static ssize_t read_once(lane *set, int fd, char *to, size_t cap, int *is_full)
     while ((got = receive(set, fd, to, cap, is_full)) <= 0) {
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0 && errno == EAGAIN && wait_on(set, fd))
+        if (got < 0 && errno == EAGAIN && try_idle(set, fd))
             return 0;
-        drop(set, fd);
+        close_conn(set, fd);
         return -1;
     }
     return got;
 }
 
-/* Returns 0 when the client is gone, and the connection is closed. */
-static int take_head(lane *set, lane_arrival *arrival, int is_full)
+/* Tell what the first octets of a request are, and what becomes of their
+ * connection.  Returns 0 when the client is gone, and it is closed. */
+static int begin_request(lane *set, lane_arrival *arrival, int is_full)
 {
     lane_conn *conn = &set->conns[arrival->fd];
     const lane_listener *listener = &set->listeners[conn->listener];
@@ -156,14 +157,14 @@ static int take_head(lane *set, lane_arrival *arrival, int is_full)
     /* A full read may have left the next request behind. */
     if (arrival->kind == LANE_WHOLE && is_full)
         arrival->kind = LANE_LEFT;
+    arrival->is_first = !conn->used; /* set only by who makes it BUSY */
     if (arrival->kind == LANE_LEFT) {
-        lane_release(set, arrival->fd);
+        take_out(set, arrival->fd);
         return 1;
     }
-    arrival->is_first = !conn->used; /* set only by who makes it BUSY */
     if (arrival->is_first && listener->is_tcp && !add_peer(set, arrival)) {
         /* Without its address it would pass for a unix socket's. */
-        drop(set, arrival->fd);
+        close_conn(set, arrival->fd);
         return 0;
     }
     set_used(conn, 1);
@@ -172,25 +173,27 @@ static int take_head(lane *set, lane_arrival *arrival, int is_full)
     if (arrival->kind == LANE_BEGUN) {
         conn->body_left = arrival->content_length -
                           (arrival->input_len - (uint32_t)arrival->consumed);
-        if (!wait_for_more(set, arrival->fd, is_full)) {
+        if (!await_octets(set, arrival->fd, is_full)) {
             arrival->kind = LANE_LEFT;
-            lane_release(set, arrival->fd);
+            take_out(set, arrival->fd);
         }
     }
     return 1;
 }
 
-static void take_part(lane *set, lane_arrival *arrival, int is_full)
+/* Tell whether a part of a body is the last. */
+static void continue_body(lane *set, lane_arrival *arrival, int is_full)
 {
     lane_conn *conn = &set->conns[arrival->fd];
 
     conn->body_left -= arrival->input_len;
     if (conn->body_left > 0) {
         arrival->kind = LANE_PART;
-        wait_for_more(set, arrival->fd, is_full); /* it is in the set */
+        await_octets(set, arrival->fd, is_full); /* it is in the set */
     } else {
         arrival->kind = LANE_DONE;
-        change(conn, LANE_BUSY, LANE_MORE); /* not read beyond the body */
+        change_state(conn, LANE_BUSY,
+                     LANE_MORE); /* not read beyond the body */
     }
 }
 
@@ -199,6 +202,7 @@ int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
 {
     int is_full = 0;
     lane_conn *conn = &set->conns[fd];
+    uint32_t listener = conn->listener; /* now: GONE gives up the connection */
     int is_body = conn->body_left > 0;
     size_t cap = is_body && conn->body_left < set->read_cap
                      ? (size_t)conn->body_left
@@ -209,7 +213,7 @@ int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
         return 0;
     memset(arrival, 0, sizeof *arrival);
     arrival->fd = fd;
-    arrival->listener = conn->listener;
+    arrival->listener = listener;
     arrival->input_off = *input_len;
     if (got < 0) {
         arrival->kind = LANE_GONE;
@@ -219,10 +223,44 @@ int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
     *input_len += (uint32_t)got;
     is_full |= is_urgent;
     if (is_body)
-        take_part(set, arrival, is_full);
+        continue_body(set, arrival, is_full);
     else
-        return take_head(set, arrival, is_full);
+        return begin_request(set, arrival, is_full);
     return 1;
+}
+
+/* Tell other processes what an arrival is about. */
+static void note_in_flight(lane *set, const lane_arrival *arrival, uint64_t at)
+{
+    in_flight_entry *entry = &set->entries[arrival->fd];
+
+    if (arrival->kind == LANE_WHOLE || arrival->kind == LANE_BEGUN)
+        in_flight_describe(entry, set->vars + arrival->vars_off,
+                           arrival->vars_len);
+    if (arrival->kind == LANE_WHOLE || arrival->kind == LANE_DONE)
+        in_flight_set(entry, at);
+    if ((uint64_t)arrival->fd >= *set->entries_used)
+        *set->entries_used = (uint64_t)arrival->fd + 1;
+}
+
+void begin_requests(lane *set, uint32_t n, uint64_t at)
+{
+    int32_t count = 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        const lane_arrival *arrival = &set->arrivals[i];
+
+        if (arrival->kind == LANE_WHOLE || arrival->kind == LANE_DONE)
+            count++;
+        if (set->entries != NULL && arrival->kind != LANE_LEFT)
+            note_in_flight(set, arrival, at);
+    }
+    if (count == 0)
+        return;
+    /* This thread is the only one to write it. */
+    __atomic_store_n(&set->nrequests, set->nrequests + (uint64_t)count,
+                     __ATOMIC_RELAXED);
+    tell(set, LOAD_REQUEST_SHIFT, count);
 }
 
 #endif

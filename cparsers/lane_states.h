@@ -8,12 +8,13 @@
  * it is kept; one that carries a single request never does.  Listeners are
  * level-triggered: what a full batch leaves in their queue is told again.
  *
- * A state changes by compare-and-swap.  IDLE belongs to lane_poll, lane_sweep
- * and lane_close, whoever is first; BUSY and MORE belong to the caller, but
- * that lane_poll makes MORE of BUSY; FREE belongs to whoever has the
- * descriptor with that number.  Only the owner closes a descriptor, and only
- * while it owns the connection it does anything with it: the number may be
- * another connection's at once. */
+ * A state changes by compare-and-swap.  IDLE belongs to lane_poll, lane_sweep,
+ * lane_release_idle and lane_close, whoever is first; BODY to lane_poll and
+ * lane_own, which one thread calls, and to lane_close; BUSY and MORE belong to
+ * the caller, but that lane_poll makes MORE of BUSY; FREE belongs to whoever
+ * has the descriptor with that number.  Only the owner closes a descriptor,
+ * and only while it owns the connection it does anything with it: the number
+ * may be another connection's at once. */
 #ifndef ASERVE_LANE_STATES_H
 #define ASERVE_LANE_STATES_H
 #include "lane.h"
@@ -26,21 +27,22 @@
 enum {
     PEER_LEN = 64,      /* an address and a port as text */
     LISTENER = 1 << 30, /* + index: the key of a listener; else it is an fd */
-    WAKE = 1 << 29      /* the key of wake_fd */
+    WAKE = 1 << 29,     /* the key of wake_fd */
+    REST = 1 << 28      /* the key of rest_fd */
 };
 
 /* What is told of a connection: octets, the end, urgent data; once. */
 static const uint32_t EDGES = EPOLLIN | EPOLLRDHUP | EPOLLPRI | EPOLLET;
 
 /* Whether the table has a place for this descriptor: -1 has none. */
-static inline int has(const lane *set, int fd)
+static inline int is_in_table(const lane *set, int fd)
 {
     return (uint32_t)fd < set->conns_cap;
 }
 
 /* The states */
 
-static inline int change(lane_conn *conn, uint8_t from, uint8_t to)
+static inline int change_state(lane_conn *conn, uint8_t from, uint8_t to)
 {
     return __atomic_compare_exchange_n(&conn->state, &from, to, 0,
                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -56,21 +58,52 @@ static inline void set_state(lane_conn *conn, uint8_t state)
     __atomic_store_n(&conn->state, state, __ATOMIC_RELEASE);
 }
 
-/* From BUSY or MORE, which are this thread's, to another state. */
-static inline void give_up(lane_conn *conn, uint8_t to)
+/* Make a connection BUSY that waits for octets: IDLE or BODY. */
+static inline int own_waiting(lane_conn *conn)
+{
+    return change_state(conn, LANE_IDLE, LANE_BUSY) ||
+           change_state(conn, LANE_BODY, LANE_BUSY);
+}
+
+/* Whether no caller has a connection: it waits for octets, or there is none. */
+static inline int is_unowned(lane_conn *conn)
+{
+    uint8_t state = state_of(conn);
+
+    return state == LANE_FREE || state == LANE_IDLE || state == LANE_BODY;
+}
+
+/* Change BUSY or MORE, which are this thread's, to another state. */
+static inline void leave_busy(lane_conn *conn, uint8_t to)
 {
     uint8_t state;
 
     do {
         while ((state = state_of(conn)) == LANE_ENDING)
             sched_yield();
-    } while (!change(conn, state, to));
+    } while (!change_state(conn, state, to));
+}
+
+/* What other processes are told */
+
+static inline void tell(lane *set, uint32_t shift, int32_t count)
+{
+    if (set->board != NULL)
+        load_board_add(set->board, shift, count);
+}
+
+/* The caller is done with the request of a connection that it has BUSY. */
+static inline void end_request(lane *set, int fd)
+{
+    tell(set, LOAD_REQUEST_SHIFT, -1);
+    if (set->entries != NULL)
+        in_flight_set(&set->entries[fd], 0);
 }
 
 /* Close a connection that this thread has made BUSY, or found so. */
-static inline void drop(lane *set, int fd)
+static inline void close_conn(lane *set, int fd)
 {
-    give_up(&set->conns[fd], LANE_FREE);
+    leave_busy(&set->conns[fd], LANE_FREE);
     close(fd);
     lane_left(set);
 }
@@ -80,7 +113,7 @@ static inline uint32_t now(lane *set)
     return __atomic_load_n(&set->now, __ATOMIC_RELAXED);
 }
 
-/* Read by lane_sweep while others own the connection. */
+/* Note that it becomes IDLE: lane_sweep looks at it, whoever owns it. */
 static inline void set_since(lane *set, lane_conn *conn)
 {
     __atomic_store_n(&conn->since, now(set), __ATOMIC_RELAXED);
@@ -98,63 +131,66 @@ static inline void set_used(lane_conn *conn, uint8_t used)
 
 /* The epoll set */
 
-static inline int control(lane *set, int op, int fd, uint32_t events, int key)
+static inline int control_epoll(lane *set, int op, int fd, uint32_t events,
+                                int key)
 {
     struct epoll_event event = {.events = events, .data = {.fd = key}};
 
     return epoll_ctl(set->epoll_fd, op, fd, &event);
 }
 
-/* An edge is told again if there is anything to read. */
-static inline void list_again(lane *set, int fd)
+/* Have the edge told again, if there is anything to read. */
+static inline void rearm(lane *set, int fd)
 {
-    control(set, EPOLL_CTL_MOD, fd, EDGES, fd);
+    control_epoll(set, EPOLL_CTL_MOD, fd, EDGES, fd);
 }
 
-/* From BUSY to IDLE.  Returns 0 when that cannot be: MORE has come (listed
- * is 1), or the kernel has no memory (listed is 0). */
-static inline int wait_on(lane *set, int fd)
+/* Change BUSY to IDLE, or to BODY.  Returns 0 when that cannot be: MORE has
+ * come (listed is 1), or the kernel has no memory (listed is 0). */
+static inline int try_idle(lane *set, int fd)
 {
     lane_conn *conn = &set->conns[fd];
 
     if (!conn->listed) {
-        if (control(set, EPOLL_CTL_ADD, fd, EDGES, fd) != 0)
+        if (control_epoll(set, EPOLL_CTL_ADD, fd, EDGES, fd) != 0)
             return 0;
         conn->listed = 1;
     }
-    return change(conn, LANE_BUSY, LANE_IDLE);
+    return change_state(conn, LANE_BUSY,
+                        conn->body_left > 0 ? LANE_BODY : LANE_IDLE);
 }
 
-/* From BUSY or MORE to IDLE: what has come meanwhile is told again.  Returns 0
- * when the connection cannot be in the set. */
-static inline int go_on(lane *set, int fd)
+/* Change BUSY or MORE to IDLE, and have told again what has come meanwhile.
+ * Returns 0 when the connection cannot be in the set. */
+static inline int make_idle(lane *set, int fd)
 {
     lane_conn *conn = &set->conns[fd];
 
-    while (!wait_on(set, fd)) {
+    while (!try_idle(set, fd)) {
         if (!conn->listed)
             return 0;
         /* While it is ours.  If lane_poll is told before the state changes, it
          * makes MORE of it, and this begins anew. */
-        give_up(conn, LANE_BUSY);
-        list_again(set, fd);
+        leave_busy(conn, LANE_BUSY);
+        rearm(set, fd);
     }
     return 1;
 }
 
-/* lane_poll's thread has seen a part: wait for the next.  If some of it may be
- * there already, for which no edge will come, it is told again.  Returns 0 when
- * the kernel has no memory. */
-static inline int wait_for_more(lane *set, int fd, int is_there)
+/* Change BUSY to IDLE when lane_poll's thread has read a part, or may not read
+ * now.  With is_there, more may have come, for which no edge will be told: have
+ * it told again.  Returns 0 when that cannot be; see try_idle. */
+static inline int await_octets(lane *set, int fd, int is_there)
 {
     if (is_there && set->conns[fd].listed)
-        list_again(set, fd);
-    return wait_on(set, fd);
+        rearm(set, fd);
+    return try_idle(set, fd);
 }
 
 /* Room in a batch */
 
-static inline int has_room(const lane *set, uint32_t n, uint32_t input_len)
+static inline int has_batch_room(const lane *set, uint32_t n,
+                                 uint32_t input_len)
 {
     return n < set->arrivals_cap &&
            set->input_cap - input_len >= set->read_cap &&
@@ -173,16 +209,16 @@ static inline int has_octets(int fd)
 /* Close a connection that this thread has taken from IDLE to BUSY for that.
  * If it is not due, or its next octets have come, make it IDLE again instead.
  * Returns 1 when it is closed. */
-static inline int drop_idle(lane *set, int fd, int is_due)
+static inline int close_idle(lane *set, int fd, int is_due)
 {
-    if (is_due && set->conns[fd].body_left == 0 && !has_octets(fd)) {
-        drop(set, fd);
+    if (is_due && !has_octets(fd)) {
+        close_conn(set, fd);
         return 1;
     }
     /* Perhaps no edge is due for what is there, and nobody would ever look at
      * it. */
-    list_again(set, fd);
-    go_on(set, fd);
+    rearm(set, fd);
+    make_idle(set, fd);
     return 0;
 }
 
@@ -191,11 +227,18 @@ static inline int drop_idle(lane *set, int fd, int is_due)
 
 #define SHARED __attribute__((visibility("hidden")))
 
+/* lane.c: take a connection that this thread has made BUSY out of the lane. */
+SHARED void take_out(lane *set, int fd);
+
 /* lane_read.c: returns 1 with an arrival from a connection that this thread
  * has made BUSY, or 0.  With is_urgent, the client has sent urgent data, at
  * whose mark recv() ends however much has come. */
 SHARED int read_arrival(lane *set, int fd, int is_urgent, uint32_t *input_len,
                         lane_arrival *arrival);
+
+/* lane_read.c: count the requests among `n` arrivals, and note what they are
+ * and the time, in microseconds. */
+SHARED void begin_requests(lane *set, uint32_t n, uint64_t at);
 
 /* lane_accept.c: accept on the listeners that are ready, at least one; add to
  * the `n` arrivals there are, and return how many there are then. */
@@ -204,5 +247,8 @@ SHARED uint32_t accept_ready(lane *set, const uint32_t *ready, uint32_t nready,
 
 /* lane_accept.c: accept again where it was paused, if anything has changed. */
 SHARED void resume_accepting(lane *set);
+
+/* lane_accept.c: accept again where it was left to other processes. */
+SHARED void end_rest(lane *set);
 
 #endif

@@ -7,7 +7,7 @@
  * on how the octets were split:
  *   1. the first, in the order of the wire, of: no netstring at all; a bad
  *      length; a length over the limit; a length of 0;
- *   2. no comma behind the vars;
+ *   2. no comma after the vars;
  *   3. the first, in the order of the wire, of: a pair too many; a name or
  *      value without its NUL; an empty name; a first name other than
  *      CONTENT_LENGTH; a bad CONTENT_LENGTH; one that differs from the first;
@@ -30,7 +30,7 @@ typedef struct {
 } request;
 
 /* notnull* NUL
- * Returns where the run ends, behind its NUL; NULL if there is none. */
+ * Returns where the run ends, after its NUL; NULL if there is none. */
 static const char *read_run(const char *p, const char *end, octets *run)
 {
     run->p = p;
@@ -131,7 +131,7 @@ static int parse_vars(const char *p, const char *end, scgi_head *head)
 }
 
 /* protocol.txt section 2: a netstring's length and ":"
- * Reads no digit behind the one that takes the length over the limit.
+ * Reads no digit after the one that takes the length over the limit.
  * Returns the octets read, ASERVE_INCOMPLETE or an error. */
 static int parse_length(const char *buf, size_t len, uint32_t max_head_len,
                         size_t *content_len)

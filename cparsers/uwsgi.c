@@ -84,7 +84,7 @@ static const char *read_run(const char *p, const char *end, octets *run)
 }
 
 /* Protocol.rst: { key length, key, value length, value }
- * Parse the pair at p, both runs before `end`; *next is set behind it. */
+ * Parse the pair at p, both runs before `end`; *next is set after it. */
 static int parse_var(aserve_vars *vars, const char *p, const char *end,
                      const char **next, uint64_t *content_length)
 {

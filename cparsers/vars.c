@@ -74,7 +74,7 @@ static int has_room(const aserve_vars *vars, size_t name_len, size_t value_len)
     return value_len <= room && name_len + 2 <= room - value_len;
 }
 
-/* Append VALUE NUL behind the name that ends at `dst`. */
+/* Append VALUE NUL after the name that ends at `dst`. */
 static void append_value(aserve_vars *vars, char *dst, const char *value,
                          size_t value_len)
 {

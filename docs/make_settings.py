@@ -36,7 +36,7 @@ def build_page() -> str:
             group = setting.group
             sections.append(f"## {group}\n")
         sections.append(
-            f"### `{setting.flag} {setting.kind.metavar}`\n\n"
+            f"### `{f'{setting.flag} {setting.kind.metavar}'.rstrip()}`\n\n"
             f"{_sentence(setting.help)}\n\n"
             f"- default: `{setting.kind.show(setting.default)}`. {setting.why}\n"
             f"- accepts: {setting.kind.accepts}\n"

@@ -15,6 +15,7 @@ import asyncio
 import functools
 import gc
 import logging
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator
@@ -29,7 +30,9 @@ from harness.interpreter import LOOP_KINDS, has_module, new_loop
 from harness.process import ServerProcess
 from harness.running import RunningServer
 from harness.waiting import wait_until
+from harness.workers import Workers
 
+from aserve import cli
 from aserve.protocols import PROTOCOLS
 
 TESTS = pathlib.Path(__file__).parent
@@ -221,14 +224,31 @@ def server(start_server: Any) -> RunningServer:
 
 @pytest.fixture
 def start_process(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
-    """Start servers: start_process(app, *flags, **env) -> ServerProcess; app: a name in harness/apps.py, or a spec."""
+    """Start servers: start_process(app, *flags, launcher=(), fds=(), **env) -> ServerProcess; app: a name in harness/apps.py, or a spec."""
     running: list[ServerProcess] = []
 
-    def start(app: str, *flags: str, **env: str) -> ServerProcess:
+    def start(app: str, *flags: str, launcher: Any = (), fds: Any = (), **env: str) -> ServerProcess:
         spec = app if ":" in app else f"{TESTS / 'harness/apps.py'}:{app}"
-        process = ServerProcess([spec, *flags], tmp_path, env)
+        process = ServerProcess([spec, *flags], tmp_path, env, launcher, fds)
         running.append(process)
         return process
+
+    yield start
+    for process in running:
+        process.end()
+    for process in running:
+        text = process.faults(provoked_by(request.node))
+        assert not text, f"the server's standard error has:\n{text}"
+
+
+@pytest.fixture
+def start_workers(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[Any]:
+    """Start supervisors: start_workers(*flags, app="one") -> Workers; app: a version, or a source."""
+    running: list[Workers] = []
+
+    def start(*flags: str, app: str = "one", **env: str) -> Workers:
+        running.append(Workers(tmp_path, app, *flags, **env))
+        return running[-1]
 
     yield start
     for process in running:
@@ -263,3 +283,29 @@ def raw_client() -> Iterator[Any]:
     yield connect
     for client in clients:
         client.close()
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch):
+    """
+    The calls that reach the server, which does not run, in a folder with hello.py.
+
+    What a run of the command changes in this process is put back.
+    """
+    calls = []
+    (tmp_path / "hello.py").write_text(
+        "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    for name in [
+        name for name in os.environ if name.startswith("ASERVE_") or name in ("PORT", "WEB_CONCURRENCY", "LISTEN_FDS")
+    ]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(cli, "run_server", lambda app, config, _: calls.append((app, config)) or 0)
+    monkeypatch.setattr(cli, "is_root", lambda: False)
+    logger = logging.getLogger("aserve")
+    before = logger.handlers[:], logger.level, logger.propagate
+    yield calls
+    logger.handlers[:], logger.level, logger.propagate = before
+    sys.modules.pop("hello", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 import threading
@@ -12,7 +13,7 @@ import types
 import pytest
 from harness.fakes import FakeConnection
 
-from aserve.access_log import AccessLog
+from aserve.access_log import AccessLog, append_unanswered
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
 
@@ -47,6 +48,75 @@ def line_of(log, *args, **kwargs):
     log.write(new_exchange(*args, **kwargs))
     log.flush()
     return log.text()
+
+
+# Reopening
+
+
+def test_reopening(log, tmp_path, caplog):
+    """After the file was moved away, lines go to a new one of its name; none is lost, wherever the app has gone."""
+    caplog.set_level("INFO", "aserve")
+    log.write(new_exchange(client="192.0.2.1"))
+    os.rename(tmp_path / "log", tmp_path / "log.1")
+    log.reopen()
+    log.write(new_exchange(client="192.0.2.2"))
+    log.flush()
+    assert (tmp_path / "log.1").read_text().startswith("192.0.2.1 ")
+    assert log.text().startswith("192.0.2.2 ")
+    assert "log' was reopened" in caplog.text
+
+
+def test_reopening_that_fails(log, tmp_path, caplog):
+    """When the new file cannot be opened, the one of before goes on, and the log says so."""
+    os.rename(tmp_path / "log", tmp_path / "log.1")
+    (tmp_path / "log").mkdir()
+    log.reopen()
+    log.write(new_exchange())
+    log.flush()
+    assert (tmp_path / "log.1").read_text().count("\n") == 1
+    assert "cannot reopen the access log" in caplog.text and "Is a directory; going on" in caplog.text
+
+
+def test_standard_output_is_not_reopened(monkeypatch):
+    """Nothing has moved it."""
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", file)
+    log = AccessLog("-")
+    log.reopen()
+    log.write(new_exchange())
+    log.close()
+    assert file.getvalue()
+
+
+# A process that has died
+
+
+def test_what_was_not_answered(log, tmp_path):
+    """Each request has its line, behind those of others: no status, no octets, nobody's."""
+    line_of(log)
+    append_unanswered(str(tmp_path / "log"), ["GET /a", "PUT /b"])
+    line_of(log)
+    lines = [COMBINED.match(line).groups() for line in log.text().splitlines()]
+    assert [(line[0], *line[2:]) for line in lines[1:3]] == [
+        ("-", "GET /a -", "0", "-", "-", "-"),
+        ("-", "PUT /b -", "0", "-", "-", "-"),
+    ]
+    assert [line[2] for line in lines[::3]] == ["GET /x?y HTTP/1.1"] * 2
+
+
+def test_what_was_not_answered_on_standard_output(capfd):
+    """It goes there, if the log does."""
+    append_unanswered("-", ["GET /a"])
+    assert '"GET /a -" 0 - "-" "-"\n' in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(("kind", "why"), [("fifo", "No such device or address"), ("dir", "Is a directory")])
+def test_what_cannot_be_written(tmp_path, caplog, kind, why):
+    """A pipe that nobody reads is not waited for; the log says what is wrong."""
+    path = tmp_path / "log"
+    os.mkfifo(path) if kind == "fifo" else path.mkdir()
+    append_unanswered(str(path), ["GET /a"])
+    assert f"cannot write what was cut to the access log {str(path)!r}: {why}" in caplog.text
 
 
 # As Apache's documentation of mod_log_config gives the combined format

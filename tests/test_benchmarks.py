@@ -385,6 +385,34 @@ def test_the_tables_are_those_of_the_files():
         assert text == record.format_json(json.loads(text)) + "\n", path
 
 
+def test_the_table_of_storms(tmp_path):
+    """Each storm is a line: for how long, and what became of how many requests."""
+    storms = [
+        {"storm": "test_a", "over": "tcp", "rounds": 3, "requests": {"answered": 12_000}, "seconds": 60.2},
+        {"storm": "test_b", "over": "unix", "rounds": 1, "requests": {"answered": 9, "reset": 2}, "seconds": 61},
+    ]
+    run = record.describe_run("storm")
+    record.write(tmp_path / "storm-cpython.json", {**run, "server": "CPython 3", "seconds": 60, "storms": storms})
+    page = tables.page(tmp_path)
+    assert "CPython 3; `make storm SECONDS=60`." in page
+    assert "| test_a | tcp | 60.2 | 3 | 12,000 |  |\n| test_b | unix | 61 | 1 | 9 | reset 2 |" in page
+
+
+def test_the_table_of_preload(tmp_path):
+    """Each way to start workers is a line; one that could not be measured says why."""
+    figures_of_one = {"pss_mb": 70.25, "uss_mb": 61.0, "successor_seconds": 0.084}
+    rows = [
+        {"server": "aserve-preload", "note": "", **figures_of_one},
+        {"server": "gunicorn", "note": "not measured: gone"},
+    ]
+    rounds = {"aserve-preload": [figures_of_one] * 5, "gunicorn": []}
+    kept = {**record.describe_run("preload"), "workers": 4, "rounds": rounds, "rows": rows}
+    record.write(tmp_path / "preload-cpython.json", kept)
+    page = tables.page(tmp_path)
+    assert "## preload-cpython\n" in page and "4 workers of a Django project" in page and "medians of 5 rounds" in page
+    assert "| aserve-preload | 70.2 | 61.0 | 0.08 |  |\n| gunicorn | - | - | - | not measured: gone |" in page
+
+
 def test_results_that_are_kept_can_be_read():
     """Each file in results/ is of the form that this code writes, and of a run that took its time."""
     for path in (BENCHMARKS / "results").glob("*.json"):
@@ -395,5 +423,9 @@ def test_results_that_are_kept_can_be_read():
             assert kept["requests"] >= 1_000_000 and kept["faults"] == [], path
         elif kept["bench"].startswith("soak"):
             assert kept["seconds"] >= 120 and kept["faults"] == [], path
+        elif kept["bench"] == "storm":
+            assert kept["seconds"] >= 60 and all(each["rounds"] for each in kept["storms"]), path
+        elif kept["bench"] == "preload":
+            assert all(len(each) > 1 for each in kept["rounds"].values()), path
         else:
             assert all(each["rounds"] > 1 for each in kept["sets"].values()), path

@@ -31,18 +31,18 @@ def messages(caplog):
 def test_up_to_the_limit():
     """What is over the limit is not taken, unless it must be."""
     budget = Budget(100)
-    assert budget.take(60) and budget.take(40) and not budget.take(1)
-    assert budget.take(50, is_forced=True) and budget.count == 150
-    budget.give_back(50)
-    budget.give_back(60)
+    assert budget.reserve(60) and budget.reserve(40) and not budget.reserve(1)
+    assert budget.reserve(50, is_forced=True) and budget.count == 150
+    budget.release(50)
+    budget.release(60)
     assert budget.has_room(60) and not budget.has_room(61)
-    assert budget.take(60) and not budget.take(1)
+    assert budget.reserve(60) and not budget.reserve(1)
     assert budget.refused_count == 2
 
 
 def test_nothing():
     """0: there is room for nothing."""
-    assert not Budget(0).take(1)
+    assert not Budget(0).reserve(1)
 
 
 def test_workers_count_at_once():
@@ -51,8 +51,8 @@ def test_workers_count_at_once():
 
     def work():
         for count in range(1, 2000):
-            if budget.take(count):
-                budget.give_back(count)
+            if budget.reserve(count):
+                budget.release(count)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -65,28 +65,28 @@ def test_workers_count_at_once():
 def test_told_once(caplog):
     """One line when there is no room, another when there has been for some seconds; then it may begin again."""
     budget = Budget(10, "used up", "free again")
-    budget.take(8)
+    budget.reserve(8)
     assert messages(caplog) == []
     for _ in range(3):
-        assert not budget.take(5)
+        assert not budget.reserve(5)
     for _ in range(CALM_SECONDS + 1):
         budget.on_second()
     assert messages(caplog) == ["used up"]  # for 5 more there is no room yet, whoever asks
-    budget.give_back(3)
+    budget.release(3)
     for _ in range(CALM_SECONDS):
         budget.on_second()
     assert messages(caplog) == []
     for _ in range(3):
         budget.on_second()
     assert messages(caplog) == ["free again"]
-    assert not budget.take(6)
+    assert not budget.reserve(6)
     assert messages(caplog) == ["used up"]
 
 
 def test_more_than_there_ever_is(caplog):
     """What could never be had is not missing for ever: the shortage ends, and the next is told."""
     budget = Budget(5, "used up", "free again")
-    assert not budget.take(6)
+    assert not budget.reserve(6)
     for _ in range(CALM_SECONDS + 2):
         budget.on_second()
     assert messages(caplog) == ["used up", "free again"]
@@ -95,20 +95,20 @@ def test_more_than_there_ever_is(caplog):
 def test_room_that_comes_back_as_it_is_looked_for():
     """A body that is refused has taken nothing, whoever gives back meanwhile."""
     space = BodySpace(Budget(10), Budget(2), "aserve-test-")
-    space.octets.take(10)
-    space.octets.has_room = lambda count: space.octets.give_back(10)  # False, and then there is
+    space.octets.reserve(10)
+    space.octets.has_room = lambda count: space.octets.release(10)  # False, and then there is
     with pytest.raises(RequestRefused):
         space.check(5)
     del space.octets.has_room
-    space.octets.give_back(10)
+    space.octets.release(10)
     assert space.octets.count == 0 and space.check(10) is None and space.octets.count == 0
 
 
 def test_a_budget_of_which_nobody_need_know(caplog):
     """Where running out is nothing to mend, the log is silent."""
     budget = Budget(0)
-    assert not budget.take(1)
-    budget.give_back(1)
+    assert not budget.reserve(1)
+    budget.release(1)
     for _ in range(CALM_SECONDS + 2):
         budget.on_second()
     assert messages(caplog) == []
@@ -117,11 +117,11 @@ def test_a_budget_of_which_nobody_need_know(caplog):
 def test_dropped_while_the_lock_is_held():
     """The garbage collector may give back in the middle of a sum: it counts the next time, and waits for nobody."""
     budget = Budget(10)
-    budget.take(10)
+    budget.reserve(10)
     with budget._lock:
-        budget.drop(4)
-    assert budget.has_room(4) and budget.take(4) and budget.count == 10
-    budget.drop(10)
+        budget.release_later(4)
+    assert budget.has_room(4) and budget.reserve(4) and budget.count == 10
+    budget.release_later(10)
     budget.on_second()
     assert budget.count == 0
 
@@ -226,7 +226,7 @@ def test_a_body_is_looked_at_before_it_comes(bodies):
         (0, 101, 413, "100 octets (--body-spool-total)"),
         (1, 100, 503, "try again later"),
     ):
-        bodies.octets.take(used)
+        bodies.octets.reserve(used)
         with pytest.raises(budgets_module.RequestRefused) as caught:
             bodies.check(length)
         assert caught.value.status == status and text in str(caught.value)
@@ -243,12 +243,12 @@ def test_a_body_is_looked_at_before_it_comes(bodies):
 def test_what_the_system_says(bodies, caplog, number, status):
     """What passes is 503, and what somebody must mend is 500; the log has it once for as long as it goes on."""
     for _ in range(3):
-        assert bodies.fault(OSError(number, os.strerror(number))).status == status
+        assert bodies.refuse_fault(OSError(number, os.strerror(number))).status == status
     assert len(messages(caplog)) == 1
     for _ in range(CALM_SECONDS + 1):
         bodies.on_second()
     assert messages(caplog) == ["no temporary file aserve-test-* has failed for some seconds"]
-    bodies.fault(OSError(number, "again"))
+    bodies.refuse_fault(OSError(number, "again"))
     assert "again; see TMPDIR, `ulimit -n`, --body-spool-total" in messages(caplog)[0]
 
 
@@ -291,7 +291,7 @@ def test_statistics():
     """What is in use, by name."""
     budgets = Budgets(Config(body_spool_total_bytes=100, response_spool_total_bytes=100, spool_files=3))
     body, response = SpoolFile(budgets.bodies), SpoolFile(budgets.responses)
-    assert body.reserve(50) and response.reserve(70) and budgets.memory.take(5)
+    assert body.reserve(50) and response.reserve(70) and budgets.memory.reserve(5)
     assert not SpoolFile(budgets.responses).reserve(31)
     assert (budgets.body_spool_bytes, budgets.response_spool_bytes, budgets.response_memory_bytes) == (50, 70, 5)
     assert (budgets.spool_file_count, budgets.refused_count) == (2, 1)

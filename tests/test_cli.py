@@ -20,27 +20,6 @@ from aserve.settings import SETTINGS, VERSION, Config
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 
 
-@pytest.fixture
-def served(tmp_path, monkeypatch):
-    """
-    The calls that reach the server, which does not run, in a folder with hello.py.
-
-    What a run of the command changes in this process is put back.
-    """
-    calls = []
-    (tmp_path / "hello.py").write_text(APP)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", sys.path[:])
-    for name in [name for name in os.environ if name.startswith("ASERVE_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(cli, "run_server", lambda app, config: calls.append((app, config)) or 0)
-    logger = logging.getLogger("aserve")
-    before = logger.handlers[:], logger.level, logger.propagate
-    yield calls
-    logger.handlers[:], logger.level, logger.propagate = before
-    sys.modules.pop("hello", None)
-
-
 def run_command(*argv, cwd=None, **environ):
     """Run the installed command in a process of its own."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("ASERVE_")}
@@ -81,15 +60,23 @@ def test_app_and_flags(served):
     assert config == Config(threads=3, bind=[":1", "unix:a"])
 
 
+def test_the_access_log_has_a_place_of_its_own(served, monkeypatch, tmp_path):
+    """A name is meant from where the command was started, wherever the app goes; `-` stays standard output."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("log", "-"):
+        assert cli.main(["--access-log", name]) == 0
+    assert [config.access_log for _, config in served] == [str(tmp_path / "log"), "-"]
+
+
 def test_exit_status_is_the_servers(served, monkeypatch):
     """The command ends as the server says."""
-    monkeypatch.setattr(cli, "run_server", lambda app, config: 7)
+    monkeypatch.setattr(cli, "run_server", lambda app, config, _: 7)
     assert cli.main([]) == 7
 
 
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):
     """When the server has stopped, what keeps the process is looked for."""
-    monkeypatch.setattr(cli, "tell_what_remains", lambda: served.append("told"))
+    monkeypatch.setattr(cli, "log_what_remains", lambda: served.append("told"))
     cli.main([])
     assert served[1:] == ["told"]
 
@@ -106,6 +93,41 @@ def test_argv_is_the_default(served, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["aserve", "--threads", "5"])
     cli.main()
     assert served[0][1].threads == 5
+
+
+def test_the_platforms_port(served, monkeypatch, capsys):
+    """PORT is where a platform wants it to listen, and the log says so; not so where a bind says otherwise."""
+    monkeypatch.setenv("PORT", "5000")
+    cli.main([])
+    cli.main(["--bind", ":1"])
+    assert [config.bind for _, config in served] == [("0.0.0.0:5000",), (":1",)]
+    assert capsys.readouterr().err.count("no --bind, and PORT is 5000: listening on all IPv4 interfaces") == 1
+
+
+def test_a_warning_for_root(served, monkeypatch, capsys):
+    """Who runs an app as root is told what to do, unless that is asked for."""
+    monkeypatch.setattr(cli, "is_root", lambda: True)
+    cli.main([])
+    cli.main(["--user", str(os.geteuid()), "--group", str(os.getegid()), "--bind", "127.0.0.1:0"])
+    assert capsys.readouterr().err.count("running as root, and so does the app") == 1
+
+
+def test_binding_before_the_app(served, monkeypatch, tmp_path, capsys):
+    """With settings of the process it is bound and the pid file there when the app is imported; a failure leaves nothing."""
+    (tmp_path / "looking.py").write_text(
+        "import os\nassert sorted(os.listdir()) == ['a.pid', 'hello.py', 'looking.py', 's']\n1/0"
+    )
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert cli.main(["looking:app", "--bind", "unix:s", "--pid-file", "a.pid"]) == 2
+    assert "ZeroDivisionError" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["hello.py", "looking.py"] and served == []
+
+
+@pytest.mark.parametrize("flags", [(), ("--check",)])
+def test_a_user_who_is_not_there(served, capsys, flags):
+    """That is one line and status 2, also for --check."""
+    assert cli.main(["hello:app", "--user", "no-such-user", *flags]) == 2 and served == []
+    assert capsys.readouterr().err.startswith("aserve: error: user 'no-such-user': there is no such user")
 
 
 def test_environment(served, monkeypatch):
@@ -173,7 +195,10 @@ def test_certificates_that_cannot_be_used(served, tmp_path, capsys, flags):
 
 def test_check(served, capsys):
     """--check says what would be served, and serves nothing."""
-    assert cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:a,uwsgi://:3", "--threads", "0"]) == 0
+    assert (
+        cli.main(["--check", "hello:app", "--bind", ":1,[::1]:2,unix:a,uwsgi://:3,fd:4,systemd:web", "--threads", "0"])
+        == 0
+    )
     assert served == []
     text = capsys.readouterr().out
     for part in (
@@ -182,6 +207,8 @@ def test_check(served, capsys):
         "http://[::1]:2",
         "unix:a",
         "bind:    uwsgi://:3",
+        "bind:    fd:4",
+        "bind:    systemd:web",
         "0, the app runs on the event loop's thread",
     ):
         assert part in text
@@ -240,7 +267,7 @@ def test_help(served, capsys):
     assert caught.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
     for setting in SETTINGS:
-        assert f"{setting.flag} {setting.kind.metavar}" in text
+        assert f"{setting.flag} {setting.kind.metavar}".rstrip() in text
         assert f"(default: {setting.kind.show(setting.default)})" in text
 
 
@@ -303,7 +330,7 @@ def test_app_in_toml_is_text(served, capsys, tmp_path):
 def test_errors_of_the_server(served, capsys, monkeypatch, fault):
     """What the server cannot do is one line, too."""
 
-    def run_server(app, config):
+    def run_server(app, config, listeners):
         raise fault
 
     monkeypatch.setattr(cli, "run_server", run_server)

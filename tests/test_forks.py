@@ -165,7 +165,7 @@ def counts():
 def test_it_leaves(exc, status, tmp_path, monkeypatch):
     """A child of the process that serves ends, with the status that a program of its own would have, and says so."""
     count = len(forks.forked)
-    forks.leave_if_forked(count)  # it is no child
+    forks.end_if_forked(count)  # it is no child
     with open(tmp_path / "said", "w") as said:
         monkeypatch.setattr(sys, "stdout", None)
         monkeypatch.setattr(sys, "stderr", said)
@@ -175,8 +175,8 @@ def test_it_leaves(exc, status, tmp_path, monkeypatch):
         pid = os.fork()
         if not pid:
             try:
-                forks.leave_if_forked(count + 1)  # of a server of its own
-                forks.leave_if_forked(count, exc)
+                forks.end_if_forked(count + 1)  # of a server of its own
+                forks.end_if_forked(count, exc)
             finally:
                 os._exit(99)
         forks.logger.setLevel(level)
@@ -195,7 +195,7 @@ def test_it_leaves_by_keyboard_interrupt():
         if not pid:
             try:
                 signal.pthread_sigmask(signal.SIG_BLOCK if is_blocked else signal.SIG_UNBLOCK, {signal.SIGINT})
-                forks.leave_if_forked(count, KeyboardInterrupt())
+                forks.end_if_forked(count, KeyboardInterrupt())
             finally:
                 os._exit(99)
         assert os.waitpid(pid, 0)[1] == expected
@@ -235,7 +235,7 @@ def test_last_words_have_an_end(monkeypatch):
     monkeypatch.setattr(forks.logger, "error", lambda *_: signal.pause())
     pid = os.fork()
     if not pid:
-        forks.leave()
+        forks.end_child()
     assert os.waitpid(pid, 0)[1] == signal.SIGALRM
 
 

@@ -21,44 +21,62 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode _cparsers",
+    "errors episode log_once systemd _cparsers",
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo",
+    "hooks",  # which the app gives
     "workers rpc access_log",  # none of which knows a connection, or WSGI
     "wsgi",
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
-    "signals statistics",  # the latter looks at all of them
+    "failing signals statistics services privileges pid_file fd_store",  # statistics looks at all of them
     "server",
     "running",  # run() makes the loop that a server runs on
+    "processes",  # each worker runs a server
     "compat",
     "cli",
     "aserve __main__",
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind", "kinds", "table", "toml"),
+    "settings": ("peer bind platform", "kinds", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
-    "workers": ("cpu interrupt threads", "time_slices", "executor inline"),
+    "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
-        "states data_rate sendfile listeners",
+        "states data_rate sendfile listeners shared_memory health",
+        "load_board",
+        "in_flight limit",
         "lane_memory",
         "service",
         "connection",  # knows no wire
         "writing",  # the event loop's half of a wire
         "sending",  # the workers' half
+        "ending",
+        "timeouts",
         "wire_loop",
         "handover",
         "wire_fast",  # leads to the other wire
         "lane greeting tls_transport",  # make connections
         "acceptor",  # lets in; its numbers are the lane's, too
+        "detaching",  # lets go, from both wires
+    ),
+    "processes": (
+        "cgroups",
+        "resources opened warming",
+        "absences backoff channel command liveness manager memory_file plan recycling signal_pipe timers touched",
+        "child rollout slots",
+        "children",
+        "inheritance molds worker",  # the last is the child's side
+        "mold trial",  # become workers
+        "shutdown upgrade watch",
+        "supervisor",
     ),
     "compat": ("paste uwsgi",),
 }
@@ -69,6 +87,7 @@ RESERVED = {
         {
             "workers.executor": "hands responses back with the loop's own call_soon_threadsafe",
             "workers.time_slices": "the loop looks whether they move",
+            "workers.stopping": "the loop waits for them without blocking",
             "rpc.client": "one of its two clients is asyncio's",
         },
     ),
@@ -94,6 +113,7 @@ RESERVED = {
             "workers.interrupt": "one of them takes an exception back",
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
+            "processes.opened": "asks which of them the app has started",
         },
     ),
 }
@@ -199,15 +219,27 @@ def test_reserved_modules(name):
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
             assert name.startswith("protocols.") or name in (
+                "connections.in_flight",
                 "connections.lane",
                 "connections.lane_memory",
+                "connections.load_board",
+                "connections.shared_memory",
                 "connections.wire_fast",
                 "connections.handover",
+                "connections.detaching",
                 "forks",
+                "processes.molds",
             ), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]
             assert floor_of(name)[0] >= floor_of(lowest)[0] or name in exceptions, where
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("processes.")])
+def test_the_supervisor_may_fork(name):
+    """Only a worker has an event loop: a fork keeps neither that nor threads whole; a mold asks whether the app has threads."""
+    known = {found.name.split(".")[0] for found in imports_of(name) if not found.is_ours}
+    assert name in ("processes.worker", "processes.opened") or not known & {"asyncio", "threading", "uvloop"}
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -220,8 +252,8 @@ def test_imports_are_at_the_top(name):
 
 @pytest.mark.parametrize("name", MODULES)
 def test_the_process_is_read_at_the_edge(name):
-    """os.environ and sys.argv are read by the command, not by a server in someone's program."""
-    if name == "cli":
+    """os.environ and sys.argv are read by the command, not by a server in someone's program; what systemd says, by both."""
+    if name in ("cli", "systemd"):
         return
     edges = {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
     for node in ast.walk(ast.parse(MODULES[name].read_text())):
@@ -245,10 +277,22 @@ def mirrored(source_folder: pathlib.Path, test_folder: pathlib.Path) -> tuple[se
 
 @pytest.mark.parametrize("folder", ["", *WITHIN])
 def test_every_source_has_its_tests(folder):
-    """Each source file has a test file of its name, and each test file a source."""
+    """
+    Each source file has a test file of its name, and each test file a source.
+
+    Tests of one source that would fill more than one file are cut by behaviour: test_executor.py is
+    the first, test_executor_stop.py a further one, which stands beside it in a listing.
+    """
     sources, tests = mirrored(PACKAGE / folder, TESTS / folder)
     assert sources - tests == set(), "sources without a test file"
-    assert tests - sources - TESTS_OF_NO_ONE_FILE == set(), "test files without a source"
+    further = {test for test in tests for source in sources if test.startswith(f"{source}_")}
+    assert tests - sources - further - TESTS_OF_NO_ONE_FILE == set(), "test files without a source"
+
+
+def test_files_of_tests_are_short():
+    """Who looks for a behaviour finds it by the name of a file, so none has all the tests of a large module."""
+    long = {path for path in TESTS.rglob("*.py") if len(path.read_text().splitlines()) > 600}
+    assert long == set()
 
 
 def test_every_exception_is_needed():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import functools
 import http.client
 import logging
 import os
@@ -13,13 +15,15 @@ import threading
 import anyio
 import pytest
 from harness.asking import get, is_open
+from harness.manager import Manager
 
 import aserve
 from aserve import running
 from aserve import server as server_module
 from aserve.errors import BindError
+from aserve.privileges import find_account
 from aserve.server import Server
-from aserve.settings import Config
+from aserve.settings import Config, ConfigError
 
 LOOPBACK = "127.0.0.1:0"
 
@@ -99,30 +103,37 @@ async def test_serve_that_cannot_bind():
 # run()
 
 
-class OnServing(logging.Handler):
-    """Does something on the loop's own thread as soon as run() serves."""
+class OnLine(logging.Handler):
+    """Does something on the loop's own thread as soon as the log has a line that begins so."""
 
-    def __init__(self, act):
+    def __init__(self, start, act):
         super().__init__()
-        self.act = act
+        self.start, self.act = start, act
 
     def emit(self, record):
-        if record.getMessage().startswith("serving on "):
+        if record.getMessage().startswith(self.start):
             self.act(record.getMessage())
 
 
 @pytest.fixture
-def on_serving(caplog):
+def on_line(caplog):
+    """Act on a line of the log: on_line(start, act)."""
     caplog.set_level(logging.INFO, "aserve")
     handlers = []
 
-    def add(act):
-        handlers.append(OnServing(act))
+    def add(start, act):
+        handlers.append(OnLine(start, act))
         running.logger.addHandler(handlers[-1])
 
     yield add
     for handler in handlers:
         running.logger.removeHandler(handler)
+
+
+@pytest.fixture
+def on_serving(on_line):
+    """Act as soon as run() serves."""
+    return functools.partial(on_line, "serving on ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -193,17 +204,23 @@ def test_run_takes_a_config_or_settings():
         aserve.run(hello, Config(bind=LOOPBACK), threads=3)
 
 
+def test_run_has_no_workers():
+    """run() serves in this process: workers would have to import the app themselves."""
+    with pytest.raises(ConfigError, match="workers are the command's"):
+        aserve.run(hello, LOOPBACK, workers=2)
+
+
 def test_a_signal_before_it_serves(monkeypatch, caplog):
     """A signal that comes while the server starts drains it, too: whoever has connected by then is served."""
     caplog.set_level(logging.INFO, "aserve")
-    bound = server_module.open_listeners
+    bound = server_module.bind_listeners
 
-    def open_listeners(*arguments):
-        listeners = bound(*arguments)
+    def bind_listeners(config):
+        listeners = bound(config)
         os.kill(os.getpid(), signal.SIGTERM)
         return listeners
 
-    monkeypatch.setattr(server_module, "open_listeners", open_listeners)
+    monkeypatch.setattr(server_module, "bind_listeners", bind_listeners)
     before = signal.getsignal(signal.SIGTERM)
     assert aserve.run(hello, LOOPBACK) == 0 and signal.getsignal(signal.SIGTERM) == before
     assert "SIGTERM: draining" in caplog.text
@@ -276,7 +293,7 @@ def test_the_kind_of_loop(monkeypatch):
     """auto takes uvloop where it is; asyncio is always there; uvloop must be."""
     uvloop = pytest.importorskip("uvloop")
     for kind, is_uvloop in (("auto", True), ("uvloop", True), ("asyncio", False)):
-        loop = running._new_loop(kind)
+        loop = running.new_loop(kind)
         assert isinstance(loop, uvloop.Loop) is is_uvloop
         loop.close()
 
@@ -284,8 +301,190 @@ def test_the_kind_of_loop(monkeypatch):
 def test_without_uvloop(monkeypatch):
     """Where uvloop is missing, auto does without."""
     monkeypatch.setitem(__import__("sys").modules, "uvloop", None)
-    loop = running._new_loop("auto")
+    loop = running.new_loop("auto")
     assert isinstance(loop, asyncio.SelectorEventLoop)
     loop.close()
     with pytest.raises(ImportError):
-        running._new_loop("uvloop")
+        running.new_loop("uvloop")
+
+
+# The process
+
+
+def terminate(_):
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_what_the_process_becomes(tmp_path, monkeypatch, on_serving):
+    """It binds, writes the pid file, becomes another, and only then serves; in the end all is put away."""
+    seen = []
+    monkeypatch.setattr(running, "become", lambda account: seen.append((account, sorted(os.listdir(tmp_path)))))
+    on_serving(terminate)
+    bind, path = f"unix:{tmp_path}/s", str(tmp_path / "a.pid")
+    assert aserve.run(hello, bind, user="nobody", pid_file=path) == 0
+    assert seen == [(find_account("nobody", None), ["a.pid", "s"])]
+    assert os.listdir(tmp_path) == []
+
+
+def test_who_may_not_become_another(tmp_path, monkeypatch):
+    """What was bound is let go."""
+
+    def refuse(account):
+        raise ConfigError("only root may")
+
+    monkeypatch.setattr(running, "become", refuse)
+    with pytest.raises(ConfigError, match="only root may"):
+        aserve.run(hello, f"unix:{tmp_path}/s", user="nobody", pid_file=str(tmp_path / "a.pid"))
+    assert os.listdir(tmp_path) == []
+
+
+def test_umask(on_serving):
+    """It is that of the whole process."""
+    before = os.umask(0)
+    os.umask(before)
+    on_serving(terminate)
+    try:
+        aserve.run(hello, LOOPBACK, umask="027")
+        assert os.umask(before) == 0o027
+    finally:
+        os.umask(before)
+
+
+def test_an_app_alone(tmp_path, on_serving):
+    """Bound before or not, one process is no wsgi.multiprocess."""
+    bodies = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [str(environ["wsgi.multiprocess"]).encode()]
+
+    def fetch(_):
+        def talk():
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(str(tmp_path / "s"))
+                client.send(b"GET / HTTP/1.0\r\n\r\n")
+                bodies.append(b"".join(iter(lambda: client.recv(9999), b"")))
+            terminate(None)
+
+        threading.Thread(target=talk, daemon=True).start()
+
+    on_serving(fetch)
+    assert aserve.run(app, f"unix:{tmp_path}/s", pid_file=str(tmp_path / "a.pid")) == 0
+    assert bodies[0].endswith(b"False")
+
+
+# systemd
+
+
+@pytest.fixture
+def manager(tmp_path, monkeypatch):
+    """A service manager that has started this process."""
+    manager = Manager(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", manager.address)
+    yield manager
+    manager.close()
+
+
+def test_systemd_is_told(manager, on_serving):
+    """READY once it accepts, STOPPING when it drains, each with a line for `systemctl status`."""
+    on_serving(terminate)
+    assert aserve.run(hello, LOOPBACK, drain_seconds=7) == 0
+    ready, stopping = manager.hear()
+    assert ready[0] == "READY=1" and ready[1].startswith("STATUS=serving on http://127.0.0.1:")
+    assert stopping == ["STOPPING=1", "STATUS=SIGTERM: draining, at most 7 s"]
+
+
+def test_a_reload_for_systemd(manager, on_serving, authority, monkeypatch):
+    """Type=notify-reload sends SIGHUP, and waits for RELOADING with the time, and READY; also where it has failed."""
+    issued = authority.issue("localhost")
+    outcomes, real = [False, True], Server.reload_certificates
+
+    def reload(self):
+        outcome = outcomes.pop() and real(self)
+        os.kill(os.getpid(), signal.SIGHUP if outcomes else signal.SIGTERM)
+        return outcome
+
+    monkeypatch.setattr(Server, "reload_certificates", reload)
+    on_serving(lambda _: os.kill(os.getpid(), signal.SIGHUP))
+    assert aserve.run(hello, f"https://{LOOPBACK}", certificate=issued.certificate, key=issued.key) == 0
+    first, *reloads, _ = manager.hear()
+    assert [message[0] for message in reloads] == ["RELOADING=1", "READY=1"] * 2
+    assert [message[1].partition("=")[0] for message in reloads] == ["MONOTONIC_USEC", "STATUS"] * 2
+    assert reloads[1][1] == first[1]
+    assert reloads[3][1] == first[1] + "; SIGHUP has changed nothing, see the log"
+
+
+def test_a_reload_of_nothing(manager, on_line, caplog):
+    """Without certificates SIGHUP of systemd's ends nobody: it is answered, and the log says what to do."""
+    on_line("SIGHUP: nothing was loaded anew", terminate)
+    on_line("serving on ", lambda _: os.kill(os.getpid(), signal.SIGHUP))
+    assert aserve.run(hello, LOOPBACK) == 0
+    assert [message[0] for message in manager.hear()] == ["READY=1", "RELOADING=1", "READY=1", "STOPPING=1"]
+    assert "restart for new code" in caplog.text
+
+
+def test_a_thread_does_not_speak_for_the_process(manager):
+    """run() in a thread of a program says nothing to systemd, as it handles no signals."""
+    ended = []
+
+    async def serve_and_fail(self):
+        await start(self)
+        self._failing.begin("the test is over")
+
+    with pytest.MonkeyPatch.context() as patch:
+        start = Server.start
+        patch.setattr(Server, "start", serve_and_fail)
+        thread = threading.Thread(target=lambda: ended.append(aserve.run(hello, LOOPBACK)))
+        thread.start()
+        thread.join()
+    assert ended == [1] and manager.hear() == []
+
+
+@pytest.fixture
+def watchdog(manager, monkeypatch):
+    """It is to be fed, and each second is an instant."""
+    monkeypatch.setattr(running, "FEEDING_SECONDS", 0.001)
+    monkeypatch.setenv("WATCHDOG_USEC", "4000000")
+    enabled = []
+    monkeypatch.setattr(faulthandler, "is_enabled", lambda: False)
+    monkeypatch.setattr(faulthandler, "enable", lambda: enabled.append(1))
+    yield manager
+    assert enabled == [1]  # SIGABRT shows where every thread is
+
+
+def test_the_watchdog_is_fed(watchdog, on_serving):
+    """It is told that all is well again and again, also while it drains."""
+    seen = []
+
+    async def drain(self):
+        seen.append(len(watchdog.hear()))
+        while len(watchdog.hear()) < seen[0] + 3:
+            await asyncio.sleep(0)
+        return await real(self)
+
+    real = Server.drain
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Server, "drain", drain)
+        on_serving(terminate)
+        assert aserve.run(hello, LOOPBACK) == 0
+    assert watchdog.hear()[seen[0] :] == [["WATCHDOG=1"]] * (len(watchdog.messages) - seen[0])
+
+
+@pytest.mark.parametrize("stalled", [1, 2, 3])
+def test_the_watchdog_is_not_fed(watchdog, on_serving, monkeypatch, caplog, stalled):
+    """While no worker begins what waits, systemd hears nothing; half-way the log says what will happen."""
+    looks = []
+
+    def statistics(self):
+        looks.append(1)
+        if len(looks) == 3:
+            terminate(None)
+        return real(self)._replace(requests_stalled_seconds=stalled)
+
+    real = Server.statistics
+    monkeypatch.setattr(Server, "statistics", statistics)
+    assert aserve.run(hello, LOOPBACK) == 0
+    assert [message[0] for message in watchdog.hear()] == ["READY=1", "STOPPING=1"]
+    assert caplog.text.count(f"for {stalled} s none has begun a request that waits; in {4 - stalled} s systemd's") == (
+        stalled >= 2
+    )

@@ -14,6 +14,7 @@ import pytest
 from harness.asking import get, is_open
 
 from aserve import server as server_module
+from aserve.connections.listeners import bind_listeners
 from aserve.errors import BindError
 from aserve.loading import PatchedError
 from aserve.server import Server
@@ -131,6 +132,18 @@ async def test_what_the_listener_says():
             assert seen == [["127.0.0.1", str(server.addresses[0][1]), "aserve", False]]
 
     await main()
+
+
+async def test_unready_by_the_program():
+    """The program may say that it should get no requests; it gets them all the same."""
+    async with Server(hello, bind=[LOOPBACK, LOOPBACK], healthcheck_path="/health") as server:
+        server.set_unready("the database is gone")
+        for address in server.addresses:
+            reply = await get(address, "/health/ready")
+            assert reply.startswith(b"HTTP/1.1 503 ") and reply.endswith(b"the database is gone\n")
+            assert (await get(address)).endswith(b"hello")
+        server.set_unready("")
+        assert (await get(server.addresses[0], "/health")).endswith(b"\r\nready\n")
 
 
 async def test_drain_finishes_what_runs():
@@ -256,28 +269,126 @@ async def test_what_the_kernel_has_queued_is_served(bind, tmp_path):
     await main()
 
 
-async def test_a_queue_that_cannot_be_kept(monkeypatch):
-    """Without descriptors, or with clients gone again, a drain goes on."""
+async def test_a_queue_of_clients_that_are_gone(monkeypatch):
+    """With clients gone again, a drain goes on."""
 
     async def main():
         server = Server(hello, bind=LOOPBACK)
-        await server.start()
-        with monkeypatch.context() as patch:
-            patch.setattr(socket.socket, "dup", refuse)
-            assert await server.drain() is True
         await server.start()
         (address,) = server.addresses
         with socket.create_connection(address):
             monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail)
             assert await server.drain() is True
 
-    def refuse(self):
-        raise OSError(errno.EMFILE, "Too many open files")
-
     async def fail(*_):
         raise OSError(errno.ECONNRESET, "Connection reset by peer")
 
     await main()
+
+
+# Listeners that other processes serve, too
+
+
+@pytest.fixture
+def shared(tmp_path):
+    """Listeners as another process has bound them: shared(bind)."""
+    opened = []
+
+    def open_(bind):
+        opened.extend(bind_listeners(Config(bind=bind.format(tmp_path))))
+        return opened
+
+    yield open_
+    for listener in opened:
+        listener.close()
+
+
+BINDS = ["uwsgi://127.0.0.1:0", "uwsgi://unix:{}/s"]
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("bind", BINDS)
+@pytest.mark.parametrize("lane", ["auto", "off"])
+async def test_a_server_that_is_replaced_leaves_the_queue(bind, lane, shared):
+    """Who is queued on shared listeners when one server ends is served by another."""
+    listeners = shared(bind)
+    old = Server(hello, threads=1, lane=lane, listeners=listeners)
+    await old.start()
+    (address,) = old.addresses
+    client = socket.socket(socket.AF_UNIX if "unix" in bind else socket.AF_INET)
+    client.connect(address)
+    client.send(PACKET)
+    assert await old.drain(is_replaced=True) is True
+    assert old.addresses == [] and listeners[0].address == address
+    async with Server(hello, threads=1, lane=lane, listeners=listeners) as new:
+        assert new.addresses == [address]
+        client.setblocking(False)
+        loop = asyncio.get_running_loop()
+        assert (await asyncio.wait_for(loop.sock_recv(client, 4096), 5)).endswith(b"hello")
+    client.close()
+
+
+@pytest.mark.parametrize("bind", BINDS)
+async def test_a_server_that_is_not_replaced_ends_shared_listeners(bind, shared):
+    """When nobody goes on, what is queued is served, and nobody else comes, though another process holds the listener."""
+    (listener,) = shared(bind)
+    server = Server(hello, threads=1, listeners=[listener._replace(socket=listener.socket.dup())])
+    await server.start()
+    (address,) = server.addresses
+    family = socket.AF_UNIX if "unix" in bind else socket.AF_INET
+    with socket.socket(family) as client, socket.socket(family) as late:
+        client.connect(address)
+        client.send(PACKET)
+        assert await server.drain() is True
+        client.settimeout(5)
+        assert client.recv(4096).endswith(b"hello")
+        with pytest.raises(OSError):
+            late.connect(address)
+
+
+async def test_a_start_that_fails_leaves_shared_listeners(shared, tmp_path):
+    """They are not this server's to close."""
+    (listener,) = shared(BINDS[1])
+    server = Server(hello, listeners=[listener], access_log=str(tmp_path / "no" / "log"))
+    with pytest.raises(BindError):
+        await server.start()
+    async with Server(hello, threads=1, listeners=[listener]) as other:
+        assert other.addresses == [listener.address]
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+async def test_other_processes_are_told_to_the_app(is_shared, shared):
+    """PEP 3333: wsgi.multiprocess says whether another process may call the app, too."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        return [str(environ["wsgi.multiprocess"]).encode()]
+
+    listeners = shared(LOOPBACK) if is_shared else None
+    async with Server(app, bind=LOOPBACK, threads=1, listeners=listeners) as server:
+        assert (await get(server.addresses[0])).endswith(str(is_shared).encode())
+
+
+@pytest.mark.both_loops
+@pytest.mark.parametrize("lane", ["auto", "off"])
+async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shared):
+    """A request on its way while the server drains is answered, and the connection closed; one that idles is closed."""
+    server = Server(hello, threads=1, lane=lane, listeners=shared(LOOPBACK))
+    await server.start()
+    streams = [await get(server.addresses[0], keep_alive=True) for _ in range(2)]
+    draining = asyncio.ensure_future(server.drain(is_replaced=True))
+    (_, reader, writer), (_, idle, idle_writer) = streams
+    head = b""
+    while b"Connection: close\r\n" not in head:  # until it has told every connection, it keeps them
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        assert await reader.readexactly(5) == b"hello"
+    assert await reader.read() == b""
+    assert not draining.done()
+    assert await asyncio.wait_for(idle.read(), 10) == b""
+    assert await draining is True
+    for open_ in (writer, idle_writer):
+        open_.close()
 
 
 async def test_after_the_end_it_listens_nowhere():
@@ -417,6 +528,16 @@ async def test_a_fault_does_not_stop_the_timer(monkeypatch):
         await server.drain()
 
     await main()
+
+
+async def test_reopening_logs(tmp_path):
+    """The access log goes on in a new file; without one there is nothing to do."""
+    server = Server(hello, bind=LOOPBACK, threads=0)
+    server.reopen_logs()
+    async with Server(hello, bind=LOOPBACK, threads=0, access_log=str(tmp_path / "log")) as server:
+        (tmp_path / "log").rename(tmp_path / "log.1")
+        server.reopen_logs()
+        assert sorted(os.listdir(tmp_path)) == ["log", "log.1"]
 
 
 async def test_a_second_without_an_access_log(monkeypatch):

@@ -92,7 +92,7 @@ def run_next(folder: pathlib.Path, *arguments: str, user: int = 0) -> subprocess
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Debian is a Linux")
 @pytest.mark.parametrize(
-    ("user", "text"), [(1000, "takes root: sudo make test-next"), (0, "no mmdebstrap here: that takes Debian")]
+    ("user", "text"), [(1000, "be root: sudo make test-next"), (0, "no mmdebstrap here: it needs Debian")]
 )
 def test_what_the_next_interpreters_take(tmp_path, user, text):
     """Where they cannot be had, one line says what is missing and what to do; status 2."""

@@ -15,7 +15,7 @@ from harness.interpreter import has_module, new_loop
 from harness.places import run_in
 
 from aserve import forks, signals
-from aserve.signals import Signals, tell_what_remains
+from aserve.signals import Signals, log_what_remains
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -132,7 +132,7 @@ def test_leaving_at_once(stdout):
             os.close(reader)
             if stdout == "unread":
                 sys.stdout.write("something")
-            signals.leave_at_once(signal.SIGTERM)
+            signals.end_at_once(signal.SIGTERM)
         finally:
             os._exit(99)
     assert os.waitpid(pid, 0)[1] == (128 + signal.SIGTERM) << 8
@@ -149,7 +149,7 @@ def only_new(monkeypatch):
 @pytest.fixture
 def kept(monkeypatch, only_new):
     """Let a thread that is no daemon keep the process; called: it ends."""
-    monkeypatch.setattr(signals, "TELLING_SECONDS", 0.0)
+    monkeypatch.setattr(signals, "REPORT_SECONDS", 0.0)
     gate = threading.Event()
     thread = threading.Thread(target=gate.wait, name="of-the-app")
     thread.start()
@@ -174,7 +174,7 @@ def test_a_thread_that_remains(kept, caplog, monkeypatch):
     statuses = []
     monkeypatch.setattr(forks, "end_process", lambda status, say: statuses.append(status) or say())
     monkeypatch.setattr(signals.logging, "shutdown", lambda: None)
-    tell_what_remains()
+    log_what_remains()
     wait_for_teller()
     assert caplog.messages == ["waiting for the app's thread of-the-app; a second signal ends it"]
     os.kill(os.getpid(), signal.SIGTERM)
@@ -185,7 +185,7 @@ def test_a_thread_that_remains(kept, caplog, monkeypatch):
 def test_a_thread_that_ends_in_time(kept, caplog, monkeypatch):
     """One that ends soon is not worth a line."""
     monkeypatch.setattr(signals.time, "sleep", lambda _: kept())
-    tell_what_remains()
+    log_what_remains()
     wait_for_teller()
     assert caplog.messages == []
 
@@ -196,7 +196,7 @@ def test_a_child_of_what_remains(in_thread):
     """A process that a thread of the app's forks after the end has the handlers of before, and not those that end its parent."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     before = signal.SIG_DFL, signal.getsignal(signal.SIGINT)
-    tell_what_remains()
+    log_what_remains()
     assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
     statuses = []
 
@@ -214,14 +214,14 @@ def test_a_child_of_what_remains(in_thread):
 def test_nothing_remains(caplog):
     """Without such threads nothing is told, and signals are as before."""
     before = signal.getsignal(signal.SIGTERM)
-    tell_what_remains()
+    log_what_remains()
     assert signal.getsignal(signal.SIGTERM) == before and caplog.messages == []
 
 
 def test_beside_the_main_thread(kept):
     """Where signals cannot be handled, somebody else ends the process."""
     before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=tell_what_remains)
+    thread = threading.Thread(target=log_what_remains)
     thread.start()
     thread.join()
     assert signal.getsignal(signal.SIGTERM) == before
@@ -230,11 +230,11 @@ def test_beside_the_main_thread(kept):
 @pytest.mark.usefixtures("only_new")
 def test_a_process_that_remains(caplog, monkeypatch):
     """A process of multiprocessing is named, too."""
-    monkeypatch.setattr(signals, "TELLING_SECONDS", 0.0)
+    monkeypatch.setattr(signals, "REPORT_SECONDS", 0.0)
     process = multiprocessing.get_context("spawn").Process(target=signal.pause, name="of-the-app")
     process.start()
     try:
-        tell_what_remains()
+        log_what_remains()
         wait_for_teller()
         assert f"process of-the-app (pid {process.pid})" in caplog.text
     finally:

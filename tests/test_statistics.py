@@ -99,11 +99,14 @@ def test_requests_and_workers(start_server, raw_client, wait_until, gated):
     assert gated.entered.acquire(timeout=10) and gated.entered.acquire(timeout=10)
     wait_until(lambda: some(server.statistics(), *names) == (5, 3, 2, 0))
     assert server.statistics().bodies_spooled == 5
+    server.pass_seconds(5)
+    assert server.statistics().requests_stalled_seconds == 4
     gated.gate.set()
     for client in clients:
         client.recv_response()
     wait_until(lambda: some(server.statistics(), *names) == (0, 0, 2, 2))
-    assert server.statistics().bodies_spooled == 0
+    server.pass_seconds(1)
+    assert some(server.statistics(), "bodies_spooled", "requests_stalled_seconds") == (0, 0)
 
 
 @pytest.mark.any_parser
@@ -136,7 +139,7 @@ def test_a_response_that_outruns_its_reader(start_server, raw_client, wait_until
             yield bytes(100_000)
         assert gate.wait(10)
 
-    names = ("responses_spooled", "workers_aside")
+    names = ("responses_spooled", "workers_compensated")
     server = start_server(app, threads=2)
     client = raw_client(server, receive_buffer_bytes=4096)
     client.request()

@@ -1,240 +1,43 @@
-"""Who is let in: accepting on the general path, and how many connections there may be.
+"""Who is let in: accepting on the general path.
 
-Owns:     ConnectionLimit, a server's connections and their limit; Acceptor, accepting on
-          a listener that is not the lane's; what happens when connections or
-          descriptors run out.
+Owns:     Acceptor, accepting on a listener that is not the lane's; what the kernel has queued at the end; which protocol
+          a connection begins with.
 Thread:   event loop only.
-Not here: accepting in the lane (cparsers/lane_accept.c), which asks by the same
-          numbers; one connection (wire_loop.py).
+Not here: how many connections there may be (limit.py); accepting in the lane (cparsers/lane_accept.c); one connection
+          (wire_loop.py).
 
-At the limit nobody is accepted: the kernel's queue (--backlog) holds who
-comes. First, connections that have idled the longest after a request are
-closed to make room. Descriptors that run out are met in the same way. The
-event loops' own accepting is not used: asyncio's logs a traceback a second,
-and uvloop's throws out those whom it cannot take.
+The event loops' own accepting is not used: asyncio's logs a traceback a second where descriptors run out, and uvloop's
+throws out those whom it cannot take.
+
+Where other processes share the listeners, each accepts few connections at a time, and leaves them to one
+that has less to do: load_board.py.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
-import logging
-import os
-import resource
+import functools
 import socket
-from typing import Any, Callable, Protocol
+from collections.abc import Iterable
+from typing import Any, Callable
 
-from ..budgets import default_spool_files
-from ..episode import Episode
-
-logger = logging.getLogger("aserve")
+from ..settings import Bind
+from .connection import Connection
+from .greeting import Greeting, LogThrottle
+from .limit import ConnectionLimit
+from .listeners import Listener
+from .load_board import REST_SECONDS
+from .service import Service
+from .tls_transport import TLSTransport
+from .wire_loop import LoopWire
 
 # accept(2): what is missing is not the client's fault, and it stays in the queue.
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# Accepted in one iteration of the event loop, so that those who are connected have their share. Guess.
-ITERATION_ACCEPTS = 64
-# Closed at once to make room: one in so many of those that idle, and so many at most. nginx's numbers.
-ROOM_SHARE = 8
-ROOM_COUNT = 32
-# A connection that has idled for less than this many seconds may be about to be used again.
-ROOM_SECONDS = 2.0  # of the timer: one at least
-
-# Descriptors that are not for connections: listeners, logs, the interpreter's; and those of the app,
-# which in each worker may have a file and a connection of its own open. Guess.
-OWN_DESCRIPTORS = 64
-WORKER_DESCRIPTORS = 4
-# A limit below this is told at the start, since nobody has chosen it. Guess.
-LOW_COUNT = 500
-# Where the system has no limit of descriptors.
-UNLIMITED_COUNT = 1_000_000
-
-
-def default_limit(threads: int, spool_files: int) -> int:
-    """Return how many connections the limit of descriptors leaves room for, beside so many temporary files."""
-    descriptors = descriptor_limit()
-    if descriptors is None:
-        return UNLIMITED_COUNT
-    return max(descriptors - OWN_DESCRIPTORS - WORKER_DESCRIPTORS * threads - spool_files, descriptors // 2, 1)
-
-
-def descriptor_limit() -> int | None:
-    """Return RLIMIT_NOFILE; None: there is none."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
-class InLane(Protocol):
-    """What a ConnectionLimit asks of the lane."""
-
-    @property
-    def count(self) -> int:
-        """Its connections."""
-
-    def limit(self, max_count: int) -> None:
-        """Set how many connections there may be at most."""
-
-    def allow_for(self, others_count: int) -> None:
-        """Set how many connections count that are not in the lane."""
-
-    def make_room(self) -> int:
-        """Close some that idle; return how many."""
-
-    @property
-    def pause_counts(self) -> tuple[int, int]:
-        """How often accepting was paused since the start: by the limit, by a shortage."""
-
-
-class OnLoop(Protocol):
-    """What a ConnectionLimit asks of a connection on the event loop: of its wire, or of what comes before that."""
-
-    @property
-    def idle_seconds(self) -> float:
-        """For how long it has waited for another request; 0 when it does not."""
-
-    def drain(self) -> None:
-        """Finish the exchange that runs, then close."""
-
-    def abort(self) -> None:
-        """Close at once."""
-
-    def on_second(self) -> None:
-        """End what has been quiet for too long."""
-
-
-class ConnectionLimit(set[OnLoop]):
-    """The connections of one server, and their limit: those on the general path itself, those in the lane by their number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.max_count = UNLIMITED_COUNT
-        self.pending: set[asyncio.Protocol] = set()  # accepted, but without a transport yet
-        self._lane: InLane | None = None
-        self._paused: list[Acceptor] = []  # they accept nobody for now
-        self._begin()
-
-    def _begin(self) -> None:
-        self._full, self._short = Episode(), Episode()
-        self._lane_counts = (0, 0)
-
-    def open(self, max_connections: int, threads: int, spool_files: int = 0) -> None:
-        """Find the limit, and tell what is wrong with it; of temporary files, 0 is the default number."""
-        self._begin()
-        descriptors = descriptor_limit()
-        self.max_count = max_connections or default_limit(threads, spool_files or default_spool_files())
-        if not max_connections and self.max_count < LOW_COUNT:
-            logger.warning(
-                "at most %d connections at once, since `ulimit -n` is %s; raise it for more",
-                self.max_count,
-                descriptors,
-            )
-        elif descriptors is not None and self.max_count >= descriptors:
-            logger.warning(
-                "--max-connections %d needs more file descriptors than `ulimit -n` allows (%d); raise that",
-                max_connections, descriptors,
-            )  # fmt: skip
-        elif descriptors is not None and spool_files and self.max_count + spool_files >= descriptors:
-            logger.warning(
-                "%d connections (--max-connections) and %d temporary files (--spool-files) need more file descriptors "
-                "than `ulimit -n` allows (%d); raise that",
-                self.max_count, spool_files, descriptors,
-            )  # fmt: skip
-
-    def join(self, lane: InLane | None) -> None:
-        """Count the connections of this lane, too; None: no more."""
-        self._lane, self._lane_counts = lane, (0, 0)
-        if lane is not None:
-            lane.limit(self.max_count)
-            lane.allow_for(len(self))
-
-    @property
-    def count(self) -> int:
-        """Connections that are open."""
-        return len(self) + (self._lane.count if self._lane is not None else 0)
-
-    # What a wire does when it begins and ends
-
-    def add(self, connection: OnLoop) -> None:
-        """It is open."""
-        super().add(connection)
-        self.pending.discard(connection)
-        if self._lane is not None:
-            self._lane.allow_for(len(self))
-
-    def discard(self, connection: object) -> None:
-        """It is lost."""
-        super().discard(connection)
-        if self._lane is not None:
-            self._lane.allow_for(len(self))
-        if self._paused:
-            self._resume_accepting()
-
-    # What an Acceptor asks
-
-    def is_full(self) -> bool:
-        """Whether nobody else may come."""
-        return self.count + len(self.pending) >= self.max_count
-
-    def wait_for_room(self, acceptor: Acceptor) -> None:
-        """There are enough connections: start this again when one has ended."""
-        self._paused.append(acceptor)
-        if self._lane is not None and self._lane.make_room():
-            self._resume_accepting()
-        elif not self._close_idle():
-            self._tell_full()
-
-    def wait_for_descriptors(self, acceptor: Acceptor, error: OSError) -> None:
-        """There is nothing left to take connections with: start this again when there may be."""
-        self._paused.append(acceptor)
-        self._tell_short(str(error.strerror))
-
-    def forget(self, acceptor: Acceptor) -> None:
-        """It will accept no more."""
-        if acceptor in self._paused:
-            self._paused.remove(acceptor)
-
-    def _resume_accepting(self) -> None:
-        paused, self._paused = self._paused, []
-        for acceptor in paused:
-            acceptor.start()
-
-    def _close_idle(self) -> bool:
-        """Close connections that idle, the oldest first; return whether there are any."""
-        idle = [connection for connection in self if connection.idle_seconds >= ROOM_SECONDS]
-        idle.sort(key=lambda connection: connection.idle_seconds, reverse=True)
-        for connection in idle[: max(min(ROOM_COUNT, len(idle) // ROOM_SHARE), 1)]:
-            connection.drain()  # when it is lost, `discard` lets somebody in
-        return bool(idle)
-
-    def on_second(self) -> None:
-        """Called once a second: try again, and tell what has begun or ended."""
-        if self._lane is not None:
-            counts, before = self._lane.pause_counts, self._lane_counts
-            self._lane_counts = counts
-            if counts[0] != before[0] and not self._close_idle():
-                self._tell_full()
-            if counts[1] != before[1]:
-                self._tell_short(os.strerror(errno.EMFILE))
-        if self._full.is_over_at_second():
-            logger.warning("fewer than %d connections again (--max-connections): accepting goes on", self.max_count)
-        if self._short.is_over_at_second():
-            logger.warning("file descriptors are free again: accepting goes on")
-        if self._paused:
-            self._resume_accepting()
-
-    def _tell_full(self) -> None:
-        if self._full.begins():
-            logger.warning(
-                "%d connections, the limit (--max-connections): more are accepted as others end, and wait until then",
-                self.max_count,
-            )
-
-    def _tell_short(self, why: str) -> None:
-        if self._short.begins():
-            logger.error(
-                "cannot accept connections: %s, with %d open; those go on, and others wait; "
-                "raise `ulimit -n`, or lower --max-connections (%d)",
-                why, self.count, self.max_count,
-            )  # fmt: skip
+# An accepted connection's transport is made in a task. Turns of the loop after which it is ours: three are needed,
+# five make sure.
+CONNECT_ITERATIONS = 5
 
 
 class Acceptor:
@@ -252,6 +55,7 @@ class Acceptor:
         self._socket = listening  # non-blocking
         self._make = make
         self._is_reading = False
+        self._rest: asyncio.TimerHandle | None = None  # while other processes accept
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def start(self) -> None:
@@ -261,10 +65,17 @@ class Acceptor:
 
     def stop(self) -> None:
         """Accept no more; after this the socket may be closed."""
-        self._limit.forget(self)
-        self._pause()
+        self._limit.forget_acceptor(self)
+        if self._rest is not None:
+            self._rest.cancel()
+        self._pause_accepting()
 
-    def _pause(self) -> None:
+    def end_rest(self) -> None:
+        """Look again whether to accept."""
+        self.stop()
+        self.start()
+
+    def _pause_accepting(self) -> None:
         if self._is_reading:
             self._is_reading = False
             self._loop.remove_reader(self._socket.fileno())
@@ -272,20 +83,25 @@ class Acceptor:
     def _on_ready(self) -> None:
         """Somebody waits."""
         if self._limit.is_full():
-            self._pause()
-            self._limit.wait_for_room(self)
+            self._pause_accepting()
+            self._limit.pause_at_limit(self)
             return
-        for _ in range(ITERATION_ACCEPTS):
+        quota = self._limit.quota()
+        if not quota:
+            self._pause_accepting()
+            self._limit.rest_acceptor(self)
+            self._rest = self._loop.call_later(REST_SECONDS, self.end_rest)
+        for _ in range(quota):
             try:
                 sock, _ = self._socket.accept()
             except OSError as exc:
                 if exc.errno in SHORTAGES:
-                    self._pause()
-                    self._limit.wait_for_descriptors(self, exc)
+                    self._pause_accepting()
+                    self._limit.pause_for_descriptors(self, exc)
                 return  # nobody else waits; or accept(2) tells what became of one who did
             sock.setblocking(False)
             connection = self._make()
-            self._limit.pending.add(connection)
+            self._limit.add_accepted(connection)
             task = self._loop.create_task(self._connect(sock, connection))
             self._tasks.add(task)  # a loop holds its tasks only weakly
             task.add_done_callback(self._tasks.discard)
@@ -294,8 +110,60 @@ class Acceptor:
 
     async def _connect(self, sock: socket.socket, connection: asyncio.Protocol) -> None:
         try:
-            await self._loop.connect_accepted_socket(lambda: connection, sock)
-        except OSError:
-            sock.close()  # gone again
+            with contextlib.suppress(OSError):  # gone again
+                await make_transport(self._loop, lambda: connection, sock)
         finally:
-            self._limit.pending.discard(connection)
+            self._limit.discard_pending(connection)
+
+
+def start_acceptors(
+    loop: asyncio.AbstractEventLoop, limit: ConnectionLimit, pairs: Iterable[tuple[Listener, Service]]
+) -> list[Acceptor]:
+    """Accept on these listeners from now on."""
+    acceptors = []
+    for listener, service in pairs:
+        acceptors.append(Acceptor(loop, limit, listener.socket, protocol_factory(service, listener.bind)))
+        acceptors[-1].start()
+    return acceptors
+
+
+async def let_connect() -> None:
+    """Wait until what acceptors have accepted are connections."""
+    for _ in range(CONNECT_ITERATIONS):
+        await asyncio.sleep(0)
+
+
+async def accept_queued(
+    loop: asyncio.AbstractEventLoop, listener: Listener, make: Callable[[], asyncio.Protocol]
+) -> None:
+    """Stop listening, and accept what the kernel has queued: a front server has sent its request already."""
+    for sock in listener.take_queued():
+        sock.setblocking(False)
+        with contextlib.suppress(OSError):  # gone again
+            await make_transport(loop, make, sock)
+
+
+async def make_transport(
+    loop: asyncio.AbstractEventLoop, make: Callable[[], asyncio.Protocol], sock: socket.socket
+) -> None:
+    """
+    Make the transport of a connection, whose protocol `make` returns.
+
+    Raises:
+        OSError: the client has gone again, or there is no memory; the socket is closed.
+    """
+    try:
+        await loop.connect_accepted_socket(make, sock)
+    except OSError:
+        sock.close()
+        raise
+
+
+def protocol_factory(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
+    """Return what makes a protocol for each connection of a listener."""
+    if service.wrap is not None:
+        return functools.partial(TLSTransport, service)
+    if bind.is_proxied:
+        assert service.peers is not None  # settings/table.py
+        return functools.partial(Greeting, service, service.peers, LogThrottle(service))
+    return lambda: LoopWire(Connection(service))

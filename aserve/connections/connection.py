@@ -10,6 +10,7 @@ Not here: the two wires: a worker's own reads and writes (wire_fast.py), the eve
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,6 +19,8 @@ from ..errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from ..wsgi import Reply
 
 if TYPE_CHECKING:
+    import asyncio
+
     from ..errors import RequestRefused
     from ..exchange import Exchange
     from .service import Service
@@ -84,7 +87,7 @@ class Connection:
         try:
             reply = self.service.gateway.respond(exchange)
             if self.wire.reply(exchange, reply):
-                self.end(exchange)
+                self.end_exchange(exchange)
         except WrittenOff:
             raise
         except BaseException:  # a bug in aserve: this request is lost, nothing else
@@ -97,6 +100,16 @@ class Connection:
 
     # --- called on the event loop ---
 
+    def identify(self, transport: asyncio.BaseTransport) -> bool:
+        """Take the client's address from its transport, and find out whether it is believed; False: it has gone already."""
+        peer = peer_of(transport)
+        if peer is None:
+            return False
+        self.remote_addr, self.remote_port = peer
+        if self.service.identify is not None:
+            self.service.identify(self, transport)
+        return True
+
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Wire.take_over."""
         self.wire.take_over(exchange, why)
@@ -107,12 +120,12 @@ class Connection:
 
     # --- called from both sides ---
 
-    def end(self, exchange: Exchange) -> None:
+    def end_exchange(self, exchange: Exchange) -> None:
         """Log an exchange whose response is out, or lost, and let go of it."""
         access_log = self.service.access_log
-        if access_log is not None:
+        if access_log is not None and not exchange.is_probe:
             access_log.write(exchange)
-        let_go(exchange)
+        release_exchange(exchange)
 
 
 class LostWire:
@@ -120,7 +133,7 @@ class LostWire:
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
         """See Wire.reply."""
-        discard(exchange, reply)
+        discard_reply(exchange, reply)
         return False
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
@@ -128,23 +141,32 @@ class LostWire:
         raise ClientDisconnected("the client closed the connection")
 
     def fail(self, exchange: Exchange, why: str) -> None:
-        """Nothing is there to be cut."""
+        """Do nothing: there is no response to be cut short."""
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Nobody waits for an answer."""
+        """Do nothing: nobody waits for an answer."""
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
-        """Nobody waits for the client."""
+        """Do nothing: nobody waits for the client."""
 
 
-def let_go(exchange: Exchange) -> None:
+def peer_of(transport: asyncio.BaseTransport) -> tuple[str, str] | None:
+    """Return a client's address and port, both empty on a unix socket; None: it has gone already."""
+    peer = transport.get_extra_info("peername")
+    if isinstance(peer, tuple):
+        return peer[0], str(peer[1])
+    # Reset before it was accepted: its request is there, and without its address would pass for a unix socket's.
+    return ("", "") if transport.get_extra_info("socket").family == socket.AF_UNIX else None
+
+
+def release_exchange(exchange: Exchange) -> None:
     """Free what an exchange holds."""
     if exchange.body is not None:
         exchange.body.close()
     exchange.response = None  # a cycle: both, and a body in memory, would wait for the garbage collector
 
 
-def discard(exchange: Exchange, reply: Reply) -> None:
+def discard_reply(exchange: Exchange, reply: Reply) -> None:
     """Let go of an exchange whose connection is lost, and of what the app has made for it; log the app's failures."""
     try:
         if isinstance(reply, Iterator):
@@ -156,7 +178,7 @@ def discard(exchange: Exchange, reply: Reply) -> None:
         pass
     except Exception:
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
-    let_go(exchange)
+    release_exchange(exchange)
 
 
 LOST = LostWire()

@@ -3,7 +3,7 @@
 Owns:     DataRate: whether octets come, or go, at the minimum rate; why_overdue: whether a request body does.
 Thread:   event loop only.
 Not here: which octets, and what becomes of a client that is slow
-          (wire_loop.py, lane.py).
+          (timeouts.py, lane.py).
 
 Measured from the beginning, a client that was fast once could stop for days;
 measured each second, a short pause would cost it the connection. So it is
@@ -35,7 +35,7 @@ class DataRate:
 
     def is_slow(self, of: object, done_bytes: int, window_seconds: float, min_rate_bytes: int) -> bool:
         """
-        Tell whether a window has ended in which it was too slow; called once a second, while the client has its turn.
+        Return whether a window has ended in which it was too slow; called once a second, while the client has its turn.
 
         `done_bytes` only grows, as long as `of` is the same object.
         """
@@ -52,7 +52,7 @@ class DataRate:
 
 
 def why_overdue(body: RequestBody, rate: DataRate, quiet_seconds: float, config: Config) -> str:
-    """Tell, once a second, what is wrong with a request body that is being received; "": it comes in time."""
+    """Return, once a second, what is wrong with a request body that is being received; "": it comes in time."""
     if quiet_seconds > config.body_seconds:
         return BODY_TOO_LATE
     if config.min_rate_bytes and rate.is_slow(body, body.length, config.body_seconds, config.min_rate_bytes):

@@ -12,42 +12,33 @@ Not here: the header's grammar (proxies/proxy_protocol.py), who is a proxy (prox
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import socket
 from typing import Callable, cast
 
 from ..proxies.peers import Peers, credentials_of
 from ..proxies.proxy_protocol import BadHeader, Header, parse_header
-from ..settings import Bind
 from .connection import Connection
 from .service import Service
-from .wire_loop import ARRIVING_SECONDS, LoopWire, peer_of
+from .timeouts import ARRIVING_SECONDS
+from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
 
 # Lines about closed connections: one at once, the others counted until so much later. Guess.
-QUIET_SECONDS = 10.0
+THROTTLE_SECONDS = 10.0
 
 
-def protocol_factory(service: Service, bind: Bind) -> Callable[[], asyncio.Protocol]:
-    """Return what makes a protocol for each connection of a listener that speaks without TLS."""
-    if bind.is_proxied:
-        assert service.peers is not None  # settings/table.py
-        return functools.partial(Greeting, service, service.peers, Complaints(service))
-    return lambda: LoopWire(Connection(service))
-
-
-class Complaints:
-    """A listener's log of connections that were closed unheard; a flood of them makes few lines."""
+class LogThrottle:
+    """Log, for one listener, which connections were closed unheard; a flood of them makes few lines."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._untold_count = 0
         self._quiet_until = 0.0  # loop time
 
-    def add(self, who: str, why: str) -> None:
-        """Tell why a connection was closed, or count it."""
+    def warn(self, who: str, why: str) -> None:
+        """Log why a connection was closed; within THROTTLE_SECONDS of the last such line, only count it."""
         now = self._service.loop.time()
         if now < self._quiet_until:
             self._untold_count += 1
@@ -55,7 +46,7 @@ class Complaints:
         more = f" ({self._untold_count} more since the last such line)" if self._untold_count else ""
         logger.warning("%s: closed: %s: %s%s", self._service.name, who, why, more)
         self._untold_count = 0
-        self._quiet_until = now + QUIET_SECONDS
+        self._quiet_until = now + THROTTLE_SECONDS
 
 
 def identify_by(peers: Peers) -> Callable[[Connection, asyncio.BaseTransport], None]:
@@ -77,10 +68,10 @@ class Greeting(asyncio.Protocol):
 
     idle_seconds = 0.0
 
-    def __init__(self, service: Service, peers: Peers, complaints: Complaints) -> None:
+    def __init__(self, service: Service, peers: Peers, throttle: LogThrottle) -> None:
         self._service = service
         self._peers = peers
-        self._complaints = complaints
+        self._throttle = throttle
         self.connection = Connection(service)
         self._received = b""  # of the header
         self._is_over = False  # it is through, or never will be
@@ -92,14 +83,9 @@ class Greeting(asyncio.Protocol):
         """Somebody has connected, who must be a proxy."""
         self._transport = cast(asyncio.Transport, transport)
         self._service.connections.add(self)
-        peer = peer_of(transport)
-        if peer is None:
+        if not self.connection.identify(transport):
             self._close()
-            return
-        connection = self.connection
-        connection.remote_addr, connection.remote_port = peer
-        identify_by(self._peers)(connection, transport)
-        if not connection.is_believed:
+        elif not self.connection.is_believed:
             self._reject("only who is in --trusted-proxies may connect here")
 
     def data_received(self, data: bytes) -> None:
@@ -113,7 +99,7 @@ class Greeting(asyncio.Protocol):
             self._reject(str(exc))
             return
         if header is not None:
-            self._go_on(header)
+            self._begin_wire(header)
 
     def eof_received(self) -> None:
         """The proxy will send no more."""
@@ -146,17 +132,17 @@ class Greeting(asyncio.Protocol):
 
     # The header
 
-    def _go_on(self, header: Header) -> None:
+    def _begin_wire(self, header: Header) -> None:
         """Let the wire go on after the header."""
         self._is_over = True
         if not header.is_local:
-            self._announce(header)
+            self._set_client(header)
         wire = LoopWire(self.connection, self._received[header.size :], is_new=False)
         self._transport.set_protocol(wire)
         wire.connection_made(self._transport)
         self._service.connections.discard(self)
 
-    def _announce(self, header: Header) -> None:
+    def _set_client(self, header: Header) -> None:
         """Take the client for whom the header names."""
         # From here on the fields are the word of that client, and not of the proxy that announces it: it
         # may know nothing of HTTP. They are believed if the client is a proxy itself.
@@ -183,7 +169,7 @@ class Greeting(asyncio.Protocol):
     def _reject(self, why: str) -> None:
         """Close without a word: whoever this is does not wait for HTTP."""
         if not self._is_over:
-            self._complaints.add(self._describe_peer(), why)
+            self._throttle.warn(self._describe_peer(), why)
             self._close()
 
     def _close(self) -> None:

@@ -19,7 +19,7 @@ from ..exchange import Exchange
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Reply
-from .connection import Connection, discard
+from .connection import Connection, discard_reply
 from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
@@ -32,7 +32,7 @@ class Handover:
     Whoever needs its new wire waits for it, or says what is to be done then.
     """
 
-    __slots__ = ("_exchange", "_executor", "_is_done", "_lock", "_then", "_wire")
+    __slots__ = ("_callbacks", "_exchange", "_executor", "_is_done", "_lock", "_wire")
 
     def __init__(self, executor: Executor | InlineExecutor, exchange: Exchange) -> None:
         self._executor = executor
@@ -40,7 +40,7 @@ class Handover:
         self._is_done = threading.Event()
         self._lock = threading.Lock()  # guards the two below until it is done
         self._wire: LoopWire | None = None  # None: the connection was lost on its way
-        self._then: list[tuple[Callable[[LoopWire], None], Reply | None]] = []
+        self._callbacks: list[tuple[Callable[[LoopWire], None], Reply | None]] = []
 
     # --- called on the event loop ---
 
@@ -49,37 +49,37 @@ class Handover:
         with self._lock:
             self._wire = wire
             self._is_done.set()
-        for then, reply in self._then:
-            self._call(then, reply)
-        self._then.clear()
+        for callback, reply in self._callbacks:
+            self._call_back(callback, reply)
+        self._callbacks.clear()
         if wire is not None:
             self._exchange = None  # the connection's; this may be kept for longer
 
-    def _call(self, then: Callable[[LoopWire], None], reply: Reply | None) -> None:
+    def _call_back(self, callback: Callable[[LoopWire], None], reply: Reply | None) -> None:
         exchange, wire = self._exchange, self._wire
         if wire is None:
             if reply is not None and exchange is not None:
-                discard(exchange, reply)
+                discard_reply(exchange, reply)
             return
         try:
-            then(wire)
+            callback(wire)
         except Exception:  # a bug in aserve: this request is lost, what is still to be called is not
             logger.exception("internal error; please report this as a bug in aserve")
             wire.abort()
 
     # --- called from both sides ---
 
-    def then(self, then: Callable[[LoopWire], None], reply: Reply | None = None) -> None:
+    def call_when_ready(self, callback: Callable[[LoopWire], None], reply: Reply | None = None) -> None:
         """
-        Call `then` with the wire, on the event loop.
+        Call it with the wire, on the event loop.
 
         If the connection is lost, discard the exchange and `reply`. Give None if somebody else ends the exchange.
         """
         with self._lock:
             if not self._is_done.is_set():
-                self._then.append((then, reply))
+                self._callbacks.append((callback, reply))
                 return
-        self._executor.post(self._call, then, reply)
+        self._executor.post(self._call_back, callback, reply)
 
     # --- called from a worker ---
 
@@ -122,9 +122,9 @@ class Handovers:
         self.executor.post(self._begin, (fd, LoopWire(connection, rest, is_new=False)), handover.on_ready)
         return handover
 
-    def begin_new(self, fd: int, connection: Connection, octets: bytes) -> None:
-        """Hand over a connection with octets of its next request."""
-        self.executor.post(self._begin, (fd, LoopWire(connection, octets)), None)
+    def begin_idle(self, fd: int, connection: Connection, octets: bytes, is_new: bool) -> None:
+        """Hand over a connection with octets of its next request; `is_new`: who is connected is not known yet."""
+        self.executor.post(self._begin, (fd, LoopWire(connection, octets, is_new)), None)
 
     # --- called on the event loop ---
 
@@ -155,5 +155,5 @@ class Handovers:
             made.abort()
 
     def close(self) -> None:
-        """The server stops: who is still on the way is closed on arrival."""
+        """Close on arrival what is still on the way: the server stops."""
         self._is_over = True

@@ -15,35 +15,36 @@ import functools
 import logging
 import os
 import struct
-from typing import Any, Callable
+from typing import Any
 
 from .._cparsers import ffi, lib
 from ..body import BufferedBody, RequestBody
 from ..errors import RequestRefused
 from ..exchange import Exchange
-from ..protocols import PROTOCOLS, http1, uwsgi
+from ..protocols import EXCHANGE_FACTORIES
 from ..protocols.base import new_body
-from ..protocols.one_request import OneRequest, is_head_request
+from ..protocols.http1 import PLAIN
 from ..proxies.trust import needs_identity
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
-from .connection import Connection, let_go
+from .connection import Connection, release_exchange
 from .data_rate import BODY_TOO_LATE, DataRate, why_overdue
 from .handover import Handovers
 from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Memory
 from .listeners import Listener
+from .load_board import LoadBoard
 from .service import Service
+from .timeouts import ARRIVING_SECONDS
 from .wire_fast import FastWire, refuse
-from .wire_loop import ARRIVING_SECONDS
 
 logger = logging.getLogger("aserve")
 
 _poll = lib.lane_poll
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
 _unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
-PLAIN = http1.PLAIN
 WHOLE: int = lib.LANE_WHOLE
 BEGUN: int = lib.LANE_BEGUN
+KEEP = (1 << 31) - 1  # seconds after which lane_sweep never closes
 
 
 def is_available(listener: Listener, service: Service) -> bool:
@@ -73,23 +74,33 @@ class _Upload:
 class Lane:
     """The lane of one server."""
 
-    def __init__(self, executor: Executor | InlineExecutor, pairs: list[tuple[Listener, Service]]) -> None:
+    def __init__(
+        self,
+        executor: Executor | InlineExecutor,
+        pairs: list[tuple[Listener, Service]],
+        board: LoadBoard | None = None,
+        in_flight: Any = None,
+    ) -> None:
+        """Make the lane of these listeners; `board` and `in_flight`: see Memory."""
         config = pairs[0][1].config
         self.executor = executor
         self.services = [service for _, service in pairs]
         self._loop = self.services[0].loop
         self._listeners = [listener for listener, _ in pairs]
-        self._makers = [_MAKERS[listener.bind.protocol](service) for listener, service in pairs]
+        self._health_paths = self.services[0].health_paths  # the same for all
+        self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.
         self.connections: dict[int, Connection] = {}
-        self._memory = Memory(config, self._listeners)
+        self._memory = Memory(config, self._listeners, board, in_flight)
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
         self._handovers = Handovers(self._memory, self.connections, self._loop, executor)
         self._uploads: dict[int, _Upload] = {}  # by descriptor: those whose request's body is still to come
         # Of those, with the reason. The leader refuses them: only it knows that nothing has come since.
         self._overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
+        self._passed_on_count = 0  # requests that are for the event loop after all: it counts them, but no health check
         self._is_draining = False
+        self._draining_since = 0  # the lane's second
         self._is_closed = False
         for index, (listener, service) in enumerate(pairs):
             if listener.bind.protocol == "http":  # others carry one request
@@ -104,8 +115,6 @@ class Lane:
         Raises:
             OSError: no descriptor is left.
         """
-        for listener, service in zip(self._listeners, self.services):
-            listener.socket.listen(service.config.backlog)
         error = lib.lane_open(self.set)
         if error:
             self.close()
@@ -117,7 +126,7 @@ class Lane:
 
     def _on_ready(self) -> None:
         """With --threads 0: something has come."""
-        self.take(self.wait(0))
+        self.submit_arrivals(self.wait(0))
 
     def on_second(self) -> None:
         """Called once a second: close what has been idle for too long."""
@@ -145,12 +154,20 @@ class Lane:
     def drain(self) -> None:
         """Close what idles, and every other connection after its response; called until `count` is 0."""
         if not self._is_draining:
-            self._is_draining = True
-            for connection in list(self.connections.values()):
-                exchange = connection.exchange  # one that a leader takes later, it tells itself
+            self._is_draining, self._draining_since = True, self.set.now
+            # One that a leader takes later, it tells itself. If others go on, what runs may end as it has said.
+            for connection in [] if self.services[0].is_replaced else list(self.connections.values()):
+                exchange = connection.exchange
                 if exchange is not None:
                     exchange.keep_alive = False
-        lib.lane_sweep(self.set, -1, int(ARRIVING_SECONDS))
+        lib.lane_sweep(self.set, self._last_idle_seconds, int(ARRIVING_SECONDS))
+
+    @property
+    def _last_idle_seconds(self) -> int:
+        """For how long a kept connection may idle before it is closed: if others go on, its next request may be on its way."""
+        if not self.services[0].is_replaced:
+            return -1
+        return KEEP if self.set.now - self._draining_since <= ARRIVING_SECONDS else int(ARRIVING_SECONDS)
 
     def _adopt(self, index: int, connection: Connection, fd: int) -> bool:
         """Take back a connection that idles; False: it stays where it is. The descriptor stays the caller's."""
@@ -174,6 +191,11 @@ class Lane:
         return int(self.set.nconns)
 
     @property
+    def request_count(self) -> int:
+        """Requests for the app that were received here, since the start."""
+        return int(self.set.nrequests) - self._passed_on_count
+
+    @property
     def exchanges(self) -> list[Exchange]:
         """Those that are received, or whose responses are not out."""
         exchanges = (connection.exchange for connection in list(self.connections.values()))
@@ -195,23 +217,23 @@ class Lane:
         self._handovers.close()
         lib.lane_close(self.set)
 
-    def limit(self, max_count: int) -> None:
-        """See acceptor.InLane."""
+    def set_limit(self, max_count: int) -> None:
+        """See limit.InLane."""
         self.set.max_conns = max_count
 
-    def allow_for(self, others_count: int) -> None:
-        """See acceptor.InLane."""
+    def set_others_count(self, others_count: int) -> None:
+        """See limit.InLane."""
         self.set.nothers = others_count
         if self.set.is_paused:
             lib.lane_wake(self.set)
 
-    def make_room(self) -> int:
-        """See acceptor.InLane."""
-        return int(lib.lane_make_room(self.set))
+    def evict_idle(self) -> int:
+        """See limit.InLane."""
+        return int(lib.lane_evict_idle(self.set))
 
     @property
     def pause_counts(self) -> tuple[int, int]:
-        """See acceptor.InLane."""
+        """See limit.InLane."""
         return self.set.nfull, self.set.nshort
 
     # --- called in a child that the app has forked ---
@@ -221,7 +243,7 @@ class Lane:
         """Every descriptor of the lane's, the listeners' left out."""
         set = self.set
         states = ffi.buffer(set.conns, set.top * CONN_BYTES)[:][_STATE_AT::CONN_BYTES]
-        own = [fd for fd in (set.epoll_fd, set.wake_fd, set.stall_fd) if fd >= 0]
+        own = [fd for fd in (set.epoll_fd, set.wake_fd, set.stall_fd, set.rest_fd) if fd >= 0]
         return own + [fd for fd, state in enumerate(states) if state]
 
     # --- called by the executor's leader (with --threads 0: on the event loop) ---
@@ -244,7 +266,8 @@ class Lane:
         """See HandleSet."""
         if self._overdue:
             self._refuse_overdue()
-        return int(_poll(self.set, milliseconds))
+        count: int = _poll(self.set, milliseconds)
+        return count
 
     def _refuse_overdue(self) -> None:
         """Answer bodies that do not come; all that the last poll has brought is taken by now."""
@@ -256,27 +279,31 @@ class Lane:
                 del self._uploads[fd]
                 refuse(upload.exchange, RequestRefused(408, why))
 
-    def take(self, count: int) -> None:
+    def submit_arrivals(self, count: int) -> None:
         """Submit what the last `wait` has brought."""
         text = self._vars[: self.set.vars_len].decode("latin-1")
-        connections, submit = self.connections, self.executor.submit_here
+        paths = self._health_paths
+        if paths is not None and paths.path not in text:
+            paths = None  # no health check is among them
+        connections, submit, factories = self.connections, self.executor.submit_here, self._factories
         for (
             length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
         ) in _unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES]):  # fmt: skip
             try:
                 if kind != WHOLE and kind != BEGUN:
-                    self._take_rest(kind, fd, index, self._input[start : start + size])
+                    self._on_part_or_end(kind, fd, index, is_first, self._input[start : start + size])
                     continue
                 vars = text[vars_start : vars_start + vars_size]
                 if flags == PLAIN:
-                    exchange: Exchange | None = Exchange(vars, nvars)
+                    exchange = Exchange(vars, nvars)
                 else:
-                    exchange = self._makers[index](vars, nvars, flags, modifier1, self._input, start, consumed)
-                if exchange is None:
-                    if lib.lane_release(self.set, fd):
-                        self._leave(fd, index, self._input[start : start + size])
-                    continue
+                    exchange = factories[index](vars, nvars, flags, modifier1, self._input, start, consumed)
+                    if exchange.is_for_loop:
+                        self._passed_on_count += 1
+                        if lib.lane_release(self.set, fd):
+                            self._hand_over(fd, index, is_first, self._input[start : start + size])
+                        continue
                 if is_first:
                     addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
                     connection = connections[fd] = Connection(self.services[index], addr, port)
@@ -284,28 +311,37 @@ class Lane:
                 else:
                     connection = connections[fd]
                 exchange.connection = connection
+                if paths is not None and paths.probe_of(exchange):
+                    self._passed_on_count += kind == WHOLE
+                    if (kind == WHOLE or lib.lane_own(self.set, fd)) and lib.lane_release(self.set, fd):
+                        self._hand_over(fd, index, is_first, self._input[start : start + size])
+                    continue
                 connection.exchange = exchange
                 if self._is_draining:  # look at this last: then either we see the drain, or `drain` sees our exchange
                     exchange.keep_alive = False
-                if kind == BEGUN:
-                    self._begin_body(fd, exchange, length, self._input[start + consumed : start + size])
-                    continue
                 if length:
+                    if kind == BEGUN:
+                        self._begin_body(fd, exchange, length, self._input[start + consumed : start + size])
+                        continue
                     exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
-                submit(connection.run, exchange)
+                submit((connection.run, exchange))
             except Exception:  # a bug in aserve: this request is lost, those beside it are not
                 logger.exception("internal error; please report this as a bug in aserve")
-                self._lose(fd, kind)
+                self._close_lost(fd, kind)
 
-    def _leave(self, fd: int, index: int, octets: bytes) -> None:
+    def _hand_over(self, fd: int, index: int, is_first: int, octets: bytes) -> None:
         """Hand a connection over with octets of a request that is not for the lane."""
-        self.connections.pop(fd, None)
-        self._handovers.begin_new(fd, Connection(self.services[index]), octets)
+        if is_first:
+            self.connections.pop(fd, None)  # of one that has ended, and had this number
+            connection = Connection(self.services[index])
+        else:
+            connection = self.connections.pop(fd)
+        self._handovers.begin_idle(fd, connection, octets, bool(is_first))
 
-    def _take_rest(self, kind: int, fd: int, index: int, octets: bytes) -> None:
+    def _on_part_or_end(self, kind: int, fd: int, index: int, is_first: int, octets: bytes) -> None:
         """Take what is neither a request nor the beginning of one."""
         if kind == lib.LANE_LEFT:
-            self._leave(fd, index, octets)
+            self._hand_over(fd, index, is_first, octets)
             return
         upload = self._uploads.get(fd)
         if upload is None:
@@ -314,90 +350,40 @@ class Lane:
         if kind == lib.LANE_GONE:
             del self._uploads[fd]
             exchange.connection.exchange = None
-            let_go(exchange)
-        elif self._feed(fd, upload, octets) and kind == lib.LANE_DONE:
+            release_exchange(exchange)
+        elif self._feed_body(fd, upload, octets) and kind == lib.LANE_DONE:
             del self._uploads[fd]
-            self.executor.submit_here(exchange.connection.run, exchange)
+            self.executor.submit_here((exchange.connection.run, exchange))
 
     def _begin_body(self, fd: int, exchange: Exchange, length: int, octets: bytes) -> None:
         upload = self._uploads[fd] = _Upload(exchange)
         try:
             exchange.body = new_body(self.services[0].limits, is_chunked=False, length=length)
         except RequestRefused as why:
-            self._fail(fd, exchange, why)
+            self._refuse_upload(fd, exchange, why)
             return
-        self._feed(fd, upload, octets)
+        self._feed_body(fd, upload, octets)
 
-    def _feed(self, fd: int, upload: _Upload, octets: bytes) -> bool:
+    def _feed_body(self, fd: int, upload: _Upload, octets: bytes) -> bool:
         upload.moved_at = self.set.now
         try:
             upload.exchange.body.feed(octets)  # type: ignore[union-attr]
         except RequestRefused as why:  # the body cannot be kept
-            self._fail(fd, upload.exchange, why)
+            self._refuse_upload(fd, upload.exchange, why)
             return False
         return True
 
-    def _fail(self, fd: int, exchange: Exchange, why: RequestRefused) -> None:
+    def _refuse_upload(self, fd: int, exchange: Exchange, why: RequestRefused) -> None:
         self._uploads.pop(fd, None)
         lib.lane_own(self.set, fd)
         if exchange.body is not None:
             exchange.body.close()  # at once: the next may fit then
         refuse(exchange, why)
 
-    def _lose(self, fd: int, kind: int) -> None:
+    def _close_lost(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""
         self._uploads.pop(fd, None)
         is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
         if kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
             os.close(fd)
             lib.lane_left(self.set)
-
-
-# From an arrival that is no plain HTTP request to its exchange; None: it is for the event loop
-
-
-def _new_http_maker(service: Service) -> Callable[..., Exchange | None]:
-    strip_forwarded = service.limits.strip_forwarded
-
-    def make(vars: str, nvars: int, flags: int, *_: Any) -> Exchange:
-        exchange = Exchange(vars, nvars)
-        http1.set_flags(exchange, flags)
-        if flags & http1.FORWARDED:
-            strip_forwarded(exchange)
-        return exchange
-
-    return make
-
-
-def _new_single_maker(service: Service) -> Callable[..., Exchange | None]:
-    template = PROTOCOLS["scgi", "c"](service.limits)()
-    assert isinstance(template, OneRequest)
-
-    def make(vars: str, nvars: int, *_: Any) -> Exchange:
-        exchange = template.new_exchange(vars, nvars)
-        exchange.is_head = is_head_request(vars)
-        return exchange
-
-    return make
-
-
-def _new_uwsgi_maker(service: Service) -> Callable[..., Exchange | None]:
-    # Of its own: the connections' shares its scratch memory with the event loop's thread.
-    template = PROTOCOLS["uwsgi", "c"](service.limits)()
-    assert isinstance(template, uwsgi.Uwsgi)
-
-    def make(vars: str, nvars: int, _: int, modifier1: int, input: Any, start: int, consumed: int) -> Exchange | None:
-        exchange = template.new_exchange(vars, nvars)
-        if modifier1 in (uwsgi.WSGI, uwsgi.WSGI_MOUNT) and nvars:
-            exchange.is_mounted = modifier1 == uwsgi.WSGI_MOUNT
-            exchange.is_head = is_head_request(vars)
-            return exchange
-        if modifier1 == uwsgi.RPC:
-            [exchange] = template.receive_call(exchange, input[start : start + consumed])
-            return exchange if exchange.rpc is not None else None
-        return None
-
-    return make
-
-
-_MAKERS = {"http": _new_http_maker, "uwsgi": _new_uwsgi_maker, "scgi": _new_single_maker}

@@ -8,12 +8,15 @@ Not here: what is done with it (lane.py; cparsers/lane.h).
 from __future__ import annotations
 
 import mmap
+from typing import Any
 
 from .._cparsers import ffi, lib
 from ..protocols.one_request import FRONT_VARS
 from ..settings import Config
 from ..workers.executor import STALL_SECONDS
+from .in_flight import MAX_DESCRIPTORS, lane_entries
 from .listeners import Listener
+from .load_board import LoadBoard
 
 CODES = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
 
@@ -26,9 +29,6 @@ READ_BYTES = 1 << 17
 # with that echo, beside uWSGI in the same run: 0.78 to 0.86 times its requests per CPU second; with twice
 # as much 0.54 to 0.70, with half 0.60 to 0.70.
 BATCH_BYTES = 4 * READ_BYTES
-# Descriptors that the table has room for; connections with higher ones are not taken into the lane.
-MAX_DESCRIPTORS = 1 << 16
-
 ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
 CONN_BYTES: int = ffi.sizeof("lane_conn")
 
@@ -53,7 +53,10 @@ def _new_table() -> mmap.mmap:
 class Memory:
     """The C structure of the lane, and the memory that it points to."""
 
-    def __init__(self, config: Config, listeners: list[Listener]) -> None:
+    def __init__(
+        self, config: Config, listeners: list[Listener], board: LoadBoard | None = None, in_flight: Any = None
+    ) -> None:
+        """Make it; `board` and `in_flight` (see InFlight) are shared with other processes."""
         _raise_trim_threshold(BATCH_BYTES)
         vars_bytes = 2 * config.max_head_bytes + 1024 + BATCH_COUNT * 4096
         # Not cleared, so that the kernel gives only what is used.
@@ -84,4 +87,10 @@ class Memory:
         set.max_vars = config.max_fields + FRONT_VARS
         set.max_body_len = config.max_body_bytes
         set.stall_us = 0 if config.threads == 0 else round(1e6 * STALL_SECONDS)
-        set.epoll_fd = set.wake_fd = set.stall_fd = -1
+        set.epoll_fd = set.wake_fd = set.stall_fd = set.rest_fd = -1
+        self._board = board
+        if board is not None:
+            set.board = board.struct
+        if in_flight is not None:
+            self._in_flight = in_flight  # kept
+            set.entries_used, set.entries = lane_entries(in_flight)

@@ -1,9 +1,10 @@
 """Bind specs to listening sockets.
 
-Owns:     binding, the texts of what can go wrong there, stale unix sockets, what
-          connections inherit.
+Owns:     binding, taking sockets that are given, the texts of what can go wrong there, stale unix
+          sockets, what connections inherit.
 Thread:   event loop only, before it serves.
-Not here: the spec's grammar (settings/bind.py), accepting (acceptor.py, the lane).
+Not here: the spec's grammar (settings/bind.py), which sockets systemd has passed (systemd.py), accepting
+          (acceptor.py, the lane).
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import os
 import shutil
 import socket
 import stat
-from typing import NamedTuple, Union
+from typing import Callable, NamedTuple, Union
 
 from ..errors import BindError
-from ..settings import PROXIED, Bind
+from ..settings import PROXIED, Bind, Config, parse_bind
+from ..systemd import passed_sockets
 
 # How much of a response the kernel takes before it can send it. Left to itself it takes 2.7 MiB for a client
 # on the loopback address that does not read, and as much of the app's time before anybody sees that it is
@@ -39,10 +41,11 @@ class Listener(NamedTuple):
     socket: socket.socket
     bind: Bind
     inode: tuple[int, int] | None = None  # of a unix socket's file: device and number
+    is_given: bool = False  # bound elsewhere, for others, too: it is closed here, and never ended for them
 
     @property
     def address(self) -> Address:
-        """(host, port), or the path of a unix socket; of an abstract one, its name behind a NUL."""
+        """(host, port), or the path of a unix socket; of an abstract one, its name after a NUL."""
         if self.bind.kind == "unix":
             return self.bind.unix_address
         host, port = self.socket.getsockname()[:2]
@@ -85,8 +88,12 @@ class Listener(NamedTuple):
         Stop listening; return the connections that nobody has accepted yet.
 
         On a unix socket none is lost: one that comes later is refused. On TCP
-        one that comes within these few microseconds is reset.
+        one that comes within these few microseconds is reset. Of a socket that was
+        given they are left to those who have it, too, and none is returned.
         """
+        if self.is_given:
+            self.socket.close()
+            return []
         self.remove_file()
         if self.bind.kind == "unix":
             try:
@@ -127,9 +134,28 @@ class UnixRights(NamedTuple):
     group: str | None = None
 
 
-def open_listeners(binds: list[Bind], rights: UnixRights = UnixRights()) -> list[Listener]:  # noqa: B008
+def bind_listeners(config: Config, kept: Callable[[Bind], list[int]] = lambda bind: []) -> list[Listener]:
     """
-    Bind all of them, or none; warn of those that are open to too many.
+    Open the listeners that the settings name; see open_listeners. `kept`: descriptors of a bind's that are bound already.
+
+    Raises:
+        BindError: one could not be bound; then none is.
+    """
+    rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
+    binds = map(parse_bind, config.bind)
+    placed = [[bind._replace(kind="fd", name=str(fd)) for fd in kept(bind)] or [bind] for bind in binds]
+    return open_listeners([bind for each in placed for bind in each], rights, config.backlog)
+
+
+def open_listeners(
+    binds: list[Bind],
+    rights: UnixRights = UnixRights(),  # noqa: B008
+    backlog: int = 128,
+) -> list[Listener]:
+    """
+    Bind all of them, or none, and listen; warn of those that are open to too many.
+
+    The kernel keeps as many as `backlog` connections waiting for accept.
 
     Raises:
         BindError: one could not be bound; those before it are closed again.
@@ -137,10 +163,14 @@ def open_listeners(binds: list[Bind], rights: UnixRights = UnixRights()) -> list
     listeners: list[Listener] = []
     try:
         for bind in binds:
-            if bind.kind == "unix":
+            if bind.is_given:
+                listeners += [_open_given(fd, bind) for fd in _given_fds(bind)]
+            elif bind.kind == "unix":
                 listeners.append(_open_abstract(bind) if bind.is_abstract else _open_unix(bind, rights))
             else:
                 listeners += _open_tcp(bind)
+        for listener in listeners:
+            listener.socket.listen(backlog)  # they have listened since they were bound: this only sets the length
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -265,6 +295,78 @@ def _remove_stale(bind: Bind) -> None:
     raise BindError(
         f"cannot listen on {bind}: another program is serving on this socket; stop it or choose another path"
     )
+
+
+def _given_fds(bind: Bind) -> list[int]:
+    if bind.kind == "fd":
+        return [int(bind.name)]
+    try:
+        passed = passed_sockets()
+    except ValueError as fault:
+        raise BindError(f"cannot listen on {bind}: {fault}") from None
+    if bind.name not in passed:
+        names = (
+            f"only {', '.join(sorted(passed))}" if passed else "none at all; is there a socket unit, and is it started?"
+        )
+        raise BindError(f"cannot listen on {bind}: systemd has passed no socket of this name, {names}")
+    return passed[bind.name]
+
+
+def _open_given(fd: int, bind: Bind) -> Listener:
+    """
+    Listen on a socket that was bound elsewhere.
+
+    By a copy, which is closed in the end: the descriptor stays open for a server that is started
+    after this one. What both refer to is others', too: it is neither ended nor is its file removed.
+    """
+    sock = _copy_socket(fd, bind)
+    try:
+        os.set_inheritable(fd, False)  # sd_listen_fds(3): programs that the app starts have no use for it
+        place = _place_of(sock, bind)
+        limit_unsent(sock, UNSENT_BYTES)
+        sock.listen()
+        sock.setblocking(False)
+    except BindError:
+        sock.close()
+        raise
+    except OSError as exc:
+        sock.close()
+        raise BindError(f"cannot listen on {bind}: {_remedy(exc, bind)}") from None
+    return Listener(sock, place, is_given=True)
+
+
+def _copy_socket(fd: int, bind: Bind) -> Socket:
+    try:
+        copy = os.dup(fd)
+    except OSError as exc:
+        missing = "there is no such descriptor; whoever starts this process must pass it, open and inheritable"
+        why = missing if exc.errno == errno.EBADF else exc.strerror
+        raise BindError(f"cannot listen on {bind}: {why}") from None
+    try:
+        return Socket(fileno=copy)
+    except OSError as exc:
+        os.close(copy)
+        why = "it is not a socket" if exc.errno == errno.ENOTSOCK else exc.strerror
+        raise BindError(f"cannot listen on {bind}: {why}") from None
+
+
+def _place_of(sock: Socket, bind: Bind) -> Bind:
+    """Return the bind with the address that its socket has."""
+    if sock.type != socket.SOCK_STREAM:
+        raise BindError(f"cannot listen on {bind}: it is not a stream socket; a socket unit says ListenStream=")
+    try:
+        sock.getpeername()
+    except OSError:
+        pass  # not connected, as it should
+    else:
+        raise BindError(f"cannot listen on {bind}: it is one connection; a socket unit says Accept=no")
+    address = sock.getsockname()
+    if sock.family == socket.AF_UNIX and address:
+        path = "@" + os.fsdecode(address[1:]) if isinstance(address, bytes) else address
+        return bind._replace(kind="unix", path=path)
+    if sock.family in (socket.AF_INET, socket.AF_INET6) and address[1]:
+        return bind._replace(kind="tcp", host=address[0], port=address[1])
+    raise BindError(f"cannot listen on {bind}: it is bound to no address")
 
 
 def _inode(path: str) -> tuple[int, int] | None:

@@ -47,7 +47,7 @@ class FileSender:
         self._send()
 
     def cancel(self) -> None:
-        """The connection is gone."""
+        """Stop sending: the connection is gone."""
         self._finish("the client closed the connection")
 
     def take_progress(self) -> int:

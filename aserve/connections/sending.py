@@ -4,7 +4,7 @@ Owns:     back-pressure on the app: memory first, then the response's spool, the
           worker that writes to the socket itself when nothing else is queued.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     PEP 3333 "Buffering and Streaming".
-Not here: the transport (writing.py), receiving and time-outs (wire_loop.py); what the octets are (wsgi/response.py).
+Not here: the transport (writing.py), receiving (wire_loop.py), time-outs (timeouts.py); what the octets are (wsgi/response.py).
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class SendingHalf(WritingHalf):
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
         """See Wire.reply."""
         if type(reply) is bytes:
-            return self._complete(exchange, reply)
+            return self._complete_response(exchange, reply)
         self._plain_seconds = 0.0
         if type(reply) is tuple:
             return self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
         if type(reply) is not FileResponse:
             return self._send_pieces(exchange, cast("Iterator[bytes]", reply))
-        if self._service.budgets.files.take(SENT_FILE_COUNT):
+        if self._service.budgets.files.reserve(SENT_FILE_COUNT):
             self._executor.post(self._on_file, exchange, reply)
             return False
         # Enough files are open for clients without a worker.
@@ -57,6 +57,12 @@ class SendingHalf(WritingHalf):
     def fail(self, exchange: Exchange, why: str) -> None:
         """See Wire.fail."""
         self._executor.post(self._on_abort, exchange, why)
+
+    def _leave_exchange(self, exchange: Exchange) -> None:
+        """Let the connection have this exchange no more; on the loop, or under the lock."""
+        self.connection.exchange = None
+        if self._service.in_flight is not None:
+            self._service.in_flight.end(exchange)
 
     def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> bool:
         """Hand over a head and a large body; when too much of them waits in memory, as pieces."""
@@ -85,7 +91,7 @@ class SendingHalf(WritingHalf):
         elif why is not None:
             self.fail(exchange, why)
         else:
-            return self._complete(exchange, b"")
+            return self._complete_response(exchange, b"")
         return False
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
@@ -110,7 +116,7 @@ class SendingHalf(WritingHalf):
         with self._lock:  # a second thread of the app may write(), too
             more = count - exchange.counted_bytes
             if more > 0:
-                if not self._service.budgets.memory.take(more, is_forced=not has_spool):
+                if not self._service.budgets.memory.reserve(more, is_forced=not has_spool):
                     return False
                 exchange.counted_bytes = count
         if exchange is not self.connection.exchange:
@@ -118,10 +124,10 @@ class SendingHalf(WritingHalf):
         return True
 
     def _release_memory(self, exchange: Exchange) -> None:
-        """Nothing large of this exchange is in memory any more: count it no longer."""
+        """Count what is large of this exchange no longer: it is not in memory any more."""
         with self._lock:
             counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0
-        self._service.budgets.memory.give_back(counted_bytes)
+        self._service.budgets.memory.release(counted_bytes)
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
@@ -142,10 +148,10 @@ class SendingHalf(WritingHalf):
         self._executor.post(self._on_piece, exchange, bytes(octets))  # a view would keep the whole piece
         if self._backlog_bytes > self._service.config.write_buffer_bytes and not self._executor.is_inline:
             # For the loop alone a worker waits: a client that reads is not sent to the disk.
-            self._wait_until(lambda: self._has_memory or (self._is_write_paused and self._begin_spool(exchange)))
+            self._wait_until(lambda: self._is_writable or (self._is_write_paused and self._begin_spool(exchange)))
 
     def _send_to_spool(self, exchange: Exchange, spool: ResponseSpool, octets: bytes | memoryview) -> bool:
-        """Put a piece behind what the spool holds; False: that has all been sent, and there is memory for it."""
+        """Put a piece after what the spool holds; False: that has all been sent, and there is memory for it."""
         size, executor = len(octets), cast(Executor, self._executor)
         while spool.is_begun:
             try:
@@ -156,9 +162,9 @@ class SendingHalf(WritingHalf):
             except ClientDisconnected:  # an OSError, too
                 raise
             except OSError as exc:
-                self._service.budgets.responses.fault(exc)
+                self._service.budgets.responses.log_unkept(exc)
             executor.end_slice()
-            self._wait_until(lambda: self._has_memory if not spool.is_begun else spool.has_room(size))
+            self._wait_until(lambda: self._is_writable if not spool.is_begun else spool.has_room(size))
         return False
 
     def _begin_spool(self, exchange: Exchange) -> bool:
@@ -174,18 +180,18 @@ class SendingHalf(WritingHalf):
 
     def _wait_until(self, is_so: Callable[[], bool]) -> None:
         """Wait for a condition, looked at anew with each step of the loop; it must not wait itself."""
-        room = threading.Lock()
-        room.acquire()
+        waiter = threading.Lock()
+        waiter.acquire()
         while True:
             with self._lock:
                 if self._state > LOOP_ENDS or self._transport.is_closing():
                     raise ClientDisconnected("the client closed the connection")
                 if is_so():
                     return
-                self._room = room
-            room.acquire()
+                self._waiter = waiter
+            waiter.acquire()
 
-    def _complete(self, exchange: Exchange, octets: bytes) -> bool:
+    def _complete_response(self, exchange: Exchange, octets: bytes) -> bool:
         """Hand over the rest of the response, or, as the last one out, write it; True: the exchange has ended."""
         rest: Any = octets
         if self._executor.is_quiet and exchange.keep_alive:
@@ -217,7 +223,7 @@ class SendingHalf(WritingHalf):
                 self._transition(Event.TAKE_COMPLETION)
                 return octets[sent:]
             if is_last:
-                self.connection.exchange = None
+                self._leave_exchange(exchange)
                 self._quiet_seconds = 0.0
                 self._transition(Event.DONE)
             return None

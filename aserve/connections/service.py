@@ -21,9 +21,8 @@ from ..workers.inline import InlineExecutor
 from ..wsgi import Gateway
 from ..wsgi.environ import Environ
 from ..wsgi.response import CommonFields
-
-# Requests that wait for a worker before a ping says so. Guess: three for each of 32 workers.
-OVERLOADED_COUNT = 100
+from .health import HealthPaths
+from .in_flight import InFlight
 
 
 class Service:
@@ -47,6 +46,7 @@ class Service:
         peers: Peers | None = None,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
+        in_flight: InFlight | None = None,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
@@ -66,11 +66,22 @@ class Service:
         self.take_back: Callable[[Any, int], bool] | None = (
             None  # a connection that idles, into the lane; see Lane._adopt
         )
+        path = config.healthcheck_path
+        self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are the app's
+        self.in_flight = in_flight  # shows other processes the requests on the event loop's wires; None: nobody looks
+        self.request_count = 0  # of those, since the start; the event loop's
         self.is_draining = False
+        # While it drains: another process serves the same listeners. Who is connected has time to ask once more.
+        self.is_replaced = False
+        self.why_unready = ""  # see Server.set_unready
 
     def warning(self) -> str:
-        """What a health check should know; empty when all is well."""
-        if self.is_draining:
+        """Return why a balancer should send its requests to another server; empty when all is well."""
+        if self.is_draining and not self.is_replaced:
             return "draining"
-        waiting = self.executor.waiting_count
-        return f"overloaded: {waiting} requests wait for a worker" if waiting > OVERLOADED_COUNT else ""
+        if self.why_unready:
+            return self.why_unready
+        waited, limit = self.executor.wait_seconds, self.config.healthcheck_max_wait_seconds
+        if not limit or waited <= limit:
+            return ""
+        return f"requests wait for {waited:.1f} s, more than --healthcheck-max-wait ({limit:g} s)"

@@ -1,7 +1,7 @@
 """The states of a connection, and every transition between them.
 
 Owns:     State, Event, TRANSITIONS. Which event leads where is in this
-          file; who brings it is in wire_loop.py, sending.py and writing.py.
+          file; who brings it is in wire_loop.py, timeouts.py, ending.py, sending.py and writing.py.
 Spec:     RFC 9112 section 9.
 """
 
@@ -21,7 +21,7 @@ class State(enum.IntEnum):
     LINGERING = 5  # the last response is out; what the client still sends is read and dropped
     CLOSING = 6  # the transport sends what it holds, then closes
     CLOSED = 7
-    RETURNED = 8  # the connection has another wire; the transport closes
+    DETACHED = 8  # the connection goes on elsewhere: on the fast path, or in another server; the transport closes
 
 
 class Event(enum.IntEnum):
@@ -35,7 +35,8 @@ class Event(enum.IntEnum):
     CLOSE = 5
     LOST = 6
     ADOPT = 7  # a connection comes from the fast path, its exchange with the app
-    RETURN = 8  # it goes back there
+    DETACH = 8  # its descriptor goes elsewhere
+    KEPT = 9  # it comes from another server, and has carried requests there
 
 
 _S, _E = State, Event
@@ -43,6 +44,8 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.NEW, _E.BEGIN): _S.RECEIVING,
     (_S.NEW, _E.REQUEST): _S.RUNNING,
     (_S.NEW, _E.ADOPT): _S.LOOP_ENDS,
+    (_S.NEW, _E.KEPT): _S.IDLE,
+    (_S.NEW, _E.DETACH): _S.DETACHED,
     (_S.NEW, _E.LINGER): _S.LINGERING,
     (_S.NEW, _E.CLOSE): _S.CLOSING,
     (_S.NEW, _E.LOST): _S.CLOSED,
@@ -51,7 +54,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.IDLE, _E.LINGER): _S.LINGERING,
     (_S.IDLE, _E.CLOSE): _S.CLOSING,
     (_S.IDLE, _E.LOST): _S.CLOSED,
-    (_S.IDLE, _E.RETURN): _S.RETURNED,
+    (_S.IDLE, _E.DETACH): _S.DETACHED,
     (_S.RECEIVING, _E.BEGIN): _S.RECEIVING,
     (_S.RECEIVING, _E.REQUEST): _S.RUNNING,
     (_S.RECEIVING, _E.LINGER): _S.LINGERING,
@@ -71,5 +74,5 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.LINGERING, _E.LOST): _S.CLOSED,
     (_S.CLOSING, _E.CLOSE): _S.CLOSING,
     (_S.CLOSING, _E.LOST): _S.CLOSED,
-    (_S.RETURNED, _E.LOST): _S.CLOSED,
+    (_S.DETACHED, _E.LOST): _S.CLOSED,
 }  # a pair not listed is a bug in aserve, and raises

@@ -26,9 +26,10 @@ from typing import Any, Callable, cast
 from ..tls import certificates as tls
 from ..tls import client_hello
 from ..wsgi.response import error_response
-from .connection import Connection
+from .connection import Connection, peer_of
 from .service import Service
-from .wire_loop import ARRIVING_SECONDS, LINGER_SECONDS, LoopWire, peer_of
+from .timeouts import ARRIVING_SECONDS, LINGER_SECONDS
+from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
 
@@ -99,12 +100,12 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._receive()
         elif phase is Phase.HELLO:
             self._received += data
-            self._greet()
+            self._read_client_hello()
         elif phase is Phase.HANDSHAKE:
             self._incoming.write(data)
             self._shake_hands()
         elif self._wire is not None:
-            self._wire.drop(data)
+            self._wire.drop_octets(data)
 
     def eof_received(self) -> bool:
         """The client will send no more; what it has asked for is still answered."""
@@ -158,7 +159,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
 
     # Handshake
 
-    def _greet(self) -> None:
+    def _read_client_hello(self) -> None:
         """Look at the client's first words; begin when they are whole."""
         received = self._received
         if not client_hello.is_tls(received):
@@ -242,7 +243,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if pieces and wire is not None and not self._is_at_eof:
             wire.data_received(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         if fault is not None:
-            self._fail(fault)
+            self._abort_session(fault)
         elif is_at_end and wire is not None:
             self._on_eof(wire)
 
@@ -263,8 +264,8 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._log("connection aborted: the client asks for new keys and does not read")
             self.abort()
 
-    def _fail(self, exc: OSError) -> None:
-        """The session is broken: say so, if that can be said at once."""
+    def _abort_session(self, exc: OSError) -> None:
+        """Close a session that is broken, with its alert if that can be sent at once; log why."""
         if self._phase is not Phase.CLOSED:
             self._log(f"connection aborted: TLS failed: {tls.reason_of(exc)}")
             self._phase = Phase.CLOSED
@@ -285,7 +286,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             while sent < len(data):
                 sent += self._write(memoryview(data)[sent:])
         except OSError as exc:
-            self._fail(exc)
+            self._abort_session(exc)
             return
         self._flush()
 
@@ -293,7 +294,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         if self._outgoing.pending:
             self._raw.write(self._outgoing.read())
 
-    def _shut(self) -> None:
+    def _send_closure_alert(self) -> None:
         """Say that no more will come (RFC 8446 section 6.1)."""
         try:
             tls.guard(self._session.unwrap)()  # type: ignore[union-attr]
@@ -302,20 +303,20 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._flush()
 
     def can_write_eof(self) -> bool:
-        """TLS can always be closed one way."""
+        """Return True: TLS can always be closed one way."""
         return self._raw.can_write_eof()
 
     def write_eof(self) -> None:
         """Send what is pending and say that no more will come."""
         if self._phase is OPEN:
-            self._shut()
+            self._send_closure_alert()
             self._phase = Phase.SHUT
             self._raw.write_eof()
 
     def close(self) -> None:
         """Send what is pending, say that no more will come, then close."""
         if self._phase is OPEN:
-            self._shut()
+            self._send_closure_alert()
         self._phase = Phase.CLOSED
         self._raw.close()
 
@@ -325,7 +326,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._raw.abort()
 
     def is_closing(self) -> bool:
-        """Whether nothing more will be sent."""
+        """Return whether nothing more will be sent."""
         return self._phase is Phase.CLOSED or self._raw.is_closing()
 
     def pause_reading(self) -> None:
@@ -337,11 +338,11 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._raw.resume_reading()
 
     def is_reading(self) -> bool:
-        """Whether it reads from the socket."""
+        """Return whether it reads from the socket."""
         return self._raw.is_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Octets of records that the socket has not taken."""
+        """Return how many octets of records the socket has not taken."""
         return self._raw.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -349,7 +350,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._raw.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """What the socket's transport knows, and the session as ssl_object."""
+        """Return what the socket's transport knows, and the session as ssl_object."""
         return self._session if name == "ssl_object" else self._raw.get_extra_info(name, default)
 
     def _log(self, what: str) -> None:

@@ -16,7 +16,7 @@ from .._cparsers import lib
 from ..errors import ClientDisconnected, RequestRefused
 from ..exchange import Exchange
 from ..wsgi import Reply
-from .connection import discard
+from .connection import discard_reply
 from .handover import Handover, Handovers
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ class FastWire:
     def __init__(self, handovers: Handovers, fd: int) -> None:
         # An exchange tells whose it is: to know the connection would make a cycle, which waits for the garbage collector.
         self._handovers = handovers
-        # The connection's lock guards the three below: a second thread of the app may send something as the worker
-        # ends the exchange.
+        # The connection's lock guards the three below while the response is not whole: other threads of the app may
+        # send something, and a deadline may take the exchange from its worker.
         self.fd = fd  # -1 once the connection has left the lane: the number may be another's
         self._handover: Handover | None = None  # set once the connection leaves
         # With --threads 0: what the app has sent before it returned, and the socket has not taken.
@@ -53,18 +53,16 @@ class FastWire:
             head, body = reply
         else:
             return self._reply_otherwise(exchange, reply)
-        connection = exchange.connection
-        with connection.lock:
-            is_here = self._handover is None and not self._early
-            if is_here:
-                connection.exchange = None  # from here on nobody else can take the connection
-        if not is_here:
+        if self._handover is not None or self._early:
             return self._reply_otherwise(exchange, reply)
+        # No lock: the response is whole. So the app's other threads send no more (Response.join_senders), and no
+        # deadline takes the exchange from its worker (Run.end).
+        exchange.connection.exchange = None
         size, body_size = len(head), len(body)
         sent = _reply(self._handovers.set, self.fd, head, size, body, body_size, exchange.keep_alive)
         if sent == size + body_size:
             return True
-        self._leave_with(exchange, (head + body)[max(sent, 0) :])
+        self._leave_lane_with(exchange, (head + body)[max(sent, 0) :])
         return False
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
@@ -90,12 +88,12 @@ class FastWire:
     def _reply_otherwise(self, exchange: Exchange, reply: Reply) -> bool:
         """Hand the connection over, then send a reply of any form."""
         if self._handovers.executor.is_inline:
-            self.then(exchange, lambda wire: self._reply_after_early(wire, exchange, reply), reply)
+            self.hand_over_and_call(exchange, lambda wire: self._reply_after_early(wire, exchange, reply), reply)
             return False
         try:
             wire = self._hand_over(exchange).wait()
         except ClientDisconnected:
-            discard(exchange, reply)
+            discard_reply(exchange, reply)
             return False
         return wire.reply(exchange, reply)
 
@@ -106,45 +104,47 @@ class FastWire:
                 wire.send(exchange, octets)
         except ClientDisconnected as exc:
             wire.fail(exchange, str(exc))
-            discard(exchange, reply)
+            discard_reply(exchange, reply)
             return
         if wire.reply(exchange, reply):
-            exchange.connection.end(exchange)
+            exchange.connection.end_exchange(exchange)
 
-    def _leave_with(self, exchange: Exchange, rest: bytes) -> None:
+    def _leave_lane_with(self, exchange: Exchange, rest: bytes) -> None:
         """Let the event loop send what the socket has not taken of a whole response, before anything else."""
         try:
             with exchange.connection.lock:
-                handover = self._leave(exchange, rest)
+                handover = self._leave_lane(exchange, rest)
         except ClientDisconnected:
-            discard(exchange, b"")
+            discard_reply(exchange, b"")
             return
-        handover.then(lambda wire: None, b"")
+        handover.call_when_ready(lambda wire: None, b"")
 
     def fail(self, exchange: Exchange, why: str) -> None:
         """See Wire.fail."""
-        self.then(exchange, lambda wire: wire.fail(exchange, why))
+        self.hand_over_and_call(exchange, lambda wire: wire.fail(exchange, why))
 
     # --- called on the event loop ---
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Wire.take_over; the worker is inside the app, and has nothing to do with the descriptor."""
-        self.then(exchange, lambda wire: wire.take_over(exchange, why), None)
+        self.hand_over_and_call(exchange, lambda wire: wire.take_over(exchange, why), None)
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
         """See Wire.abort_slow_reader; a worker that waits for its client has handed over."""
         if self._handover is not None:
-            self._handover.then(lambda wire: wire.abort_slow_reader(exchange, why))
+            self._handover.call_when_ready(lambda wire: wire.abort_slow_reader(exchange, why))
 
     # --- called from both sides ---
 
-    def then(self, exchange: Exchange, then: Callable[[LoopWire], None], reply: Reply | None = b"") -> None:
-        """Hand over, and go on with `then` on the event loop; `reply`: see Handover.then."""
+    def hand_over_and_call(
+        self, exchange: Exchange, callback: Callable[[LoopWire], None], reply: Reply | None = b""
+    ) -> None:
+        """Hand over, and call back with the new wire on the event loop; `reply`: see Handover.call_when_ready."""
         try:
-            self._hand_over(exchange).then(then, reply)
+            self._hand_over(exchange).call_when_ready(callback, reply)
         except ClientDisconnected:
             if reply is not None:
-                discard(exchange, reply)
+                discard_reply(exchange, reply)
 
     def _hand_over(self, exchange: Exchange) -> Handover:
         """
@@ -158,9 +158,9 @@ class FastWire:
                 return self._handover  # the other wire looks whose exchange it is
             if exchange is not exchange.connection.exchange:
                 raise ClientDisconnected("the response has ended")
-            return self._leave(exchange, b"")
+            return self._leave_lane(exchange, b"")
 
-    def _leave(self, exchange: Exchange, rest: bytes) -> Handover:
+    def _leave_lane(self, exchange: Exchange, rest: bytes) -> Handover:
         """Take it out of the lane, with the lock held; `rest` is what remains of a whole response."""
         connection = exchange.connection
         fd, self.fd = self.fd, -1
@@ -175,4 +175,4 @@ class FastWire:
 
 def refuse(exchange: Exchange, why: RequestRefused) -> None:
     """Let the leader answer an exchange whose body does not come, or cannot be kept."""
-    exchange.connection.wire.then(exchange, lambda wire: wire.refuse(exchange, why))
+    exchange.connection.wire.hand_over_and_call(exchange, lambda wire: wire.refuse(exchange, why))

@@ -1,10 +1,11 @@
 """The event loop's wire: one transport's life.
 
-Owns:     receiving, the queue of exchanges, time-outs, the end of an exchange and of the transport.
+Owns:     receiving, the queue of exchanges, the end of an exchange, and what the loss of the transport frees.
 Thread:   event loop only.
 States:   states.py.
 Spec:     RFC 9112 section 9 (connection management).
-Not here: sending (sending.py, writing.py), parsing (protocols/), calling the app (wsgi/gateway.py), threads (workers/executor.py).
+Not here: time-outs (timeouts.py), closing (ending.py), sending (sending.py, writing.py), parsing (protocols/), calling the app (wsgi/gateway.py),
+          threads (workers/executor.py).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import socket
+import os
 from typing import cast
 
 from ..body import BufferedBody, LiveBody
@@ -20,40 +21,23 @@ from ..errors import RequestRefused
 from ..exchange import Exchange
 from ..protocols.one_request import OneRequest
 from ..wsgi.response import error_response
-from .connection import LOST, Connection, let_go
-from .data_rate import TOO_LATE, DataRate, why_overdue
-from .sending import SendingHalf
+from .connection import LOST, Connection, release_exchange
+from .health import answer
 from .states import Event, State
+from .timeouts import RETURN_SECONDS, TimedHalf
 
 logger = logging.getLogger("aserve")
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
-NEW, IDLE, RECEIVING, RUNNING, LOOP_ENDS = State.NEW, State.IDLE, State.RECEIVING, State.RUNNING, State.LOOP_ENDS
-
-# RFC 9112 9.6: after the last response, read on for a while, or a reset could destroy it on its way.
-# A client that goes on sending all of its body before it reads is read longer, or nginx would say 502
-# instead of our 413; nginx itself reads on for 30 s (lingering_time). The octets are a guess.
-LINGER_SECONDS = 2.0  # without an octet
-LINGER_WHOLE_SECONDS = 30.0
-LINGER_BYTES = 1 << 26
-# While draining, how long a client may take to send the request for which it has connected. Guess.
-ARRIVING_SECONDS = 2.0
-
-# After this many seconds without a request that needs the event loop, a connection goes back to the fast path. A guess, between
-# two costs measured 2026-11-22 with 10 and 100 connections: where one request in 100 needs the loop, going back after 4, 10 or
-# 20 others gave 0.74 to 0.86 of the requests per CPU second; where none does, the fast path gives 1.78 and 1.05 times the loop's.
-RETURN_SECONDS = 5.0
+NEW, IDLE, RUNNING, LOOP_ENDS = State.NEW, State.IDLE, State.RUNNING, State.LOOP_ENDS
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class LoopWire(SendingHalf):
+class LoopWire(TimedHalf):
     """What reads and writes below a connection on the event loop."""
 
-    __slots__ = (
-        "_data_rate", "_initial", "_is_at_eof", "_is_closing_soon", "_is_new", "_lingered_bytes", "_lingered_seconds",
-        "_protocol", "_waiting",
-    )  # fmt: skip
+    __slots__ = ("_initial", "_is_new", "_waiting")
 
     def __init__(
         self, connection: Connection, octets: bytes = b"", is_new: bool = True, can_bypass: bool = True
@@ -65,16 +49,16 @@ class LoopWire(SendingHalf):
         to be sent of its response. `is_new`: who is connected is not known yet.
         """
         super().__init__(connection, can_bypass)
-        service = connection.service
         self._initial = octets
         self._is_new = is_new
-        self._protocol = service.new_protocol()
-        self._waiting: list[Exchange] = []  # pipelined behind the one with the app; few: max_pipelined
-        self._is_at_eof = False  # the client will send no more
-        self._is_closing_soon = False  # at the end of what it has sent, or of the server
-        self._lingered_bytes = 0
-        self._lingered_seconds = 0.0
-        self._data_rate: DataRate | None = None  # of a body or a response that takes more than a moment
+        self._waiting: list[Exchange] = []  # pipelined after the one with the app; few: max_pipelined
+
+    @classmethod
+    def kept(cls, connection: Connection) -> LoopWire:
+        """Make the wire of a connection that idles: it has carried requests in another server."""
+        wire = cls(connection, is_new=False)
+        wire._transition(Event.KEPT)
+        return wire
 
     # asyncio.Protocol
 
@@ -86,7 +70,7 @@ class LoopWire(SendingHalf):
             self._fd = transport.get_extra_info("socket").fileno()
         service.connections.add(self)
         self._is_closing_soon = service.is_draining  # perhaps since this was made, and everybody else was told
-        if self._is_new and not self._identify(transport):
+        if self._is_new and not connection.identify(transport):
             self._close()
         exchange, initial = connection.exchange, self._initial
         self._initial = b""
@@ -98,27 +82,21 @@ class LoopWire(SendingHalf):
         elif initial:
             self.data_received(initial)
 
-    def _identify(self, transport: asyncio.BaseTransport) -> bool:
-        """Find out who is connected; False: it has gone already."""
-        connection, peer = self.connection, peer_of(transport)
-        connection.remote_addr, connection.remote_port = peer or ("", "")
-        if peer is not None and self._service.identify is not None:
-            self._service.identify(connection, transport)
-        return peer is not None
-
     def _adopt(self, exchange: Exchange) -> None:
         """Take over an exchange that is with the app."""
         if self._is_closing_soon:
             exchange.keep_alive = False
         if isinstance(self._protocol, OneRequest):
-            self._protocol.end()
+            self._protocol.drop_further()
         self._plain_seconds = 0.0
+        if self._service.in_flight is not None:
+            self._service.in_flight.begin(exchange)
         self._transition(Event.ADOPT)
 
     def data_received(self, data: bytes) -> None:
         """Octets have come."""
         if self._state >= RUNNING and not self._take_completion():
-            self._drop(data)
+            self._drop_octets(data)
             return
         exchanges = self._protocol.receive(data)
         if self.connection.exchange is not None:
@@ -126,9 +104,9 @@ class LoopWire(SendingHalf):
             self._plain_seconds = 0.0  # pipelined
             if not self._is_write_paused and self._sender is None:  # to send is not to read
                 self._quiet_seconds = 0.0
-            self._throttle()
+            self._pause_if_full()
         elif exchanges:
-            self._take(exchanges)
+            self._start_first(exchanges)
         else:
             self._expect_more()
 
@@ -143,16 +121,16 @@ class LoopWire(SendingHalf):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone; its file descriptor closes right after this."""
-        is_returned = self._state == State.RETURNED
+        is_detached = self._state == State.DETACHED
         with self._lock:
             self._fd = -1
             self._transition(Event.LOST)
-        if is_returned:  # the connection goes on without us
+        if is_detached:  # the connection goes on without us
             self._leave_limit()
             return
         # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
         for step in (
-            self._leave_limit, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._go_on_writing,
+            self._leave_limit, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._call_on_writable,
         ):  # fmt: skip
             try:
                 step()
@@ -179,64 +157,6 @@ class LoopWire(SendingHalf):
         if self.connection.exchange is not None:
             self._close_spool(self.connection.exchange.spool)
 
-    def on_second(self) -> None:
-        """Called once a second: end what has been quiet for too long."""
-        self._quiet_seconds += 1.0
-        self._plain_seconds += 1.0
-        config, state = self._service.config, self._state
-        quiet = self._quiet_seconds
-        if state <= IDLE:
-            limit = config.head_seconds if state == NEW else config.keep_alive_seconds
-            if quiet > (ARRIVING_SECONDS if self._service.is_draining else limit):
-                self._close()
-            elif state == IDLE and self._plain_seconds > RETURN_SECONDS:
-                self._return()
-        elif state == RECEIVING:
-            if self._protocol.is_mid_body:
-                why = self._why_overdue()
-            else:
-                why = TOO_LATE if quiet > config.head_seconds else ""
-            if why:
-                self._refuse(None, RequestRefused(408, why))
-        elif state == State.LINGERING:
-            self._lingered_seconds += 1.0
-            at_most = LINGER_SECONDS if self._service.is_draining else LINGER_WHOLE_SECONDS
-            if quiet > LINGER_SECONDS or self._lingered_seconds > at_most:
-                self._close()
-        elif self._is_write_paused or self._sender is not None or state == State.CLOSING:
-            self._watch_reader()
-        elif (
-            self._protocol.live_body is not None and self._transport.is_reading() and not self._protocol.is_continue_due
-        ):
-            why = self._why_overdue()
-            if why:
-                self._protocol.live_body.refuse(RequestRefused(408, why))
-        else:
-            self._quiet_seconds = 0.0  # with the app: not the client's time
-            self._data_rate = None
-
-    def _why_overdue(self) -> str:
-        """Tell what is wrong with the body that is being received; "": it comes in time."""
-        body = self._protocol.body
-        if body is None:
-            return TOO_LATE if self._quiet_seconds > self._service.config.body_seconds else ""
-        rate = self._data_rate = self._data_rate or DataRate()
-        return why_overdue(body, rate, self._quiet_seconds, self._service.config)
-
-    def _watch_reader(self) -> None:
-        """The client has something to read: does it?"""
-        config = self._service.config
-        if self._count_read():
-            self._quiet_seconds = 0.0  # slow, but the client reads
-        if self._quiet_seconds > config.write_seconds:
-            self._abort("the client did not read for --write-timeout")
-        elif config.min_rate_bytes:
-            rate = self._data_rate = self._data_rate or DataRate()
-            if rate.is_slow(
-                self.connection.exchange or self, self._read_bytes, config.write_seconds, config.min_rate_bytes
-            ):
-                self._abort("the client read more slowly than --min-rate")
-
     @property
     def state(self) -> State:
         """Where it stands."""
@@ -244,7 +164,7 @@ class LoopWire(SendingHalf):
 
     @property
     def exchange(self) -> Exchange | None:
-        """The one that the app has; those that wait behind it are not shown."""
+        """The one that the app has; those that wait for it are not shown."""
         return self.connection.exchange
 
     @property
@@ -257,59 +177,63 @@ class LoopWire(SendingHalf):
         """Octets that the transport holds."""
         return self._transport.get_write_buffer_size()
 
-    @property
-    def idle_seconds(self) -> float:
-        """For how long it has waited for another request; 0 when it does not."""
-        return self._quiet_seconds if self._state == IDLE else 0.0
-
     # From outside
 
     def drain(self) -> None:
         """Finish the exchange that runs, then close."""
         self._is_closing_soon = True
-        if self._take_completion() and self.connection.exchange is not None:
+        if self._service.is_replaced:
+            # For ARRIVING_SECONDS, as the next request may be on its way; and what runs may have said that there may be one.
+            self._quiet_seconds = 0.0
+        elif self._take_completion() and self.connection.exchange is not None:
             self.connection.exchange.keep_alive = False
         elif self._state == IDLE:
             self._close()
 
+    def detach(self) -> int | None:
+        """
+        Let go of a connection that waits for a request; return a descriptor of it. None: it does not, or cannot go.
+
+        Raises:
+            OSError: no descriptor is left.
+        """
+        # Behind the PROXY protocol, a client of whom no request has come cannot be told from its proxy.
+        if not self._is_detachable or not (self._state == IDLE or (self._state == NEW and self._is_new)):
+            return None
+        fd = os.dup(self._fd)
+        self._detach()
+        self._leave_connection()
+        return fd
+
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
-        """Answer in place of a worker that was written off; what that may still send is dropped."""
+        """See Wire.take_over."""
         if exchange is not self.connection.exchange or not self._take_completion():
             return
         if exchange.response.head_is_out:
             self._on_abort(exchange, str(why))
             return
-        self.connection.exchange = None
+        self._leave_exchange(exchange)
         exchange.keep_alive = False
         # The body stays open: the app may be inside a read of it.
         self._refuse(exchange, why)
 
     def refuse(self, exchange: Exchange, why: RequestRefused) -> None:
         """Answer an exchange whose body does not come, or cannot be kept."""
-        self.connection.exchange = None
+        self._leave_exchange(exchange)
         exchange.keep_alive = False
-        let_go(exchange)
+        release_exchange(exchange)
         self._refuse(exchange, why)
-
-    def abort(self) -> None:
-        """Close at once, whatever is unfinished."""
-        self._transport.abort()
-
-    def drop(self, data: bytes) -> None:
-        """Drop what a TLS client sends after our closure alert; `_linger` is why it is read at all."""
-        if self._state >= State.LINGERING:
-            self._drop(data)
 
     # Receiving
 
-    def _take(self, exchanges: list[Exchange]) -> None:
+    def _start_first(self, exchanges: list[Exchange]) -> None:
         """Start the first of these; the others wait."""
         exchange = exchanges[0]
         if len(exchanges) > 1:
             self._waiting.extend(exchanges[1:])
-            self._throttle()
+            self._pause_if_full()
         if exchange.is_for_loop:
-            self._answer(exchange)
+            self._answer_without_app(exchange)
             return
         exchange.connection = self.connection
         self.connection.exchange = exchange
@@ -322,13 +246,23 @@ class LoopWire(SendingHalf):
             or protocol.unparsed
             or protocol.is_continue_due
             or self._is_closing_soon
-            or (self._plain_seconds > RETURN_SECONDS and self._may_return)
+            or (self._plain_seconds > RETURN_SECONDS and self._may_return_to_lane)
         ):
-            self._prepare(exchange)
+            self._prepare_exchange(exchange)
+        service = self._service
+        if service.health_paths is not None and (probe := service.health_paths.probe_of(exchange)):
+            exchange.is_probe = True
+            self._plain_seconds = 0.0
+            # Soon, and not now: thousands of them, pipelined, would be as many calls deep.
+            service.loop.call_soon(self._on_probe, exchange, probe)
+            return
+        service.request_count += 1
+        if service.in_flight is not None:
+            service.in_flight.begin(exchange)
         self._executor.submit(self.connection.run, exchange)
 
-    def _prepare(self, exchange: Exchange) -> None:
-        """The less common needs of an exchange."""
+    def _prepare_exchange(self, exchange: Exchange) -> None:
+        """See to the less common needs of an exchange."""
         self._take_completion()
         if self._service.is_draining:
             exchange.keep_alive = False
@@ -342,7 +276,7 @@ class LoopWire(SendingHalf):
                 body.on_wanted = lambda: post(self._on_body_wanted, exchange, None)
 
     def _expect_more(self) -> None:
-        """A request has begun but is not complete, and nothing else is under way."""
+        """Wait for the rest of a request that has begun; nothing else is under way."""
         if not self._protocol.is_mid_body:
             self._plain_seconds = 0.0
         if self._state <= IDLE or self._protocol.is_mid_body:
@@ -354,8 +288,8 @@ class LoopWire(SendingHalf):
             self._plain_seconds = 0.0
             self._transport.write(CONTINUE)
 
-    def _throttle(self) -> None:
-        """Stop reading while too much waits; `_next` and `_on_body_low` start it again."""
+    def _pause_if_full(self) -> None:
+        """Stop reading while too much waits; `_start_next` and `_on_body_low` start it again."""
         body = self._protocol.live_body
         if len(self._waiting) >= self._service.config.max_pipelined or (body is not None and body.is_full):
             self._transport.pause_reading()
@@ -379,17 +313,12 @@ class LoopWire(SendingHalf):
             self._quiet_seconds = 0.0
             self._transport.write(CONTINUE)
 
-    def _drop(self, data: bytes) -> None:
-        """Read and forget, so that our last response is not lost to a reset."""
-        if self._state == State.LINGERING:
-            self._quiet_seconds = 0.0
-        self._lingered_bytes += len(data)
-        # A front server's body, of uwsgi or SCGI, is limited by its time alone.
-        if self._lingered_bytes > LINGER_BYTES and not self._protocol.is_single:
-            self._close()
+    def _on_probe(self, exchange: Exchange, probe: str) -> None:
+        service = self._service
+        self._on_complete(exchange, answer(probe, service.warning(), exchange, service.common_fields))
 
-    def _answer(self, exchange: Exchange) -> None:
-        """Reply without the app."""
+    def _answer_without_app(self, exchange: Exchange) -> None:
+        """Answer a ping or a refusal without the app."""
         if exchange.ping is not None:
             self._transport.write(exchange.ping(self._service.warning()))
             self._close()
@@ -414,91 +343,49 @@ class LoopWire(SendingHalf):
 
     # Ending
 
-    def _end(self, exchange: Exchange) -> None:
-        """The response is with the transport, or lost: go on with the connection."""
+    def _end_exchange(self, exchange: Exchange) -> None:
+        """End an exchange whose response is with the transport, or lost; go on with the connection."""
         if self._is_write_paused and (exchange.keep_alive or exchange.counted_bytes) and self._state <= LOOP_ENDS:
             # A client that does not read its responses gets no more of them made; what waits in memory stays counted.
-            self._on_writable = functools.partial(self._end, exchange)
+            self._on_writable = functools.partial(self._end_exchange, exchange)
             return
-        self.connection.exchange = None
+        self._leave_exchange(exchange)
         if exchange.counted_bytes:
             self._release_memory(exchange)
-        self.connection.end(exchange)
+        self.connection.end_exchange(exchange)
         if self._state > LOOP_ENDS:
             if self._state == State.CLOSED:
                 self._leave_connection()
             return
         body = exchange.body
         if exchange.is_from_front and not self._protocol.is_mid_message:
-            self._close()  # a front server sends nothing behind its request
+            self._close()  # a front server sends nothing after its request
             return
         if not exchange.keep_alive or (body is not None and body is self._protocol.live_body):
             self._linger()
             return
         self._quiet_seconds = 0.0
         self._transition(Event.DONE)
-        self._next()
+        self._start_next()
 
-    def _next(self) -> None:
+    def _start_next(self) -> None:
         """Go on with what has come while the last exchange ran."""
         if not self._is_at_eof and not self._transport.is_reading():
             self._transport.resume_reading()
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._plain_seconds = 0.0
-            self._take(waiting)
+            self._start_first(waiting)
             return
         exchanges = self._protocol.receive(b"") if self._protocol.has_unparsed else []
         if self._is_at_eof and not self._protocol.has_unparsed:
             self._protocol.receive_eof()
         if exchanges:
             self._plain_seconds = 0.0
-            self._take(exchanges)
-        elif self._is_at_eof or self._service.is_draining:
+            self._start_first(exchanges)
+        elif self._is_at_eof or (self._is_closing_soon and not self._service.is_replaced):
             self._close()
         elif self._protocol.is_mid_message:
             self._expect_more()
         elif self._plain_seconds > RETURN_SECONDS:
-            self._return()
-
-    @property
-    def _may_return(self) -> bool:
-        return self._service.take_back is not None and self._can_bypass and not self._is_closing_soon
-
-    def _return(self) -> None:
-        """Give a connection that idles back to the fast path, if that takes it."""
-        self._plain_seconds = 0.0
-        if not self._may_return or self._transport.is_closing() or self._transport.get_write_buffer_size():
-            return
-        if self._service.take_back(self.connection, self._fd):  # type: ignore[misc]
-            self._transition(Event.RETURN)
-            self._transport.close()  # its descriptor; the connection has another
-
-    def _linger(self) -> None:
-        """Send what is pending and our FIN, then read on for a while (RFC 9112 section 9.6)."""
-        if self._is_at_eof or not self._transport.can_write_eof():
-            self._close()
-            return
-        self._quiet_seconds = 0.0
-        self._transition(Event.LINGER)
-        try:
-            self._transport.write_eof()
-        except OSError:
-            pass  # the client has reset the connection: reading on finds that out
-        self._transport.resume_reading()
-
-    def _close(self) -> None:
-        """Send what is pending, then close."""
-        if self._state <= State.LINGERING:
-            self._quiet_seconds = 0.0
-            self._transition(Event.CLOSE)
-            self._transport.close()
-
-
-def peer_of(transport: asyncio.BaseTransport) -> tuple[str, str] | None:
-    """Return a client's address and port, both empty on a unix socket; None: it has gone already."""
-    peer = transport.get_extra_info("peername")
-    if isinstance(peer, tuple):
-        return peer[0], str(peer[1])
-    # Reset before it was accepted: its request is there, and without its address would pass for a unix socket's.
-    return ("", "") if transport.get_extra_info("socket").family == socket.AF_UNIX else None
+            self._return_to_lane()

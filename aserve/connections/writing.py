@@ -4,7 +4,7 @@ Owns:     the order of what is written: memory first, then the response's spool;
           cut short.
 Thread:   event loop only. What workers look at, too, is under the connection's lock: docs/threads.md.
 Spec:     RFC 9112 section 9.
-Not here: what workers do (sending.py), receiving and time-outs (wire_loop.py); what the octets are (wsgi/response.py).
+Not here: what workers do (sending.py), receiving (wire_loop.py), time-outs (timeouts.py); what the octets are (wsgi/response.py).
 """
 
 from __future__ import annotations
@@ -51,9 +51,25 @@ class WritingHalf(asyncio.Protocol):
     """What the event loop writes; `SendingHalf` adds what workers do, and `LoopWire` the rest."""
 
     __slots__ = (
-        "_backlog_bytes", "_buffered_bytes", "_can_bypass", "_executor", "_fd", "_is_write_paused", "_lock", "_on_writable",
-        "_plain_seconds", "_put_bytes", "_quiet_seconds", "_read_bytes", "_room", "_sender", "_service", "_state", "_transport",
-        "_unread_bytes", "connection",
+        "_backlog_bytes",
+        "_buffered_bytes",
+        "_can_bypass",
+        "_executor",
+        "_fd",
+        "_is_write_paused",
+        "_lock",
+        "_on_writable",
+        "_plain_seconds",
+        "_put_bytes",
+        "_quiet_seconds",
+        "_read_bytes",
+        "_sender",
+        "_service",
+        "_state",
+        "_transport",
+        "_unread_bytes",
+        "_waiter",
+        "connection",
     )  # fmt: skip
 
     _transport: asyncio.Transport
@@ -63,7 +79,7 @@ class WritingHalf(asyncio.Protocol):
         self._can_bypass = can_bypass  # octets may go to the socket past the transport
         self._service = connection.service
         self._executor = connection.service.executor
-        # Guards _state, _fd, _backlog_bytes and _room as well, where a worker meets the loop.
+        # Guards _state, _fd, _backlog_bytes and _waiter as well, where a worker meets the loop.
         self._lock = connection.lock
         self._state = State.NEW
         self._fd = -1
@@ -75,32 +91,32 @@ class WritingHalf(asyncio.Protocol):
         self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
         # What the client reads, counted while it is behind: see _count_read.
         self._put_bytes = self._read_bytes = self._unread_bytes = 0
-        self._room: threading.Lock | None = None  # locked; its release wakes a worker waiting for room
+        self._waiter: threading.Lock | None = None  # locked; its release wakes a worker that waits until it may write
         self._plain_seconds = 0.0  # since the last exchange that the fast path could not have served
 
     def _transition(self, event: Event) -> None:
         """Change the state: nothing else does."""
         self._state = TRANSITIONS[self._state, event]
 
-    def _end(self, exchange: Exchange) -> None:
-        """The response is with the transport, or lost: go on with the connection."""
+    def _end_exchange(self, exchange: Exchange) -> None:
+        """End an exchange whose response is with the transport, or lost; go on with the connection."""
         raise NotImplementedError
 
     def pause_writing(self) -> None:
         """The transport has as much as it likes to."""
         self._is_write_paused = True
         self._quiet_seconds = 0.0
-        self._wake()  # a worker that waits for us has from now on a client to wait for, and may spool instead
+        self._wake_waiter()  # a worker that waits for us has from now on a client to wait for, and may spool instead
 
     def resume_writing(self) -> None:
         """The transport has room again."""
         self._is_write_paused = False
         self._quiet_seconds = 0.0
-        self._make_room()
+        self._release_backlog()
         if self._on_writable is not None:
             # Not from in here: asyncio's selector transport (3.9 to 3.11 at least) loses its
             # connection twice when it is closed while it calls resume_writing.
-            self._service.loop.call_soon(self._go_on_writing)
+            self._service.loop.call_soon(self._call_on_writable)
 
     def _count_read(self) -> int:
         """Count what the client has read since the last call, of what was put into the transport in pieces."""
@@ -126,7 +142,7 @@ class WritingHalf(asyncio.Protocol):
         # Take the completion first. Otherwise a second thread of the app could still write past the transport.
         if self._take_completion() and octets:
             self._transport.write(octets)
-        self._end(exchange)
+        self._end_exchange(exchange)
 
     def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
         """A piece of the response is here; more will follow."""
@@ -136,26 +152,26 @@ class WritingHalf(asyncio.Protocol):
         self._put_bytes += len(octets)
         self._buffered_bytes += len(octets)
         if not self._is_write_paused:
-            self._make_room()
+            self._release_backlog()
 
     def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
         """The whole response is here, and its body is large."""
         head, body = reply
         if self._take_completion():
             self._transport.write(head)
-        self._feed(exchange, memoryview(body))
+        self._feed_large(exchange, memoryview(body))
 
-    def _feed(self, exchange: Exchange, rest: memoryview) -> None:
+    def _feed_large(self, exchange: Exchange, rest: memoryview) -> None:
         while rest and self._state <= LOOP_ENDS and not self._transport.is_closing():
             if self._is_write_paused:
-                self._on_writable = functools.partial(self._feed, exchange, rest)
+                self._on_writable = functools.partial(self._feed_large, exchange, rest)
                 return
             piece, rest = rest[:PIECE_BYTES], rest[PIECE_BYTES:]
             # What the transport still has at the end must not keep a body of megabytes.
             is_end = len(rest) <= PIECE_BYTES and len(cast(bytes, rest.obj)) > 4 * PIECE_BYTES
             self._transport.write(bytes(piece) if is_end else piece)
             self._put_bytes += len(piece)
-        self._end(exchange)
+        self._end_exchange(exchange)
 
     def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:
         """A head is here, and the file that holds the body."""
@@ -213,11 +229,11 @@ class WritingHalf(asyncio.Protocol):
             return
         self._transport.set_write_buffer_limits()
         limit_unsent(self._transport.get_extra_info("socket"), UNSENT_BYTES)
-        self._end(exchange)
+        self._end_exchange(exchange)
 
     def _close_file(self, reply: FileResponse) -> None:
         call_close(reply.close)
-        self._service.budgets.files.give_back(SENT_FILE_COUNT)
+        self._service.budgets.files.release(SENT_FILE_COUNT)
 
     def _on_spool(self, exchange: Exchange, _: None = None) -> None:
         """Octets are in the spool of the response: send a piece whenever there is room."""
@@ -241,7 +257,7 @@ class WritingHalf(asyncio.Protocol):
             if octets:
                 self._transport.write(octets)
                 self._service.loop.call_soon(self._on_spool, exchange)  # others have their turn
-        self._wake()
+        self._wake_waiter()
         if spool.is_ended and not spool.has_reader:
             self._end_spooled(exchange)
 
@@ -256,7 +272,7 @@ class WritingHalf(asyncio.Protocol):
         spool = cast(ResponseSpool, exchange.spool)
         self._close_spool(spool)
         if spool.end_error is None:
-            self._end(exchange)
+            self._end_exchange(exchange)
             return
         if self._state <= LOOP_ENDS and not _tells_its_end(exchange):
             # The client gets what the app made before it failed; that is over when the transport is empty.
@@ -293,13 +309,13 @@ class WritingHalf(asyncio.Protocol):
             cast(Any, pieces).close()
             self._on_abort(exchange, str(exc))
         else:
-            self._end(exchange)
+            self._end_exchange(exchange)
 
     def _on_abort(self, exchange: Exchange, why: str) -> None:
         """The response cannot be finished: let the client see that it is cut short, in the way that loses least."""
         self._close_spool(exchange.spool)
         if exchange is not self.connection.exchange:
-            return  # it has ended; what failed came behind its last octet, and another may be under way
+            return  # it has ended; what failed came after its last octet, and another may be under way
         exchange.keep_alive = False
         if self._take_completion():
             if _tells_its_end(exchange) and not self._transport.is_closing():
@@ -308,7 +324,7 @@ class WritingHalf(asyncio.Protocol):
                 logger.info("%s: response cut short: %s", self.connection.name, why)
             else:
                 self._abort(why)
-        self._end(exchange)
+        self._end_exchange(exchange)
 
     def _abort(self, why: str) -> None:
         """
@@ -332,31 +348,31 @@ class WritingHalf(asyncio.Protocol):
         if self._take_completion() and exchange is self.connection.exchange and exchange.response.head_is_out:
             self._abort(why)
 
-    def _go_on_writing(self) -> None:
-        self._make_room()
+    def _call_on_writable(self) -> None:
+        self._release_backlog()
         on_writable = self._on_writable
         self._on_writable = None
         if on_writable is not None:
             on_writable()
 
-    def _make_room(self) -> None:
-        """What the transport had has gone, or is lost: let a waiting worker go on."""
+    def _release_backlog(self) -> None:
+        """Count no longer what the transport had, as it has gone or is lost; wake a worker that waits for that."""
         with self._lock:
             self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
             self._buffered_bytes = 0
-        if self._has_memory or self._state > LOOP_ENDS:
-            self._wake()
+        if self._is_writable or self._state > LOOP_ENDS:
+            self._wake_waiter()
 
     @property
-    def _has_memory(self) -> bool:
+    def _is_writable(self) -> bool:
         return self._backlog_bytes <= self._service.config.write_buffer_bytes
 
-    def _wake(self) -> None:
-        """Let a waiting worker look again."""
+    def _wake_waiter(self) -> None:
+        """Let a worker that waits look again."""
         with self._lock:
-            room, self._room = self._room, None
-        if room is not None:
-            room.release()
+            waiter, self._waiter = self._waiter, None
+        if waiter is not None:
+            waiter.release()
 
 
 def _tells_its_end(exchange: Exchange) -> bool:

@@ -19,10 +19,9 @@ import struct
 from typing import Any, Callable
 
 from .._cparsers import ffi, lib
-from ..body import BufferedBody, LiveBody
 from ..errors import RequestRefused
-from ..exchange import HTTP_1_0, Exchange, refused_exchange
-from .base import Limits, WireProtocol, body_too_large, new_body, refusal
+from ..exchange import HTTP_1_0, Exchange
+from .base import ExchangeFactory, Limits, RequestReceiver, WireProtocol, body_too_large, new_body, refusal
 
 KEEP_ALIVE: int = lib.HTTP1_KEEP_ALIVE
 VERSION_1_1: int = lib.HTTP1_VERSION_1_1
@@ -68,23 +67,22 @@ class Scratch:
         self.decoded_view = ffi.buffer(self.decoded, _DECODE_BYTES)
 
 
-class HTTP1:
+class HTTP1(RequestReceiver):
     """One connection's requests: a WireProtocol."""
 
     __slots__ = (
-        "_body", "_body_left", "_chunked", "_exchange", "_phase", "_scanned", "_scratch", "is_continue_due", "unparsed",
+        "_body_left", "_chunked", "_phase", "_scanned", "_scratch", "is_continue_due",
     )  # fmt: skip
 
     is_single = False
 
     def __init__(self, scratch: Scratch) -> None:
         self._scratch = scratch
-        self.unparsed = b""  # octets not yet parsed
-        self._scanned = 0  # of those, octets that an earlier call found incomplete
+        self._exchange = self._body = None
+        self.unparsed = b""
+        self._scanned = 0  # of the octets not yet parsed, those that an earlier call found incomplete
         self._phase: Callable[..., int] = HTTP1._receive_head
         self.is_continue_due = False
-        self._exchange: Exchange | None = None  # whose body is being received
-        self._body: Any = None
         self._body_left = 0  # octets, when the length is known
         self._chunked: Any = None  # the C decoder's state
 
@@ -106,7 +104,7 @@ class HTTP1:
         return exchanges
 
     def _receive_rest(self, data: bytes, consumed: int, exchanges: list[Exchange]) -> None:
-        """Go on behind what the first phase has consumed; keep what cannot be used yet."""
+        """Go on after what the first phase has consumed; keep what cannot be used yet."""
         position, end, max_pipelined = 0, len(data), self._scratch.limits.max_pipelined
         # The body of a live exchange, which is out already, does not wait for its end.
         while consumed and (len(exchanges) < max_pipelined or self._exchange is not None):
@@ -116,38 +114,10 @@ class HTTP1:
             consumed = self._phase(self, data, position, exchanges)
         self.unparsed = data[position + consumed :]
 
-    def receive_eof(self) -> None:
-        """The client will send no more; what it has sent is still parsed."""
-        if self.live_body is not None:
-            self.live_body.feed_error("the client closed the connection before the end of the request body")
-        elif self._body is not None:
-            self._body.close()  # its file goes now, not when the garbage is collected
-
-    @property
-    def is_mid_message(self) -> bool:
-        """Whether a request has begun and is not complete."""
-        return self._exchange is not None or bool(self.unparsed)
-
-    @property
-    def is_mid_body(self) -> bool:
-        """Whether a request's head is complete and its body is not."""
-        return self._exchange is not None
-
     @property
     def has_unparsed(self) -> bool:
         """Whether `receive(b"")` may return more."""
         return bool(self.unparsed) and not self._scanned
-
-    @property
-    def body(self) -> BufferedBody | LiveBody | None:
-        """See WireProtocol."""
-        body: BufferedBody | LiveBody | None = self._body
-        return body
-
-    @property
-    def live_body(self) -> LiveBody | None:
-        """The live body that is still being received."""
-        return self._body if self._body is not None and self._body.is_live else None
 
     # Phases: take octets of `data` from `position`; return how many; 0: more are needed
 
@@ -158,7 +128,7 @@ class HTTP1:
             if consumed == lib.ASERVE_INCOMPLETE:
                 if len(data) - position == 2 and data[position:] == b"\r\n":
                     self._scanned = 0  # of the CR, if that came alone
-                    return 2  # RFC 9112 2.2: an empty line behind a request is not the next one's begin
+                    return 2  # RFC 9112 2.2: an empty line after a request does not begin the next
                 self._scanned = len(data) - position
                 return 0
             return self._refuse(refusal(consumed), exchanges)
@@ -168,7 +138,7 @@ class HTTP1:
         if flags == PLAIN:
             exchanges.append(exchange)
         else:
-            self._begin(exchange, flags, length, exchanges)
+            self._begin_request(exchange, flags, length, exchanges)
         return consumed
 
     def _receive_length(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
@@ -208,19 +178,14 @@ class HTTP1:
 
     # Transitions
 
-    def _begin(self, exchange: Exchange, flags: int, length: int, exchanges: list[Exchange]) -> None:
-        """A head with a body, or with something to remember for the response."""
-        set_flags(exchange, flags)
+    def _begin_request(self, exchange: Exchange, flags: int, length: int, exchanges: list[Exchange]) -> None:
+        """Begin a request with a body, or with something to remember for the response."""
         limits = self._scratch.limits
-        if flags & FORWARDED:
-            limits.strip_forwarded(exchange)
+        set_flags(exchange, flags, limits.strip_forwarded)
         if not flags & (LENGTH | CHUNKED):
             exchanges.append(exchange)
             return
         self._exchange = exchange
-        if length > limits.max_body_bytes:
-            self._refuse(body_too_large(limits), exchanges)
-            return
         try:
             self._body = exchange.body = new_body(limits, bool(flags & CHUNKED), length)
         except RequestRefused as why:
@@ -247,33 +212,35 @@ class HTTP1:
 
     def _refuse(self, why: RequestRefused, exchanges: list[Exchange]) -> int:
         """Answer with an error, and parse no more: where the next request begins is not known."""
-        if self.live_body is not None:
-            # The app already serves this request: it meets the error where it reads.
-            assert self._exchange is not None
-            self._exchange.keep_alive = False
-            self._body.refuse(why)
-        else:
-            exchanges.append(refused_exchange(why, self._exchange))
-        self._stop()
-        return 1  # any number but 0: the next phase takes the rest
-
-    def _stop(self) -> None:
-        if self._body is not None and not self._body.is_live:
-            self._body.close()
-        self.unparsed = b""
-        self._exchange = self._body = self._chunked = None
+        self._refuse_request(why, exchanges)
+        self._chunked = None
         self.is_continue_due = False
         self._phase = HTTP1._receive_nothing
+        return 1  # any number but 0: the next phase takes the rest
 
 
-def set_flags(exchange: Exchange, flags: int) -> None:
-    """Remember for the response what the head's flags say."""
+def set_flags(exchange: Exchange, flags: int, strip_forwarded: Callable[[Exchange], None]) -> None:
+    """Remember for the response what the head's flags say; take what proxies tell out of the vars."""
     if not flags & VERSION_1_1:
         exchange.form = HTTP_1_0
     exchange.keep_alive = bool(flags & KEEP_ALIVE)
     exchange.is_head = bool(flags & HEAD)
+    if flags & FORWARDED:
+        strip_forwarded(exchange)
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
     """Return what makes one HTTP1 for each connection of an event loop."""
     return functools.partial(HTTP1, Scratch(limits))
+
+
+def new_exchange_factory(limits: Limits) -> ExchangeFactory:
+    """Return what makes the exchange of a head that was parsed."""
+    strip_forwarded = limits.strip_forwarded
+
+    def make(vars: str, nvars: int, flags: int, *_: Any) -> Exchange:
+        exchange = Exchange(vars, nvars)
+        set_flags(exchange, flags, strip_forwarded)
+        return exchange
+
+    return make

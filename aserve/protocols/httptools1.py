@@ -15,10 +15,9 @@ from typing import Any, Callable
 from urllib.parse import unquote_to_bytes
 
 from .._cparsers import lib
-from ..body import BufferedBody, LiveBody
 from ..errors import RequestRefused
-from ..exchange import HTTP_1_0, Exchange, refused_exchange
-from .base import Limits, WireProtocol, body_too_large, new_body, refusal
+from ..exchange import HTTP_1_0, Exchange
+from .base import Limits, RequestReceiver, WireProtocol, body_too_large, new_body, refusal
 
 try:
     import httptools
@@ -40,26 +39,26 @@ _REST_OF_LENGTH = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
 _DROPPED_NAMES = (b"PROXY",)  # httpoxy, as in cparsers/vars.c
 
 
-class HTTPTools1:
+class HTTPTools1(RequestReceiver):
     """One connection's requests: a WireProtocol."""
 
     __slots__ = (
-        "_body", "_exchange", "_exchanges", "_fields", "_head_bytes", "_is_chunked", "_length", "_limits", "_parser", "_slack_bytes", "_target", "is_continue_due", "unparsed",
+        "_exchanges", "_fields", "_head_bytes", "_is_chunked", "_length", "_limits", "_parser", "_slack_bytes", "_target",
+        "is_continue_due",
     )  # fmt: skip
 
     is_single = False
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
+        self._exchange = self._body = None
+        self.unparsed = b""
         self._parser: Any = httptools.HttpRequestParser(self)  # None: refused or at the end
-        self.unparsed = b""  # octets not yet fed
         self._exchanges: list[Exchange] = []  # completed by the call under way
         self._head_bytes = -1  # octets of the head under way; -1: none is
         self._slack_bytes = 0  # of those, at most so many belong to the request before it
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
-        self._exchange: Exchange | None = None  # whose body is being received
-        self._body: BufferedBody | LiveBody | None = None
         self._length, self._is_chunked = 0, False  # its framing
         self.is_continue_due = False
 
@@ -79,37 +78,15 @@ class HTTPTools1:
         exchanges, self._exchanges = self._exchanges, []  # not kept here until more comes
         return exchanges
 
-    def receive_eof(self) -> None:
-        """The client will send no more; what it has sent is still parsed."""
-        if self.live_body is not None:
-            self.live_body.feed_error("the client closed the connection before the end of the request body")
-        elif self._body is not None:
-            self._body.close()  # its file goes now, not when the garbage is collected
-
     @property
     def is_mid_message(self) -> bool:
-        """Whether a request has begun and is not complete."""
-        return self._head_bytes >= 0 or self._exchange is not None or bool(self.unparsed)
-
-    @property
-    def is_mid_body(self) -> bool:
-        """Whether a request's head is complete and its body is not."""
-        return self._exchange is not None
+        """See WireProtocol."""
+        return self._head_bytes >= 0 or super().is_mid_message
 
     @property
     def has_unparsed(self) -> bool:
         """Whether `receive(b"")` may return more."""
         return bool(self.unparsed)
-
-    @property
-    def body(self) -> BufferedBody | LiveBody | None:
-        """See WireProtocol."""
-        return self._body
-
-    @property
-    def live_body(self) -> LiveBody | None:
-        """The live body that is still being received."""
-        return self._body if isinstance(self._body, LiveBody) else None
 
     def _feed(self, data: bytes) -> None:
         self.is_continue_due = False  # octets of the body, or of its framing
@@ -186,8 +163,6 @@ class HTTPTools1:
             exchange.form = HTTP_1_0
         exchange.keep_alive = self._parser.should_keep_alive() and (is_1_1 or not self._is_told_to_close())
         exchange.is_head = method == b"HEAD"
-        if length > self._limits.max_body_bytes:
-            raise body_too_large(self._limits)
         if length or is_chunked:
             self._body = exchange.body = new_body(self._limits, is_chunked, length)
             self.is_continue_due = expects
@@ -207,8 +182,8 @@ class HTTPTools1:
         assert self._exchange is not None
         if self._body is not None and self._parser.should_upgrade():
             return  # llhttp skips the body of an Upgrade; it is still to come
-        if isinstance(self._body, LiveBody):
-            self._body.feed_end()
+        if self.live_body is not None:
+            self.live_body.feed_end()
         else:
             self._exchanges.append(self._exchange)
         self._exchange = self._body = None
@@ -321,19 +296,8 @@ class HTTPTools1:
 
     def _refuse(self, why: RequestRefused) -> None:
         """Answer with an error, and parse no more."""
-        exchange = self._exchange
-        if self.live_body is not None and exchange is not None:
-            exchange.keep_alive = False
-            self.live_body.refuse(why)
-        else:
-            self._exchanges.append(refused_exchange(why, exchange))
-        self._stop()
-
-    def _stop(self) -> None:
-        if isinstance(self._body, BufferedBody):
-            self._body.close()
-        self._parser = self._exchange = self._body = None
-        self.unparsed = b""
+        self._refuse_request(why, self._exchanges)
+        self._parser = None
         self._head_bytes = -1
         self.is_continue_due = False
 

@@ -8,21 +8,20 @@ Not here: the heads (uwsgi.py, scgi.py), pings and RPC (uwsgi.py).
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Callable
 
-from ..body import BufferedBody, LiveBody
 from ..errors import RequestRefused
 from ..exchange import Exchange, ResponseForm, refused_exchange
-from .base import Limits, body_too_large, new_body
+from .base import Limits, RequestReceiver, new_body
 
 # Vars of the front server's own, beside the client's fields: nginx sends 16. Guess: four times that.
 FRONT_VARS = 64
 
 
-class OneRequest:
+class OneRequest(RequestReceiver):
     """One connection's request: a WireProtocol, but for `_receive_head`."""
 
-    __slots__ = ("_body", "_body_left", "_exchange", "_form", "_limits", "_phase", "unparsed")
+    __slots__ = ("_body_left", "_form", "_limits", "_phase")
 
     is_single = True
     is_continue_due = False  # the front server has answered the client's Expect
@@ -30,10 +29,9 @@ class OneRequest:
 
     def __init__(self, limits: Limits, form: ResponseForm) -> None:
         self._limits = limits
-        self._form = form
+        self._exchange = self._body = None
         self.unparsed = b""
-        self._exchange: Exchange | None = None  # whose body is being received
-        self._body: Any = None
+        self._form = form
         self._body_left = 0  # octets
         # A function and no bound method: that would be a cycle, and each connection the garbage collector's.
         self._phase: Callable[..., list[Exchange]] = type(self)._receive_head
@@ -45,56 +43,27 @@ class OneRequest:
             self.unparsed = b""
         return self._phase(self, data)
 
-    def end(self) -> None:
-        """Expect nothing more: what still comes is dropped."""
+    def drop_further(self) -> None:
+        """Drop whatever still comes: no request is expected."""
         self._phase = OneRequest._receive_nothing
-
-    def receive_eof(self) -> None:
-        """The front server will send no more."""
-        if self.live_body is not None:
-            self.live_body.feed_error("the connection was closed before the end of the request body")
-        elif self._body is not None:
-            self._body.close()  # its file goes now, not when the garbage is collected
-
-    @property
-    def is_mid_message(self) -> bool:
-        """Whether a request has begun and is not complete."""
-        return self._exchange is not None or bool(self.unparsed)
-
-    @property
-    def is_mid_body(self) -> bool:
-        """Whether a request's head is complete and its body is not."""
-        return self._exchange is not None
-
-    @property
-    def body(self) -> BufferedBody | LiveBody | None:
-        """See WireProtocol."""
-        body: BufferedBody | LiveBody | None = self._body
-        return body
-
-    @property
-    def live_body(self) -> LiveBody | None:
-        """The live body that is still being received."""
-        return self._body if self._body is not None and self._body.is_live else None
 
     def _receive_head(self, data: bytes) -> list[Exchange]:
         raise NotImplementedError
 
     def new_exchange(self, vars: str, nvars: int) -> Exchange:
+        """Return the exchange of a head."""
         exchange = Exchange(vars, nvars)
         exchange.form = self._form
         exchange.keep_alive = False
+        exchange.is_head = is_head_request(vars)
         exchange.is_from_front = True
         return exchange
 
-    def _begin(self, exchange: Exchange, length: int, rest: bytes) -> list[Exchange]:
-        """The head is complete: return the exchange, or collect its body first."""
-        exchange.is_head = is_head_request(exchange.vars)
+    def _begin_request(self, exchange: Exchange, length: int, rest: bytes) -> list[Exchange]:
+        """Return the exchange of a complete head, or collect its body first."""
         self._phase = OneRequest._receive_nothing
         if not length:
             return [exchange]
-        if length > self._limits.max_body_bytes:
-            return self._refuse(body_too_large(self._limits), exchange)
         try:
             self._body = exchange.body = new_body(self._limits, is_chunked=False, length=length)
         except RequestRefused as why:
@@ -123,7 +92,7 @@ class OneRequest:
         return [] if is_live else [exchange]
 
     def _drop_body(self, why: RequestRefused) -> list[Exchange]:
-        """There is no room for the rest of the body."""
+        """Refuse a request for the rest of whose body there is no room."""
         exchange = self._exchange
         self._body.close()
         self._exchange = self._body = None
@@ -134,10 +103,14 @@ class OneRequest:
 
     def _refuse(self, why: RequestRefused, request: Exchange | None = None) -> list[Exchange]:
         self._phase = OneRequest._receive_nothing
+        return [self.new_refusal(why, request)]
+
+    def new_refusal(self, why: RequestRefused, request: Exchange | None = None) -> Exchange:
+        """Return what answers a client's fault; `request` is what is known of the request, if anything."""
         refused = refused_exchange(why, request)
         refused.form = self._form
         refused.is_from_front = True
-        return [refused]
+        return refused
 
 
 def is_head_request(vars: str) -> bool:

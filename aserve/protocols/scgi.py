@@ -10,11 +10,11 @@ Not here: the grammar (cparsers/scgi.c), the body (one_request.py), PATH_INFO
 from __future__ import annotations
 
 import functools
-from typing import Callable
+from typing import Any, Callable
 
 from .._cparsers import ffi, lib
 from ..exchange import SCGI_STATUS_FIELD, SCGI_STATUS_LINE, Exchange
-from .base import Limits, WireProtocol, refusal
+from .base import ExchangeFactory, Limits, WireProtocol, refusal
 from .one_request import FRONT_VARS, OneRequest
 
 
@@ -52,9 +52,19 @@ class SCGI(OneRequest):
         if consumed < 0:
             return self._refuse(refusal(consumed))
         exchange = self.new_exchange(scratch.vars[: head.vars_len].decode("latin-1"), head.nvars)
-        return self._begin(exchange, head.content_length, data[consumed:])
+        return self._begin_request(exchange, head.content_length, data[consumed:])
 
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
     """Return what makes one SCGI for each connection of an event loop."""
     return functools.partial(SCGI, Scratch(limits))
+
+
+def new_exchange_factory(limits: Limits) -> ExchangeFactory:
+    """Return what makes the exchange of a head that was parsed."""
+    new_exchange = SCGI(Scratch(limits)).new_exchange
+
+    def make(vars: str, nvars: int, *_: Any) -> Exchange:
+        return new_exchange(vars, nvars)
+
+    return make

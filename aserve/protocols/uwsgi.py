@@ -1,7 +1,7 @@
 """uwsgi: one packet, then the body, on each connection.
 
 Owns:     from a uwsgi packet to an exchange; which modifiers are served.
-Thread:   event loop only; the lane's leader has a Uwsgi of its own for `new_exchange` and `receive_call`.
+Thread:   event loop only; the lane's leader has a Uwsgi of its own for `read_packet`.
 Spec:     uwsgi-docs Protocol.rst.
 Not here: the grammar (cparsers/uwsgi.c), the body (one_request.py), calling RPC
           functions (rpc/registry.py).
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import functools
 import struct
-from typing import Callable
+from typing import Any, Callable
 
 from .._cparsers import ffi, lib
 from ..errors import RequestRefused
 from ..exchange import UWSGI as FORM
 from ..exchange import Exchange, RpcCall
-from .base import Limits, WireProtocol, refusal
+from .base import ExchangeFactory, Limits, WireProtocol, refusal
 from .one_request import FRONT_VARS, OneRequest
 
 WSGI: int = lib.UWSGI_WSGI
@@ -78,50 +78,62 @@ class Uwsgi(OneRequest):
         if consumed < 0:
             return self._refuse_packet(refusal(consumed), data)
         length, vars_len, nvars, modifier1, _ = scratch.unpack_results(scratch.results_view, scratch.results_offset)
-        exchange = self.new_exchange(scratch.vars[:vars_len].decode("latin-1"), nvars)
+        vars = scratch.vars[:vars_len].decode("latin-1")
+        exchange = self.read_packet(vars, nvars, 0, modifier1, data, 0, consumed)
+        if exchange.is_for_loop or exchange.rpc is not None:
+            self._phase = OneRequest._receive_nothing
+            return [exchange]
+        return self._begin_request(exchange, length, data[consumed:])
+
+    def read_packet(
+        self, vars: str, nvars: int, _: int, modifier1: int, octets: Any, start: int, size: int
+    ) -> Exchange:
+        """Return what a packet asks for: a request, perhaps with a body, a call, a ping; or its refusal. An ExchangeFactory."""
         if modifier1 in (WSGI, WSGI_MOUNT):
             if not nvars:
-                return self._refuse_silently(RequestRefused(400, "the packet has no vars"))
+                return self._new_silent_refusal(RequestRefused(400, "the packet has no vars"))
+            exchange = self.new_exchange(vars, nvars)
             exchange.is_mounted = modifier1 == WSGI_MOUNT
-            return self._begin(exchange, length, data[consumed:])
-        self._phase = OneRequest._receive_nothing
+            return exchange
+        if modifier1 == RPC:
+            return self._read_call(vars, nvars, octets[start : start + size])
         if modifier1 == PING:
+            exchange = self.new_exchange(vars, nvars)
             exchange.is_for_loop = True
             exchange.ping = encode_ping
-            return [exchange]
-        if modifier1 == RPC:
-            return self.receive_call(exchange, data[:consumed])
+            return exchange
         what = MEANINGS.get(modifier1, "unknown")
         served = "only requests (0, 30), ping (100) and RPC (173) are"
-        return self._refuse_silently(RequestRefused(501, f"modifier1 {modifier1} ({what}) is not served; {served}"))
+        return self._new_silent_refusal(RequestRefused(501, f"modifier1 {modifier1} ({what}) is not served; {served}"))
 
-    def receive_call(self, exchange: Exchange, packet: bytes) -> list[Exchange]:
-        """An RPC packet: function name and arguments, as an array or by path."""
+    def _read_call(self, vars: str, nvars: int, packet: bytes) -> Exchange:
+        """Return the call of an RPC packet: function name and arguments, as an array or by path."""
+        exchange = self.new_exchange(vars, nvars)
         modifier2, data = packet[3], packet[4:]
         if modifier2 == RPC_BY_PATH:
-            parts = iter(exchange.vars.split("\0"))
-            vars = dict(zip(parts, parts))
-            path = vars.get("PATH_INFO", "").strip("/")
+            parts = iter(vars.split("\0"))
+            values = dict(zip(parts, parts))
+            path = values.get("PATH_INFO", "").strip("/")
             items = [part.encode("latin-1") for part in path.split("/")] if path else []
-            is_head = vars.get("REQUEST_METHOD") == "HEAD"
-            exchange.rpc = RpcCall(modifier2, items, vars.get("HTTP_ACCEPT", ""), is_head)
-            return [exchange]
+            exchange.rpc = RpcCall(modifier2, items, values.get("HTTP_ACCEPT", ""), exchange.is_head)
+            return exchange
         spans = self._scratch.items
         count = lib.uwsgi_parse_array(data, len(data), spans, MAX_RPC_ITEMS)
         if count < 0:
-            return self._refuse_silently(refusal(count))
+            return self._new_silent_refusal(refusal(count))
         exchange.rpc = RpcCall(modifier2, [data[s.off : s.off + s.len] for s in spans[0:count]], "")
-        return [exchange]
+        return exchange
 
     def _refuse_packet(self, why: RequestRefused, packet: bytes) -> list[Exchange]:
-        """A limit is the client's fault, who is told if its front server reads HTTP; anything else is no client's."""
+        """Refuse a packet: by a response if a limit is crossed, which is the client's fault; silently otherwise."""
         is_request = packet[0] in (WSGI, WSGI_MOUNT) or (packet[0] == RPC and packet[3] == RPC_BY_PATH)
-        return self._refuse(why) if why.status == 431 and is_request else self._refuse_silently(why)
+        self._phase = OneRequest._receive_nothing
+        return [self.new_refusal(why) if why.status == 431 and is_request else self._new_silent_refusal(why)]
 
-    def _refuse_silently(self, why: RequestRefused) -> list[Exchange]:
-        """Log and close without an octet, as uWSGI does: who sends such a packet does not read HTTP."""
-        refused = self._refuse(why)
-        refused[0].is_silent = True
+    def _new_silent_refusal(self, why: RequestRefused) -> Exchange:
+        """Return a refusal that is logged and closes without an octet, as uWSGI does: such a peer does not read HTTP."""
+        refused = self.new_refusal(why)
+        refused.is_silent = True
         return refused
 
 
@@ -134,3 +146,8 @@ def encode_ping(warning: str) -> bytes:
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
     """Return what makes one Uwsgi for each connection of an event loop."""
     return functools.partial(Uwsgi, Scratch(limits))
+
+
+def new_exchange_factory(limits: Limits) -> ExchangeFactory:
+    """Return what makes the exchange of a packet that was parsed, with scratch memory of its own, as another thread calls it."""
+    return Uwsgi(Scratch(limits)).read_packet

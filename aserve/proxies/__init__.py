@@ -1,1 +1,1 @@
-"""Proxies before this server: who is one, what they tell of their client, and what of it is believed."""
+"""Proxies before this server: who is one, what they say about their client, and what of it is believed."""

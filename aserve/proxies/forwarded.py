@@ -1,15 +1,15 @@
-"""The fields by which proxies tell of their client: Forwarded, X-Forwarded-*, X-Real-IP.
+"""The fields in which proxies describe their client: Forwarded, X-Forwarded-*, X-Real-IP.
 
-Owns:     their names, taking them out of every request, and what they claim
-          where somebody believes them. Pure.
+Owns:     their names; removing them from every request; reading what they claim,
+          for listeners that trust a proxy. Pure.
 Thread:   `strip_forwarded` on the event loop, or in the lane's leader; `read_claims` in a worker.
-Spec:     RFC 7239, whose section 7.4 tells how X-Forwarded-*, which have none, relate to it.
+Spec:     RFC 7239; its section 7.4 is about X-Forwarded-*, which have no specification.
 Not here: who is believed (peers.py), what becomes of a claim (trust.py).
 
-A list is read from its right end. Each proxy adds behind what it got, so the
-last entry is the word of the proxy that is connected to us; the one before it
-the word of the proxy that the last entry names, and is worth something only if
-that is one of ours; and so on. What stands before that, a client may have sent.
+A list is read from its right end. Each proxy appends to what it got, so the proxy
+that is connected to us wrote the last entry. The proxy that the last entry names
+wrote the entry before it, which counts only if that proxy is one of ours; and so
+on. Anything further to the left may come from a client.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from urllib.parse import unquote
 
 from ..errors import RequestRefused
 from ..exchange import Exchange
+from ..log_once import LogOnce
 from ..wsgi.environ import SCHEMES
 from .peers import pack, unpack
 
 logger = logging.getLogger("aserve")
 
-# CGI names. Those that only some app may believe are taken out as well: X-Forwarded-User of a proxy
+# CGI names. Fields that only an app might believe are removed as well: X-Forwarded-User of a proxy
 # that knows the user, X-Forwarded-Ssl, X-Forwarded-Server and more.
 _FORWARDED_FIELD = re.compile(r"\0(HTTP_(?:X_FORWARDED[^\0]*|FORWARDED|X_REAL_IP))\0([^\0]*)")
 FORWARDED, REAL_IP = "HTTP_FORWARDED", "HTTP_X_REAL_IP"
@@ -35,11 +36,11 @@ PORT, PREFIX = "HTTP_X_FORWARDED_PORT", "HTTP_X_FORWARDED_PREFIX"
 
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
-# RFC 7239 section 6: nodename and node-port. "unix:" is what nginx says of a client on a unix socket.
+# RFC 7239 section 6: nodename and node-port. nginx sends "unix:" for a client on a unix socket.
 _HIDDEN = re.compile(r"unknown|_[A-Za-z0-9._-]+", re.IGNORECASE)
 _NODE_PORT = re.compile(r"([0-9]{1,5})|_[A-Za-z0-9._-]+")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
-# RFC 3986 3.2.2, without what no host has: uri-host [ ":" port ]
+# RFC 3986 3.2.2, without characters that no host name has: uri-host [ ":" port ]
 _HOST = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 _BAD_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _PATH = re.compile(r"(?:/[^/\x00-\x20\\\x7f][^\x00-\x1f\x7f\\]*)?")
@@ -48,15 +49,15 @@ _PATH = re.compile(r"(?:/[^/\x00-\x20\\\x7f][^\x00-\x1f\x7f\\]*)?")
 _PAIR = re.compile(r"""([!#$%&'*+.^_`|~0-9A-Za-z-]+)=(?:([!#$%&'*+.^_`|~0-9A-Za-z:\[\]-]+)|"((?:[^"\\]|\\.)*)")""")
 _ESCAPED = re.compile(r"\\(.)")
 
-# Of a client that sends a long one, and a proxy that adds to it: 60 KiB took 60 to 95 ms, 2026-11-21, CPython 3.11.
-# Guess: as long as the longest line; a hundred proxies have room in it.
+# A client may send a long field, to which a proxy appends: 60 KiB took 60 to 95 ms (2026-11-21, CPython 3.11).
+# Guess: as long as the longest request line; it has room for a hundred proxies.
 MAX_FORWARDED = 8190  # octets
 
 T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """A client or proxy, as a field names it; an empty address where it hides."""
+    """A client or proxy, as a field names it; the address is empty if it hides."""
 
     address: str
     port: str
@@ -71,7 +72,7 @@ class Rules(NamedTuple):
 
 
 class Claims(NamedTuple):
-    """What the proxies say; empty: nothing."""
+    """What the proxies say; what they do not say is empty."""
 
     client: Node | None
     scheme: str
@@ -92,12 +93,12 @@ def field_name(cgi: str) -> str:
     return cgi[len("HTTP_") :].replace("_", "-").title().replace("-Ip", "-IP")
 
 
-# Taking them out
+# Removing them
 
 
 def strip_forwarded(exchange: Exchange) -> None:
-    """Take the fields out of an exchange's vars; `exchange.forwarded` is what they said."""
-    # Measured with CPython 3.11: with a head of Chrome's, a third of the time of a look at every pair.
+    """Move the fields from `exchange.vars` to `exchange.forwarded`."""
+    # Measured with CPython 3.11 and a head of Chrome's: a third of the time of a look at every pair.
     vars = "\0" + exchange.vars
     kept: list[str] = []
     sent: dict[str, str] = {}
@@ -124,18 +125,17 @@ def strip_forwarded(exchange: Exchange) -> None:
 
 
 class StripForwarded:
-    """`strip_forwarded` where nobody is believed; says so the first time that it matters."""
+    """`strip_forwarded` for a listener that trusts nobody; logs the first fields that it removes."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._has_said = False
+        self._line = LogOnce(logger, logging.INFO)
 
     def __call__(self, exchange: Exchange) -> None:
-        """Take the fields out of an exchange's vars."""
+        """Move the fields from `exchange.vars` to `exchange.forwarded`; log it once."""
         strip_forwarded(exchange)
-        if exchange.forwarded is not None and not self._has_said:
-            self._has_said = True
-            logger.info(
+        if exchange.forwarded is not None and not self._line.is_said:
+            self._line.log(
                 "%s: %s came, and was removed like all such fields; if a proxy of yours sets it: --trusted-proxies "
                 "(said once)",
                 self._where,
@@ -148,7 +148,7 @@ class StripForwarded:
 
 def read_claims(sent: dict[str, str], rules: Rules) -> Claims:
     """
-    Read what a proxy has sent, the fields that the rules name.
+    Return what the proxies claim in the fields that the rules name.
 
     Raises:
         RequestRefused: one is malformed.
@@ -172,7 +172,7 @@ def read_claims(sent: dict[str, str], rules: Rules) -> Claims:
             fields[FOR] = ", ".join(entries[-count:])
 
     if _split(named.get(REAL_IP, "")):
-        # No list: each proxy overwrites it with whom it is connected to.
+        # Not a list: each proxy overwrites it with the address of its own peer.
         fields[REAL_IP] = _split(named[REAL_IP])[-1]
         node = _of_field(REAL_IP, parse_node, fields[REAL_IP])
         client = node if client is None else client
@@ -198,7 +198,7 @@ _READ = frozenset((FORWARDED, REAL_IP, FOR, PROTO, HOST, PORT, PREFIX))
 
 
 def _of_field(name: str, function: Callable[..., T], *arguments: object) -> T:
-    """Call a function; its ValueError is what is wrong with the field."""
+    """Call a function; turn its ValueError into a refusal that names the field."""
     try:
         return function(*arguments)
     except ValueError as fault:
@@ -211,7 +211,7 @@ def _split(value: str) -> list[str]:
 
 
 def _believe_nodes(entries: list[str], rules: Rules) -> list[Node]:
-    """Return the nodes of X-Forwarded-For from the right, as far as they are worth something."""
+    """Return the nodes of X-Forwarded-For that count, from the right."""
     nodes: list[Node] = []
     for entry in reversed(entries):
         node = parse_node(entry.strip('"'))
@@ -222,7 +222,7 @@ def _believe_nodes(entries: list[str], rules: Rules) -> list[Node]:
 
 
 def _goes_on(count: int, node: Node | None, rules: Rules) -> bool:
-    """Whether the entry before this one is a proxy's of ours, too."""
+    """Whether one of our proxies wrote the entry before this one, too."""
     if rules.hops:
         return count < rules.hops
     return node is not None and rules.is_proxy(node.address)
@@ -233,7 +233,7 @@ def parse_node(text: str) -> Node:
     Parse an address with or without a port; IPv6 needs its brackets only before a port.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not an address.
     """
     host, port, has_port = text, "", False
     if text.startswith("["):
@@ -248,7 +248,7 @@ def parse_node(text: str) -> Node:
         has_port = True
     number = _NODE_PORT.fullmatch(port)
     if has_port and (number is None or int(number[1] or 0) > 65535):
-        raise ValueError(f"{text!a:.60} has no port behind its colon")
+        raise ValueError(f"{text!a:.60} has no port after its colon")
     if _HIDDEN.fullmatch(host):
         return Node("", "")
     packed = pack(host)
@@ -258,7 +258,7 @@ def parse_node(text: str) -> Node:
 
 
 def read_scheme(text: str) -> str:
-    """Return the scheme that a proxy says; ValueError: it is none of ours."""
+    """Return http or https, whichever a proxy means; ValueError: neither."""
     scheme = SCHEMES.get(text.lower())
     if scheme is None:
         raise ValueError(f"{text!a:.60} is neither http nor https")
@@ -266,7 +266,7 @@ def read_scheme(text: str) -> str:
 
 
 def read_host(text: str) -> str:
-    """Return a host, with its port if it has one; ValueError: it is none."""
+    """Return a host, with its port if it has one; ValueError: it is not a host."""
     match = _HOST.fullmatch(text)
     if match is None or int(match[2] or 0) > 65535:
         raise ValueError(f"{text!a:.60} is no host")
@@ -274,20 +274,20 @@ def read_host(text: str) -> str:
 
 
 def split_host(host: str) -> tuple[str, str]:
-    """Return name and port of a host; of both, what is missing is empty."""
+    """Return name and port of a host; the part that is missing is empty."""
     name, colon, port = host.rpartition(":")
     return (name, port) if colon and not port.endswith("]") else (host, "")
 
 
 def read_port(text: str) -> str:
-    """Return a port; ValueError: it is none."""
+    """Return a port; ValueError: it is not a port."""
     if not _PORT.fullmatch(text) or int(text) > 65535:
         raise ValueError(f"{text!a:.60} is no port")
     return text
 
 
 def read_prefix(text: str) -> str:
-    """Return the SCRIPT_NAME that a prefix stands for; ValueError: it is no path."""
+    """Return the SCRIPT_NAME that a prefix stands for; ValueError: it is not a path."""
     path = unquote(text, "latin-1").rstrip("/")
     # "//host" or "/\host" in front of a path would send browsers to another server.
     if not text.startswith("/") or _BAD_PERCENT.search(text) or not _PATH.fullmatch(path):
@@ -302,7 +302,7 @@ class Element(NamedTuple):
     """What one proxy said: forwarded-element."""
 
     text: str
-    pairs: dict[str, str]  # by names in small letters
+    pairs: dict[str, str]  # by names in lower case
 
     @property
     def node(self) -> Node | None:
@@ -355,7 +355,7 @@ def _skip_space(text: str, position: int) -> int:
 
 
 def _believe_elements(elements: list[Element], rules: Rules) -> list[Element]:
-    """Return the elements that are worth something, in their order."""
+    """Return the elements that count, in their order."""
     believed: list[Element] = []
     for element in reversed(elements):
         believed.append(element)
@@ -365,7 +365,7 @@ def _believe_elements(elements: list[Element], rules: Rules) -> list[Element]:
 
 
 def _merge_elements(believed: list[Element]) -> tuple[Node | None, str, str]:
-    """Return client, scheme and host: of each, what the proxy farthest from us says."""
+    """Return client, scheme and host, each from the proxy farthest from us that names it."""
     client, scheme, host = None, "", ""
     for element in reversed(believed):
         client = element.node or client

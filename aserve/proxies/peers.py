@@ -1,11 +1,10 @@
-"""Who is a proxy of the operator's: the items of --trusted-proxies.
+"""Which peers are proxies of the operator: the items of --trusted-proxies.
 
-Owns:     whether an address, or who is at the other end of a unix socket, is
-          among them.
+Owns:     whether an address, or the peer of a unix socket, is among them.
 Thread:   any; a Peers never changes.
 Spec:     RFC 4632 (CIDR); unix(7), SO_PEERCRED.
-Not here: the grammar of an item (settings/peer.py), what such a proxy is
-          believed (forwarded.py), when it is asked (trust.py, connections/greeting.py).
+Not here: the grammar of an item (settings/peer.py), what is believed
+          of a proxy (forwarded.py), when this is asked (trust.py, connections/greeting.py).
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from ..settings.peer import SO_PEERCRED, parse_peer
 
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 
-# Addresses whose answer is kept. Guess: more than any operator has proxies.
+# How many addresses are cached. Guess: more than any operator has proxies.
 KNOWN_MAX = 1024
 
 _V4_IN_V6 = bytes(10) + b"\xff\xff"
 
 
 class Credentials(NamedTuple):
-    """Who is at the other end of a unix socket."""
+    """Who the peer of a unix socket is."""
 
     uid: int
     gid: int
@@ -66,7 +65,7 @@ class Peers:
 
     @property
     def needs_credentials(self) -> bool:
-        """Whether it depends on who it is at the other end of a unix socket."""
+        """Whether it depends on credentials if the peer of a unix socket is a proxy."""
         return not self._is_any_unix and bool(self._uids or self._gids)
 
     @property
@@ -75,17 +74,17 @@ class Peers:
         return self._is_any_unix
 
     def has_peer(self, address: str) -> bool:
-        """Whether who connects from this address is a proxy."""
+        """Whether a peer that connects from this address is a proxy."""
         return self._is_any or self.has_address(address)
 
     def has_unix_peer(self, credentials: Credentials | None) -> bool:
-        """Whether this one at the other end of a unix socket is a proxy."""
+        """Whether the peer of a unix socket with these credentials is a proxy; None: not known."""
         if self._is_any_unix:
             return True
         return credentials is not None and (credentials.uid in self._uids or credentials.gid in self._gids)
 
     def _has_address(self, address: str) -> bool:
-        # A "*" does not count here: it is who connects, and not whom they name.
+        # "*" does not count here: it means peers that connect, and not those that they name.
         packed = pack(address.partition("%")[0])  # the kernel's own text may have a zone (RFC 4007)
         if packed is None:
             return False
@@ -94,7 +93,7 @@ class Peers:
 
 
 def pack(address: str) -> bytes | None:
-    """Return the octets of an address, 4 of one that IPv6 only wraps; None: it is none."""
+    """Return the octets of an address, 4 for IPv4 mapped to IPv6; None: it is not an address."""
     try:
         packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     except (OSError, ValueError):

@@ -18,7 +18,7 @@ from .peers import pack, unpack
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"  # 2.2
 V1_START = b"PROXY "
 V1_MAX_BYTES = 107  # 2.1: the longest line, CRLF counted
-# The octets behind the first 16 of version 2: addresses, which take 216 at most, and TLVs. What nginx takes.
+# The octets after the first 16 of version 2: addresses, which take 216 at most, and TLVs. What nginx takes.
 V2_MAX_BYTES = 4096
 
 LOCAL, PROXY = 0, 1
@@ -39,7 +39,7 @@ _V1_UNKNOWN = re.compile(rb"PROXY UNKNOWN(?: [^\r\n]*)?")
 
 
 class BadHeader(Exception):
-    """What came is no header of the PROXY protocol; the text says why."""
+    """The octets are not a header of the PROXY protocol; the text says why."""
 
 
 class Header(NamedTuple):
@@ -57,11 +57,11 @@ def parse_header(data: bytes) -> Header | None:
     """
     Parse the header at the beginning of a connection; None: more octets are needed.
 
-    At most V1_MAX_BYTES, or 16 + V2_MAX_BYTES, are ever needed. No octet
-    behind the header is looked at.
+    At most V1_MAX_BYTES, or 16 + V2_MAX_BYTES, are ever needed. Octets after the
+    header are not read.
 
     Raises:
-        BadHeader: it is none.
+        BadHeader: it is not one.
     """
     if data.startswith(SIGNATURE):
         return _parse_v2(data)
@@ -122,7 +122,7 @@ def _parse_v2(data: bytes) -> Header | None:
     if len(data) < size:
         return None
     if command == LOCAL:
-        return Header(size, is_local=True)  # whatever else stands there is to be ignored
+        return Header(size, is_local=True)  # 2.2: the rest is to be ignored
     header = Header(size)
     offset = 16
     if family != UNSPEC:
@@ -141,7 +141,7 @@ def _announce(header: Header, family: int, transport: int, addresses: tuple[byte
         return header._replace(is_unix=True)
     if not transport:
         return header  # "The receiver should ignore address information."
-    # Lenient: UDP is taken for what it is, a client of another transport (HTTP/3).
+    # Lenient: UDP is accepted; the client came by another transport (HTTP/3).
     source, destination, source_port, destination_port = addresses
     return header._replace(
         source=(_text(source), int(source_port)), destination=(_text(destination), int(destination_port))
@@ -149,7 +149,7 @@ def _announce(header: Header, family: int, transport: int, addresses: tuple[byte
 
 
 def _text(packed: bytes) -> str:
-    return unpack(pack(unpack(packed)) or packed)  # an IPv4 address that IPv6 wraps is one
+    return unpack(pack(unpack(packed)) or packed)  # IPv4 mapped to IPv6 is shown as IPv4
 
 
 def _read_tlvs(header: bytes, offset: int) -> bool:
@@ -164,7 +164,7 @@ def _read_tlvs(header: bytes, offset: int) -> bool:
         if len(value) < length:
             raise BadHeader(f"TLV {kind:#04x} of {length} octets is longer than the header")
         if kind == TYPE_CRC32C:
-            if has_crc:  # each costs a look at the whole header
+            if has_crc:  # each costs a pass over the whole header
                 raise BadHeader("a second CRC32c")
             has_crc = True
             _check_crc32c(header, offset, value)

@@ -1,15 +1,15 @@
-"""What a listener believes of what its peers tell about their clients, and what becomes of it.
+"""What a listener believes of its peers' words about their clients, and what follows from it.
 
-Owns:     from claims to REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
-          the client knows them; the gateway and the access log that see to
-          that, on listeners where somebody is believed.
+Owns:     turning claims into REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
+          the client knows them; the gateway and the access log that do so, on
+          listeners that trust somebody.
 Thread:   a worker; TrustingLog.write_refused on the event loop.
 Spec:     RFC 7239 section 5; PEP 3333 "URL Reconstruction".
 Not here: who is believed (peers.py), reading the fields (forwarded.py), the
           PROXY protocol (connections/greeting.py).
 
-A listener that believes nobody has none of this: the fields are out of the
-vars already (forwarded.strip_forwarded), and its requests take no step here.
+A listener that trusts nobody has none of this: `strip_forwarded` has removed the
+fields, and its requests do not pass through here.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import Any, Callable
 from ..access_log import AccessLog
 from ..errors import BindError, RequestRefused
 from ..exchange import Client, Exchange
+from ..log_once import LogOnce
 from ..settings import Bind, Config
 from ..wsgi import Gateway, Reply
 from ..wsgi.response import CommonFields, Response, error_response
@@ -30,14 +31,14 @@ from .peers import Peers
 
 logger = logging.getLogger("aserve")
 
-# Claims kept in case they come again, and octets of one that is worth it. Guess: 1 MiB in all, at most.
+# How many claims are cached, and how many octets one of them may have. Guess: 1 MiB in all, at most.
 KNOWN_MAX = 1024
 KNOWN_BYTES = 256
 
 
 def peers_of(config: Config) -> Peers | None:
     """
-    Return who is a proxy; None: nobody.
+    Return the peers that are proxies; None: there are none.
 
     Raises:
         BindError: an account in --trusted-proxies does not exist.
@@ -63,7 +64,7 @@ class Trust:
 
     def apply(self, exchange: Exchange) -> bool:
         """
-        Let an exchange look as a believed peer tells of its client; return whether it is believed.
+        Rewrite an exchange as its peer describes the client, if the peer is believed; return whether it is.
 
         Raises:
             RequestRefused: a believed peer has sent something malformed.
@@ -83,7 +84,7 @@ class Trust:
 
 def trust_of(config: Config, bind: Bind, peers: Peers | None) -> Trust | None:
     """Return what a listener believes; None: nothing."""
-    # A front server that speaks uwsgi or SCGI is believed word for word; fields that it passes on are the app's.
+    # A front server that speaks uwsgi or SCGI is believed in everything; the fields that it passes on are the app's.
     if peers is None or bind.protocol not in ("http", "https") or not config.forwarded_fields:
         return None
     names = frozenset(map(cgi_name, config.forwarded_fields))
@@ -96,31 +97,30 @@ def trust_of(config: Config, bind: Bind, peers: Peers | None) -> Trust | None:
 
 
 class TrustingGateway(Gateway):
-    """A gateway that asks first whose request it is."""
+    """A gateway that first rewrites each exchange as trusted proxies describe the client."""
 
-    __slots__ = ("_has_said", "_inner", "_trust", "_where")
+    __slots__ = ("_inner", "_line", "_trust", "_where")
 
     def __init__(self, inner: Gateway, common_fields: CommonFields, trust: Trust, where: str) -> None:
         self._inner = inner
         self._common_fields = common_fields
         self._trust = trust
         self._where = where  # for the log
-        self._has_said = False
+        self._line = LogOnce(logger, logging.INFO)
         self.has_sendfile = inner.has_sendfile
 
     def respond(self, exchange: Exchange) -> Reply:
-        """See Gateway.respond."""
+        """Rewrite the exchange if its peer is trusted, then let the inner gateway respond; see Gateway.respond."""
         if exchange.forwarded is not None:
             try:
-                if not self._trust.apply(exchange) and not self._has_said:
-                    self._say(exchange)
+                if not self._trust.apply(exchange) and not self._line.is_said:
+                    self._log_removal(exchange)
             except RequestRefused as why:
                 return self._refuse(exchange, why)
         return self._inner.respond(exchange)
 
-    def _say(self, exchange: Exchange) -> None:
-        self._has_said = True
-        logger.info(
+    def _log_removal(self, exchange: Exchange) -> None:
+        self._line.log(
             "%s: %s came from %s, which is not in --trusted-proxies, and was removed (said once)",
             self._where,
             ", ".join(map(field_name, exchange.forwarded or ()))[:200],
@@ -135,7 +135,7 @@ class TrustingGateway(Gateway):
 
 
 class TrustingLog:
-    """The access log of a listener that trusts proxies: it names the client that they tell of in refused requests, too."""
+    """The access log of a listener that trusts proxies: refused requests show the client that they name, too."""
 
     def __init__(self, inner: AccessLog, trust: Trust) -> None:
         self._inner = inner
@@ -143,7 +143,7 @@ class TrustingLog:
         self.write = inner.write
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
-        """Note a request that the app has not seen."""
+        """Add the line of a request that the app has not seen."""
         if exchange is not None and exchange.forwarded is not None:
             exchange.connection = connection
             try:
@@ -154,7 +154,7 @@ class TrustingLog:
 
 
 def _believe(exchange: Exchange, claims: Claims) -> None:
-    """Let the exchange look as if the client were connected to us."""
+    """Rewrite the exchange as if the client were connected to us."""
     base = exchange.connection.base_environ.copy()
     scheme = claims.scheme or base["wsgi.url_scheme"]
     base["wsgi.url_scheme"] = scheme
@@ -181,7 +181,7 @@ def _believe(exchange: Exchange, claims: Claims) -> None:
 
 
 def _name_host(exchange: Exchange, claims: Claims, scheme: str) -> tuple[tuple[str, str], ...]:
-    """Name the host as the client has: by the proxy's word, or by its Host with a port that it has lost."""
+    """Set Host as the client has sent it: as claimed, or with a port that it has lost; return it if there was none."""
     parts = exchange.vars.split("\0")
     names = parts[::2]
     place = 2 * names.index("HTTP_HOST") + 1 if "HTTP_HOST" in names else 0

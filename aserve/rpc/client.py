@@ -13,7 +13,7 @@ import time
 
 from ..settings import Bind, parse_bind
 from .errors import BadAddress, CannotConnect, MalformedReply, NoReply, RpcError, TimedOut
-from .packets import decode_reply, encode_call, shown
+from .packets import decode_reply, encode_call, show_name
 
 # The default of uWSGI's own clients (socket-timeout).
 TIMEOUT_SECONDS = 4.0
@@ -28,7 +28,7 @@ def _cut_short(had: int) -> RpcError:
 
 def _cannot_connect(fault: Exception) -> CannotConnect:
     number = getattr(fault, "errno", None)
-    # asyncio puts a text of its own in place of the system's. Those of getaddrinfo are negative.
+    # asyncio replaces the system's text by another. The numbers of getaddrinfo are negative.
     return CannotConnect(f"cannot connect: {os.strerror(number) if number and number > 0 else fault}")
 
 
@@ -37,13 +37,16 @@ def parse_address(address: str) -> Bind:
     Parse host:port, [v6]:port, unix:/path or a path, with or without uwsgi:// before it.
 
     Raises:
-        BadAddress: it is none of these.
+        BadAddress: the address has none of these forms.
     """
     try:
         place = address[len("uwsgi://") :] if address.startswith("uwsgi://") else address
-        return parse_bind(f"unix:{place}" if place.startswith(("/", "./", "../")) else place)
+        bind = parse_bind(f"unix:{place}" if place.startswith(("/", "./", "../")) else place)
     except ValueError as fault:
         raise BadAddress(f"cannot call: {fault}") from None
+    if bind.is_given:
+        raise BadAddress(f"cannot call: {bind} is a socket to listen on, and no address")
+    return bind
 
 
 def _where(bind: Bind) -> str:
@@ -79,9 +82,9 @@ async def call(
     try:
         return await asyncio.wait_for(_exchange(bind, packet, max_result_bytes), timeout)
     except asyncio.TimeoutError:
-        raise TimedOut(f"{_where(bind)} has not answered the call of {shown(name)} within {timeout:g} s") from None
+        raise TimedOut(f"{_where(bind)} has not answered the call of {show_name(name)} within {timeout:g} s") from None
     except RpcError as fault:
-        raise type(fault)(f"{_where(bind)}, {shown(name)}: {fault}") from fault.__cause__
+        raise type(fault)(f"{_where(bind)}, {show_name(name)}: {fault}") from fault.__cause__
 
 
 async def _exchange(bind: Bind, packet: bytes, max_result_bytes: int) -> bytes:
@@ -108,7 +111,7 @@ async def _exchange(bind: Bind, packet: bytes, max_result_bytes: int) -> bytes:
     except OSError:
         raise _cut_short(had) from None  # a reset
     finally:
-        writer.transport.abort()  # everything has come, or nothing of it is wanted any more
+        writer.transport.abort()  # the reply is whole, or nobody wants it any more
 
 
 # The blocking client
@@ -133,12 +136,12 @@ def call_blocking(
         with _connect(bind, deadline) as sock:
             return _exchange_blocking(sock, packet, deadline, max_result_bytes)
     except _TimeIsUp:
-        raise TimedOut(f"{_where(bind)} has not answered the call of {shown(name)} within {timeout:g} s") from None
+        raise TimedOut(f"{_where(bind)} has not answered the call of {show_name(name)} within {timeout:g} s") from None
     except RpcError as fault:
-        raise type(fault)(f"{_where(bind)}, {shown(name)}: {fault}") from fault.__cause__
+        raise type(fault)(f"{_where(bind)}, {show_name(name)}: {fault}") from fault.__cause__
 
 
-def _left(deadline: float | None) -> float | None:
+def _seconds_left(deadline: float | None) -> float | None:
     if deadline is None:
         return None
     seconds = deadline - time.monotonic()
@@ -152,7 +155,7 @@ class _TimeIsUp(Exception):
 
 
 def _give_up_if_late(fault: Exception) -> None:
-    """Raise _TimeIsUp for a time-out of the socket's; from Python 3.10 on ETIMEDOUT of the kernel has the same class."""
+    """Raise _TimeIsUp if the socket timed out. (From Python 3.10 on, the kernel's ETIMEDOUT has the same class.)"""
     if isinstance(fault, socket.timeout) and fault.errno is None:
         raise _TimeIsUp from None
 
@@ -160,10 +163,10 @@ def _give_up_if_late(fault: Exception) -> None:
 def _connect(bind: Bind, deadline: float | None) -> socket.socket:
     try:
         if bind.kind == "tcp":
-            return socket.create_connection((bind.host or "127.0.0.1", bind.port), _left(deadline))
+            return socket.create_connection((bind.host or "127.0.0.1", bind.port), _seconds_left(deadline))
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            sock.settimeout(_left(deadline))
+            sock.settimeout(_seconds_left(deadline))
             sock.connect(_unix_name(bind))
         except BaseException:
             sock.close()
@@ -177,14 +180,14 @@ def _connect(bind: Bind, deadline: float | None) -> socket.socket:
 def _exchange_blocking(sock: socket.socket, packet: bytes, deadline: float | None, max_result_bytes: int) -> bytes:
     had = 0
     try:
-        sock.settimeout(_left(deadline))
+        sock.settimeout(_seconds_left(deadline))
         sock.sendall(packet)
         reply = decode_reply(max_result_bytes)
         wanted = next(reply)
         while True:
             pieces = []
             while wanted:
-                sock.settimeout(_left(deadline))
+                sock.settimeout(_seconds_left(deadline))
                 piece = sock.recv(min(wanted, 1 << 18))
                 if not piece:
                     raise _cut_short(had)

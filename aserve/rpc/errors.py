@@ -1,4 +1,4 @@
-"""What a call may end in: all are RpcErrors."""
+"""How a call may fail: all are RpcErrors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class RpcError(AserveError):
 
 
 class BadAddress(RpcError, ValueError):
-    """The address of a server is not one."""
+    """What should be the address of a server is not one."""
 
 
 class CannotConnect(RpcError):

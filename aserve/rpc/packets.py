@@ -35,12 +35,14 @@ def encode_call(name: str | bytes, arguments: tuple[str | bytes, ...]) -> bytes:
     """
     items = [to_octets(item) for item in (name, *arguments)]
     if len(arguments) > MAX_ARGUMENTS:
-        raise TooManyArguments(f"{shown(name)} was given {len(arguments)} arguments; a packet takes {MAX_ARGUMENTS}")
+        raise TooManyArguments(
+            f"{show_name(name)} was given {len(arguments)} arguments; a packet takes {MAX_ARGUMENTS}"
+        )
     if not 0 < len(items[0]) <= MAX_NAME_BYTES:
         raise PacketTooLarge(f"a function's name has 1 to {MAX_NAME_BYTES} octets, not {len(items[0])}")
     size = sum(map(len, items)) + 2 * len(items)
     if size > MAX_SIZE:
-        raise PacketTooLarge(f"the call of {shown(name)} has {size} octets; a packet takes {MAX_SIZE}")
+        raise PacketTooLarge(f"the call of {show_name(name)} has {size} octets; a packet takes {MAX_SIZE}")
     return _HEAD.pack(RPC, size, FRAMED) + _encode_items(items)
 
 
@@ -62,17 +64,17 @@ def _encode_items(items: list[bytes]) -> bytes:
     return b"".join([part for item in items for part in (len(item).to_bytes(2, "little"), item)])
 
 
-def shown(name: str | bytes) -> str:
+def show_name(name: str | bytes) -> str:
     """Return a function's name for a message."""
     return repr(name if isinstance(name, str) else name.decode("latin-1"))[:80]
 
 
 def decode_reply(max_result_bytes: int) -> Generator[int, bytes, bytes]:
     """
-    Ask for octets by their number, again and again; return the result.
+    Decode a reply: yield how many octets to send in next, until it is whole; return the result.
 
     Raises:
-        MalformedReply: this is no reply.
+        MalformedReply: this is not a reply.
         ResultTooLarge: the result has more than `max_result_bytes`.
     """
     head = yield _HEAD.size

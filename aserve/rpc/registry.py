@@ -16,7 +16,7 @@ import threading
 from typing import Callable
 
 from ..exchange import RpcCall
-from ..forks import forked, leave_if_forked
+from ..forks import end_if_forked, forked
 from .errors import FunctionFailed, RpcError, UnknownFunction
 from .packets import FRAMED, HTTP, MAX_NAME_BYTES, encode_reply
 
@@ -52,7 +52,7 @@ def register(name: str, function: Function, *, replace: bool = False) -> None:
 
 
 def unregister(name: str) -> None:
-    """Take a function back; nothing happens if there is none of this name."""
+    """Remove a function; do nothing if there is none of this name."""
     with _registering:
         _functions.pop(name.encode(), None)
 
@@ -65,7 +65,7 @@ def registered() -> list[str]:
 
 def call_local(name: bytes, *arguments: bytes) -> bytes:
     """
-    Return what a registered function of this process returns.
+    Call a registered function of this process; return its result.
 
     Raises:
         UnknownFunction: there is none of this name.
@@ -80,8 +80,8 @@ def call_local(name: bytes, *arguments: bytes) -> bytes:
     count = len(forked)
     try:
         result: object = function(*arguments)
-    except BaseException as exc:  # SystemExit and the like cost this call and nothing else
-        leave_if_forked(count, exc)
+    except BaseException as exc:  # SystemExit and the like end this call and nothing else
+        end_if_forked(count, exc)
         logger.error("the RPC function %s raised %s", shown, type(exc).__name__, exc_info=exc)
         raise FunctionFailed(f"the RPC function {shown} raised {type(exc).__name__}") from exc
     if not isinstance(result, bytes):
@@ -93,7 +93,7 @@ def call_local(name: bytes, *arguments: bytes) -> bytes:
 
 
 def respond(call: RpcCall) -> bytes | None:
-    """Call the function that a packet names; return the whole reply, None: close without an octet."""
+    """Call the function that a packet names; return the whole reply. None: close without an octet."""
     if call.modifier2 == HTTP:
         reply = _respond_http(call)
         return reply[: reply.index(b"\r\n\r\n") + 4] if call.is_head else reply  # RFC 9110 9.3.2
@@ -102,7 +102,7 @@ def respond(call: RpcCall) -> bytes | None:
     except RpcError:
         return None  # it is in the log
     if not result:
-        return None  # as uWSGI: an empty result is none
+        return None  # as in uWSGI: an empty result is no result
     return encode_reply(result) if call.modifier2 == FRAMED else result
 
 
@@ -118,7 +118,7 @@ def _respond_http(call: RpcCall) -> bytes:
         return _error("404 Not Found")
     if not result:
         return _error("404 Not Found")
-    # Stricter than uWSGI: its Content-Type is whatever a client accepts, be it a list or */*.
+    # Stricter than uWSGI: its Content-Type is whatever a client accepts, even a list or */*.
     kind = call.accept if _MEDIA_TYPE.fullmatch(call.accept) else "application/binary"
     return f"HTTP/1.1 200 OK\r\nContent-Length: {len(result)}\r\nContent-Type: {kind}\r\n\r\n".encode() + result
 

@@ -1,20 +1,24 @@
 """Every setting: what there is, how it is written, and where servers listen."""
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
-from .kinds import show_bytes, split_sni
-from .table import COMMAND_NAMES, SETTINGS, VERSION, Config, ConfigError
+from .kinds import SWITCH, show_bytes, split_sni
+from .platform import platform_settings
+from .table import COMMAND_NAMES, MAX_WORKERS, SETTINGS, VERSION, Config, ConfigError
 from .toml import read_toml
 
 __all__ = [
     "COMMAND_NAMES",
+    "MAX_WORKERS",
     "PROXIED",
     "SETTINGS",
+    "SWITCH",
     "VERSION",
     "Bind",
     "Config",
     "ConfigError",
     "TLSSettings",
     "parse_bind",
+    "platform_settings",
     "read_toml",
     "show_bytes",
     "split_sni",

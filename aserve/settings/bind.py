@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 
 
 class TLSSettings(NamedTuple):
-    """What the group TLS says for one bind."""
+    """The settings of the group TLS for one bind."""
 
     certificate: str
     key: str | None
@@ -27,30 +27,36 @@ class TLSSettings(NamedTuple):
     ciphers: str
 
 
-# As options of a bind they are called as in the TOML file.
+# Their names as options of a bind, which are those of the TOML file.
 TLS_KEYS = tuple(name.replace("_", "-") for name in TLSSettings._fields)
 
 
 class Bind(NamedTuple):
-    """Where to listen, and for which protocol; `str()` gives the spec back, but for its options."""
+    """Where to listen, and for which protocol; `str()` is the spec without its options."""
 
-    kind: str  # "tcp" or "unix"
+    kind: str  # "tcp" or "unix"; "fd" or "systemd": a socket that this process is given, and that others may have, too
     host: str = ""  # empty: all interfaces
     port: int = 0  # 0: the kernel picks one
     path: str = ""  # of a unix socket; "@name" is in Linux's abstract namespace
+    name: str = ""  # of a socket that is given: its descriptor's number, or what systemd calls it
     protocol: str = "http"  # or "https", "uwsgi", "scgi"
     is_proxied: bool = False  # each connection begins with a header of the PROXY protocol
-    options: tuple[tuple[str, str], ...] = ()  # of "https": settings of the TLS group, this bind's own
+    options: tuple[tuple[str, str], ...] = ()  # of "https": settings of the TLS group that this bind overrides
 
     @property
     def spec(self) -> str:
-        """The whole spec, as `parse_bind` reads it."""
+        """The whole spec, which `parse_bind` accepts."""
         options = "&".join(f"{key}={quote(value, OPTION_SAFE)}" for key, value in self.options)
         return f"{self}?{options}" if options else str(self)
 
     @property
+    def is_given(self) -> bool:
+        """Whether the socket is there already: somebody else has bound it, for this process and perhaps for others."""
+        return self.kind in GIVEN_KINDS
+
+    @property
     def unix_address(self) -> str:
-        """What bind() and connect() want for a unix socket."""
+        """The address of a unix socket for bind() and connect()."""
         # unix(7): a NUL before the name is the abstract namespace, which has no files.
         return "\0" + self.path[1:] if self.is_abstract else self.path
 
@@ -62,26 +68,33 @@ class Bind(NamedTuple):
     def __str__(self) -> str:
         scheme = "" if self.protocol == "http" else f"{self.protocol}://"
         scheme = PROXIED + "http://" if self.is_proxied else scheme
+        if self.is_given:
+            return f"{scheme}{self.kind}:{self.name}"
         if self.kind == "unix":
             return f"{scheme}unix:{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{scheme}{host}:{self.port}"
 
 
+GIVEN_KINDS = ("fd", "systemd")
 BIND_PROTOCOLS = ("http", "https", "uwsgi", "scgi")
-OPTION_SAFE = "/:=*@+;"  # beside letters and digits, what an option's value says as it is
+OPTION_SAFE = "/:=*@+;"  # beside letters and digits: the characters of an option's value that are not escaped
 PROXIED = "proxy+"  # before http: behind a balancer that speaks the PROXY protocol
 # sockaddr_un.sun_path holds 108 octets on Linux and 104 on macOS, the final NUL counted.
 MAX_UNIX_PATH_BYTES = 107 if sys.platform == "linux" else 103
 HOST = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}\Z")
+DESCRIPTOR = re.compile(r"[0-9]{1,9}\Z")
+# systemd.socket(5), FileDescriptorName=; without it, it is the unit's name.
+SYSTEMD_NAME = re.compile(r"[A-Za-z0-9_.@\\-]{1,255}\Z")
 IPV6 = re.compile(r"([0-9A-Fa-f:.]{2,45})(%[A-Za-z0-9_.-]{1,32})?\Z")  # with RFC 4007's zone
 
 
 def parse_bind(text: str) -> Bind:
     """
-    Parse one bind spec: [PROTOCOL://] and host:port, [v6]:port, :port, unix:/path or unix:@name.
+    Parse one bind spec: [PROTOCOL://] and host:port, [v6]:port, :port, unix:/path, unix:@name, fd:N or systemd:NAME.
 
-    Behind https, options may follow: ?certificate=/path&key=/path, the keys of the TLS group,
+    fd://N and systemd://NAME are the last two with HTTP, as gunicorn writes the first. After https,
+    options may follow: ?certificate=/path&key=/path, the keys of the TLS group,
     with %2C for a comma and the like.
 
     Raises:
@@ -90,6 +103,8 @@ def parse_bind(text: str) -> Bind:
     protocol, separator, place = text.rpartition("://")
     if not separator:
         return _parse_place(text)
+    if protocol in GIVEN_KINDS:
+        return _parse_place(f"{protocol}:{place}")
     is_proxied = protocol.startswith(PROXIED)
     if is_proxied and protocol != PROXIED + "http":
         raise ValueError(
@@ -118,6 +133,9 @@ def _parse_option(option: str, text: str) -> tuple[str, str]:
 def _parse_place(text: str) -> Bind:
     if text.startswith("unix:"):
         return Bind("unix", path=_checked_unix_path(text[len("unix:") :]))
+    kind, _, name = text.partition(":")
+    if kind in GIVEN_KINDS:
+        return Bind(kind, name=_checked_name(kind, name))
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         hint = f":{text}" if text.isdigit() else f"{text}:8000"
@@ -138,6 +156,19 @@ def _checked_unix_path(path: str) -> str:
     if len(os.fsencode(path)) > MAX_UNIX_PATH_BYTES:
         raise ValueError(f"the socket path {path!r} is longer than {MAX_UNIX_PATH_BYTES} octets")
     return path
+
+
+def _checked_name(kind: str, name: str) -> str:
+    if kind == "fd":
+        if not DESCRIPTOR.match(name):
+            raise ValueError(f"'fd:{name}': {name!r} is not the number of a descriptor, as in 'fd:3'")
+        return str(int(name))
+    if not SYSTEMD_NAME.match(name):
+        raise ValueError(
+            f"'systemd:{name}': {name!r} is not the name of a socket; FileDescriptorName= of its unit says which, or it "
+            "is the unit's name, as in 'systemd:shop.socket'"
+        )
+    return name
 
 
 def _checked_host(host: str, text: str) -> str:

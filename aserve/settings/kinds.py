@@ -50,13 +50,23 @@ def count(low: int, high: int) -> Kind:
     return Kind("N", f"a whole number from {low} to {high}", parse)
 
 
+def count_or_auto(low: int, high: int) -> Kind:
+    """Return the kind of such numbers, or the word "auto"; without a value: None."""
+    counted = count(low, high)
+
+    def parse(value: object) -> object:
+        return value if value is None or value == "auto" else counted.parse(value)
+
+    return Kind("N|auto", f"{counted.accepts}, or auto", parse, lambda value: "none" if value is None else str(value))
+
+
 SIZE = re.compile(r"([0-9]{1,18}) ?([KMGT]?)(I?B)?\Z")
 SHIFTS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 KIB, MIB, GIB, TIB = (1 << SHIFTS[unit] for unit in "KMGT")
 
 
 def show_bytes(count: int) -> str:
-    """Return a number of octets in the shortest exact form that is read back."""
+    """Return a number of octets in the shortest exact form that `size` accepts."""
     for unit in "TGMK":
         if count and count % (1 << SHIFTS[unit]) == 0:
             return f"{count >> SHIFTS[unit]}{unit}iB"
@@ -81,10 +91,11 @@ def size(low: int, high: int) -> Kind:
 DURATION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?) ?(ms|s|m|h|)\Z")
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 DAY_SECONDS = 86400.0
+MONTH_SECONDS = 30 * DAY_SECONDS  # for what outlives days
 
 
-def duration(low: float) -> Kind:
-    """Return the kind of times from `low` seconds to a day."""
+def duration(low: float, high: float = DAY_SECONDS) -> Kind:
+    """Return the kind of times in these bounds, by default of a day at most."""
 
     def parse(value: object) -> float:
         match = DURATION.match(value) if isinstance(value, str) else None
@@ -92,9 +103,9 @@ def duration(low: float) -> Kind:
             value = float(match[1]) * UNIT_SECONDS[match[2]]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:
             raise ValueError(f"{value!r} is not a number of seconds")
-        return float(_in_range(value, low, DAY_SECONDS))
+        return float(_in_range(value, low, high))
 
-    accepts = f"seconds, or a time such as 500ms, 30s or 2m, from {low:g} s to {DAY_SECONDS:g} s"
+    accepts = f"seconds, or a time such as 500ms, 30s or 2m, from {low:g} s to {high:.0f} s"
     return Kind("SECONDS", accepts, parse, lambda value: f"{value:g} s")
 
 
@@ -109,6 +120,14 @@ def choice(*names: str) -> Kind:
     return Kind("|".join(names), ", ".join(names), parse)
 
 
+def _parse_switch(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str) or value.lower() not in ("on", "off"):
+        raise ValueError(f"{value!r} is neither on nor off")
+    return value.lower() == "on"
+
+
 def _parse_binds(value: object) -> tuple[str, ...]:
     items = [value] if isinstance(value, (str, Mapping)) else value
     if not isinstance(items, (list, tuple)) or not all(isinstance(item, (str, Mapping)) for item in items):
@@ -120,7 +139,7 @@ def _parse_binds(value: object) -> tuple[str, ...]:
 
 
 def _bind_of_table(table: Mapping[str, object]) -> str:
-    """Return the spec that a table of a TOML file stands for: its address, and options."""
+    """Return the spec that a table of a TOML file means: its address, and options."""
     address, pairs = table.get("address"), []
     for key, value in table.items():
         for item in value if isinstance(value, (list, tuple)) else [value]:
@@ -134,12 +153,12 @@ def _bind_of_table(table: Mapping[str, object]) -> str:
 
 
 def _parse_routes(value: object) -> tuple[str, ...]:
-    # Only what a list of them looks like; what one says is for wsgi/routes.py to read.
+    # Only split here; wsgi/routes.py parses each.
     return tuple(_texts_of(value, str.splitlines))
 
 
 def _texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
-    """Return the parts of a text, or a list's texts; none that is empty."""
+    """Return the parts of a text, or the texts of a list, without the empty ones."""
     texts = split(value) if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"{value!r} is neither text nor a list of texts")
@@ -155,7 +174,7 @@ def _parse_peers(value: object) -> tuple[str, ...]:
     return tuple(str(parse_peer(text)) for text in _parse_list(value))
 
 
-# The fields by which proxies tell of their client, and which aserve itself obeys; others only pass.
+# The fields in which proxies describe their client and which aserve obeys; others are only passed on.
 CLIENT_FIELDS = (
     "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port", "x-forwarded-prefix", "forwarded",
     "x-real-ip",
@@ -195,6 +214,10 @@ def _parse_mode(value: object) -> int:
     if type(value) is not int or not 0 <= value <= 0o777:
         raise ValueError(f"{value!r} is not the mode of a file")
     return value
+
+
+def _parse_umask(value: object) -> int | None:
+    return None if value is None or value == "" else _parse_mode(value)
 
 
 def _parse_account(value: object) -> str | None:
@@ -241,6 +264,25 @@ def _parse_ciphers(value: object) -> str:
     return value
 
 
+def _parse_paths(value: object) -> tuple[str, ...]:
+    paths = tuple(_texts_of(value, str.splitlines))
+    for path in paths:
+        _parse_log_path(path)
+    return paths
+
+
+# RFC 9112 3.2: what may stand in a request's Host field and target, which are sent as they are.
+PLACE = re.compile(r"(([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?)?/[!-~]*\Z")
+
+
+def _parse_places(value: object) -> tuple[str, ...]:
+    places = tuple(_texts_of(value, str.split))
+    for place in places:
+        if not PLACE.match(place):
+            raise ValueError(f"{place!r} is neither a path nor a host and a path")
+    return places
+
+
 def _parse_log_path(value: object) -> str | None:
     if value is None or value == "":
         return None
@@ -250,9 +292,17 @@ def _parse_log_path(value: object) -> str | None:
     return path
 
 
+def _parse_health_path(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not HEALTH_PATH.match(value):
+        raise ValueError(f"{value!r} is not such a path")
+    return value
+
+
 BINDS = Kind(
     "ADDRESS",
-    "host:port, [v6]:port, :port, unix:/path, unix:@name; before it https://, uwsgi://, scgi:// or proxy+http://",
+    "host:port, [v6]:port, :port, unix:/path, unix:@name, fd:3, systemd:name; before it https://, uwsgi://, scgi:// or proxy+http://",
     _parse_binds,
     ", ".join,
 )
@@ -276,8 +326,28 @@ ROUTES = Kind(
     lambda routes: ", ".join(routes) or "none",
 )
 MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
+UMASK = Kind(
+    "MASK", "three octal digits, such as 027", _parse_umask, lambda m: "unchanged" if m is None else f"{m:03o}"
+)
 ACCOUNTS = Kind("NAME", "a name or a number", _parse_account, lambda name: name or "unchanged")
+# A flag of this kind has no value: to give it means on.
+SWITCH = Kind("", "on or off; in a TOML file, true or false", _parse_switch, lambda is_on: "on" if is_on else "off")
+PLACES = Kind(
+    "PATH",
+    "paths such as /cart?id=1, octets beyond ASCII escaped (%C3%A9), or with a host before them: shop.example/cart",
+    _parse_places,
+    lambda places: ", ".join(places) or "none",
+)
+PATHS = Kind("PATH", "paths", _parse_paths, lambda paths: ", ".join(paths) or "none")
 LOG_PATH = Kind("PATH", "a path, - for standard output", _parse_log_path, lambda v: v or "none")
+# RFC 3986 2.3: unreserved characters, which nobody needs to escape; and no segment of dots alone, which clients resolve (6.2.2.3).
+HEALTH_PATH = re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
+URL_PATH = Kind(
+    "PATH",
+    "a path such as /-/health, of letters, digits and -._~, without a slash at the end",
+    _parse_health_path,
+    lambda path: path or "none",
+)
 FILE = Kind("PATH", "a path", _parse_log_path, lambda path: path or "none")
 SNI_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\Z")
 SNI = Kind(

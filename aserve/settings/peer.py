@@ -23,7 +23,7 @@ _ALL_V4_IN_V6 = ipaddress.ip_network("::ffff:0:0/96")
 
 
 class Peer(NamedTuple):
-    """One item of --trusted-proxies; `str()` gives it back."""
+    """One item of --trusted-proxies; `str()` is its text."""
 
     kind: str  # "any", "network", "unix", "uid" or "gid"
     value: str = ""  # the network, or the account

@@ -31,19 +31,27 @@ from .kinds import (
     LOG_PATH,
     MIB,
     MODE,
+    MONTH_SECONDS,
+    PATHS,
     PEERS,
+    PLACES,
     PROGRESS,
     ROUTES,
     SERVER_NAME,
     SNI,
+    SWITCH,
     TIB,
+    UMASK,
+    URL_PATH,
     Kind,
     choice,
     count,
+    count_or_auto,
     duration,
     show_bytes,
     size,
 )
+from .platform import platform_settings
 
 VERSION = "0.1.0.dev0"
 NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
@@ -54,7 +62,9 @@ class ConfigError(ValueError):
     """A setting is wrong; `str()` is one line that says whose, what, and what is accepted."""
 
 
-TLS = "TLS"  # the group whose settings a bind may have of its own
+PROCESSES = "Processes"
+MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs
+TLS = "TLS"  # the group whose settings a bind may override
 
 
 class Setting(NamedTuple):
@@ -102,7 +112,8 @@ class Config:
     bind: Sequence[str] = _row(
         ("127.0.0.1:8000",), "Serving", "--bind", BINDS,
         "where to listen; repeatable, or separated by commas; https:// for TLS",
-        "Loopback: nothing is reachable from outside until you say so.",
+        "Loopback: nothing is reachable from outside until you say so. Without a bind, the command takes the sockets that systemd has "
+        "passed, or, where a platform sets PORT, 0.0.0.0 and that port.",
     )
     threads: int = _row(
         32, "Serving", "--threads", count(0, 4096),
@@ -178,6 +189,85 @@ class Config:
         "aserve", "Serving", "--server-name", SERVER_NAME,
         "the Server field of responses; empty: none",
         "RFC 9110 10.2.4 warns of needlessly fine detail, so it carries no version.",
+    )
+    workers: int | str | None = _row(
+        None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
+        "serve in worker processes, with a supervisor that replaces them; auto: one for each CPU that may be used; see docs/deploy.md",
+        "One process, which a service manager restarts, serves most sites; threads share its memory. Workers use several "
+        "CPUs on CPython, and let new code take over without a pause.",
+    )
+    preload: bool = _row(
+        False, PROCESSES, "--preload", SWITCH,
+        "import the app once, in a process from which workers are forked; see docs/deploy.md for what an app must not do at import",
+        "Not every app can be forked: connections and threads that it opens at import are none of a worker's. Where it can, workers take "
+        "less memory, and are ready at once.",
+    )
+    warm_up: Sequence[str] = _row(
+        (), PROCESSES, "--warm-up", PLACES,
+        "with --preload: request that the app answers before workers are forked, PATH or HOST/PATH; repeatable",
+        "Only you know which requests show most of your app, and change nothing.",
+    )
+    start_seconds: float = _row(
+        0.0, PROCESSES, "--start-timeout", duration(0.0),
+        "how long a worker may take to import the app and listen; beyond it, it is ended, with its stack in the log; 0: any time",
+        "Imports of minutes exist, and whoever waits for one loses nothing: the workers of before go on.",
+    )
+    touch_reload: Sequence[str] = _row(
+        (), PROCESSES, "--touch-reload", PATHS,
+        "reload, as by SIGHUP, when this file changes or appears; repeatable",
+        "SIGHUP does it. A file is for those who may write there, but send no signal.",
+    )
+    reload_at_once: bool = _row(
+        False, PROCESSES, "--reload-at-once", SWITCH,
+        "start the successors of all workers at once when reloading, in place of one after another",
+        "One more worker than usual needs the least memory and CPU. At once, code of before and new code serve side by side "
+        "for a shorter time.",
+    )
+    max_requests: int = _row(
+        0, PROCESSES, "--max-requests", count(0, 1_000_000_000),
+        "requests after which a worker process is replaced, when its successor is ready; 0: any number",
+        "An app that does not leak needs none of this, and one that does is served better by a limit of memory.",
+    )
+    max_requests_jitter: int = _row(
+        0, PROCESSES, "--max-requests-jitter", count(0, 1_000_000_000),
+        "at most so many more requests, drawn anew for each worker process",
+        "Workers are replaced one after another in any case.",
+    )
+    max_lifetime_seconds: float = _row(
+        0.0, PROCESSES, "--max-lifetime", duration(0.0, MONTH_SECONDS),
+        "how long a worker process serves before it is replaced, when its successor is ready; 0: any time",
+        "As for --max-requests.",
+    )
+    max_lifetime_jitter_seconds: float = _row(
+        0.0, PROCESSES, "--max-lifetime-jitter", duration(0.0, MONTH_SECONDS),
+        "at most so much longer, drawn anew for each worker process",
+        "As for --max-requests-jitter.",
+    )
+    max_rss_bytes: int = _row(
+        0, PROCESSES, "--max-rss", size(0, TIB),
+        "resident memory of a worker process, what it shares with others included, from which on it is replaced, when its successor "
+        "is ready; 0: any",
+        "Only you know what your app takes when it is well.",
+    )
+    max_pss_bytes: int = _row(
+        0, PROCESSES, "--max-pss", size(0, TIB),
+        "the same of its proportional memory: what n processes share counts as an nth part",
+        "The fairest measure: those of all processes add up to what is in use.",
+    )
+    max_uss_bytes: int = _row(
+        0, PROCESSES, "--max-uss", size(0, TIB),
+        "the same of the memory that it shares with nobody: what its end would give back",
+        "What a leak adds to.",
+    )
+    hang_warning_seconds: float = _row(
+        10.0, PROCESSES, "--hang-warning", duration(0.0),
+        "how long the event loop of a worker process may stand still before the log says so, with all stacks; 0: any time",
+        "Guess: no good loop stands still for a second; a machine that swaps, for some.",
+    )
+    hang_timeout_seconds: float = _row(
+        60.0, PROCESSES, "--hang-timeout", duration(0.0),
+        "how long it may before the worker process is replaced, when its successor is ready; 0: any time",
+        "As long as nginx waits for an answer: by then nobody waits any more.",
     )
     certificate: str | None = _row(
         None, TLS, "--certificate", FILE,
@@ -350,8 +440,40 @@ class Config:
     )
     drain_delay_seconds: float = _row(
         0.0, "Time limits", "--drain-delay", duration(0.0),
-        "how long to go on accepting after SIGTERM, while pings already say that it drains",
+        "how long to go on accepting after SIGTERM, while health checks and pings already say that it drains",
         "Without a load balancer that asks, there is nobody to wait for. With one: a little more than it takes to notice.",
+    )
+    healthcheck_path: str | None = _row(
+        None, "Health checks", "--healthcheck-path", URL_PATH,
+        "answer GET and HEAD of PATH/live and PATH/ready (or PATH) without the app, even while all threads are busy: live: 200; ready: "
+        "503 when draining, or when requests wait too long; neither is logged; see docs/deploy.md",
+        "Any path could be one of your app's.",
+    )
+    healthcheck_max_wait_seconds: float = _row(
+        10.0, "Health checks", "--healthcheck-max-wait", duration(0.0),
+        "how long a request may wait for a worker before the server is not ready, and pings over uwsgi say so; 0: any time",
+        "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
+        "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
+    )
+    user: str | None = _row(
+        None, "Process", "--user", ACCOUNTS,
+        "user to become after binding, and before the app is imported; only root may",
+        "The user that starts it; a Server in your own program changes nothing of its process. Under systemd User= does the same, and more: prefer it, with a socket unit for a port below 1024.",
+    )
+    group: str | None = _row(
+        None, "Process", "--group", ACCOUNTS,
+        "group to become after binding; only root may",
+        "That of --user, with its further groups.",
+    )
+    umask: int | None = _row(
+        None, "Process", "--umask", UMASK,
+        "rights that files made by the app do not have; for unix sockets --unix-mode decides",
+        "That of whoever starts it.",
+    )
+    pid_file: str | None = _row(
+        None, "Process", "--pid-file", FILE,
+        "file to write the process's number into after binding, and before the app is imported; removed at the end",
+        "systemd and containers know their process, and nothing else need.",
     )
     access_log: str | None = _row(
         None, "Logs", "--access-log", LOG_PATH,
@@ -387,6 +509,26 @@ class Config:
                 f"max-request-line ({show_bytes(self.max_request_line_bytes)}) is larger than "
                 f"max-head ({show_bytes(self.max_head_bytes)}), of which it is a part"
             )
+        if self.workers is None:
+            for key, is_given in (
+                ("preload", self.preload),
+                ("start-timeout", self.start_seconds),
+                ("touch-reload", self.touch_reload),
+                ("reload-at-once", self.reload_at_once),
+                ("max-requests", self.max_requests),
+                ("max-lifetime", self.max_lifetime_seconds),
+                ("max-rss", self.max_rss_bytes),
+                ("max-pss", self.max_pss_bytes),
+                ("max-uss", self.max_uss_bytes),
+            ):
+                if is_given:
+                    raise ConfigError(f"{key} needs workers: a process cannot replace itself; --workers 1 is enough")
+        elif sys.platform != "linux":
+            raise ConfigError(f"workers ({self.workers}) need Linux; without that setting, one process serves")
+        if self.warm_up and not self.preload:
+            raise ConfigError(
+                "warm-up needs preload: workers that import the app by themselves serve as soon as they can"
+            )
         if not self.trusted_proxies:
             proxied = [bind for bind in self.bind if bind.startswith(PROXIED)]
             if proxied:
@@ -398,6 +540,13 @@ class Config:
                     f"trusted-hops ({self.trusted_hops}) counts proxies, but trusted-proxies names none; "
                     "name who connects to this server, or '*' for whoever does"
                 )
+        for base, jitter in (
+            ("max_requests", "max_requests_jitter"),
+            ("max_lifetime_seconds", "max_lifetime_jitter_seconds"),
+        ):
+            if getattr(self, jitter) and not getattr(self, base):
+                name = base.replace("_seconds", "").replace("_", "-")
+                raise ConfigError(f"{name}-jitter has nothing to vary; give {name}, too")
         is_tls_bound = [self.tls_settings(bind) for bind in map(parse_bind, self.bind) if bind.protocol == "https"]
         if self.certificate is not None and not is_tls_bound:
             raise ConfigError("certificate is given, but no bind is for TLS; write https:// before its address")
@@ -417,7 +566,7 @@ class Config:
         values = {setting.name: getattr(self, setting.name) for setting in rows}
         own = {setting.name: [v for key, v in bind.options if key == setting.key] for setting in rows}
         if own["certificate"]:
-            values["key"] = None  # that of all others cannot be its own
+            values["key"] = None  # the key of the other binds cannot fit it
         for setting in rows:
             texts = own[setting.name]
             if texts:
@@ -445,10 +594,10 @@ class Config:
         toml_name: str = "the TOML file",
     ) -> Config:
         """
-        Merge the sources: argv over environment over TOML over defaults.
+        Merge the sources: argv over environment over TOML over what the platform says over defaults.
 
         `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
-        environment.  A value that loses is checked all the same.
+        environment.  A value that loses is checked, too, unless it is the platform's.
 
         Raises:
             ConfigError: an unknown name or a wrong value in any source.
@@ -459,6 +608,7 @@ class Config:
         commands = [f"ASERVE_{name.upper()}" for name in COMMAND_NAMES]
         _refuse_unknown(ours, known + commands, "variable", "the environment")
         values: dict[str, Any] = {}
+        platform = platform_settings(environ)
         for setting in SETTINGS:
             for source, name, where in (
                 (toml, setting.key, f"{setting.key} in {toml_name}"),
@@ -467,6 +617,9 @@ class Config:
             ):
                 if name in source:
                     values[setting.name] = _parse(setting, source[name], where)
+            if setting.name in platform and setting.name not in values:
+                said = platform[setting.name]
+                values[setting.name] = _parse(setting, said.value, said.variable)
         return cls(**values)
 
 

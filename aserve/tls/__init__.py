@@ -1,1 +1,1 @@
-"""TLS below any connection: certificates and their contexts, and what a client says first."""
+"""TLS below any connection: certificates and their contexts, and the ClientHello."""

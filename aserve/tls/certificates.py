@@ -1,8 +1,8 @@
-"""TLS contexts: from files of certificates to what a connection is wrapped with.
+"""TLS contexts: from files of certificates to the function that wraps a connection.
 
-Owns:     loading certificates, keys and authorities, with a text for each way
+Owns:     loading certificates, keys and authorities, with a message for each way
           in which they can be wrong; what is allowed on the wire; the choice
-          by server name; loading anew; what the environ says of a client.
+          by server name; reloading; what the environ says about a client.
 Thread:   event loop only.
 Spec:     RFC 9325 (what is allowed); RFC 7301 (ALPN); RFC 4514 (names of
           clients).
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import errno
 import functools
 import logging
 import os
@@ -27,17 +28,17 @@ from ..settings import Config, ConfigError, TLSSettings, parse_bind, split_sni
 
 logger = logging.getLogger("aserve")
 
-# A client's octets come in by the first, ours go out by the second; the text is the name that it asks for.
+# Arguments: the client's octets, the server's octets, and the server name that the client asks for.
 Wrap = Callable[[ssl.MemoryBIO, ssl.MemoryBIO, str], ssl.SSLObject]
 Function = TypeVar("Function", bound=Callable[..., Any])
 Stamp = Optional[tuple[int, int, int, int]]  # of a file; None: there is none
 
 VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 VERIFY_MODES = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-# RFC 7301 6: the names of what is spoken behind our TLS. curl, asked for HTTP/1.0, offers only the second.
+# RFC 7301 6: the protocols that we speak over TLS. curl, asked for HTTP/1.0, offers only the second.
 ALPN_PROTOCOLS = ("http/1.1", "http/1.0")
 
-ANY_NAME = ""  # among the names of contexts: whatever has none of its own
+ANY_NAME = ""  # the key of the context for all other names
 
 OPTIONS = (
     ssl.OP_NO_COMPRESSION  # RFC 9325 3.3: CRIME
@@ -54,7 +55,7 @@ _KEY = re.compile(rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----")
 
 
 class Certificates:
-    """The contexts of all https binds; what they are made of may change while they are used."""
+    """The contexts of all https binds; they can be reloaded while they are in use."""
 
     def __init__(self, all_settings: Iterable[TLSSettings]) -> None:
         """
@@ -82,7 +83,7 @@ class Certificates:
         return context.wrap_bio(incoming, outgoing, server_side=True)
 
     def reload(self) -> bool:
-        """Load everything anew; if anything cannot be used, keep what there is, and say why."""
+        """Load everything anew; if anything cannot be used, keep the old, log why, and return False."""
         self._stamps = self._last_stamps = [_stamp(path) for path in self._paths]
         try:
             self._contexts, self.warnings = _load(self._all_settings)
@@ -94,12 +95,12 @@ class Certificates:
         return True
 
     def log_warnings(self) -> None:
-        """Say what is wrong with certificates that can be used all the same."""
+        """Log what is wrong with certificates that can still be used."""
         for warning in self.warnings:
             logger.warning("TLS: %s", warning)
 
     def on_second(self) -> None:
-        """Called once a second: load anew what has changed, when it has stopped changing."""
+        """Load everything anew when a file has changed, and then not for a second; called once a second."""
         stamps = [_stamp(path) for path in self._paths]
         # A certificate and its key are two files: between their changes they do not match.
         is_settled = stamps == self._last_stamps
@@ -109,7 +110,7 @@ class Certificates:
 
 
 def _with_absolute_paths(settings: TLSSettings) -> TLSSettings:
-    """Let nobody who changes the folder, as apps do, lose our files."""
+    """Make paths absolute: apps may chdir()."""
     sni = [
         (name, os.path.abspath(certificate), os.path.abspath(key) if key else None)
         for name, certificate, key in map(split_sni, settings.sni)
@@ -169,7 +170,7 @@ def _new_context(settings: TLSSettings, certificate: str, key: str | None, warni
 
 
 class _PassphraseNeeded(Exception):
-    """Raised through OpenSSL, which would ask for it on the terminal."""
+    """Raised through OpenSSL, which would ask for the passphrase on the terminal."""
 
 
 def _refuse_passphrase() -> NoReturn:
@@ -215,7 +216,9 @@ def _read(path: str, what: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as exc:
-        raise ConfigError(f"cannot read the {what} {path}: {exc.strerror}") from None
+        # With --user it is read after root was given up, as it will be when it is loaded anew.
+        who = f" to user {os.geteuid()}" if exc.errno == errno.EACCES else ""
+        raise ConfigError(f"cannot read the {what} {path}: {exc.strerror}{who}") from None
 
 
 def reason_of(exc: Exception) -> str:
@@ -231,7 +234,7 @@ def _warn_of_dates(path: str, pem: bytes) -> Iterable[str]:
     try:
         begin, end = read_validity(base64.b64decode(pem))
     except (ValueError, IndexError):
-        return  # OpenSSL has read it; what it is stays its secret
+        return  # OpenSSL accepted it; only its dates cannot be read here
     now = datetime.datetime.now(datetime.timezone.utc)
     if now > end:
         yield f"the certificate {path} expired on {end:%Y-%m-%d %H:%M} UTC; clients will refuse it"
@@ -241,7 +244,7 @@ def _warn_of_dates(path: str, pem: bytes) -> Iterable[str]:
 
 def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datetime]:
     """
-    Return from when and until when a certificate is valid; the ssl module tells only a client.
+    Return from when and until when a certificate is valid; the ssl module gives that to clients only.
 
     Raises:
         ValueError, IndexError: this is no certificate in DER.
@@ -269,7 +272,7 @@ def read_validity(certificate: bytes) -> tuple[datetime.datetime, datetime.datet
 
 
 def _read_der(data: bytes, position: int) -> tuple[int, int, int]:
-    """Return tag, begin and end of the contents of the element there."""
+    """Return tag, start and end of the contents of the element at `position`."""
     tag, length = data[position], data[position + 1]
     position += 2
     if length & 0x80:
@@ -297,7 +300,7 @@ def describe_client(ssl_object: ssl.SSLObject) -> dict[str, str]:
     }
     certificate: dict[str, Any] | None = ssl_object.getpeercert()
     if certificate:
-        vars["SSL_CLIENT_VERIFY"] = "SUCCESS"  # else the handshake had failed
+        vars["SSL_CLIENT_VERIFY"] = "SUCCESS"  # otherwise the handshake would have failed
         vars["SSL_CLIENT_S_DN"] = format_name(certificate["subject"])
         vars["SSL_CLIENT_I_DN"] = format_name(certificate["issuer"])
         vars["SSL_CLIENT_M_SERIAL"] = certificate["serialNumber"]
@@ -307,7 +310,7 @@ def describe_client(ssl_object: ssl.SSLObject) -> dict[str, str]:
     return vars
 
 
-# What the ssl module says in full; RFC 4514 3 and OpenSSL have short names for them.
+# The ssl module uses long names; RFC 4514 3 and OpenSSL have short ones.
 _SHORT_NAMES = {
     "commonName": "CN",
     "countryName": "C",
@@ -360,8 +363,8 @@ def _call_and_clear(function: Callable[..., Any], *arguments: Any) -> Any:
         if not isinstance(first, ssl.SSLError):
             raise
         try:
-            # It may have been the error of somebody else, such as a TLS client in the same program.
-            # Where it was not, the session is broken: it says so again, or pretends to have ended.
+            # It may be somebody else's error, such as that of a TLS client in the same program. If not,
+            # the session is broken, and says so again or pretends to have ended.
             result = function(*arguments)
         except ssl.SSLWantReadError:
             raise
@@ -375,7 +378,7 @@ def _call_and_clear(function: Callable[..., Any], *arguments: Any) -> Any:
 
 def guard(function: Function) -> Function:
     """
-    Return a function of OpenSSL's so that the errors of others cannot become its own.
+    Return `function`, one of OpenSSL's, in a form that does not raise the errors of others.
 
     PyPy 3.9 looks at the thread's queue of errors after each call, and does not clear it: after one
     client's broken record the calls for all others would fail with that client's error.

@@ -1,4 +1,4 @@
-"""A client's first words, as far as we decide about them before OpenSSL does.
+"""The ClientHello: what is decided about it before OpenSSL sees it.
 
 Owns:     telling TLS from anything else; the server name and the protocols
           that a client asks for.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 HANDSHAKE, CLIENT_HELLO = 22, 1  # RFC 8446 5.1: content type; 4: message type
 SERVER_NAME, ALPN = 0, 16  # RFC 6066 3, RFC 7301 6: extensions
 RECORD_HEAD_BYTES, MESSAGE_HEAD_BYTES = 5, 4
-# A ClientHello up to this size is looked at. Guess: those of today are from 200 octets to 4 KiB.
+# A larger ClientHello is not waited for. Guess: those of today have 200 octets to 4 KiB.
 MAX_HELLO_BYTES = 1 << 14
 # RFC 8446 6: a fatal alert in a record of its own; 120 is no_application_protocol.
 NO_APPLICATION_PROTOCOL = bytes([21, 3, 3, 0, 2, 2, 120])
@@ -51,7 +51,7 @@ def parse(data: bytes) -> ClientHello:
     """
     Return what a ClientHello asks for.
 
-    What is malformed asks for nothing: it is OpenSSL's to judge.
+    A malformed one asks for nothing: OpenSSL judges it.
     """
     try:
         return _parse_message(_Reader(_join_records(data)[0]))
@@ -76,14 +76,14 @@ def _join_records(data: bytes) -> tuple[bytes, bool]:
 
 
 class _Reader:
-    """A place in octets; what runs over their end raises IndexError."""
+    """Reads octets one after another; raises IndexError past their end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._position = 0
 
-    def take(self, count: int) -> bytes:
-        """Return so many octets."""
+    def read(self, count: int) -> bytes:
+        """Return the next `count` octets."""
         end = self._position + count
         if end > len(self._data):
             raise IndexError
@@ -91,42 +91,42 @@ class _Reader:
         self._position = end
         return octets
 
-    def number(self, octet_count: int) -> int:
-        """Return a number of so many octets."""
-        return int.from_bytes(self.take(octet_count), "big")
+    def read_number(self, octet_count: int) -> int:
+        """Return the next number, which has this many octets."""
+        return int.from_bytes(self.read(octet_count), "big")
 
-    def vector(self, length_octet_count: int) -> _Reader:
-        """Return a reader of what a length of so many octets stands before."""
-        return _Reader(self.take(self.number(length_octet_count)))
+    def read_vector(self, length_octet_count: int) -> _Reader:
+        """Return a reader of the next vector, whose length has this many octets (RFC 8446 3.4)."""
+        return _Reader(self.read(self.read_number(length_octet_count)))
 
-    def take_rest(self) -> bytes:
+    def read_rest(self) -> bytes:
         """Return all that is left."""
-        return self.take(len(self._data) - self._position)
+        return self.read(len(self._data) - self._position)
 
     @property
     def has_more(self) -> bool:
-        """Whether the end is not reached."""
+        """Whether octets are left."""
         return self._position < len(self._data)
 
 
 def _parse_message(message: _Reader) -> ClientHello:
-    if message.number(1) != CLIENT_HELLO:
+    if message.read_number(1) != CLIENT_HELLO:
         return ClientHello()
-    hello = message.vector(3)
-    hello.take(2 + 32)  # version, random
-    hello.vector(1)  # session id
-    hello.vector(2)  # cipher suites
-    hello.vector(1)  # compression methods
-    extensions = hello.vector(2)
+    hello = message.read_vector(3)
+    hello.read(2 + 32)  # version, random
+    hello.read_vector(1)  # session id
+    hello.read_vector(2)  # cipher suites
+    hello.read_vector(1)  # compression methods
+    extensions = hello.read_vector(2)
     server_name, protocols = "", []
     while extensions.has_more:
-        kind, extension = extensions.number(2), extensions.vector(2)
+        kind, extension = extensions.read_number(2), extensions.read_vector(2)
         if kind == SERVER_NAME:
-            names = extension.vector(2)
-            if names.number(1) == 0:  # a host's; there is no other kind
-                server_name = names.vector(2).take_rest().decode("latin-1")
+            names = extension.read_vector(2)
+            if names.read_number(1) == 0:  # a host name; there is no other kind
+                server_name = names.read_vector(2).read_rest().decode("latin-1")
         elif kind == ALPN:
-            names = extension.vector(2)
+            names = extension.read_vector(2)
             while names.has_more:
-                protocols.append(names.vector(1).take_rest())
+                protocols.append(names.read_vector(1).read_rest())
     return ClientHello(server_name, tuple(protocols))

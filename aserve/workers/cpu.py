@@ -1,7 +1,7 @@
-"""How much of a CPU the process burns.
+"""How much CPU time the process uses.
 
 Owns:     CpuMeter.
-Thread:   one at a time; whoever has it sees to that.
+Thread:   one at a time: the executor measures on the event loop, TimeSlices under its lock.
 Not here: what follows from it (executor.py, time_slices.py).
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import time
 
-# The shortest time over which to judge: a look costs two calls of the kernel's clocks. Guess.
+# The shortest time over which to judge: to measure costs two system calls. Guess.
 WINDOW_SECONDS = 0.001
 # The share of one CPU from which the process counts as busy.
 BUSY_SHARE = 0.8
@@ -20,17 +20,17 @@ HAS_GIL: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 class CpuMeter:
     """
-    Whether the process has used most of a CPU lately: then the GIL is what is missing, not threads.
+    Tells whether the process has used most of a CPU lately. Then it lacks the GIL, not threads.
 
-    Without a GIL it never counts as busy.
+    Without a GIL a process never counts as busy.
     """
 
     def __init__(self) -> None:
-        self._cpu_seconds = self._seconds = 0.0  # at the last look
-        self.is_busy = False  # as the last look has found
+        self._cpu_seconds = self._seconds = 0.0  # when last measured
+        self.is_busy = False  # as last measured
 
-    def look(self) -> bool:
-        """Judge the time since the last look, unless it is too short; return `is_busy`."""
+    def measure(self) -> bool:
+        """Update `is_busy` from the time since the last call, unless that is too short; return it."""
         now = time.perf_counter()
         elapsed = now - self._seconds
         if elapsed >= WINDOW_SECONDS:

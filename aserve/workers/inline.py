@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections
 from typing import Any, Callable
 
-from ..forks import leave
+from ..forks import end_child
 from .threads import WorkerCounts
 
 
@@ -19,7 +19,8 @@ class InlineExecutor:
 
     is_inline = True
     is_quiet = False  # nobody writes past the loop
-    waiting_count = 0  # jobs run at once
+    waiting_count = stalled_seconds = 0  # jobs run at once
+    wait_seconds = 0.0
     is_idle = True
     is_leader_waiting = False
     workers = WorkerCounts()  # none: what runs the app is the event loop
@@ -31,7 +32,11 @@ class InlineExecutor:
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
         """Run function(argument) now, or after the job that submits it."""
-        self._jobs.append((function, argument))
+        self.submit_here((function, argument))
+
+    def submit_here(self, job: tuple[Callable[[Any], None], Any]) -> None:
+        """Run a function with its argument now, or after the job that submits it."""
+        self._jobs.append(job)
         if self._is_running:
             return
         self._is_running = True
@@ -42,22 +47,23 @@ class InlineExecutor:
         finally:
             self._is_running = False
 
-    submit_here = submit
-
     def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
         """Run function(first, second) now."""
         function(first, second)
 
+    def on_second(self) -> None:
+        """Do nothing: nothing waits."""
+
     def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there are no threads."""
 
     def on_forked(self) -> None:
-        """In a child that the app has forked: run nothing more."""
+        """Run nothing more, in a child that the app has forked; see forks.py."""
         self._jobs.clear()
-        self._jobs.append((leave, None))
+        self._jobs.append((end_child, None))
 
     def join(self, seconds: float) -> list[str]:
-        """Nothing to wait for."""
+        """Return no names: there are no threads."""
         return []
 
     stuck: tuple[str, ...] = ()  # nobody is written off

@@ -1,7 +1,7 @@
 """How to raise an exception in another thread, as far as the interpreter can.
 
 Owns:     find_interrupt.
-Thread:   the interrupt: any but its thread; retracting it: its thread alone.
+Thread:   any thread may interrupt another; a thread may retract only what was raised in itself.
 Not here: when a thread may be interrupted (wsgi/deadlines.py).
 """
 
@@ -14,12 +14,12 @@ from typing import Callable
 
 from ..errors import RequestTimeout
 
-# A worker waits so long between two looks for what takes the loop microseconds.
-LOOK_SECONDS = 0.0005
+# How long a worker sleeps between two checks for something that takes the loop microseconds.
+CHECK_SECONDS = 0.0005
 
 
 def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None, Callable[[], None]]:
-    """Return how to raise an exception in a thread, and how a thread retracts what has not hit it yet."""
+    """Return two functions: raise an exception in a thread (None: not possible), and retract one that has not hit yet."""
     if sys.implementation.name == "pypy":
         try:
             from __pypy__.thread import _raise_in_thread  # type: ignore[import-not-found]
@@ -27,11 +27,11 @@ def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None,
             return None, _do_nothing
 
         def retract_pypy() -> None:
-            # It cannot be retracted, only replaced, by one that we wait for.
+            # PyPy cannot retract it, only replace it: raise another, and wait until that has hit.
             try:
                 _raise_in_thread(threading.get_ident(), RequestTimeout)
                 while True:
-                    time.sleep(LOOK_SECONDS)
+                    time.sleep(CHECK_SECONDS)
             except RequestTimeout:
                 pass
 
@@ -40,7 +40,7 @@ def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None,
         import ctypes
     except ImportError:  # an interpreter built without libffi
         return None, _do_nothing
-    # A function object of our own: the attribute is shared with whoever sets its argtypes.
+    # By item, which makes a new function object: the attribute is shared, and others may set its argtypes.
     set_async_exc = ctypes.pythonapi["PyThreadState_SetAsyncExc"]
     set_async_exc.argtypes = (ctypes.c_ulong, ctypes.c_void_p)
     set_async_exc.restype = ctypes.c_int
@@ -55,4 +55,4 @@ def find_interrupt() -> tuple[Callable[[int, type[BaseException]], None] | None,
 
 
 def _do_nothing() -> None:
-    """Nothing was raised, so nothing is to be retracted."""
+    """Retract nothing, since nothing can be raised."""

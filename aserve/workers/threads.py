@@ -1,8 +1,8 @@
 """The threads of an executor.
 
-Owns:     WorkerThreads: who is at work, who is compensated for, who is written off; names and numbers.
+Owns:     WorkerThreads: which are at work, compensated or written off; their names and numbers.
 Thread:   any, under one lock.
-Not here: what they do, who sleeps (executor.py); who of those compensated for goes on (time_slices.py).
+Not here: what they do, who sleeps (executor.py); which of the compensated may continue (time_slices.py).
 """
 
 from __future__ import annotations
@@ -12,40 +12,42 @@ import threading
 import time
 from typing import Callable, NamedTuple
 
+from ..log_once import LogOnce
+
 logger = logging.getLogger("aserve")
 
 
 class WorkerCounts(NamedTuple):
     """How many workers there are of each kind."""
 
-    at_work: int = 0  # in a place of --threads
+    at_work: int = 0  # in a slot of --threads
     idle: int = 0  # of these: they wait for something to do
-    compensated: int = 0  # blocked by a slow reader: another has its place (as in ForkJoinPool)
+    compensated: int = 0  # slowed down by their readers: others have their slots (as in ForkJoinPool)
     stuck: int = 0  # written off, and not yet ended
     written_off: int = 0  # since the start
 
 
 class WorkerThreads:
-    """At most `max_threads` at work, and `extra_threads` whose places others have taken: they are compensated for."""
+    """At most `max_threads` at work, and at most `extra_threads` compensated: others have taken their slots."""
 
     def __init__(self, work: Callable[[], None], max_threads: int, extra_threads: int) -> None:
         self._work = work
         self.max_threads = max_threads
-        self._max_total = max_threads + extra_threads  # less when the system gives no more
+        self._max_total = max_threads + extra_threads  # lowered when the system starts no more
         self._lock = threading.Lock()  # guards all below
         self.at_work: list[threading.Thread] = []
         self.compensated: dict[int, threading.Thread] = {}  # by identifier
         self._written_off: list[threading.Thread] = []
         self.written_off_count = 0  # since the start
         self._started_count = 0
-        self._has_told_limit = False
+        self._limit_line = LogOnce(logger, logging.WARNING)
 
     def start(self) -> bool:
         """
-        Start another worker; False: there are as many as may be.
+        Start another worker; False: there are as many as are allowed.
 
         Raises:
-            RuntimeError: it would be the first, and the system gives no thread.
+            RuntimeError: it would be the first, and the system starts no thread.
         """
         with self._lock:
             total = len(self.at_work) + len(self.compensated)
@@ -57,7 +59,7 @@ class WorkerThreads:
                 thread.start()
             except RuntimeError as exc:
                 if not self._started_count:
-                    raise  # a service that never had a worker
+                    raise  # no worker at all: nothing can be served
                 logger.error("cannot start worker %d: %s; going on with %d", total + 1, exc, total)
                 self._max_total = total
                 return False
@@ -66,10 +68,10 @@ class WorkerThreads:
             return True
 
     def compensate(self, thread_id: int) -> bool:
-        """Free the place of a worker for another; False: too many are compensated for, or it is none of ours."""
+        """Free the slot of a worker for another; False: too many are compensated, or it is not a worker."""
         with self._lock:
             if len(self.compensated) >= self._max_total - self.max_threads:
-                self._tell_limit()
+                self._log_limit()
                 return False
             thread = self._take_out(thread_id)
             if thread is not None:
@@ -77,18 +79,19 @@ class WorkerThreads:
             return thread is not None
 
     def regain_slot(self, thread_id: int) -> bool:
-        """Count one that was compensated for among those at work again; False: its place is taken, and it must end."""
+        """Count a compensated worker as at work again; False: its slot is taken, and it must end."""
         with self._lock:
             thread = self.compensated.pop(thread_id)
-            self._has_told_limit = self._has_told_limit and bool(self.compensated)
-            # At the end others have ended already, and there may be work left.
+            if not self.compensated:
+                self._limit_line.reset()
+            # While the executor stops, others have ended already, and there may be work left.
             if sum(other.is_alive() for other in self.at_work) >= self.max_threads:
                 return False
             self.at_work.append(thread)
             return True
 
     def keep_slot(self, thread_id: int) -> bool:
-        """Let one that was compensated for keep its place, if there is nobody else; False: there is."""
+        """Count a compensated worker as at work again if nobody else is; False: somebody is."""
         with self._lock:
             if not self.at_work:
                 self.at_work.append(self.compensated.pop(thread_id))
@@ -96,7 +99,7 @@ class WorkerThreads:
             return False
 
     def write_off(self, thread_id: int) -> None:
-        """Count on a thread no longer."""
+        """Free the slot of a thread that hangs, and count it as written off."""
         with self._lock:
             thread = self.compensated.pop(thread_id, None) or self._take_out(thread_id)
             if thread is not None:
@@ -110,17 +113,16 @@ class WorkerThreads:
                 return thread
         return None
 
-    def _tell_limit(self) -> None:
-        if not self._has_told_limit and self._max_total > self.max_threads:
-            self._has_told_limit = True
-            logger.warning(
+    def _log_limit(self) -> None:
+        if self._max_total > self.max_threads:
+            self._limit_line.log(
                 "%d responses outrun their readers, as many as --extra-threads has room for; "
                 "others keep their worker threads until there is room",
                 len(self.compensated),
             )
 
     def counts(self, idle_count: int) -> WorkerCounts:
-        """Return how many there are, `idle_count` of which sleep."""
+        """Return how many there are of each kind; `idle_count` of those at work are idle."""
         at_work = len(self.at_work)
         return WorkerCounts(
             at_work, min(idle_count, at_work), len(self.compensated), len(self.stuck), self.written_off_count
@@ -136,7 +138,7 @@ class WorkerThreads:
         return next((thread.name for thread in self._all if thread.ident == thread_id), "a worker")
 
     def join(self, seconds: float) -> list[str]:
-        """Wait for all to end, at most so long; return the names of those that have not."""
+        """Wait for all to end, at most this long; return the names of those that have not."""
         deadline = time.monotonic() + seconds
         threads = self._all
         for thread in threads:

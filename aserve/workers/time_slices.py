@@ -1,19 +1,20 @@
 """Whose time slice it is, among workers that have yielded their slots.
 
-Owns:     TimeSlices: who goes on, who waits, for how long.
-Thread:   two, under banners: workers wait for slices, the event loop looks whether they move.
+Owns:     TimeSlices: who may continue, who waits, for how long.
+Thread:   two, under banners: workers wait for slices, the event loop checks that they move.
 Not here: who yields, and who takes its place (executor.py).
 
 A response that outruns its reader goes to the disk as fast as the app makes it, and
-nobody waits for it. Were dozens of them to compute at once, those who are waited for
-would hardly get the GIL. So:
+nobody waits for it. If dozens of them computed at once, requests that a client is waiting
+for would hardly get the GIL. So:
 
-- One goes on at a time, and after SLICE_SECONDS the next. While they do not compute but
-  block, as many go on at once as there are workers beside them.
-- While requests wait for a worker, none goes on (`is_paused`).
-- But whenever for SLICE_SECONDS no slice has begun, the loop begins another: one of those
-  that wait may have what all others need, such as a connection of the app's pool. Of those
-  who compute there are never more than workers: a slice of STALE_SECONDS is taken to block.
+- One runs at a time, and the next after SLICE_SECONDS. While they block instead of
+  computing, as many run at once as there are workers beside them.
+- While requests wait for a worker, no slice begins (`is_paused`).
+- But when no slice has begun for SLICE_SECONDS, the loop begins one: a thread that waits
+  may hold what all others need, such as a connection of the app's pool. Still, no more of
+  them compute than there are workers. A slice older than STALE_SECONDS is taken for blocked,
+  and does not count.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ import time
 
 from .cpu import CpuMeter
 
-# How long one goes on before the next: some hundred pieces, so that few of them pay for the change. Guess.
+# How long a slice lasts: some hundred pieces, so that few of them pay for the switch. Guess.
 SLICE_SECONDS = 0.020
-# How long a slice counts: one that has not ended by then waits inside the app, or is hopeless. Guess.
+# How long a slice counts: one that has not ended by then blocks inside the app, or never ends. Guess.
 STALE_SECONDS = 1.0
 
 
 class TimeSlices:
-    """Lets few of many threads go on at a time, in the order in which they came."""
+    """Lets few of many threads run at a time, in the order in which they came."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_running: int) -> None:
         self._loop = loop
@@ -40,7 +41,7 @@ class TimeSlices:
         self._running: dict[int, float] = {}  # by thread: until when, in monotonic time
         self._waiting: dict[int, threading.Lock] = {}  # by thread, in order; the lock's release begins its slice
         self._begun_count = 0
-        self._seen_count = 0  # of those begun, at the loop's last look
+        self._seen_count = 0  # `_begun_count` at the loop's last check
         self.is_paused = False  # until `resume`
         self._is_watched = False
         self._is_over = False
@@ -52,7 +53,7 @@ class TimeSlices:
         """
         Wait for a time slice, unless the calling thread has one that is not over, or that nobody else wants.
 
-        `is_queue` tells that requests wait for a worker; `resume` has to be called when none does any more.
+        `is_queue`: requests wait for a worker. Then no slice begins until `resume` is called.
         """
         with self._lock:
             if self._is_over or (thread_id in self._running and not (is_queue or self._is_over_time(thread_id))):
@@ -63,13 +64,13 @@ class TimeSlices:
             self.is_paused = is_queue
             self._begin_slices()
             if self._waiting and not self._is_watched:
-                self._is_watched = self._watch_soon()
+                self._is_watched = self._start_watch()
         begun.acquire()
 
-    def _watch_soon(self) -> bool:
+    def _start_watch(self) -> bool:
         try:
-            self._loop.call_soon_threadsafe(self._watch)
-        except RuntimeError:  # the loop is closed: this worker was left behind, and nobody waits for it
+            self._loop.call_soon_threadsafe(self._check_later)
+        except RuntimeError:  # the loop is closed: this worker was abandoned, and nobody waits for it
             self._begin_all()
             return False
         return True
@@ -88,12 +89,12 @@ class TimeSlices:
 
     @property
     def running(self) -> list[int]:
-        """The threads that have their slice."""
+        """The threads that have a slice."""
         return list(self._running)
 
     @property
     def waiting(self) -> list[int]:
-        """The threads that wait for theirs, in order."""
+        """The threads that wait for a slice, in order."""
         return list(self._waiting)
 
     def end_slice(self, thread_id: int) -> None:
@@ -114,7 +115,7 @@ class TimeSlices:
 
     @property
     def _allowed_count(self) -> int:
-        return 1 if self._cpu.look() else self._max_running
+        return 1 if self._cpu.measure() else self._max_running
 
     def _begin_all(self) -> None:
         self._is_over = True
@@ -129,21 +130,21 @@ class TimeSlices:
 
     # --- called on the event loop ---
 
-    def _watch(self) -> None:
-        self._loop.call_later(SLICE_SECONDS, self._look)
+    def _check_later(self) -> None:
+        self._loop.call_later(SLICE_SECONDS, self._begin_if_stalled)
 
-    def _look(self) -> None:
-        """Begin a slice if there was none since the last look, and there are not too many that compute."""
+    def _begin_if_stalled(self) -> None:
+        """Begin a slice if none has begun since the last check, and not too many compute."""
         with self._lock:
             is_still = self._begun_count == self._seen_count
-            if self._waiting and is_still and (self._running_count < self._max_running or not self._cpu.look()):
+            if self._waiting and is_still and (self._running_count < self._max_running or not self._cpu.measure()):
                 self._begin_slice()
             self._seen_count = self._begun_count
             self._is_watched = is_watched = bool(self._waiting)
-        if is_watched:  # not the attribute: a worker that waits for a slice meanwhile starts a watch of its own
-            self._watch()
+        if is_watched:  # not the attribute: a worker that has come meanwhile starts its own watch
+            self._check_later()
 
     def stop(self) -> None:
-        """From now on everybody goes on at once: it is the end."""
+        """Let all threads run at once from now on: the executor stops."""
         with self._lock:
             self._begin_all()

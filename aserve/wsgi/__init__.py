@@ -1,4 +1,4 @@
-"""Between an exchange and the app: PEP 3333, and what may stand before it."""
+"""Between an exchange and the app: PEP 3333, and the routes that answer before the app."""
 
 from .gateway import FileResponse, FileWrapper, Gateway, Reply, WSGIApp
 

@@ -1,33 +1,34 @@
 """Deadlines of requests: `--request-timeout`.
 
-Owns:     since when an app has had each exchange, and what happens when that
-          is too long: the log line with the worker's stack, RequestTimeout
-          raised in it (an interrupt), the worker written off that does not come back.
-Thread:   two, under banners: workers run the app, the event loop looks once a
+Owns:     when the app got each exchange, and what happens when that is too long
+          ago: the log line with the worker's stack; RequestTimeout, raised in the
+          worker (an interrupt); writing off a worker that does not come back.
+Thread:   two, under banners: workers run the app, the event loop checks once a
           second.
-Not here: the answers (gateway.py makes an interrupted worker's 504, connections/wire_loop.py that of
-          one written off), replacing a thread
+Not here: the answers (gateway.py makes the 504 of an interrupted worker, connections/wire_loop.py
+          that of one written off), replacing a thread
           (workers/executor.py), raising an exception in it (workers/interrupt.py).
 
 An interrupt may hit between any two bytecodes. In aserve's own code it would leave
-a lock taken or a job lost, so it must hit only while the app runs, and what the
-app calls of ours counts as not the app. Two tokens, lists of one item since
-`append` and `pop` are atomic, say where a worker is:
+a lock taken or a job lost. So it must hit only while the app's own code runs; calls
+from the app into aserve do not count. Two tokens say where a worker is. Each is a
+list of one item, since `append` and `pop` are atomic:
 
 `_interruptible`
-          lies there while the worker is inside the app. The loop takes it to
-          interrupt, once for each exchange, and never gives it back. The worker
-          takes it to leave: if it gets it, no interrupt can come any more. If it
-          does not, it waits for the interrupt to be made, and takes it back if it
-          has not hit by then. If it hits while the worker waits, it has hit:
-          there is no second one. So all that `_disarm` needs is a `try` around it.
+          is there while the worker is inside the app. The loop takes it to
+          interrupt the worker, once for each exchange, and never puts it back. The
+          worker takes it when it leaves the app. If it gets the token, no interrupt
+          can come any more. If it does not, it waits until the interrupt has been
+          made, and retracts it if it has not hit by then. It may also hit while the
+          worker waits; there is no second one. So a `try` around `_disarm` is enough.
 `_ownership`
-          the same for the exchange itself. The loop takes it to write a worker
-          off, and then answers; a worker that comes back without it drops what
-          it has, and ends (WrittenOff). It is moved only where no interrupt can come.
+          is the same for the exchange itself. The loop takes it to write a worker
+          off, and then answers. A worker that leaves the app and does not get it
+          drops its result and ends (WrittenOff). Workers take it and put it back
+          only where no interrupt can come.
 
-Where nothing is to be timed, none of this is there: the app itself is in the
-gateway, and not what `Deadlines.timed` makes of it.
+Without --request-timeout none of this runs: the gateway calls the app itself, and
+not what `Deadlines.timed` makes of it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ..body import LiveBody
 from ..errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
 from ..exchange import Exchange
-from ..workers.interrupt import LOOK_SECONDS, find_interrupt
+from ..workers.interrupt import CHECK_SECONDS, find_interrupt
 from .gateway import FileWrapper, WSGIApp
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-# What an interrupted worker is given for its finally blocks: as long as the request had, at most so much. Guess.
+# How long an interrupted worker may take for its finally blocks: as long as the request had, but at most this. Guess.
 GRACE_SECONDS = 5.0
 
 _get_ident = threading.get_ident
@@ -67,13 +68,13 @@ class Deadlines:
         self._max_stuck = max_stuck
         self._on_failing = on_failing  # called with the reason, when too many are stuck
         self._interrupt, self.retract = find_interrupt()
-        self.runs: dict[int, Run] = {}  # by thread: the exchange that it has
+        self.runs: dict[int, Run] = {}  # by thread: the exchange that the app has there
         self._stuck: dict[int, Run] = {}  # by thread: those written off and still inside the app
 
     # --- called on the event loop ---
 
     def timed(self, app: WSGIApp) -> WSGIApp:
-        """Return the app as a gateway should call it."""
+        """Return a WSGI app that calls `app`, and times it."""
 
         def timed(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             run = Run(self, start_response.__self__.exchange)
@@ -87,37 +88,38 @@ class Deadlines:
                 run.end()
                 raise
             kind = type(iterable)
-            # None of these has code of the app's to run: the gateway knows them as they are.
+            # These run no code of the app's, and the gateway recognises them by their types.
             if kind is list or kind is tuple or (kind is FileWrapper and iterable.extent() is not None):
                 run.end()
                 return iterable  # type: ignore[no-any-return]
             return TimedIterable(run, iterable)
 
-        # By these the gateway names the app in the log.
+        # The gateway names the app in the log by these.
         timed.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
         timed.__module__ = getattr(app, "__module__", None) or type(app).__module__
         return timed
 
     def on_second(self) -> None:
-        """Look at every exchange; called once a second."""
+        """Interrupt exchanges that take too long, and write off workers that do not come back; called once a second."""
         now = time.monotonic()
-        for run in self.runs.copy().values():  # workers put themselves in meanwhile
+        for run in self.runs.copy().values():  # workers add theirs meanwhile
             if run.interrupted_at is None:
                 if now - run.since >= self._seconds:
-                    self._end_in_time(run, now)
+                    self._interrupt_or_unblock(run, now)
             elif now - run.interrupted_at >= self._grace_seconds:
                 self._write_off(run, now)
 
-    def _end_in_time(self, run: Run, now: float) -> None:
+    def _interrupt_or_unblock(self, run: Run, now: float) -> None:
+        """Interrupt a worker inside the app, or end its wait for its client; log it."""
         text = f"the app took longer than {self._seconds:g} s (--request-timeout)"
         if not run.take_interruptible():
-            # Not inside the app, but in what it calls of ours, or between two pieces: it waits for
-            # its client, and nobody needs to be interrupted to end that. Or it is just leaving.
+            # The worker is in a call from the app into aserve, or between two pieces: it waits for its
+            # client, and that can be ended without an interrupt. Or it is just leaving the app.
             body = run.exchange.body
             if isinstance(body, LiveBody) and not body.is_complete:
                 run.exchange.keep_alive = False
                 body.refuse(RequestRefused(504, text))
-            run.exchange.connection.abort_slow_reader(run.exchange, f"{text}, of which its client has kept it waiting")
+            run.exchange.connection.abort_slow_reader(run.exchange, f"{text}, and was waiting for its client")
             return
         run.interrupted_at = now
         try:
@@ -141,7 +143,7 @@ class Deadlines:
     def _write_off(self, run: Run, now: float) -> None:
         """Answer for a worker that does not come back, and put another in its place."""
         if not run.take_ownership():
-            return  # in code of ours, or leaving: soon over
+            return  # in aserve's own code, or leaving the app: soon done
         name = self._executor.name_of(run.thread_id)
         try:
             self._stuck[run.thread_id] = run
@@ -164,24 +166,24 @@ class Deadlines:
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:
-        """No interrupt comes any more, and nobody who is just making one will say so."""
+        """Free a worker that waits for an interrupt: nobody makes one here."""
         for run in self.runs.values():
             run.is_interrupted = run.is_over = True
 
     # --- called from a worker ---
 
     def on_return(self, run: Run) -> None:
-        """A worker that was written off has come back; it ends."""
+        """Log that a worker that was written off has come back."""
         self._stuck.pop(run.thread_id, None)
         logger.warning(
-            "%s: its worker, which was written off, has come back from the app after %.1f s; what it has is dropped, "
+            "%s: its worker, which was written off, has come back from the app after %.1f s; its result is dropped, "
             "and it ends (still stuck: %d)",
             run.exchange.summary, time.monotonic() - run.since, len(self._stuck),
         )  # fmt: skip
 
 
 class Run:
-    """An exchange with the app, in one worker."""
+    """One exchange while the app has it, in one worker."""
 
     __slots__ = (
         "_deadlines", "_interruptible", "_owner", "_ownership", "exchange", "interrupted_at", "is_interrupted",
@@ -194,7 +196,7 @@ class Run:
         self.thread_id = _get_ident()
         self._interruptible: list[None] = []
         self._ownership: list[None] = []
-        self._owner = 0  # the thread that has the ownership, being in code of ours that the app has called
+        self._owner = 0  # the thread that has the ownership while the app calls into aserve
         self.interrupted_at: float | None = None  # monotonic time; the loop's
         self.is_interrupted = False  # the interrupt is made
         self.is_written_off = False
@@ -205,17 +207,17 @@ class Run:
     # --- called on the event loop ---
 
     def take_interruptible(self) -> bool:
-        """Get the right to interrupt, if the worker is inside the app."""
+        """Take the right to interrupt; False: the worker is not inside the app, or was interrupted already."""
         return _pop(self._interruptible)
 
     def take_ownership(self) -> bool:
-        """Get the exchange from its worker, if that is inside the app."""
+        """Take the exchange from its worker; False: the worker is not inside the app."""
         return _pop(self._ownership)
 
     # --- called from the worker ---
 
     def end(self) -> None:
-        """The app is done with this exchange."""
+        """Stop timing: the app is done with this exchange."""
         self.is_over = True
         runs = self._deadlines.runs
         if runs.get(self.thread_id) is self:
@@ -223,12 +225,12 @@ class Run:
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """
-        Run a piece of the app, the only place where an interrupt hits.
+        Run a piece of the app; only here can an interrupt hit.
 
         Raises:
             RequestTimeout: an interrupt has ended it.
             WrittenOff: it has come back too late.
-            BaseException: what it has raised.
+            BaseException: whatever it has raised.
         """
         is_back = False
         result: Any = None
@@ -236,7 +238,7 @@ class Run:
         try:
             try:
                 self._ownership.append(None)
-                if not self.is_interrupted:  # it has had its one interrupt otherwise
+                if not self.is_interrupted:  # otherwise it has had its one interrupt
                     self._interruptible.append(None)
                 result = function(*arguments)
                 is_back = True
@@ -247,28 +249,28 @@ class Run:
         # From here on no interrupt can come.
         if not self._regain_ownership():
             self._drop(result)
-        if fault is None or is_back:  # an interrupt that came too late has hurt nobody
+        if fault is None or is_back:  # an interrupt that came too late has done no harm
             return result
         try:
             if self.is_interrupted and not isinstance(fault, (RequestTimeout, StopIteration)):
-                raise RequestTimeout from fault  # it was made another on its way through the app
+                raise RequestTimeout from fault  # the app has turned it into another
             raise fault
         finally:
             fault = None  # or it would hold the frame that holds it
 
     def guard(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of ours as the app may call it: no interrupt hits it, and nobody takes the exchange."""
+        """Return `function`, one of ours, for the app to call: no interrupt hits it, and nobody takes the exchange from it."""
 
         def guarded(*arguments: Any) -> Any:
             thread_id = _get_ident()
             if self._owner == thread_id or self.is_over:
                 return function(*arguments)
-            # Another thread of the app's is never interrupted.
+            # Other threads of the app are never interrupted.
             was_interruptible = self._disarm() if thread_id == self.thread_id else False
             if not self._regain_ownership():
                 if self.is_written_off:
                     raise ClientDisconnected("the request took too long, and was answered with an error (504)")
-                return function(*arguments)  # the exchange is over, as `function` will find
+                return function(*arguments)  # the exchange is over; `function` will notice
             self._owner = thread_id
             try:
                 return function(*arguments)
@@ -281,7 +283,7 @@ class Run:
         return guarded
 
     def guard_start(self, start_response: Callable[..., Any]) -> Callable[..., Any]:
-        """The same for start_response and the write() that it returns."""
+        """Return start_response guarded; the write() that it returns is guarded, too."""
         guarded = self.guard(start_response)
 
         def start(status: str, headers: Any, exc_info: Any = None) -> Callable[[bytes], None]:
@@ -294,25 +296,25 @@ class Run:
         Become uninterruptible; False: an interrupt was made, and is over.
 
         Raises:
-            RequestTimeout: it has hit only now.
+            RequestTimeout: the interrupt has hit only now.
         """
         if _pop(self._interruptible):
             return True
         while not self.is_interrupted:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(CHECK_SECONDS)
         self._deadlines.retract()
         return False
 
     def _regain_ownership(self) -> bool:
-        """Have the exchange again, where no interrupt comes; False: it is answered, or over."""
+        """Take the exchange back, where no interrupt comes; False: it has been answered, or is over."""
         while not _pop(self._ownership):
             if self.is_written_off or self.is_over:
                 return False
-            time.sleep(LOOK_SECONDS)  # the loop is taking it, or a second thread of the app's writes
+            time.sleep(CHECK_SECONDS)  # the loop is taking it, or a second thread of the app writes
         return True
 
     def _drop(self, result: Any) -> None:
-        """The loop has answered: nobody wants this any more."""
+        """Close a result that nobody wants, since the loop has answered; raise WrittenOff."""
         self._deadlines.on_return(self)
         try:
             close = getattr(result, "close", None)
@@ -337,7 +339,7 @@ class TimedIterable:
 
     def __next__(self) -> bytes:
         if self._run.is_interrupted:
-            raise RequestTimeout  # the app has not minded the first
+            raise RequestTimeout  # the app has ignored the first
         return self._run.call(next, self._iterator)  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -356,7 +358,7 @@ class TimedIterable:
 
 
 class GuardedBody:
-    """A live body as the app reads it: while it waits for its client, no interrupt hits it."""
+    """A live body for the app to read: no interrupt hits while it waits for its client."""
 
     def __init__(self, body: LiveBody, run: Run) -> None:
         self.read = run.guard(body.read)
@@ -369,7 +371,7 @@ class GuardedBody:
 
 
 def _stack_of(thread_id: int) -> traceback.StackSummary:
-    """Return where in the app a thread is; the lines of source, which are in files, are read when it is shown."""
+    """Return where in the app a thread is. Source lines are read from their files only when the stack is formatted."""
     frames = []
     for item in traceback.walk_stack(sys._current_frames().get(thread_id)):
         if item[0].f_code is Run.call.__code__:

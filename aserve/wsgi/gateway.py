@@ -1,6 +1,6 @@
 """Run the app for one exchange (PEP 3333).
 
-Owns:     calling the app, taking its iterable apart, closing it, turning its
+Owns:     calling the app, iterating and closing what it returns, turning its
           failures into a 500 or an aborted connection.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     PEP 3333.
@@ -11,9 +11,10 @@ Not here: checks and framing of the response (response.py), threads
     bytes                the whole response
     (bytes, bytes)       the whole response, head and a large body
     FileResponse         a head, then octets of a file, which the loop sends
-    Iterator[bytes]      a response in pieces, to be sent as they come; it must
-                         be closed when it is not exhausted
-and raises nothing but WrittenOff (deadlines.py); the iterator may raise ResponseTruncated, too.
+    Iterator[bytes]      a response in pieces, to be sent as they come; whoever
+                         does not exhaust it must close it
+It raises nothing but WrittenOff (deadlines.py). The iterator may also raise ResponseTruncated
+and ClientDisconnected: the response cannot be finished.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ..errors import (
     app_too_late,
 )
 from ..exchange import Exchange
-from ..forks import forked, leave_if_forked
+from ..forks import end_if_forked, forked
 from .environ import build_environ
 from .response import CommonFields, Response, error_response
 
@@ -73,21 +74,21 @@ class FileWrapper:
             status = os.fstat(file.fileno())
             offset = file.tell()
         except (OSError, ValueError):
-            return None  # a pipe, a closed file: read() serves them, or says what is wrong
+            return None  # a pipe, a closed file: read() works, or says what is wrong
         if not stat.S_ISREG(status.st_mode) or not status.st_size:
-            return None  # files of the kernel, below /proc, have no size and a content
+            return None  # files of the kernel, below /proc, have content but no size
         return file, offset, max(status.st_size - offset, 0)
 
 
 def _system_file(filelike: Any) -> BinaryIO | None:
     """
-    Return the system's file whose octets read() gives; None if it may give others.
+    Return the system's file whose octets read() returns; None if read() may return others.
 
-    What reads differently from its descriptor (gzip, a codec, a subclass, whatever holds a file but
-    decrypts it) must be read. A holder will do if its read() is the file's own, as with Django's File.
+    An object that reads differently from its descriptor (gzip, a codec, a subclass, a wrapper that
+    decrypts) must be read. A wrapper whose read() is the file's own need not, such as Django's File.
     """
     if type(filelike) is tempfile._TemporaryFileWrapper:
-        filelike = filelike.file  # whose methods it wraps, to stay open as long as they
+        filelike = filelike.file  # it wraps the methods, so that the file stays open as long as they are used
     read = getattr(filelike, "read", None)
     file: Any = getattr(read, "__self__", None)
     if type(file) not in SYSTEM_FILES or read != file.read:
@@ -109,7 +110,7 @@ Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
 
 
 class Gateway:
-    """Between the server and one app."""
+    """Calls one app for the server."""
 
     __slots__ = ("_app", "_common_fields", "_name", "has_sendfile")
 
@@ -127,40 +128,40 @@ class Gateway:
             environ["wsgi.early_hints"] = response.early_hints
             iterable = self._app(environ, response.start_response)
             if forked:
-                self._leave_if_forked()
+                self._end_if_forked()
             if type(iterable) is list and not response.head_is_out:
                 body = iterable[0] if len(iterable) == 1 else _join(iterable)
                 if type(body) is bytes:
                     reply = response.complete(body)
-                    # Either this sees the lock, or who makes it sees that the head is out.
+                    # Either this thread sees the lock, or the one that makes it sees that the head is out.
                     if response.sending_lock is not None and not response.join_senders():
-                        raise _torn()
+                        raise _mixed_writes_error()
                     if reply is not None:
                         return reply
             elif type(iterable) is FileWrapper and self.has_sendfile and not response.head_is_out:
                 file_reply = _file_response(response, iterable)
                 if response.sending_lock is not None and not response.join_senders():
                     iterable.close()
-                    raise _torn()
+                    raise _mixed_writes_error()
                 if file_reply is not None:
                     return file_reply
         except WrittenOff:
             raise
-        except BaseException as exc:  # SystemExit and the like cost this request and nothing else
+        except BaseException as exc:  # SystemExit and the like end this request and nothing else
             if forked:
-                self._leave_if_forked(exc)
+                self._end_if_forked(exc)
             return self._fail(exchange, response, exc)
         return self._stream(exchange, response, iterable)
 
     def _stream(self, exchange: Exchange, response: Response, iterable: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the response in pieces; close the iterable in any case."""
-        is_over = False  # the response is whole, or whoever closes us here wants no more of it
+        is_over = False  # the response is whole, or the generator is closed because nobody wants more
         sending = response.sending
         try:
             try:
                 for chunk in iterable:
                     if forked:
-                        self._leave_if_forked()
+                        self._end_if_forked()
                     with sending:
                         octets = response.encode(chunk)
                         if octets:
@@ -171,7 +172,7 @@ class Gateway:
                     if response.is_full:
                         break
                 if forked:
-                    self._leave_if_forked()
+                    self._end_if_forked()
                 with sending:
                     octets = response.finish()
                     is_over = True
@@ -182,23 +183,23 @@ class Gateway:
                 if close is not None:
                     close()
             if forked:
-                self._leave_if_forked()
+                self._end_if_forked()
         except WrittenOff:
             raise
         except BaseException as exc:
             if forked:
-                self._leave_if_forked(exc)
+                self._end_if_forked(exc)
             if not is_over:
                 yield from self._fail(exchange, response, exc)
             elif not isinstance(exc, GeneratorExit):
                 logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)
 
-    def _leave_if_forked(self, exc: BaseException | None = None) -> None:
+    def _end_if_forked(self, exc: BaseException | None = None) -> None:
         """End this process if it is a child that the app has forked."""
-        leave_if_forked(self._common_fields.forked_count, exc)
+        end_if_forked(self._common_fields.forked_count, exc)
 
     def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
-        """Log what the app did; yield a 500, or why its request's body was refused; if the head is out, abort."""
+        """Log what went wrong; yield a 500, or the refusal of the request's body. Raise if the head is out, which aborts."""
         refusal = exchange.body.refusal if exchange.body is not None else None
         if isinstance(exc, ClientDisconnected):
             if refusal is None or response.head_is_out:
@@ -228,8 +229,8 @@ def _name_of(app: object) -> str:
     return f"app {module}:{name}"
 
 
-def _torn() -> AppError:
-    """Return what a whole response is when a second thread has written meanwhile: nobody can tell what belongs to it."""
+def _mixed_writes_error() -> AppError:
+    """Return the error of a whole response into which a second thread has written: nobody can tell what belongs to it."""
     return AppError("write() was called in another thread while the app returned; the response is cut")
 
 
@@ -248,5 +249,5 @@ def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | N
     file, offset, size = extent
     head, count = response.build_file_head(size)
     if count < 0:
-        return None  # shorter than declared: the general way sends what there is and aborts
+        return None  # shorter than declared: streaming sends what there is, and aborts
     return FileResponse(head, file, offset, count, wrapper.close)

@@ -1,8 +1,8 @@
-"""Status and fields, as the app gives them: checked, and made octets.
+"""Status and fields that the app gives: checked, and encoded.
 
-Owns:     the checks of PEP 3333 and RFC 9110, what each field means to us, and
-          the heads that are known.
-Thread:   a worker, several at once: the caches are dicts, and each step on them
+Owns:     the checks of PEP 3333 and RFC 9110; what each field means to us; a
+          cache of heads.
+Thread:   several workers at once: the caches are dicts, and each step on them
           is one operation.
 Spec:     PEP 3333; RFC 9110 sections 5, 7.6.1 and 8.6; RFC 8297.
 Not here: framing, Date and Server (response.py).
@@ -17,11 +17,11 @@ from ..errors import AppError
 
 Headers = list[tuple[str, str]]
 
-# What a field name means to us, found by one dictionary look-up a field.
+# What a field name means to us: one dictionary look-up for each field finds it.
 PLAIN, CONTENT_LENGTH, DATE, SERVER, HOP_BY_HOP, UNIQUE = range(6)
 _SPECIAL_FIELDS = {
     "content-length": CONTENT_LENGTH,
-    # What hardly comes twice, or is a secret: such heads are not kept.
+    # Values that hardly come twice, or are secret: heads with these are not cached.
     "etag": UNIQUE,
     "last-modified": UNIQUE,
     "location": UNIQUE,
@@ -44,11 +44,11 @@ _SPECIAL_FIELDS = {
 _known_fields: dict[str, int] = {}
 _known_statuses: dict[str, tuple[int, bool]] = {}  # status: (code, whether it has no body)
 _KNOWN_MAX = 1024
-# Heads built lately, by what was given for them: an app has few of them, and start_response takes
-# 0.4 us with one that is known instead of 1.0 (2026-11-21, benchmarks/bench_respond.py).
+# Heads built lately, by the arguments that they were built from. An app has few of them, and with a
+# cached one start_response takes 0.4 us instead of 1.0 (2026-11-21, benchmarks/bench_respond.py).
 AppHead = tuple[bytes, int, bool, int, bool, bool]  # octets, code, has no body, length or -1, has Date, has Server
 known_heads: dict[tuple[Any, ...], AppHead] = {}
-_KNOWN_HEAD_BYTES = 1024  # longer ones are not kept: at most 1 MiB, and as much for the keys
+_KNOWN_HEAD_BYTES = 1024  # longer ones are not cached: at most 1 MiB, and as much for the keys
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110 5.6.2
 _CONTROLS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # RFC 9110 5.5: HTAB alone is allowed
@@ -57,7 +57,7 @@ _STATUS = re.compile(r"([1-9][0-9]{2}) .*", re.DOTALL)
 
 def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
     """
-    Check status and fields, and return what they make of a head.
+    Check status and fields; return the part of the head that they make.
 
     Raises:
         AppError: they break PEP 3333.
@@ -69,6 +69,7 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
         if type(status) is not str:
             status, is_common = _to_plain(status), False
         code, has_no_body = _known_statuses.get(status) or _check_status(status)
+        is_common = is_common and code >= 200  # one below that also ends the connection: see start_response
         head = f"{prefix}{status}\r\n"
         for name, value in headers:
             if type(name) is not str or type(value) is not str:
@@ -83,7 +84,7 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
                     length = _check_length(value, length)
                     if has_no_body and (code != 304 or not length):
                         # RFC 9110 8.6: no Content-Length in a 1xx or 204 response; in a 304 only that of the 200
-                        # response. Frameworks count the body that they have emptied: a 0 is hardly that.
+                        # response. Frameworks that empty the body set it to 0, which is hardly that length.
                         continue
                 elif kind == UNIQUE:
                     is_common = False
@@ -104,17 +105,17 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
 
 
 def _to_plain(text: str) -> str:
-    """Return the characters of a str as they are, whatever its class says of them; TypeError: it is none."""
+    """Return a plain str of the same characters, whatever a subclass has overridden; TypeError: it is not a str."""
     return str.__str__(text)
 
 
 def _keep_head(key: tuple[Any, ...], head: AppHead) -> None:
     if len(known_heads) >= _KNOWN_MAX:
-        known_heads.clear()  # an app of many heads: those in use now come back
+        known_heads.clear()  # the app has many: those in use now are added again
     try:
         known_heads[key] = head
     except TypeError:
-        pass  # a field that is a list: not known again
+        pass  # a field is a list, which cannot be a key
 
 
 def is_bodyless(code: int) -> bool:
@@ -178,7 +179,7 @@ def _check_field_value(name: str, value: str) -> None:
 
 
 def _explain(status: object, headers: object) -> AppError:
-    """Say what about start_response's arguments raised TypeError or ValueError."""
+    """Return an error that says which argument of start_response raised TypeError or ValueError."""
     if not isinstance(status, str):
         return AppError(f"status must be str, not {type(status).__name__}: {status!r:.60}")
     if not isinstance(headers, list):

@@ -1,8 +1,8 @@
 """The response: from start_response's arguments and the body to octets.
 
-Owns:     the choice of framing (length, chunked, close), the count of octets
-          against Content-Length; Date and Server; responses of our own.
-Thread:   a worker; error_response() on either side.
+Owns:     the choice of framing (length, chunked, close); counting octets
+          against Content-Length; Date and Server; the server's own responses.
+Thread:   a worker; error_response() and plain_response() on either side.
 Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6.
 Not here: checking what the app gave (head.py), calling the app and closing
           its iterable (gateway.py), writing to the transport (connections/sending.py).
@@ -21,22 +21,22 @@ from typing import Callable
 from ..body import LiveBody
 from ..errors import AppError, ResponseTruncated
 from ..exchange import HTTP_1_1, Exchange
-from ..forks import forked, leave_if_forked
+from ..forks import end_if_forked, forked
 from .head import Headers, build_app_head, encode_hints, is_bodyless, known_heads
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 logger = logging.getLogger("aserve.app")
 
-# A body at least this long is not copied behind its head.
+# A body at least this long is not copied to join it with its head.
 # Guess: 64 KiB, a copy of some 5 us; far above any page that matters for speed.
 LARGE_BODY_BYTES = 65536
 
 _new_sending = threading.Lock()
 
-# RFC 9110 10.2.3: when a client may come again for whose request there was no room. Guess: some uploads have ended by then.
+# RFC 9110 10.2.3, Retry-After: a client whose request found no room may try again. Guess: some uploads have ended by then.
 RETRY_SECONDS = 10
 
-# RFC 9110's words, where Python has those of its predecessors (before 3.13).
+# RFC 9110's reason phrases, where Python before 3.13 has those of its predecessors.
 REASONS = {413: "Content Too Large", 414: "URI Too Long"}
 
 
@@ -50,12 +50,12 @@ class CommonFields:
         self.refresh()
 
     def refresh(self) -> None:
-        """Set the time of the Date field (RFC 9110 section 6.6.1)."""
+        """Set the Date field to the present second (RFC 9110 section 6.6.1)."""
         self.forked_count = len(forked)  # of the process that serves
         self.octets = self.without(False, False)
 
     def without(self, has_date: bool, has_server: bool) -> bytes:
-        """Return the fields that the app has not given itself, and the empty line."""
+        """Return the fields that the app has not given, and the empty line after the head."""
         date = "" if has_date else f"Date: {formatdate(time.time(), usegmt=True)}\r\n"
         return f"{date}{'' if has_server else self._server}\r\n".encode("latin-1")
 
@@ -77,14 +77,14 @@ class Response:
         self._is_chunked = False
         self.is_full = False  # no more of the body can be sent: the app need not make it
         self.sent_bytes = 0  # of the body
-        self.sending_lock: threading.RLock | None = None  # made for whoever sends before the app has returned
+        self.sending_lock: threading.RLock | None = None  # made for a thread that sends before the app has returned
 
     @property
     def sending(self) -> threading.RLock:
         """
-        Held from making a piece until it is sent: a second thread of the app may write(), too, or send early hints.
+        The lock to hold from encoding a piece until it is sent: a second thread of the app may send, too.
 
-        The same thread may have it already: with --threads 0 an iterable waits for its client while the loop goes on.
+        The same thread may hold it already: with --threads 0, an iterable waits for its client while the loop runs.
         """
         if self.sending_lock is None:
             with _new_sending:
@@ -92,12 +92,12 @@ class Response:
         return self.sending_lock
 
     def join_senders(self) -> bool:
-        """Wait, when the whole response was made, for what a second thread is just sending; False: it has called write()."""
+        """Wait for a second thread that is sending just as the whole response was made; False: it has called write()."""
         with self.sending:
             return not self._exchange.is_written
 
     def replace(self, status: int) -> None:
-        """Let a whole response of ours go out instead: whatever the app still sends comes too late."""
+        """Count a whole response of our own as sent instead: whatever the app still sends is too late."""
         self.code = status
         self.head_is_out = self.is_full = True
         self._length, self._has_no_body = -1, False
@@ -109,14 +109,14 @@ class Response:
 
     @property
     def tells_its_end(self) -> bool:
-        """Whether what was sent says where the body ends, and that is not by the end of the connection."""
+        """Whether the octets sent show where the body ends, without the end of the connection."""
         return self._is_chunked or self._length >= 0 or self._has_no_body
 
     # Starting
 
     def start_response(self, status: str, headers: Headers, exc_info: ExcInfo | None = None) -> Callable[[bytes], None]:
         """
-        PEP 3333 start_response: check and keep status and headers; return write().
+        Check and keep status and headers; return write() (PEP 3333 start_response).
 
         Raises:
             AppError: status or headers break PEP 3333, or this is a second call without exc_info.
@@ -130,27 +130,27 @@ class Response:
                 exc_info = None
         elif self._head is not None:
             raise AppError("start_response was called a second time without exc_info")
-        prefix = self._exchange.form.status_prefix
+        exchange = self._exchange
+        prefix = exchange.form.status_prefix
         head = None
         if type(headers) is list:
             try:
                 head = known_heads.get((prefix, status, *headers))
-            except TypeError:  # a field that is a list, or no field at all
+            except TypeError:  # a field is a list, or not a field at all
                 pass
-        octets, code, has_no_body, length, has_date, has_server = head or build_app_head(prefix, status, headers)
-        self._head = octets
-        self.code = code
-        if code < 200:
-            self._exchange.keep_alive = False  # the client goes on waiting for a final response
-        self._has_no_body = has_no_body or self._exchange.is_head
-        self._length = length
+        if head is None:
+            head = build_app_head(prefix, status, headers)
+            if head[1] < 200:
+                exchange.keep_alive = False  # the client still waits for a final response
+        self._head, self.code, has_no_body, self._length, has_date, has_server = head
+        self._has_no_body = has_no_body or exchange.is_head
         common_fields = self._common_fields
         self._tail = common_fields.without(has_date, has_server) if has_date or has_server else common_fields.octets
         return self.write
 
     def early_hints(self, headers: Headers) -> None:
         """
-        wsgi.early_hints: send a 103 response with these fields (RFC 8297); nothing to an HTTP/1.0 client.
+        Send a 103 response with these fields (RFC 8297), as wsgi.early_hints; an HTTP/1.0 client gets none.
 
         Raises:
             AppError: the head has already gone out, or a field is not valid.
@@ -166,19 +166,19 @@ class Response:
 
     def write(self, data: bytes) -> None:
         """
-        The write() of PEP 3333: the octets are on their way when it returns.
+        Send octets of the body (PEP 3333 write()); they are on their way when it returns.
 
-        What is more than the Content-Length, or the body of a HEAD, 204 or 304 response, is dropped, also behind the end.
+        Drop what exceeds the Content-Length, and all of the body of a HEAD, 204 or 304 response, even after its end.
 
         Raises:
-            AppError: `data` is not bytes, or the response has ended, and nothing said where.
+            AppError: `data` is not bytes, or the response is over, and chunks or a close have ended it.
             ClientDisconnected: the client is gone.
         """
         with self.sending:
             if data and isinstance(data, bytes):  # `encode` refuses anything else
                 self._exchange.is_written = True  # first: either this sees the end, or `join_senders` sees this
             if self.is_full and self._length < 0 and not self._has_no_body:
-                # Another thread of the app: behind our last octet these would be taken for the next response.
+                # Another thread of the app: after our last octet, these would be taken for the next response.
                 raise AppError("write() was called after the end of the response")
             octets = self.encode(data)
             if octets:
@@ -193,35 +193,35 @@ class Response:
         head = self._head
         if head is None:
             raise _not_started()
-        length = self._length
+        length, size = self._length, len(body)
         if self._has_no_body:
             # RFC 9110 8.6: the length in a HEAD's response is that of the GET's, which only
             # a body given here tells; 1xx, 204 and 304 responses get none from us.
             if length < 0 and body and not is_bodyless(self.code):
-                head += b"Content-Length: %d\r\n" % len(body)
-            body = b""
+                head += b"Content-Length: %d\r\n" % size
+            body, size = b"", 0
         elif length < 0:
-            head += b"Content-Length: %d\r\n" % len(body)
-        elif length != len(body):
-            if length > len(body):
+            head += b"Content-Length: %d\r\n" % size
+        elif length != size:
+            if length > size:
                 return None
             _log_cut(length)
-            body = body[:length]
+            body, size = body[:length], length
         exchange = self._exchange
         request_body = exchange.body
         if request_body is not None and isinstance(request_body, LiveBody) and not request_body.is_complete:
-            # RFC 9112 9.6: nobody will read the rest, and a proxy must not send another request behind it.
+            # RFC 9112 9.6: nobody will read the rest, and a proxy must not send another request after it.
             exchange.keep_alive = False
         connection = exchange.form.keep_alive_line if exchange.keep_alive else exchange.form.close_line
         self.head_is_out = self.is_full = True
-        self.sent_bytes = length = len(body)
-        if length < LARGE_BODY_BYTES:
+        self.sent_bytes = size
+        if size < LARGE_BODY_BYTES:
             return b"".join((head, connection, self._tail, body))
         return b"".join((head, connection, self._tail)), body
 
     def encode(self, chunk: bytes) -> bytes:
         """
-        Return a chunk of the body framed, behind the head if it is the first that is not empty.
+        Return a chunk of the body with its framing; with the head before it, if it is the first that is not empty.
 
         Raises:
             AppError: the chunk is not bytes, or start_response has not been called.
@@ -287,9 +287,9 @@ class Response:
         return head, count
 
     def _send(self, octets: bytes) -> None:
-        # Past the iterable: on their way when this returns, after waiting for room if need be.
+        """Send octets that do not come from the iterable; wait for room if there is none."""
         if forked:
-            leave_if_forked(self._common_fields.forked_count)
+            end_if_forked(self._common_fields.forked_count)
         self._exchange.connection.send(self._exchange, octets)
 
     # Building
@@ -313,17 +313,28 @@ class Response:
 
 def error_response(status: int, text: str, exchange: Exchange | None, common_fields: CommonFields) -> bytes:
     """Return a whole response of our own: a plain-text error that says what was wrong."""
+    return plain_response(status, f"{_title(status)}: {text}", exchange, common_fields)
+
+
+def plain_response(
+    status: int, text: str, exchange: Exchange | None, common_fields: CommonFields, fields: bytes = b""
+) -> bytes:
+    """Return a whole response of our own: a line of plain text; `fields` are further field lines."""
     form, keep_alive, is_head = HTTP_1_1, False, False
     if exchange is not None:
         form, keep_alive, is_head = exchange.form, exchange.keep_alive, exchange.is_head
-    title = f"{status} {REASONS.get(status) or http.HTTPStatus(status).phrase}"
-    body = f"{title}: {text}\n".encode("latin-1", "replace")
+    body = f"{text}\n".encode("latin-1", "replace")
     head = (
-        f"{form.status_prefix}{title}\r\nContent-Type: text/plain; charset=latin-1\r\nContent-Length: {len(body)}\r\n"
+        f"{form.status_prefix}{_title(status)}\r\n"
+        f"Content-Type: text/plain; charset=latin-1\r\nContent-Length: {len(body)}\r\n"
     ).encode("latin-1")
     retry = b"Retry-After: %d\r\n" % RETRY_SECONDS if status == 503 else b""
     connection = form.keep_alive_line if keep_alive else form.close_line
-    return b"".join((head, retry, connection, common_fields.octets, b"" if is_head else body))
+    return b"".join((head, retry, fields, connection, common_fields.octets, b"" if is_head else body))
+
+
+def _title(status: int) -> str:
+    return f"{status} {REASONS.get(status) or http.HTTPStatus(status).phrase}"
 
 
 def _not_started() -> AppError:

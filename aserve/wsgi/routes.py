@@ -27,7 +27,7 @@ from ..errors import AppError, ResponseTruncated
 from ..exchange import Exchange
 from ..forks import forked
 from ..settings import ConfigError
-from .environ import Environ, build_environ
+from .environ import Environ, build_bodyless_environ
 from .gateway import Gateway, Reply, WSGIApp
 from .head import Headers
 from .response import CommonFields, Response, error_response
@@ -35,7 +35,7 @@ from .response import CommonFields, Response, error_response
 logger = logging.getLogger("aserve.rpc")
 
 ACTIONS = ("rpc", "call", "rpcraw", "rpcret")
-# uWSGI's other actions with RPC: they need its router, which goes on after writing or assigning.
+# uWSGI's other actions with RPC: they need its router, which continues after writing or assigning.
 REFUSED_ACTIONS = ("rpcblob", "rpcnext", "rpcvar")
 FORM = "write '[PATTERN] ACTION FUNCTION:ARGUMENT ...', as in '^/rpc rpc myfunc:one two'"
 
@@ -96,22 +96,22 @@ def _compile(text: str) -> Route:
         try:
             pattern = re.compile(pattern_text)
         except re.error as fault:
-            raise _wrong(text, f"{pattern_text!r} is no regular expression: {fault}") from None
+            raise _route_error(text, f"{pattern_text!r} is no regular expression: {fault}") from None
     action = _ACTION.match(action_text.strip())
     if action is None:
-        raise _wrong(text, f"it has no action; {FORM}")
+        raise _route_error(text, f"it has no action; {FORM}")
     name, call = action[1], action[2]
     if name not in ACTIONS:
-        raise _wrong(text, f"there is no action {name!r}; there are {', '.join(ACTIONS)}")
+        raise _route_error(text, f"there is no action {name!r}; there are {', '.join(ACTIONS)}")
     function = _FUNCTION.match(call.strip())
     if function is None:
-        raise _wrong(text, f"it names no function; {FORM}")
+        raise _route_error(text, f"it names no function; {FORM}")
     if "@" in function[1]:
-        raise _wrong(text, f"{function[1]!r} is on another server; a route calls functions of this process only")
+        raise _route_error(text, f"{function[1]!r} is on another server; a route calls functions of this process only")
     # Split first, so that no variable's value can become two arguments. (uWSGI does the same.)
     arguments = tuple(_compile_argument(word, text, pattern) for word in function[2].split())
     if len(arguments) > rpc.MAX_ARGUMENTS:
-        raise _wrong(text, f"it has {len(arguments)} arguments; a function takes {rpc.MAX_ARGUMENTS}")
+        raise _route_error(text, f"it has {len(arguments)} arguments; a function takes {rpc.MAX_ARGUMENTS}")
     has_variables = any(isinstance(piece, str) for pieces in arguments for piece in pieces)
     return Route(text, pattern, name, function[1].encode(), arguments, pattern is not None or has_variables)
 
@@ -125,17 +125,17 @@ def _compile_argument(word: str, text: str, pattern: re.Pattern[str] | None) -> 
         variable, group = found[1], found[2]
         if group is None:
             if not _VARIABLE.fullmatch(variable):
-                raise _wrong(text, f"${{{variable}}} is no variable; those of the environ are, as ${{REQUEST_URI}}")
+                raise _route_error(text, f"${{{variable}}} is no variable of the environ, such as ${{REQUEST_URI}}")
             pieces.append(variable)
         else:
             if pattern is None or int(group) > pattern.groups:
-                raise _wrong(text, f"${group} stands for a group that the pattern has not")
+                raise _route_error(text, f"${group} stands for a group that the pattern does not have")
             pieces.append(int(group))
     pieces.append(word[position:].encode())
     return tuple(piece for piece in pieces if piece != b"")
 
 
-def _wrong(text: str, why: str) -> ConfigError:
+def _route_error(text: str, why: str) -> ConfigError:
     return ConfigError(f"--route {text!r}: {why}")
 
 
@@ -158,21 +158,21 @@ class RoutingGateway(Gateway):
         if exchange.rpc is not None:
             octets = rpc.respond(exchange.rpc) or b""
             if forked:
-                self._leave_if_forked()
+                self._end_if_forked()
             return octets
         environ: Environ | None = None
         for route in self._routes:
             match: re.Match[str] | None = None
             if route.needs_environ:
                 if environ is None:
-                    environ = _environ_of(exchange)
+                    environ = build_bodyless_environ(exchange)
                 if route.pattern is not None:
                     match = route.pattern.search(environ["PATH_INFO"])
                     if match is None:
                         continue
             reply = self._run(route, exchange, environ, match)
             if forked:
-                self._leave_if_forked()
+                self._end_if_forked()
             if reply == "next":
                 continue
             if reply == "continue":
@@ -183,7 +183,7 @@ class RoutingGateway(Gateway):
     def _run(
         self, route: Route, exchange: Exchange, environ: Environ | None, match: re.Match[str] | None
     ) -> Reply | Verdict:
-        """Return the response, or with what to go on."""
+        """Call the function of a route; return the response, or the verdict of an rpcret."""
         response = exchange.response = Response(exchange, self._common_fields)
         try:
             result = rpc.call_local(route.function, *(_fill(pieces, environ, match) for pieces in route.arguments))
@@ -199,18 +199,8 @@ class RoutingGateway(Gateway):
             return error_response(500, "a function failed; the server's log says why", exchange, self._common_fields)
 
 
-def _environ_of(exchange: Exchange) -> Environ:
-    """Return what the app would see, without the body, which is still the app's to open."""
-    if exchange.body is None:
-        return build_environ(exchange)
-    bodyless = Exchange(exchange.vars, exchange.nvars)
-    bodyless.connection, bodyless.client = exchange.connection, exchange.client
-    bodyless.is_from_front, bodyless.is_mounted = exchange.is_from_front, exchange.is_mounted
-    return build_environ(bodyless)
-
-
 def _fill(pieces: tuple[Piece, ...], environ: Environ | None, match: re.Match[str] | None) -> bytes:
-    """Return one argument; what a variable or a group lacks is empty."""
+    """Return one argument; a variable or group that is missing is empty."""
     octets = b""
     for piece in pieces:
         if isinstance(piece, bytes):
@@ -226,7 +216,7 @@ def _fill(pieces: tuple[Piece, ...], environ: Environ | None, match: re.Match[st
 
 def _respond_raw(response: Response, result: bytes) -> Reply:
     """
-    Take the result apart, so that its framing can be the connection's.
+    Answer with the status, fields and body of the result; frame them as the connection needs it.
 
     Raises:
         AppError: it is not an HTTP response.
@@ -253,7 +243,7 @@ def _respond_verdict(response: Response, result: bytes) -> Reply | Verdict:
     Do what the result of an rpcret says.
 
     Raises:
-        AppError: that is nothing.
+        AppError: it says nothing of the kind.
     """
     verdict, _, status = result.decode("latin-1").partition(" ")
     if verdict == "break" and status:
@@ -280,5 +270,5 @@ def _respond_whole(response: Response, status: str, headers: Headers, body: byte
 
 def _break() -> Iterator[bytes]:
     """Close the connection without a response, as uWSGI does."""
-    yield b""  # begins nothing; but the connection runs what can be iterated
+    yield b""  # sends nothing, but makes this a generator: the connection aborts when iterating raises
     raise ResponseTruncated("a route said break")

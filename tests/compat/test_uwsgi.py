@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from aserve import rpc
-from aserve.compat.uwsgi import install
+from aserve import hooks, rpc
+from aserve.compat.uwsgi import Process, install
 
 
 @pytest.fixture(autouse=True)
@@ -18,9 +18,13 @@ def clean(monkeypatch):
     """An empty registry, no module `uwsgi`, and import hooks that are put back."""
     monkeypatch.setattr(rpc.registry, "_functions", {})
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
-    monkeypatch.delitem(sys.modules, "uwsgi", raising=False)
+    monkeypatch.setattr(hooks, "_functions", [])
+    monkeypatch.setattr(hooks, "_has_begun", False)
+    for name in ("uwsgi", "uwsgidecorators"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     yield
-    sys.modules.pop("uwsgi", None)
+    for name in ("uwsgi", "uwsgidecorators"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture
@@ -93,7 +97,7 @@ def test_what_is_not_available(uwsgi):
         ("lock", "threading.Lock"),
         ("reload", "your supervisor restarts it"),
         ("websocket_handshake", "WebSocket"),
-        ("post_fork_hook", "call the function"),
+        ("post_fork_hook", "set it"),
     ],
 )
 def test_what_to_do_instead(uwsgi, name, instead):
@@ -118,6 +122,68 @@ def test_facts(uwsgi):
     assert uwsgi.version.startswith(b"aserve ")
     assert uwsgi.opt.get("enable-threads") and "master" not in uwsgi.opt
     assert (uwsgi.numproc, uwsgi.worker_id(), uwsgi.masterpid()) == (1, 1, 0)
+
+
+def test_post_fork_hook(uwsgi):
+    """What an app, or uWSGI's own uwsgidecorators, sets there is called when the process is about to serve; nothing need be."""
+    hooks.call_post_fork()
+    calls = []
+    uwsgi.post_fork_hook = lambda: calls.append("hook")
+    hooks.call_post_fork()
+    assert calls == ["hook"]
+
+
+def test_post_fork_hook_without_the_module():
+    """An app that has not imported it sets nothing."""
+    install()
+    hooks.call_post_fork()
+
+
+def import_decorators(is_ours):
+    """Return the module uwsgidecorators: ours, or that of uWSGI where it is installed."""
+    install(Process(2, 4242, 8))
+    if is_ours:
+        sys.meta_path.insert(0, sys.meta_path.pop())
+    decorators = pytest.importorskip("uwsgidecorators")
+    if (decorators.__spec__.origin == "aserve") != is_ours:
+        pytest.skip("uWSGI is not installed")
+    return decorators
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_postfork(is_ours):
+    """The decorator of uwsgidecorators: for all worker processes, or for the one of a number."""
+    postfork = import_decorators(is_ours).postfork
+    calls = []
+
+    @postfork
+    def connect():
+        calls.append("all")
+        return 5
+
+    @postfork(2)
+    def first():
+        calls.append("second")
+
+    postfork(3)(lambda: calls.append("third"))
+    hooks.call_post_fork()
+    assert calls == ["all", "second"] and connect() == 5
+
+
+def test_other_decorators():
+    """What is not there is named."""
+    decorators = import_decorators(is_ours=True)
+    with pytest.raises(AttributeError, match=r"uwsgidecorators\.timer is not available under aserve; it has postfork"):
+        decorators.timer(3)
+    assert not hasattr(decorators, "__path__")
+
+
+def test_in_a_worker_process():
+    """They say which of several processes this is."""
+    install(Process(3, 4242, 8))
+    uwsgi = importlib.import_module("uwsgi")
+    assert (uwsgi.numproc, uwsgi.worker_id(), uwsgi.masterpid()) == (8, 3, 4242)
+    install()
 
 
 # RPC

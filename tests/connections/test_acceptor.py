@@ -4,58 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
-import resource
+import mmap
 import socket
 
 import pytest
+from harness.fakes import Harness
+from harness.limits import Counted, CountedLane, lines
 
 import aserve.connections.acceptor
 import aserve.episode
-from aserve.budgets import default_spool_files
-from aserve.connections.acceptor import Acceptor, ConnectionLimit, default_limit, descriptor_limit
-
-
-class Counted(asyncio.Protocol):
-    """A connection, as far as a limit knows one."""
-
-    def __init__(self, limit, idle_seconds=0.0):
-        self.limit, self.idle_seconds = limit, idle_seconds
-        self.is_drained = False
-        self.transport = None
-
-    def connection_made(self, transport):
-        self.transport = transport
-        self.limit.add(self)
-
-    def connection_lost(self, exc):
-        self.limit.discard(self)
-
-    def drain(self):
-        self.is_drained = True
-
-    def abort(self):
-        self.transport.abort()
-
-
-class CountedLane:
-    """A lane, as far as a limit knows one."""
-
-    def __init__(self, count=0, idle_count=0):
-        self.count, self.idle_count = count, idle_count
-        self.max_count = self.others_count = None
-        self.pause_counts = (0, 0)
-
-    def limit(self, max_count):
-        self.max_count = max_count
-
-    def allow_for(self, others_count):
-        self.others_count = others_count
-
-    def make_room(self):
-        closed, self.idle_count = self.idle_count, 0
-        self.count -= closed
-        return closed
+from aserve.connections.acceptor import Acceptor, accept_queued, protocol_factory
+from aserve.connections.greeting import Greeting
+from aserve.connections.listeners import open_listeners
+from aserve.connections.load_board import NOBODY, Load, LoadBoard
+from aserve.connections.tls_transport import TLSTransport
+from aserve.connections.wire_loop import LoopWire
+from aserve.proxies.peers import Peers
+from aserve.settings import parse_bind
 
 
 class Scripted:
@@ -71,153 +36,6 @@ class Scripted:
         if self.errors:
             raise OSError(self.errors.pop(0), "as told")
         return self.real.accept()
-
-
-@pytest.fixture
-def limit(monkeypatch, caplog):
-    """A limit of three at most, without the log's line on that."""
-    caplog.set_level(logging.INFO, "aserve")
-    monkeypatch.setattr(aserve.episode, "CALM_SECONDS", 1)
-    limit = ConnectionLimit()
-    limit.open(3, threads=1)
-    return limit
-
-
-def lines(caplog):
-    """Return what was logged since the last call."""
-    found = [record.getMessage() for record in caplog.records]
-    caplog.clear()
-    return found
-
-
-# The limit
-
-
-@pytest.mark.parametrize(
-    ("descriptors", "threads", "limit"),
-    [(1024, 32, 576), (1024, 0, 704), (256, 32, 128), (1, 0, 1), (1 << 20, 32, (1 << 20) - 448), (None, 32, 1_000_000)],
-)
-def test_default_limit(monkeypatch, descriptors, threads, limit):
-    """What the limit of descriptors leaves, half of it at least."""
-    monkeypatch.setattr(aserve.connections.acceptor, "descriptor_limit", lambda: descriptors)
-    assert default_limit(threads, 256) == limit
-
-
-@pytest.mark.parametrize(("soft", "limit"), [(1024, 1024), (resource.RLIM_INFINITY, None)])
-def test_descriptor_limit(monkeypatch, soft, limit):
-    """RLIMIT_NOFILE, the one in force."""
-    monkeypatch.setattr(resource, "getrlimit", lambda which: {resource.RLIMIT_NOFILE: (soft, 1 << 20)}[which])
-    assert descriptor_limit() == limit
-
-
-@pytest.mark.parametrize(
-    ("descriptors", "chosen", "told"),
-    [
-        (1024, 0, ""),
-        (256, 0, "at most 128 connections at once, since `ulimit -n` is 256"),
-        (1024, 10, ""),
-        (1024, 1024, "--max-connections 1024 needs more file descriptors than `ulimit -n` allows (1024)"),
-        (None, 1_000_000, ""),
-    ],
-)
-def test_a_limit_is_told(monkeypatch, caplog, descriptors, chosen, told):
-    """At the start, if it is lower than one may think, or higher than it can be."""
-    monkeypatch.setattr(aserve.connections.acceptor, "descriptor_limit", lambda: descriptors)
-    limit = ConnectionLimit()
-    limit.open(chosen, threads=8)
-    assert told in caplog.text and bool(told) == bool(caplog.text)
-    assert limit.max_count == (chosen or default_limit(8, default_spool_files()))
-
-
-def test_connections_and_files_are_told_together(monkeypatch, caplog):
-    """Each may be had, but not both at once."""
-    monkeypatch.setattr(aserve.connections.acceptor, "descriptor_limit", lambda: 1024)
-    ConnectionLimit().open(900, threads=8, spool_files=200)
-    assert "900 connections (--max-connections) and 200 temporary files (--spool-files) need more" in caplog.text
-
-
-# Counting
-
-
-def test_the_lane_counts_too(limit):
-    """Either side knows of the other."""
-    early = Counted(limit)
-    limit.add(early)
-    lane = CountedLane(count=1)
-    limit.join(lane)
-    assert (lane.max_count, lane.others_count, limit.count, limit.is_full()) == (3, 1, 2, False)
-    late = Counted(limit)
-    limit.add(late)
-    assert (lane.others_count, limit.count, limit.is_full()) == (2, 3, True)
-    limit.discard(early)
-    assert (lane.others_count, limit.count) == (1, 2)
-    limit.join(None)
-    assert (limit.count, limit.is_full()) == (1, False)
-
-
-def test_what_is_pending_counts_once(limit):
-    """A connection that has its transport, and whose task has not ended yet, is one."""
-    connections = [Counted(limit) for _ in range(3)]
-    limit.pending.update(connections[:2])
-    limit.add(connections[1])
-    assert not limit.is_full()
-    limit.pending.add(connections[2])
-    assert limit.is_full()
-
-
-# The stories that the log tells
-
-
-def test_the_lane_is_full(limit, caplog):
-    """One line when it begins, one when accepting has not been paused for a while."""
-    lane = CountedLane(count=3)
-    limit.join(lane)
-    limit.on_second()
-    assert lines(caplog) == []
-    for count in (1, 5, 6):
-        lane.pause_counts = (count, 0)
-        limit.on_second()
-    (line,) = lines(caplog)
-    assert "3 connections, the limit (--max-connections)" in line
-    limit.on_second()
-    (line,) = lines(caplog)
-    assert "accepting goes on" in line
-    limit.on_second()
-    assert lines(caplog) == []
-
-
-def test_the_lane_is_full_and_others_idle(limit, caplog):
-    """Connections on the general path make room for those of the lane."""
-    idle = Counted(limit, idle_seconds=2.0)
-    limit.add(idle)
-    lane = CountedLane(count=2)
-    limit.join(lane)
-    lane.pause_counts = (1, 0)
-    limit.on_second()
-    assert idle.is_drained and lines(caplog) == []
-
-
-def test_the_lane_has_no_descriptors(limit, caplog):
-    """The same for descriptors; it says what to do."""
-    lane = CountedLane(count=2)
-    limit.join(lane)
-    lane.pause_counts = (0, 1)
-    limit.on_second()
-    lane.pause_counts = (0, 2)
-    limit.on_second()
-    (line,) = lines(caplog)
-    assert "Too many open files" in line and "ulimit -n" in line and "2 open" in line
-    limit.on_second()
-    (line,) = lines(caplog)
-    assert "descriptors are free again" in line
-
-
-def test_the_oldest_make_room_first(limit):
-    """One in eight of those that idle, and those that have just been used not at all."""
-    connections = [Counted(limit, float(seconds)) for seconds in range(18)]
-    limit.update(connections)
-    limit.wait_for_room(Acceptor(None, limit, None, None))
-    assert [connection.is_drained for connection in connections] == [False] * 16 + [True] * 2
 
 
 # Accepting
@@ -272,11 +90,11 @@ async def test_accepting_up_to_the_limit(limit, caplog):
     await run_acceptor(limit, scenario)
 
 
-async def test_the_lane_makes_room(limit, caplog):
+async def test_the_lane_evicts(limit, caplog):
     """What idles in the lane is closed for somebody who waits here."""
 
     async def scenario(acceptor, listening, connect):
-        limit.join(CountedLane(count=3, idle_count=2))
+        limit.include_lane(CountedLane(count=3, idle_count=2))
         connect(1)
         await until(lambda: limit)
         assert limit.count == 2 and lines(caplog) == []
@@ -354,7 +172,7 @@ async def test_stop_while_paused(limit, caplog):
 
 async def test_many_at_once(limit):
     """More than one turn of the loop takes are all accepted."""
-    limit.open(500, threads=1)
+    limit.find_limit(500, threads=1)
 
     async def scenario(acceptor, listening, connect):
         connect(100)
@@ -362,3 +180,144 @@ async def test_many_at_once(limit):
 
     await run_acceptor(limit, scenario)
     assert limit.count == 0
+
+
+async def test_what_the_kernel_has_queued(limit):
+    """Who was connected before the end is served; who comes later is not let in."""
+    [listener] = open_listeners([parse_bind("127.0.0.1:0")])
+    address = listener.address
+    with socket.create_connection(address):
+        await accept_queued(asyncio.get_running_loop(), listener, lambda: Counted(limit))
+        assert limit.count == 1
+        with pytest.raises(OSError):
+            socket.create_connection(address)
+        next(iter(limit)).transport.abort()
+        await until(lambda: not limit)
+
+
+# How a connection begins
+
+
+@pytest.mark.parametrize(
+    ("bind", "kind"),
+    [("127.0.0.1:80", LoopWire), ("proxy+http://127.0.0.1:80", Greeting), ("https://:443", TLSTransport)],
+)
+def test_protocol_factory(bind, kind):
+    """A listener's connections begin with TLS, with a header of the PROXY protocol, or with a request."""
+    bind, service = parse_bind(bind), Harness(None).service
+    service.peers = Peers(["10.0.0.0/8"])
+    service.wrap = print if bind.protocol == "https" else None
+    make = protocol_factory(service, bind)
+    assert type(make()) is kind and make() is not make()
+
+
+# Beside other processes
+
+
+@pytest.fixture
+def others(limit):
+    """A limit on a board of two processes: others(connections, requests) shows what the other one has; and Load of ours."""
+    words = memoryview(mmap.mmap(-1, 16)).cast("Q")
+    words[0] = words[1] = NOBODY
+    board, other = LoadBoard(words, 0, 2), LoadBoard(words, 1, 2)
+    limit.find_limit(500, threads=1)
+    limit.join_board(board, 2)
+
+    kept = [object() for _ in range(100)]
+
+    def show(connections, requests):
+        other.open(2)
+        other.set_connections(connections)
+        for number in range(requests):
+            other.begin(kept[number])
+
+    return show, lambda: Load.of(words[0])
+
+
+async def test_few_at_a_time(limit, others, monkeypatch):
+    """As many as the quota allows in one turn; all of them in the end."""
+    show, own = others
+    show(100, 1)
+    turns = []
+
+    async def scenario(acceptor, listening, connect):
+        on_ready = Acceptor._on_ready
+        monkeypatch.setattr(Acceptor, "_on_ready", lambda self: (on_ready(self), turns.append(own().turns)))
+        acceptor.stop()
+        connect(10)
+        acceptor.start()
+        await until(lambda: limit.count == 10 and not limit.pending)
+        assert own() == Load(connections=10, requests=0, turns=10)
+
+    await run_acceptor(limit, scenario)
+    assert turns[:3] == [3, 6, 9] and own().connections == 0
+
+
+async def test_others_have_less_to_do(limit, others):
+    """The listener is left to them; not for ever, if they do not take it."""
+    show, own = others
+    show(0, 0)
+
+    async def scenario(acceptor, listening, connect):
+        connect(2)
+        await until(lambda: own().connections == 2)
+        connect(1)
+        await until(lambda: acceptor._rest is not None)
+        assert own().turns == 2
+        await until(lambda: own().turns == 3)
+
+    await run_acceptor(limit, scenario)
+
+
+async def test_a_rest_that_is_no_longer_due(limit, others, monkeypatch):
+    """When connections have ended, it accepts again at once."""
+    show, own = others
+    monkeypatch.setattr(aserve.connections.acceptor, "REST_SECONDS", 1000)
+
+    async def scenario(acceptor, listening, connect):
+        connect(3)
+        await until(lambda: own().connections == 3)
+        show(0, 0)
+        connect(1)
+        await until(lambda: limit._resting == [acceptor])
+        first, second, _ = limit
+        first.transport.abort()
+        await until(lambda: own().connections == 2)
+        assert own().turns == 3
+        second.transport.abort()
+        await until(lambda: own().turns == 4)
+        assert limit._resting == []
+
+    await run_acceptor(limit, scenario)
+
+
+async def test_stop_while_others_accept(limit, others):
+    """It does not start again."""
+    show, own = others
+
+    async def scenario(acceptor, listening, connect):
+        connect(2)
+        await until(lambda: own().connections == 2)
+        show(0, 0)
+        connect(1)
+        await until(lambda: acceptor._rest is not None)
+        acceptor.stop()
+        assert acceptor._rest.cancelled() and own().turns == 2
+
+    await run_acceptor(limit, scenario)
+
+
+async def test_a_connection_that_is_lost_at_once(limit, others, monkeypatch):
+    """It was accepted, and counts no more."""
+    show, own = others
+
+    async def scenario(acceptor, listening, connect):
+        async def fail(factory, sock):
+            raise OSError(errno.ECONNRESET, "as told")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail)
+            connect(1)
+            await until(lambda: own() == Load(connections=0, requests=0, turns=1))
+
+    await run_acceptor(limit, scenario)

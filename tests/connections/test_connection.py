@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from harness.fakes import FakeAccessLog
 
-from aserve.connections.connection import LOST, Connection, discard, let_go
+from aserve.connections.connection import LOST, Connection, discard_reply, release_exchange
 from aserve.errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from aserve.exchange import Exchange
 
@@ -131,7 +131,7 @@ def test_an_exchange_without_a_body():
     """There is nothing to close."""
     exchange = Exchange("", 0)
     exchange.response = object()
-    let_go(exchange)
+    release_exchange(exchange)
     assert exchange.response is None
 
 
@@ -139,7 +139,7 @@ def test_an_exchange_without_a_body():
 def test_a_whole_reply_is_discarded(reply, new):
     """Nothing is left of its exchange."""
     _, exchange = new()
-    discard(exchange, reply)
+    discard_reply(exchange, reply)
     assert exchange.body.is_closed and exchange.response is None
 
 
@@ -147,7 +147,7 @@ def test_an_iterable_is_discarded(new):
     """It is begun, since one that has not begun would close nothing, and closed."""
     _, exchange = new()
     iterable = Closing()
-    discard(exchange, iterable)
+    discard_reply(exchange, iterable)
     assert iterable.calls == ["next", "close"] and exchange.body.is_closed
 
 
@@ -155,7 +155,7 @@ def test_an_iterable_is_discarded(new):
 def test_an_iterable_that_fails_in_close(new, caplog, error):
     """Only what is the app's fault is told; nothing is left in any case."""
     _, exchange = new()
-    discard(exchange, Closing(error))
+    discard_reply(exchange, Closing(error))
     assert ("raised in close()" in caplog.text) == isinstance(error, ValueError)
     assert exchange.body.is_closed and exchange.response is None
 

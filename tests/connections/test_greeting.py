@@ -6,9 +6,10 @@ import os
 import socket
 
 import pytest
-from harness.fakes import Bench, FakeTransport
+from harness.fakes import FakeTransport, Harness
 
-from aserve.connections.greeting import QUIET_SECONDS, Complaints, Greeting, identify_by, protocol_factory
+from aserve.connections.acceptor import protocol_factory
+from aserve.connections.greeting import THROTTLE_SECONDS, Greeting, LogThrottle, identify_by
 from aserve.connections.wire_loop import LoopWire
 from aserve.proxies import peers as peers_module
 from aserve.proxies.peers import Peers
@@ -35,24 +36,24 @@ def app(environ, start_response):
 
 
 class Listener:
-    """A bench of one listener, whose time goes on only when told to."""
+    """A harness of one listener, whose time goes on only when told to."""
 
     def __init__(self, bind, proxies):
-        self.bench = Bench(app)
-        peers = self.bench.service.peers = Peers(proxies.split(",")) if proxies else None
+        self.harness = Harness(app)
+        peers = self.harness.service.peers = Peers(proxies.split(",")) if proxies else None
         if peers is not None and needs_identity(parse_bind(bind), peers):
-            self.bench.service.identify = identify_by(peers)
-        self.bench.loop.time = lambda: self.now
+            self.harness.service.identify = identify_by(peers)
+        self.harness.loop.time = lambda: self.now
         self.now = 100.0
-        self.new = protocol_factory(self.bench.service, parse_bind(bind))
+        self.new = protocol_factory(self.harness.service, parse_bind(bind))
 
     def connect(self, peername=PROXY):
-        _, transport = self.bench.connect(self.new(), peername=peername)
+        _, transport = self.harness.connect(self.new(), peername=peername)
         return transport
 
     def answer(self, transport):
         """Let the app answer; return what it said, or nothing."""
-        self.bench.executor.run()
+        self.harness.executor.run()
         return transport.received().partition(b"\r\n\r\n")[2].decode()
 
 
@@ -67,7 +68,7 @@ def listen():
 
     yield make
     for listener in made:
-        listener.bench.dispose()
+        listener.harness.dispose()
 
 
 @pytest.mark.parametrize(
@@ -185,7 +186,7 @@ def test_a_bad_header(listen, caplog, octets, reason):
     if reason is None:  # good, and a bad request behind it: that is answered
         assert transport.received().startswith(b"HTTP/1.1 400 ")
         return
-    assert transport.calls == ["close"] and listener.answer(transport) == "" and listener.bench.executor.jobs == []
+    assert transport.calls == ["close"] and listener.answer(transport) == "" and listener.harness.executor.jobs == []
     assert reason in caplog.text and "10.0.0.1" in caplog.text
 
 
@@ -204,7 +205,7 @@ def test_no_header_in_time(listen, caplog):
     """A header has the time of a request's head, however it drips."""
     listener = listen()
     transport = listener.connect()
-    seconds = int(listener.bench.config.head_seconds)
+    seconds = int(listener.harness.config.head_seconds)
     for second in range(seconds):
         transport.protocol.data_received(V1[second : second + 1])
         transport.protocol.on_second()
@@ -220,7 +221,7 @@ def test_time_after_the_header(listen):
     for _ in range(20):
         transport.protocol.on_second()
     transport.protocol.data_received(V1)
-    for _ in range(int(listener.bench.config.head_seconds)):
+    for _ in range(int(listener.harness.config.head_seconds)):
         transport.protocol.on_second()
     assert not transport.is_closing()
     transport.protocol.on_second()
@@ -231,7 +232,7 @@ def test_draining(listen, caplog):
     """A drain closes a connection whose header does not come soon, without a complaint."""
     listener = listen()
     transport = listener.connect()
-    listener.bench.service.is_draining = True
+    listener.harness.service.is_draining = True
     transport.protocol.drain()
     for _ in range(3):
         assert transport.calls == []
@@ -245,11 +246,11 @@ def test_a_flood_makes_few_lines(listen, caplog):
     for _ in range(5):
         listener.connect(("203.0.113.7", 1))
     assert caplog.text.count("\n") == 1
-    listener.now += QUIET_SECONDS
+    listener.now += THROTTLE_SECONDS
     listener.connect(("203.0.113.8", 1))
     assert caplog.text.count("\n") == 2 and "(4 more since the last such line)" in caplog.text
-    listener.now += QUIET_SECONDS
-    Complaints(listener.bench.service).add("x", "y")
+    listener.now += THROTTLE_SECONDS
+    LogThrottle(listener.harness.service).warn("x", "y")
     assert caplog.text.endswith("closed: x: y\n")  # each listener counts its own
 
 
@@ -258,7 +259,7 @@ def test_a_proxy_that_has_gone(listen):
     listener = listen()
     with socket.socket() as sock:
         greeting, transport = listener.new(), FakeTransport(peername=None)
-        listener.bench.transports.append(transport)
+        listener.harness.transports.append(transport)
         transport.extra["socket"] = sock
         transport.connect(greeting)
     assert transport.calls == ["close"]
@@ -268,11 +269,11 @@ def test_a_connection_that_is_lost_within_the_header(listen, caplog):
     """It is counted no more, and what is on its way to it is dropped."""
     listener = listen()
     transport = listener.connect()
-    assert transport.protocol in listener.bench.service.connections
+    assert transport.protocol in listener.harness.service.connections
     transport.protocol.data_received(V1[:9])
     transport.protocol.connection_lost(None)
     transport.protocol.data_received(V1[9:])
-    assert not listener.bench.service.connections and caplog.text == ""
+    assert not listener.harness.service.connections and caplog.text == ""
 
 
 def test_the_end_of_a_server(listen):

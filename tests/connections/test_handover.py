@@ -35,7 +35,7 @@ def test_what_is_to_be_done_then(handover, is_ready):
     if is_ready:
         handover.way.on_ready("wire")
     for name in "ab":
-        handover.way.then(lambda wire, name=name: done.append((name, wire)), b"")
+        handover.way.call_when_ready(lambda wire, name=name: done.append((name, wire)), b"")
     if not is_ready:
         assert done == []
         handover.way.on_ready("wire")
@@ -49,14 +49,14 @@ def test_a_connection_that_is_lost(handover, is_ready):
     reply = Closing()
     if is_ready:
         handover.way.on_ready(None)
-    handover.way.then(pytest.fail, None)
+    handover.way.call_when_ready(pytest.fail, None)
     if not is_ready:
-        handover.way.then(pytest.fail, reply)
+        handover.way.call_when_ready(pytest.fail, reply)
         handover.way.on_ready(None)
     else:
         handover.executor.flush()
         assert handover.exchange.response is not None
-        handover.way.then(pytest.fail, reply)
+        handover.way.call_when_ready(pytest.fail, reply)
         handover.executor.flush()
     assert reply.is_closed and handover.exchange.response is None
 
@@ -84,7 +84,7 @@ def test_a_bug_of_ours(handover, caplog):
     """What fails ends this connection; what else is to be done is done."""
     done, aborts = [], []
     wire = SimpleNamespace(abort=lambda: aborts.append(1))
-    handover.way.then(lambda wire: 1 / 0)
-    handover.way.then(done.append)
+    handover.way.call_when_ready(lambda wire: 1 / 0)
+    handover.way.call_when_ready(done.append)
     handover.way.on_ready(wire)
     assert done == [wire] and aborts == [1] and "please report this as a bug in aserve" in caplog.text

@@ -15,6 +15,7 @@ from harness import apps
 
 from aserve.connections import lane as lane_module
 from aserve.connections import wire_loop
+from aserve.connections.connection import Connection
 from aserve.forks import local_address
 
 HELLO = b"My Own Hello World!"
@@ -240,7 +241,7 @@ def inline(start_server, raw_client, wait_until):
     lane = server.server._lane
 
     def take():
-        lane.take(lane.wait(1000))
+        lane.submit_arrivals(lane.wait(1000))
 
     def wait_for_body():
         wait_until(lambda: lane.incomplete_bodies)
@@ -295,15 +296,18 @@ def test_a_part_that_comes_as_the_time_is_over(inline):
     inline.wait_for_body()
 
     def act():
+        evicted = inline.lane.evict_idle()
         client.send(b"b")
         count = inline.lane.wait(1000)
+        inline.lane.set.is_paused = 1
         inline.lane.on_second()
         inline.lane.on_second()
-        inline.lane.take(count)
+        inline.lane.submit_arrivals(count)
         client.send(b"c")
         inline.take()
+        return evicted, inline.lane.set.is_paused
 
-    inline.run(act)
+    assert inline.run(act) == (0, 0)  # nor was it evicted as idle; and a second ends the pause of a full lane
     assert client.recv_response().body == b"abc"
 
 
@@ -328,7 +332,7 @@ def test_a_number_that_is_used_again(inline):
             os.close(filler)
         inline.lane.on_second()
         inline.lane.on_second()
-        inline.lane.take(count)
+        inline.lane.submit_arrivals(count)
         assert count == 2 and list(inline.lane._uploads) == [number]
         second.send(b"f the second")
         inline.take()
@@ -372,16 +376,16 @@ def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
     def act():
         with monkeypatch.context() as patch:
             if kind in ("whole", "begun"):
-                patch.setattr(inline.lane, "_makers", [fail])
+                patch.setattr(inline.lane, "_factories", [fail])
             elif kind == "left":
-                patch.setattr(inline.lane._handovers, "begin_new", fail)
+                patch.setattr(inline.lane._handovers, "begin_idle", fail)
             else:
-                patch.setattr(inline.lane, "_take_rest", fail)
+                patch.setattr(inline.lane, "_on_part_or_end", fail)
             if kind == "gone":
                 first.end_sending()
             else:
                 first.send({"part": b"a", "done": b"abc", "left": b"GET"}.get(kind) or http(body=b"abc", sent=sent))
-            other.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")  # plain: no maker is asked
+            other.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")  # plain: no factory is asked
             inline.take()
 
     inline.run(act)
@@ -442,6 +446,59 @@ def test_a_connection_comes_back(start_server, raw_client, wait_until, soon, kin
         assert server.call(server.server.statistics).connections_in_lane == 1
         assert client.fetch("/", method="POST", body=b"x").body == b"x"
         assert client.fetch("/fails").status == 500
+
+
+@pytest.mark.one_way
+@pytest.mark.also_inline
+@pytest.mark.parametrize("kind", ["stream", "chunked", "pair", "expect"])
+def test_it_stays_the_same_connection(start_server, raw_client, soon, kind):
+    """Whatever wires it has: who refers to a connection need not learn of another."""
+    seen = []
+
+    class Noting(Connection):
+        __slots__ = ()
+
+        def run(self, exchange):
+            seen.append(self)
+            super().run(exchange)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lane_module, "Connection", Noting)
+        client = raw_client(start_server(app, is_checked=False, lane="auto"))
+        for _ in range(3):
+            assert client.fetch("/").body == HELLO
+            leave_lane(client, kind)
+    assert len(seen) >= 6 and set(map(id, seen)) == {id(seen[0])}
+
+
+@pytest.mark.one_way
+def test_a_number_that_another_connection_had(inline):
+    """Of one that has ended nothing is taken over, though nobody has removed it yet."""
+    early, handed_over = inline.connect(), []
+    begin = inline.lane._handovers.begin_idle
+
+    def note(*args):
+        handed_over.append(args)
+        begin(*args)
+
+    with socket.socket() as late:
+        late.settimeout(5)
+
+        def act():
+            early.send(PLAIN.replace(b"Host", b"Connection: close\r\nHost"))
+            inline.take()
+            [fd] = inline.lane.connections
+            late.connect(inline.server.address)
+            late.sendall(CHUNKED)
+            inline.take()
+            return fd
+
+        inline.lane._handovers.begin_idle = note
+        fd = inline.run(act)
+        assert early.recv_response().body == HELLO
+        assert late.recv(9) == b"HTTP/1.1 "
+    [(number, _, _, is_new)] = handed_over
+    assert (number, is_new) == (fd, True)
 
 
 @pytest.mark.one_way
@@ -511,7 +568,7 @@ def test_a_request_that_is_taken_as_the_drain_begins(inline):
         late.request("/")
         count = inline.lane.wait(1000)
         inline.lane.drain()
-        inline.lane.take(count)
+        inline.lane.submit_arrivals(count)
         early.send(b"bc")
         inline.take()
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import mmap
+
 from aserve._cparsers import ffi
-from aserve.connections.lane_memory import BATCH_BYTES, BATCH_COUNT, CONN_BYTES, MAX_DESCRIPTORS, READ_BYTES, Memory
+from aserve.connections.in_flight import MAX_DESCRIPTORS, TABLE_BYTES, read_in_flight
+from aserve.connections.lane_memory import BATCH_BYTES, BATCH_COUNT, CONN_BYTES, READ_BYTES, Memory
+from aserve.connections.load_board import LoadBoard
 from aserve.settings import Config
 
 
@@ -26,3 +30,15 @@ def test_the_table():
     set = memory.set
     assert set.conns_cap == MAX_DESCRIPTORS and ffi.sizeof("lane_conn") == CONN_BYTES
     assert {set.conns[fd].state for fd in range(0, MAX_DESCRIPTORS, 999)} == {0} and set.stall_us > 0
+
+
+def test_what_other_processes_share():
+    """The C gets the board, and its part of the table; without them it has neither."""
+    set = Memory(Config(), []).set
+    assert not set.board and not set.entries and not set.entries_used
+    board, table = LoadBoard(memoryview(mmap.mmap(-1, 8)).cast("Q"), 0, 1), mmap.mmap(-1, TABLE_BYTES)
+    memory = Memory(Config(), [], board, table)
+    assert memory.set.board == board.struct
+    memory.set.entries[MAX_DESCRIPTORS - 1].since = 1
+    memory.set.entries_used[0] = MAX_DESCRIPTORS
+    assert len(read_in_flight(table)) == 1

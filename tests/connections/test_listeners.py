@@ -11,34 +11,12 @@ import stat
 import sys
 
 import pytest
+from harness.asking import is_open
 
 from aserve.connections import listeners as listeners_module
 from aserve.connections.listeners import UNSENT_BYTES, UnixRights, limit_unsent, open_listeners
 from aserve.errors import BindError
 from aserve.settings import Bind, parse_bind
-
-
-@pytest.fixture
-def opened():
-    """Open listeners by spec; they are closed in the end."""
-    found = []
-
-    def open_(*specs):
-        new = open_listeners([parse_bind(spec) for spec in specs])
-        found.extend(new)
-        return new
-
-    yield open_
-    for listener in found:
-        listener.close()
-
-
-def connects(address):
-    family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
-    if not isinstance(address, str) and ":" in address[0]:
-        family = socket.AF_INET6
-    with socket.socket(family) as client:
-        return client.connect_ex(address) == 0
 
 
 def has_ipv6():
@@ -92,9 +70,9 @@ def test_tcp(opened):
     assert host == "127.0.0.1" and port > 0 and listener.socket.gettimeout() == 0
     assert listener.url == f"http://127.0.0.1:{port}"
     assert listener.server_name_and_port == ("127.0.0.1", str(port))
-    assert connects(listener.address)
+    assert is_open(listener.address)
     listener.close()
-    assert not connects((host, port))
+    assert not is_open((host, port))
 
 
 @needs_ipv6
@@ -104,7 +82,7 @@ def test_tcp_v6(opened):
     assert listener.url == f"http://[::1]:{listener.address[1]}"
     assert listener.address[0] == listener.server_name_and_port[0] == "::1"
     assert listener.socket.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == 1
-    assert connects(listener.address)
+    assert is_open(listener.address)
 
 
 @needs_ipv6
@@ -184,7 +162,7 @@ def test_the_same_address_twice(opened):
     first.close()
     with pytest.raises(BindError, match="another program listens there"):
         opened(f"127.0.0.1:{port}", f"127.0.0.1:{port}")
-    assert not connects(("127.0.0.1", port))
+    assert not is_open(("127.0.0.1", port))
 
 
 def test_all_or_none(opened, tmp_path):
@@ -195,7 +173,7 @@ def test_all_or_none(opened, tmp_path):
     first.close()
     with pytest.raises(BindError):
         opened(f"127.0.0.1:{port}", f"unix:{path}", f"unix:{tmp_path}/no/such")
-    assert not connects(("127.0.0.1", port)) and not path.exists()
+    assert not is_open(("127.0.0.1", port)) and not path.exists()
 
 
 @pytest.mark.parametrize(
@@ -279,7 +257,7 @@ def test_the_second_address_in_use(opened, monkeypatch):
         monkeypatch.setattr(listeners_module.socket, "getaddrinfo", lambda *_, **__: both)
         with pytest.raises(BindError, match="another program"):
             opened(f"both.example:{port}")
-        assert not connects(("127.0.0.1", port))
+        assert not is_open(("127.0.0.1", port))
 
 
 # Unix sockets
@@ -291,7 +269,7 @@ def test_unix(opened, tmp_path):
     (listener,) = opened(f"unix:{path}")
     assert listener.address == path and listener.url == f"unix:{path}"
     assert listener.server_name_and_port == ("localhost", "80")
-    assert connects(path)
+    assert is_open(path)
     listener.close()
     assert not os.path.exists(path)
 
@@ -311,7 +289,7 @@ def test_a_stale_file_is_replaced(opened, tmp_path):
         dead.listen()
     assert os.path.exists(path)
     opened(f"unix:{path}")
-    assert connects(path)
+    assert is_open(path)
 
 
 def test_a_live_one_is_refused(opened, tmp_path):
@@ -320,7 +298,7 @@ def test_a_live_one_is_refused(opened, tmp_path):
     opened(f"unix:{path}")
     with pytest.raises(BindError, match="another program is serving on this socket"):
         opened(f"unix:{path}")
-    assert connects(path)
+    assert is_open(path)
 
 
 def test_a_live_one_with_a_full_backlog_is_refused(opened, tmp_path):
@@ -366,7 +344,7 @@ def test_a_successors_file_is_left_alone(opened, tmp_path):
     os.unlink(path)
     (new,) = opened(f"unix:{path}")
     old.close()
-    assert connects(path)
+    assert is_open(path)
     new.close()
     assert not os.path.exists(path)
 
@@ -391,7 +369,7 @@ def test_a_file_that_may_not_be_removed(opened, tmp_path, monkeypatch):
         patch.setattr(os, "unlink", refuse)
         listener.close()
     assert listener.socket.fileno() == -1
-    assert not connects(path)
+    assert not is_open(path)
 
 
 def test_a_bind_may_be_built_by_hand(opened):
@@ -425,12 +403,12 @@ def test_the_rights_are_set_before_anybody_can_connect(tmp_path, monkeypatch):
     chmod = os.chmod
 
     def watch(file, mode):
-        assert not connects(path)
+        assert not is_open(path)
         chmod(file, mode)
 
     monkeypatch.setattr(os, "chmod", watch)
     (listener,) = open_listeners([parse_bind(f"unix:{path}")])
-    assert connects(path)
+    assert is_open(path)
     listener.close()
 
 
@@ -478,11 +456,11 @@ def test_abstract(opened, tmp_path, monkeypatch):
     (listener,) = opened(f"uwsgi://unix:@{name}")
     assert listener.address == f"\0{name}" and listener.url == f"uwsgi://unix:@{name}"
     assert listener.server_name_and_port == ("localhost", "80") and os.listdir(tmp_path) == []
-    assert connects(listener.address)
+    assert is_open(listener.address)
     with pytest.raises(BindError, match="another program listens there"):
         opened(f"unix:@{name}")
     listener.close()
-    assert not connects(f"\0{name}")
+    assert not is_open(f"\0{name}")
 
 
 @pytest.mark.parametrize("spec", ["127.0.0.1:0", "unix:{}/s"])
@@ -497,7 +475,7 @@ def test_take_queued(opened, tmp_path, spec):
     address = listener.address
     queued = listener.take_queued()
     assert [sock.recv(9) for sock in queued] == [b"0", b"1", b"2"]
-    assert not connects(address) and os.listdir(tmp_path) == []
+    assert not is_open(address) and os.listdir(tmp_path) == []
     for sock in clients + queued:
         sock.close()
 

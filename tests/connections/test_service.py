@@ -3,37 +3,46 @@
 from __future__ import annotations
 
 import pytest
-from harness.fakes import Bench
-
-from aserve.connections import service as service_module
+from harness.fakes import Harness
 
 
 def test_what_connections_share():
     """What a service was given is what its connections find; it does not drain yet."""
-    bench = Bench(lambda environ, start_response: [])
-    service = bench.service
-    assert service.config is bench.config and service.loop is bench.loop
-    assert service.executor is bench.executor and service.access_log is None
+    harness = Harness(lambda environ, start_response: [])
+    service = harness.service
+    assert service.config is harness.config and service.loop is harness.loop
+    assert service.executor is harness.executor and service.access_log is None
     assert service.connections == set() and service.is_draining is False
     assert service.new_protocol() is not service.new_protocol()
     assert service.base_environ["SERVER_NAME"] == "a" and service.common_fields and service.gateway
 
 
 @pytest.mark.parametrize(
-    ("is_draining", "waiting", "text"),
+    ("is_draining", "waited", "limit", "text"),
     [
-        (False, 0, ""),
-        (False, service_module.OVERLOADED_COUNT, ""),
-        (False, service_module.OVERLOADED_COUNT + 1, "overloaded: "),
-        (True, 0, "draining"),
-        (True, 10_000, "draining"),
+        (False, 0.0, 3, ""),
+        (False, 3.0, 3, ""),
+        (False, 3.14, 3, "requests wait for 3.1 s, more than --healthcheck-max-wait (3 s)"),
+        (False, 10_000.0, 0, ""),
+        (True, 0.0, 3, "draining"),
+        (True, 10_000.0, 3, "draining"),
     ],
 )
-def test_warning(is_draining, waiting, text):
-    """A health check learns of a drain, and of requests that wait for a worker."""
-    bench = Bench(lambda environ, start_response: [])
-    bench.service.is_draining = is_draining
-    for _ in range(waiting):
-        bench.executor.submit(print, None)
-    assert bench.service.warning()[: len(text)] == text
-    assert bool(bench.service.warning()) is bool(text)
+def test_warning(is_draining, waited, limit, text):
+    """A health check learns of a drain, and of requests that wait too long for a worker."""
+    harness = Harness(lambda environ, start_response: [], healthcheck_max_wait_seconds=limit)
+    harness.service.is_draining = is_draining
+    harness.executor.wait_seconds = waited
+    assert harness.service.warning() == text
+    harness.service.is_replaced = True
+    assert harness.service.warning() != "draining"  # the place is served, if not by this server
+
+
+def test_who_is_told_to_be_unready():
+    """What the program says goes before what is measured, and a drain before both."""
+    harness = Harness(lambda environ, start_response: [])
+    harness.service.why_unready = "the database is gone"
+    harness.executor.wait_seconds = 100.0
+    assert harness.service.warning() == "the database is gone"
+    harness.service.is_draining = True
+    assert harness.service.warning() == "draining"

@@ -26,14 +26,27 @@ IMPOSSIBLE = {
         (State.CLOSING, event): "nothing is read any more; there is no exchange"
         for event in (Event.BEGIN, Event.REQUEST, Event.TAKE_COMPLETION, Event.DONE, Event.LINGER)
     },
-    **{(state, Event.RETURN): "only one that idles goes back" for state in State if state != State.IDLE},
     **{
-        (State.RETURNED, event): "the other wire has the connection"
-        for event in Event
-        if event not in (Event.LOST, Event.RETURN, Event.ADOPT)
+        (state, Event.DETACH): "only one that waits for a request goes elsewhere"
+        for state in State
+        if state > State.IDLE
     },
-    **{(state, Event.ADOPT): "only at the beginning" for state in State if state != State.NEW},
-    **{(State.CLOSED, event): "the transport is gone" for event in Event if event not in (Event.ADOPT, Event.RETURN)},
+    **{
+        (State.DETACHED, event): "who has the descriptor now has the connection"
+        for event in Event
+        if event not in (Event.LOST, Event.DETACH, Event.ADOPT, Event.KEPT)
+    },
+    **{
+        (state, event): "only at the beginning"
+        for state in State
+        for event in (Event.ADOPT, Event.KEPT)
+        if state != State.NEW
+    },
+    **{
+        (State.CLOSED, event): "the transport is gone"
+        for event in Event
+        if event not in (Event.ADOPT, Event.DETACH, Event.KEPT)
+    },
 }
 
 
@@ -68,5 +81,5 @@ def test_every_state_is_reached():
 
 def test_the_order_of_the_states():
     """Comparisons rest on it: no request is expected from RUNNING on, none is served after LOOP_ENDS."""
-    order = ["NEW", "IDLE", "RECEIVING", "RUNNING", "LOOP_ENDS", "LINGERING", "CLOSING", "CLOSED", "RETURNED"]
+    order = ["NEW", "IDLE", "RECEIVING", "RUNNING", "LOOP_ENDS", "LINGERING", "CLOSING", "CLOSED", "DETACHED"]
     assert [state.name for state in sorted(State)] == order

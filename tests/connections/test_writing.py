@@ -34,11 +34,11 @@ from aserve.wsgi import FileWrapper
 def test_a_response_that_cannot_be_finished(new, raw, headers, expected):
     """RFC 9112 8: one cut short must be seen to be: by its length or its chunks; a reset where there is nothing else."""
     closing = Chunks(b"ab", "text")
-    bench, connection, transport = new(returning(closing, headers))
-    bench.service.access_log = bench.log
+    harness, connection, transport = new(returning(closing, headers))
+    harness.service.access_log = harness.log
     connection.data_received(raw)
-    bench.executor.run()
-    assert expected(transport) and closing.closed == 1 and bench.log.codes == [200]
+    harness.executor.run()
+    assert expected(transport) and closing.closed == 1 and harness.log.codes == [200]
     octets = transport.received()
     assert b"ab" in body_of(octets) and not octets.endswith(b"0\r\n\r\n")
     assert connection.exchange is None
@@ -49,7 +49,7 @@ def test_a_response_that_cannot_be_finished(new, raw, headers, expected):
 @pytest.mark.parametrize("headers", [[], [("Content-Length", "5")]])
 def test_a_front_server_is_told_by_a_reset(new, protocol, headers):
     """Not every front server counts the body of a response that has a length: only a reset tells them all."""
-    bench, connection, transport = new(returning(Chunks(b"ab", "text"), headers), protocol=protocol)
+    harness, connection, transport = new(returning(Chunks(b"ab", "text"), headers), protocol=protocol)
     vars = b"REQUEST_METHOD\0GET\0" if protocol == "scgi" else b""
     scgi = b"CONTENT_LENGTH\x000\0SCGI\x001\0" + vars
     uwsgi = b"\x0e\0REQUEST_METHOD\x03\0GET"
@@ -58,7 +58,7 @@ def test_a_front_server_is_told_by_a_reset(new, protocol, headers):
         if protocol == "scgi"
         else b"\0" + len(uwsgi).to_bytes(2, "little") + b"\0" + uwsgi
     )
-    bench.executor.run()
+    harness.executor.run()
     assert is_reset(transport)
 
 
@@ -70,12 +70,12 @@ def test_whole_responses_before_it_are_kept(new):
         start_response("200 OK", [])
         return chunks.pop(0)
 
-    bench, connection, transport = new(app)
+    harness, connection, transport = new(app)
     transport.is_stuck = True
     connection.data_received(GET * 3)
-    bench.executor.run()
+    harness.executor.run()
     transport.unstick()
-    bench.executor.run()
+    harness.executor.run()
     octets = transport.received()
     assert octets.count(b"HTTP/1.1 200") == 2 and b"whole" in octets and b"never" not in octets
     assert is_cut(transport) and octets.endswith(b"2\r\nab\r\n")
@@ -89,24 +89,24 @@ def test_a_failure_behind_the_end_costs_nothing(new, caplog):
         def write(self, exchange):
             raise IndexError("on purpose")
 
-    bench, connection, transport = new(returning([b"x"]))
-    bench.service.access_log = BrokenLog()
+    harness, connection, transport = new(returning([b"x"]))
+    harness.service.access_log = BrokenLog()
     connection.data_received(GET)
-    bench.executor.run_job()  # it writes its response itself
+    harness.executor.run_job()  # it writes its response itself
     assert "report this as a bug" in caplog.text
-    bench.service.access_log = None
+    harness.service.access_log = None
     connection.data_received(GET)
-    bench.executor.flush()
-    bench.executor.run()
+    harness.executor.flush()
+    harness.executor.run()
     assert transport.received().count(b"HTTP/1.1 200") == 2 and transport.calls == []
 
 
 def test_a_reset_of_a_socket_that_is_gone(new, monkeypatch):
     """Where the client was quicker, there is nothing left to reset."""
-    bench, connection, transport = new(returning(Chunks(b"ab", "text")))
+    harness, connection, transport = new(returning(Chunks(b"ab", "text")))
     connection.data_received(GET_1_0)
     transport.extra["socket"] = type("Gone", (), {"setsockopt": gone})()
-    bench.executor.run()
+    harness.executor.run()
     assert transport.calls == ["abort"]
 
 
@@ -118,22 +118,22 @@ def gone(self, *_):
 def test_a_close_that_fails_when_the_client_has_left(new, count, caplog):
     """An iterable that fails in close(), too, ends its exchange."""
     closing = Chunks(*[b"x"] * 3, close_error=KeyError("late"))
-    bench, connection, transport = new(returning(closing))
-    bench.service.access_log = bench.log
+    harness, connection, transport = new(returning(closing))
+    harness.service.access_log = harness.log
     connection.data_received(POST)
     transport.lose()
-    bench.executor.run()
-    assert closing.closed == 1 and bench.log.codes == [200]
+    harness.executor.run()
+    assert closing.closed == 1 and harness.log.codes == [200]
     assert "KeyError in close()" in caplog.text and "report this" not in caplog.text
 
 
 @pytest.mark.provokes("please report this as a bug")
 def test_our_own_bug_costs_one_request(new, monkeypatch, caplog):
     """An exception of ours in a worker is logged as such, and ends this connection alone."""
-    bench, connection, transport = new(returning([b"x"]))
+    harness, connection, transport = new(returning([b"x"]))
     connection.data_received(GET)
-    monkeypatch.setattr(type(bench.service.gateway), "respond", lambda self, exchange: 1 / 0)
-    bench.executor.run()
+    monkeypatch.setattr(type(harness.service.gateway), "respond", lambda self, exchange: 1 / 0)
+    harness.executor.run()
     assert is_cut(transport) and "please report this as a bug in aserve" in caplog.text
 
 
@@ -148,14 +148,14 @@ def test_a_late_write(new):
         writes.append(start_response("200 OK", []))
         return [b"hello"]
 
-    bench, connection, transport = new(app)
+    harness, connection, transport = new(app)
     for raw in (GET, POST):
         connection.data_received(raw)
-        bench.executor.run()
+        harness.executor.run()
         transport.received()
         with pytest.raises(AppError):
             writes.pop()(b"late")
-        assert transport.received() == b"" and bench.executor.posts == []
+        assert transport.received() == b"" and harness.executor.posts == []
 
 
 @pytest.mark.parametrize("raw", [GET, GET_1_0])
@@ -169,25 +169,25 @@ def test_a_write_between_the_last_piece_and_the_end(new, raw, headers, chunks):
         writes.append(start_response("200 OK", headers))
         return chunks
 
-    bench, connection, transport = new(app)
+    harness, connection, transport = new(app)
     connection.data_received(raw + raw)
-    bench.executor.run_job()
+    harness.executor.run_job()
     with contextlib.suppress(AppError):
         writes[0](b"late")
-    bench.executor.flush()
+    harness.executor.flush()
     octets = transport.received()
     assert octets.count(b"HTTP/1.1 200") == 1 and b"late" not in octets
 
 
 def test_a_piece_posted_behind_the_end(new):
     """A piece that a second thread hands over while the end is on its way home is dropped."""
-    bench, connection, transport = new(returning(iter([b"a"])))
+    harness, connection, transport = new(returning(iter([b"a"])))
     connection.data_received(GET)
     exchange = connection.exchange
-    bench.executor.posts.append((lambda *_: None, None, None))  # the loop is awake: nobody writes directly
-    bench.executor.run_job()
+    harness.executor.posts.append((lambda *_: None, None, None))  # the loop is awake: nobody writes directly
+    harness.executor.run_job()
     connection.send(exchange, b"late")
-    bench.executor.flush()
+    harness.executor.flush()
     assert body_of(transport.received()) == b"1\r\na\r\n0\r\n\r\n"
     connection.data_received(GET)
     assert connection._write_past(exchange, b"late", is_last=False) == b"late"
@@ -213,7 +213,7 @@ class Watched:
 @pytest.mark.parametrize("body", [b"0\r\n\r\n", (b"0\r\n", b"\r\n")], ids=["rest", "large"])
 def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
     """The loop ends a response behind what a second thread of the app is just writing for itself."""
-    bench, connection, transport = new(returning([b""]))
+    harness, connection, transport = new(returning([b""]))
     connection.data_received(GET)
     exchange, write, events = connection.exchange, os.write, queue.Queue()
     connection._lock = Watched(events)
@@ -259,12 +259,12 @@ def content_of(file):
 needs_sendfile = pytest.mark.skipif(not HAS_SENDFILE, reason="this system has no sendfile")
 
 
-def read_file(bench, transport, length):
+def read_file(harness, transport, length):
     octets = transport.received()
     while len(body_of(octets)) < length:
-        bench.loop.turn()
+        harness.loop.turn()
         octets += transport.received()
-    bench.loop.turn()
+    harness.loop.turn()
     return body_of(octets)
 
 
@@ -272,13 +272,13 @@ def read_file(bench, transport, length):
 @pytest.mark.parametrize("raw", [GET, POST, GET_1_0])
 def test_a_file(new, file, raw):
     """A file goes out behind its head, whole; it is closed in a worker, and the connection goes on."""
-    bench, connection, transport = new(returning(FileWrapper(file)))
+    harness, connection, transport = new(returning(FileWrapper(file)))
     connection.data_received(raw)
-    bench.executor.run()
-    assert read_file(bench, transport, 2_000_000) == content_of(file)
+    harness.executor.run()
+    assert read_file(harness, transport, 2_000_000) == content_of(file)
     assert not file.closed
-    bench.executor.run()
-    assert file.closed and bench.loop.writers == {}
+    harness.executor.run()
+    assert file.closed and harness.loop.writers == {}
     assert ("write_eof" in transport.calls) is (raw == GET_1_0)
     assert transport.high == transport.default_high
 
@@ -286,15 +286,15 @@ def test_a_file(new, file, raw):
 @needs_sendfile
 def test_a_file_waits_for_what_the_transport_holds(new, file):
     """What is sent past the transport comes behind all that it holds."""
-    bench, connection, transport = new(returning(FileWrapper(file)))
+    harness, connection, transport = new(returning(FileWrapper(file)))
     transport.is_stuck = True
     connection.data_received(GET)
-    bench.executor.run()
-    bench.loop.turn()
-    assert transport.received() == b"" and bench.loop.writers == {}
+    harness.executor.run()
+    harness.loop.turn()
+    assert transport.received() == b"" and harness.loop.writers == {}
     transport.unstick()
-    assert read_file(bench, transport, 2_000_000) == content_of(file)
-    bench.executor.run()
+    assert read_file(harness, transport, 2_000_000) == content_of(file)
+    harness.executor.run()
     assert file.closed
 
 
@@ -307,12 +307,12 @@ def test_requests_behind_a_file(new, file):
         start_response("200 OK", [])
         return replies.pop(0)
 
-    bench, connection, transport = new(app)
+    harness, connection, transport = new(app)
     connection.data_received(GET)
-    bench.executor.run()
+    harness.executor.run()
     connection.data_received(GET)
-    assert read_file(bench, transport, 2_000_000).startswith(content_of(file))
-    bench.executor.run()
+    assert read_file(harness, transport, 2_000_000).startswith(content_of(file))
+    harness.executor.run()
     assert body_of(transport.received()) == b"hello"
 
 
@@ -320,41 +320,41 @@ def test_requests_behind_a_file(new, file):
 @pytest.mark.parametrize("is_stuck", [False, True])
 def test_a_client_that_leaves_a_file(new, file, is_stuck):
     """A file whose client leaves is closed, whether it was being sent or waited for its turn."""
-    bench, connection, transport = new(returning(FileWrapper(file)))
-    bench.service.access_log = bench.log
+    harness, connection, transport = new(returning(FileWrapper(file)))
+    harness.service.access_log = harness.log
     transport.is_stuck = is_stuck
     connection.data_received(GET)
-    bench.executor.run()
+    harness.executor.run()
     transport.lose()
-    bench.executor.run()
-    assert file.closed and bench.loop.writers == {} and bench.log.codes == [200]
+    harness.executor.run()
+    assert file.closed and harness.loop.writers == {} and harness.log.codes == [200]
 
 
 @needs_sendfile
 def test_a_file_that_shrinks(new, file):
     """A file that ends before its promised length cuts the connection."""
-    bench, connection, transport = new(returning(FileWrapper(file)))
+    harness, connection, transport = new(returning(FileWrapper(file)))
     connection.data_received(GET)
-    bench.executor.run()
+    harness.executor.run()
     os.truncate(file.name, 1000)
     for _ in range(3):
         transport.received()
-        bench.loop.turn()
+        harness.loop.turn()
     assert is_cut(transport)
-    bench.executor.run()
+    harness.executor.run()
     assert file.closed
 
 
 @needs_sendfile
 def test_a_slow_client_of_a_file(new, file):
     """Progress of a file counts against --write-timeout; standing still ends it."""
-    bench, connection, transport = new(returning(FileWrapper(file)), write_seconds=5)
+    harness, connection, transport = new(returning(FileWrapper(file)), write_seconds=5)
     connection.data_received(GET)
-    bench.executor.run()
+    harness.executor.run()
     for _ in range(5):
         connection.on_second()
     transport.received()
-    bench.loop.turn()
+    harness.loop.turn()
     for _ in range(5):
         connection.on_second()
     assert not transport.is_closing()
@@ -362,7 +362,7 @@ def test_a_slow_client_of_a_file(new, file):
         connection.on_second()
     assert is_reset(transport)
     transport.lose()
-    bench.executor.run()
+    harness.executor.run()
     assert file.closed
 
 
@@ -373,11 +373,11 @@ def test_no_descriptor_left_for_a_file(new, file, monkeypatch):
     def refuse(fd):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    bench, connection, transport = new(returning(FileWrapper(file)))
+    harness, connection, transport = new(returning(FileWrapper(file)))
     connection.data_received(GET)
     with monkeypatch.context() as patch:
         patch.setattr(os, "dup", refuse)
-        bench.executor.run()
+        harness.executor.run()
     assert is_cut(transport)
     assert file.closed
 
@@ -390,17 +390,17 @@ def test_too_many_files(new, file):
         start_response("200 OK", [])
         return FileWrapper(open(file.name, "rb"))
 
-    bench, connection, transport = new(app, executor=InlineExecutor(), threads=0, spool_files=3)
-    other, other_transport = bench.connect()
+    harness, connection, transport = new(app, executor=InlineExecutor(), threads=0, spool_files=3)
+    other, other_transport = harness.connect()
     connection.data_received(GET)
     other.data_received(GET)
-    assert bench.budgets.spool_file_count == 2 and len(bench.loop.writers) == 1
+    assert harness.budgets.spool_file_count == 2 and len(harness.loop.writers) == 1
     octets = [b"", b""]
     for _ in range(1000):
         octets = [have + one.received() for have, one in zip(octets, (transport, other_transport))]
-        bench.loop.turn()
+        harness.loop.turn()
     assert [body_of(one) == content_of(file) for one in octets] == [True, True]
-    assert bench.budgets.spool_file_count == 0 and bench.budgets.refused_count == 1
+    assert harness.budgets.spool_file_count == 0 and harness.budgets.refused_count == 1
 
 
 @needs_sendfile
@@ -408,12 +408,12 @@ def test_a_file_whose_close_fails(new, file, caplog):
     """An iterable that fails in close() spoils nothing: its response is out."""
 
     wrapper = FileWrapper(file)
-    bench, connection, _ = new(returning(wrapper))
+    harness, connection, _ = new(returning(wrapper))
     connection.data_received(GET)
-    bench.executor.run_job()
+    harness.executor.run_job()
     file.close()
     wrapper.filelike = type("Bad", (), {"close": lambda self: 1 / 0})()
-    bench.executor.run()
+    harness.executor.run()
     assert "raised in close()" in caplog.text
 
 
@@ -433,12 +433,12 @@ def test_inline_pieces(new):
 def test_inline_pieces_take_turns(new):
     """A long stream lets the loop have its turn, and other connections theirs."""
     chunks = Chunks(*[b"x"] * 200)
-    bench, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
+    harness, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
     connection.data_received(GET)
     assert 0 < chunks.made < 100
     turns = 0
-    while bench.loop.soon:
-        bench.loop.turn()
+    while harness.loop.soon:
+        harness.loop.turn()
         turns += 1
     assert turns >= 2 and transport.received().count(b"\r\nx\r\n") == 200 and chunks.closed == 1
 
@@ -458,14 +458,14 @@ def test_inline_pieces_wait_for_the_client(new):
 def test_inline_pieces_of_a_client_that_leaves(new, is_stuck):
     """The iterable is closed when the client has gone, whatever it waited for."""
     chunks = Chunks(*[b"x" * 1000] * 200)
-    bench, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
-    bench.service.access_log = bench.log
+    harness, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
+    harness.service.access_log = harness.log
     transport.high, transport.is_stuck = 2500, is_stuck
     connection.data_received(GET)
     assert chunks.closed == 0
     transport.lose()
-    bench.loop.turn()
-    assert chunks.closed == 1 and bench.log.codes == [200]
+    harness.loop.turn()
+    assert chunks.closed == 1 and harness.log.codes == [200]
 
 
 def test_an_inline_response_that_cannot_be_finished(new):
@@ -479,10 +479,10 @@ def test_an_inline_response_that_cannot_be_finished(new):
 def test_an_inline_stream_that_fails_later(new):
     """A chunk that fails in a later turn ends the connection as well."""
     chunks = Chunks(*[b"x"] * 100, error=ValueError("no"))
-    bench, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
+    harness, connection, transport = new(returning(chunks), executor=InlineExecutor(), threads=0)
     connection.data_received(GET)
-    while bench.loop.soon:
-        bench.loop.turn()
+    while harness.loop.soon:
+        harness.loop.turn()
     assert is_cut(transport) and chunks.closed == 1
 
 

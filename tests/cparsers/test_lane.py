@@ -12,11 +12,13 @@ import time
 
 import pytest
 from harness.lanes import (
+    BODY,
     BUSY,
     FREE,
     GET,
     IDLE,
     LAST_GET,
+    LEFT,
     MORE,
     PATIENCE_MS,
     PATIENCE_SECONDS,
@@ -252,6 +254,113 @@ def test_a_request_that_has_come_is_not_swept_away(lane, is_new):
     fd = lane.poll_one().fd
     assert lane.reply(fd) == 2 and client.recv(9) == b"ok"
     assert lib.lane_sweep(lane.set, -1, -1) == 1
+
+
+# Leaving while idle
+
+
+def test_who_idles_leaves(new_lane):
+    """Whoever waits for a request goes, the first or another; who is served, or sends a body, stays."""
+    lane = new_lane("http", "http unix")
+    used, new, busy, more, sends = (lane.connect(b"", number) for number in (0, 1, 0, 0, 0))
+    fds = [lane.accept(client) for client in (used, busy, more, sends)]
+    for client in (busy, more):
+        client.sendall(GET)
+    sends.sendall(post(3))
+    lane.poll_all(3)
+    more.sendall(GET)
+    lane.poll(20)
+    found = lane.release_idle()
+    assert {(listener, is_used) for _, listener, is_used in found} == {(0, 1), (1, 0)}
+    assert [fd for fd, _, is_used in found if is_used] == fds[:1]
+    assert [lane.state(fd) for fd in fds] == [FREE, BUSY, MORE, BODY]
+    assert lane.set.nconns == 3 and lane.release_idle() == []
+    for fd, _, _ in found:
+        os.close(fd)
+    assert is_at_end(used) and is_at_end(new)
+    assert lane.reply(fds[1]) == 2 and busy.recv(9) == b"ok"
+
+
+def test_a_part_of_those_who_idle(lane):
+    """No more leave than are asked for; the others are served."""
+    clients = [lane.connect() for _ in range(3)]
+    fds = [lane.accept(client) for client in clients]
+    assert [fd for fd, _, _ in lane.release_idle(2)] == fds[:2] and lane.release_idle(0) == []
+    for fd in fds[:2]:
+        os.close(fd)
+    assert lane.accept(clients[2]) == fds[2] and lane.set.nconns == 1
+
+
+@pytest.mark.parametrize("octets", [b"", GET, GET[:9], GET + GET])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_going_on_in_another_lane(new_lane, is_new, octets):
+    """What a client has sent meanwhile stays unread, and arrives there."""
+    lane, other = new_lane(), new_lane()
+    client = lane.connect()
+    if is_new:
+        lane.poll(20)
+    else:
+        lane.accept(client)
+    client.sendall(octets)
+    [(fd, listener, is_used)] = lane.release_idle()
+    assert (listener, is_used) == (0, not is_new)
+    assert lane.poll(20) == [] and lane.state(fd) == FREE
+    assert lib.lane_adopt(other.set, fd, 0) == 1
+    if not octets:
+        assert other.accept(client) == fd
+        return
+    arrival = other.poll_one()
+    assert (arrival.fd, arrival.input) == (fd, octets)
+    if arrival.kind == LEFT:
+        with socket.socket(fileno=fd):
+            lib.lane_left(other.set)
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_a_client_that_has_gone_leaves_with_the_others(new_lane, is_reset):
+    """Its end is found where it goes on."""
+    lane, other = new_lane(), new_lane()
+    client = lane.connect()
+    fd = lane.accept(client)
+    if is_reset:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+    assert lane.release_idle() == [(fd, 0, 1)]
+    assert lib.lane_adopt(other.set, fd, 0) == 1
+    assert other.poll() == [] and other.set.nconns == 0
+
+
+def test_an_event_of_who_has_left(lane):
+    """Its number may be another connection's as soon as it is closed, and is of no interest to that."""
+    first, second = lane.connect(), socket.socket()
+    fd = lane.accept(first)
+    first.sendall(GET)
+    lane.release_idle()
+    with socket.socket(fileno=os.dup(fd)):  # as another process has it
+        os.close(fd)
+        lane.connect(GET, client=second)
+        assert lane.poll_one().fd == fd
+        assert lane.reply(fd) == 2 and second.recv(9) == b"ok"
+        first.sendall(GET)
+        assert lane.poll(20) == [] and lane.state(fd) == IDLE
+
+
+def test_leaving_makes_room(new_lane):
+    """Who has left counts no more: a listener that was paused goes on."""
+    lane = new_lane(max_conns=1)
+    lane.accept()
+    lane.connect(GET)
+    assert lane.poll(20) == [] and lane.set.is_paused
+    [(fd, _, _)] = lane.release_idle()
+    os.close(fd)
+    assert lane.poll_one().is_first
+
+
+def test_nobody_leaves_a_lane_that_is_closed(lane):
+    """Whoever was in it has seen the end."""
+    lane.accept()
+    lib.lane_close(lane.set)
+    assert lane.release_idle() == []
 
 
 # Waiting

@@ -117,7 +117,7 @@ def test_descriptors_beyond_the_table(new_lane):
     lane = new_lane(conns_cap=cap)  # the listener and the lane's own are below, what is accepted is above
     client = lane.connect(GET)
     arrival = lane.poll_one()
-    assert arrival.fd >= cap and arrival.kind == LEFT
+    assert arrival.fd >= cap and arrival.kind == LEFT and arrival.is_first
     assert (arrival.consumed, arrival.input) == (lib.ASERVE_INCOMPLETE, b"")
     with socket.socket(fileno=arrival.fd) as sock:
         assert sock.recv(99) == GET

@@ -10,6 +10,7 @@ import struct
 import pytest
 from harness.lanes import (
     BEGUN,
+    BODY,
     BUSY,
     DONE,
     FREE,
@@ -99,6 +100,7 @@ def test_what_is_more_or_less_than_a_request(new_lane, octets, is_second):
     client.sendall(octets)
     arrival = lane.poll_one()
     assert arrival.kind == LEFT and arrival.input == octets and lane.state(arrival.fd) == FREE
+    assert arrival.is_first is not is_second
     assert lib.lane_release(lane.set, arrival.fd) == 0  # it is released already
     client.sendall(b"more")
     assert lane.poll(20) == []  # nobody looks at it any more
@@ -138,7 +140,7 @@ def test_a_body_in_parts(lane, is_first, parts):
     assert (begun.kind, begun.is_first) == (BEGUN, is_first) and begun.content_length == 3
     assert begun.input[begun.consumed :] == parts[0]
     for part in parts[1:]:
-        assert lane.state(begun.fd) == IDLE
+        assert lane.state(begun.fd) == BODY
         client.sendall(part)
         arrival = lane.poll_one()
         assert (arrival.fd, arrival.input) == (begun.fd, part)
@@ -209,7 +211,7 @@ def test_bodies_are_not_swept(lane):
     client.sendall(post(3))
     lane.poll_one()
     lane.set.now += 1000
-    assert lib.lane_sweep(lane.set, -1, -1) == 0
+    assert lib.lane_sweep(lane.set, -1, -1) == 0 and lane.state(fd) == BODY
     client.sendall(b"a")
     assert lane.poll_one().kind == PART
     assert lib.lane_own(lane.set, fd) == 1 and lane.state(fd) == BUSY
@@ -289,5 +291,5 @@ def test_nobody_idles_for_ever(new_lane, bind, send, end):
     lane.set.conns[fd].state = IDLE  # and forgotten, as where recv() ends early
     assert lane.poll(20) == []
     lane.set.now += 10
-    assert (lib.lane_sweep(lane.set, 5, 5) if end == "sweep" else lib.lane_make_room(lane.set)) == 0
+    assert (lib.lane_sweep(lane.set, 5, 5) if end == "sweep" else lib.lane_evict_idle(lane.set)) == 0
     assert lane.poll_one().input == GET

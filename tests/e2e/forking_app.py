@@ -23,7 +23,7 @@ SLEEP_SECONDS = 60.0  # far longer than any test waits
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # When a test has waited in vain it asks for the stacks: of the server, and of children, which inherit this.
-faulthandler.register(signal.SIGUSR1, all_threads=True)
+faulthandler.register(signal.SIGUSR2, all_threads=True)
 
 fork = multiprocessing.get_context("fork")
 

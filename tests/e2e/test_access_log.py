@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
+import sys
 
 import pytest
 from harness import apps
+from harness.client import RawClient
 
 LINE = re.compile(
     r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
@@ -138,3 +141,32 @@ def test_the_error_log_can_be_forged_as_little(start_server, raw_client, caplog,
     assert r"/\x1b[31m\x0aforged" in messages.pop()
     if status != 400:  # llhttp refuses such a target
         assert r"/\x9b31mRED\x85forged" in messages.pop()
+
+
+def test_reopened_by_a_signal(start_process, raw_client, tmp_path, wait_until):
+    """SIGUSR1: lines go to a new file, once the one of before was moved away."""
+    process = start_process("hello", "--access-log", str(tmp_path / "log"))
+    raw_client(process).fetch("/before")
+    wait_until(lambda: "/before" in (tmp_path / "log").read_text())
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    process.signal(signal.SIGUSR1)
+    process.wait_for_log("was reopened")
+    raw_client(process).fetch("/after")
+    process.signal()
+    assert process.wait() == 0
+    assert "/before" not in (tmp_path / "log").read_text() and "/after" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+def test_an_app_that_goes_elsewhere(start_workers, tmp_path):
+    """The log is where the command was started: the supervisor of workers writes to it, too."""
+    app = (
+        "import os\nos.chdir('/')\ndef app(environ, start_response):\n    start_response('204 No', [])\n    return []\n"
+    )
+    process = start_workers("--workers", "1", "--access-log", "log", app=app)
+    process.wait_for_workers(1)
+    client = RawClient(process.address)
+    client.fetch("/here")
+    client.close()
+    assert process.stop() == 0
+    assert "GET /here" in (tmp_path / "log").read_text()

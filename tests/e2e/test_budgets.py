@@ -80,7 +80,7 @@ def test_front_servers_are_told(start_server, raw_client, bind):
         spool_files=1,
         is_checked=False,
     )
-    server.server._budgets.files.take(1)
+    server.server._budgets.files.reserve(1)
     vars = {"CONTENT_LENGTH": "200000", "REQUEST_METHOD": "POST", "PATH_INFO": "/", "SCGI": "1"}
     client = raw_client(server)
     if bind.startswith("scgi"):
@@ -92,14 +92,14 @@ def test_front_servers_are_told(start_server, raw_client, bind):
     client.send(head + b"x" * 200_000)
     head = client.recv_until(b"\r\n\r\n")
     assert b" 503 " in head and b"Retry-After: 10\r\n" in head
-    server.server._budgets.files.give_back(1)
+    server.server._budgets.files.release(1)
 
 
 def test_the_response_before_it_is_finished(start_server, raw_client):
     """A pipelined upload that cannot be kept costs itself alone: the request before it has its response, then comes the 503."""
     gate = apps.Gate(apps.hello)
     server = start_server(gate, body_memory_bytes=KIB, body_spool_total_bytes=100 * KIB, spool_files=1, lane="off")
-    server.server._budgets.files.take(1)
+    server.server._budgets.files.reserve(1)
     client = raw_client(server)
     client.request("/")
     gate.wait_entered()
@@ -107,7 +107,7 @@ def test_the_response_before_it_is_finished(start_server, raw_client):
     gate.open()
     assert client.recv_response().status == 200
     assert client.recv_response().status == 503
-    server.server._budgets.files.give_back(1)
+    server.server._budgets.files.release(1)
 
 
 # Disk: responses
@@ -122,7 +122,7 @@ def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplo
     server = start_server(app, **settings)
     budgets = server.server._budgets
     if lack == "files":
-        budgets.files.take(1)
+        budgets.files.reserve(1)
     clients = [raw_client(server, receive_buffer_bytes=4096) for _ in range(3)]
     for client in clients:
         client.request()
@@ -133,7 +133,7 @@ def test_the_disk_of_responses(start_server, raw_client, wait_until, lack, caplo
     for client in clients:
         assert b"".join(client.recv_chunks()) == block * count
     if lack == "files":
-        budgets.files.give_back(1)
+        budgets.files.release(1)
     wait_until(lambda: budgets.response_spool_bytes == budgets.spool_file_count == 0)
     mark = "(--response-spool-total)" if lack == "disk" else "(--spool-files)"
     assert len(lines_of(caplog.text, mark)) == 1

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 
 import pytest
 from harness import apps
+from harness.workers import APP
 
 pytestmark = pytest.mark.any_parser
 
@@ -215,3 +218,33 @@ def test_drain_under_load(start_server, raw_client):
             thread.join()
         assert server.is_clean
         assert not faults
+
+
+# With --workers
+
+WAIT = """\
+import os, time
+open({0!r} + ".in", "w").close()
+while not os.path.exists({0!r} + ".go"):
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@pytest.mark.provokes("has crashed", "degraded")
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix:{}/s"])
+def test_while_the_only_worker_starts(start_workers, raw_client, tmp_path, wait_until, bind):
+    """Who waits while a successor of the only worker imports the app is served; then all ends, with status 0."""
+    process = start_workers("--workers", "1", *(["--bind", bind.format(tmp_path)] if "unix" in bind else []))
+    (pid,) = process.wait_for_workers(1)
+    process.write_app(WAIT.format(str(tmp_path / "gate")) + APP.format(version="two"))
+    os.kill(pid, signal.SIGKILL)
+    wait_until((tmp_path / "gate.in").exists)
+    client = raw_client(str(tmp_path / "s") if "unix" in bind else process.address)
+    client.request()
+    process.signal()
+    process.wait_for_log("clients wait, and no worker serves")
+    (tmp_path / "gate.go").touch()
+    assert client.recv_response().body.startswith(b"two")
+    client.close()
+    assert process.wait(30) == 0

@@ -228,12 +228,34 @@ def test_left_behind(caplog):
 def test_run_in_a_thread():
     """aserve.run() works outside the main thread, too; it just has no signals there."""
     code = (
-        "import aserve, os, signal, sys, threading, time, urllib.request\n"
+        "import aserve, logging, os, queue, re, threading, urllib.request\n"
+        "def app(environ, start_response):\n"
+        "    start_response('200 OK', [])\n"
+        "    return [threading.current_thread().name.encode()]\n"
+        "lines = queue.Queue()\n"
+        "class Handler(logging.Handler):\n"
+        "    def emit(self, record):\n"
+        "        lines.put(record.getMessage())\n"
+        "logging.basicConfig(level=logging.INFO, handlers=[Handler()])\n"
+        "threading.Thread(target=aserve.run, args=(app, '127.0.0.1:0'), kwargs={'threads': 3}, daemon=True).start()\n"
+        "while not (found := re.search(r'serving on (http://\\S+)', lines.get(timeout=20))): pass\n"
+        "print(urllib.request.urlopen(found[1]).read().decode(), flush=True)\n"
+        "os._exit(0)\n"  # it serves on
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, timeout=30, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"aserve-worker-1\n", b"")
+
+
+def test_run_without_a_log():
+    """aserve.run() ends at a SIGTERM, and writes nothing where nobody has asked for a log."""
+    code = (
+        "import aserve, os, signal, sys, threading, time\n"
         "def app(environ, start_response):\n"
         "    start_response('200 OK', [])\n"
         "    return [threading.current_thread().name.encode()]\n"
         "def kill():\n"
-        "    time.sleep(0.3)\n"
+        "    while signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:\n"
+        "        time.sleep(0.001)\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "threading.Thread(target=kill).start()\n"
         "sys.exit(aserve.run(app, '127.0.0.1:0', threads=3))\n"

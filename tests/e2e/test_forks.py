@@ -43,7 +43,7 @@ def fetch(server, client, path):
         for pid in [server.pid, *children_of(server.pid)]:
             before, deadline = len(server.log), time.monotonic() + 5
             with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-                os.kill(pid, signal.SIGUSR1)
+                os.kill(pid, signal.SIGUSR2)
             while len(server.log) == before and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(0.2)  # one after the other, so that stacks are not mixed

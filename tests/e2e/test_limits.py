@@ -151,7 +151,7 @@ def test_at_the_limit_of_connections(start_server, raw_client, caplog, monkeypat
 
 
 @pytest.mark.any_parser
-def test_those_that_idle_make_room(start_server, raw_client, caplog):
+def test_those_that_idle_are_evicted(start_server, raw_client, caplog):
     """At the limit the connection that has idled the longest is closed for a new one, and nobody waits."""
     server = start_server(apps.hello, max_connections=2)
     oldest, newer = raw_client(server), raw_client(server)

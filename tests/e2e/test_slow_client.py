@@ -21,18 +21,6 @@ BOUND = (400 if sys.implementation.name == "pypy" else 200) * MIB
 BLOCK = b"0123456789abcdef" * 4096  # 64 KiB
 
 
-def steady(wait_until, look):
-    """Wait until a number no longer changes for a third of a second; return it."""
-    values = []
-
-    def is_steady():
-        values.append(look())
-        return len(values) > 60 and values[-1] == values[-60]
-
-    wait_until(is_steady, 20)
-    return values[-1]
-
-
 @rule(
     'PEP 3333 "Buffering and Streaming"',
     "a block is on its way before the next is asked for",
@@ -40,14 +28,14 @@ def steady(wait_until, look):
 )
 @pytest.mark.also_inline
 @pytest.mark.parametrize("headers", [(), (("Content-Length", str(24 * MIB)),)])
-def test_generator_is_not_run_ahead(start_server, raw_client, wait_until, headers):
+def test_generator_is_not_run_ahead(start_server, raw_client, headers):
     """Without a spool, a generator is asked for more only when the client has taken most of what it gave."""
     app = apps.Streamer(lambda: (BLOCK for _ in range(384)), *headers)
-    client = raw_client(start_server(app, response_spool_bytes=0), receive_buffer_bytes=4096)
+    client = raw_client(server := start_server(app, response_spool_bytes=0), receive_buffer_bytes=4096)
     client.request()
     head = client.recv_head()
     # The kernel keeps some megabytes for the connection; we keep --write-buffer.
-    assert steady(wait_until, lambda: app.made[0].given) < 200
+    assert server.wait_until_steady(lambda: app.made[0].given) < 200
     if headers:
         body = client.recv_exactly(24 * MIB)
     else:
@@ -62,7 +50,7 @@ def test_generator_is_not_run_ahead(start_server, raw_client, wait_until, header
     "when write() returns, its block is on its way",
     "or in a temporary file; when that is full, it waits for the client",
 )
-def test_write_callable_waits(start_server, raw_client, wait_until):
+def test_write_callable_waits(start_server, raw_client):
     """write() waits for the client, too, when the spool is full."""
     counts = [0]
 
@@ -73,10 +61,10 @@ def test_write_callable_waits(start_server, raw_client, wait_until):
             counts[0] += 1
         return []
 
-    client = raw_client(start_server(app, response_spool_bytes=MIB), receive_buffer_bytes=4096)
+    client = raw_client(server := start_server(app, response_spool_bytes=MIB), receive_buffer_bytes=4096)
     client.request()
     client.recv_head()
-    assert steady(wait_until, lambda: counts[0]) < 216
+    assert server.wait_until_steady(lambda: counts[0]) < 216
     assert b"".join(client.recv_chunks()) == BLOCK * 384
 
 
@@ -136,7 +124,7 @@ def test_endless_responses_block_nobody(start_server, raw_client, wait_until):
     for client in bad:
         client.close()
     assert all(made.closed.wait(10) for made in endless.made)
-    wait_until(lambda: not server.statistics().workers_aside)
+    wait_until(lambda: not server.statistics().workers_compensated)
     assert server.statistics().workers <= 2
     assert raw_client(server).fetch().body == b"hello\n"
 
@@ -209,7 +197,7 @@ def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
         assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
 
 
-def test_a_stream_that_fails_behind_its_spool(start_server, raw_client, wait_until):
+def test_a_stream_that_fails_behind_its_spool(start_server, raw_client):
     """All that was made before the failure is sent; then the connection ends within the chunks."""
     app = apps.Streamer(lambda: fail_after(256))
     client = raw_client(start_server(app), receive_buffer_bytes=4096)
@@ -243,7 +231,7 @@ def test_a_client_that_leaves_its_spool(start_server, raw_client, monkeypatch, w
     client = raw_client(server, receive_buffer_bytes=4096)
     client.request()
     client.recv_head()
-    steady(wait_until, lambda: app.made[0].given)
+    server.wait_until_steady(lambda: app.made[0].given)
     assert app.made[0].given == 256 and len(files) == 1 and not files[0].closed
     getattr(client, how)()
     wait_until(lambda: files[0].closed)

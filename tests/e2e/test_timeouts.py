@@ -7,7 +7,6 @@ where they cannot see that, they leave it to the clock, and take seconds.
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from harness import apps
@@ -42,19 +41,18 @@ def test_incomplete_requests(start_server, raw_client, octets):
 
 def test_dripping_head(start_server, raw_client):
     """Octet after octet does not buy a head more time."""
-    client = raw_client(start_server(apps.hello, head_seconds=1.0))
+    server = start_server(apps.hello, head_seconds=5)
+    server.hold_clock()
+    client = raw_client(server)
     client.send(b"GET / HTTP/1.1\r\n")
-    started = time.monotonic()
-    client.sock.settimeout(0.2)
-    reply = None
-    while reply is None and time.monotonic() - started < 10:
-        try:
-            client.send(b"X: y\r\n")
-            reply = client.recv_response()
-        except TimeoutError:
-            pass
-    assert reply is not None
-    assert reply.status == 408
+    server.wait_until_receiving()
+    count = 0
+    while client.is_quiet():
+        client.send(b"X: y\r\n")
+        count += 1
+        assert count < 10
+        server.pass_seconds(1)
+    assert client.recv_response().status == 408
 
 
 def test_moving_body(start_server, raw_client, wait_until):
@@ -111,16 +109,15 @@ def test_dripping_reader(start_server, raw_client, tmp_path, caplog, how):
             return environ["wsgi.file_wrapper"](open(path, "rb"))
         return (b"x" * 65536 for _ in range(1024))
 
-    # It reads some 100 KB a second, in steps that are seen as progress.
-    server = start_server(app, is_checked=False, write_seconds=1.5, min_rate_bytes=8 << 20)
+    server = start_server(app, is_checked=False, write_seconds=2, min_rate_bytes=8 << 20)
+    server.hold_clock()
     client = raw_client(server, receive_buffer_bytes=8192)
     client.request()
 
     def read_all():
-        started = time.monotonic()
-        while time.monotonic() - started < 30:
-            client.recv_exactly(10_000)
-            time.sleep(0.1)
+        for _ in range(30):
+            client.recv_exactly(1_000_000)  # a second: enough to be seen as progress
+            server.pass_seconds(1)
 
     with pytest.raises(client.Truncated):
         read_all()

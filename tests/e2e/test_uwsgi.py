@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -12,8 +13,11 @@ import pytest
 from harness import apps
 from harness.rules import rule
 
+from aserve import server as server_module
+
 pytestmark = pytest.mark.one_way
 
+HOUR = 3600.0
 PING = b"\x64\0\0\0"
 BASE = {"REQUEST_METHOD": "GET", "PATH_INFO": "/a", "REQUEST_URI": "/a", "SERVER_PROTOCOL": "HTTP/1.1"}
 
@@ -124,26 +128,46 @@ def test_a_ping(start, raw_client):
 
 
 def test_a_ping_of_an_overloaded_server(start, raw_client, wait_until):
-    """Requests that wait for a worker are told to who asks."""
+    """Requests that wait too long for a worker are told to who asks, until they do so no more."""
     gate = apps.Gate()
-    server = start(gate, bind="uwsgi://127.0.0.1:0", threads=1)
-    clients = [raw_client(server) for _ in range(110)]
+    server = start(gate, bind="uwsgi://127.0.0.1:0", threads=1, healthcheck_max_wait_seconds=0.05)
+    clients = [raw_client(server) for _ in range(2)]
     for client in clients:
         client.send(packet())
     gate.wait_entered()
-    wait_until(lambda: server.statistics().requests_waiting > 100)
-    assert ask(raw_client, server, PING)[4:].startswith(b"overloaded: 10")
+    wait_until(lambda: ask(raw_client, server, PING)[4:].startswith(b"requests wait for 0."))
     gate.open(len(clients))
     assert {client.recv_response().status for client in clients} == {200}
+    assert ask(raw_client, server, PING) == b"\x64\0\0\1"
 
 
-def test_a_ping_within_the_drain_delay(start, raw_client):
+class DelayUntilTold:
+    """The module asyncio, whose sleep of an hour lasts until the test ends it."""
+
+    def __init__(self):
+        self.is_over = False
+
+    def __getattr__(self, name):
+        return getattr(asyncio, name)
+
+    async def sleep(self, seconds):
+        while seconds == HOUR and not self.is_over:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(seconds % HOUR)
+
+
+def test_a_ping_within_the_drain_delay(start, raw_client, monkeypatch):
     """With --drain-delay a new connection learns of the drain, too, and who has not heard of it yet is served."""
-    server = start(apps.hello, bind=["uwsgi://127.0.0.1:0", "127.0.0.1:0"], drain_delay_seconds=1.5)
+    delay = DelayUntilTold()
+    monkeypatch.setattr(server_module, "asyncio", delay)
+    server = start(apps.hello, bind=["uwsgi://127.0.0.1:0", "127.0.0.1:0"], drain_delay_seconds=HOUR)
     server.begin_drain()
     assert ask(raw_client, server, PING) == b"\x64\x08\0\1draining"
-    assert raw_client(server.server.addresses[1]).fetch().body == b"hello\n"
+    client = raw_client(server.server.addresses[1])
+    assert client.fetch().body == b"hello\n"
+    client.close()  # or the drain would linger for it
     assert server.address
+    delay.is_over = True
     server.stop()
     assert server.is_clean
 

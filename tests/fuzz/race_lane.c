@@ -1,15 +1,16 @@
 /* race_lane.c -- a lane between threads, as a server uses it, under the thread
  * sanitizer.
  * Workers take turns at polling and reply at once with one another, some of
- * them outside the lane; the main thread takes such connections back, sweeps,
- * owns bodies that come late, stops listening and closes the lane while workers are
+ * them outside the lane; a thief takes whoever idles out of the lane; both he
+ * and the main thread bring such connections back; the main thread sweeps, owns
+ * bodies that come late, stops listening and closes the lane while workers are
  * still at it; clients come over TCP or a unix socket, send whole requests,
  * halves, several at once, urgent data or a descriptor in the middle, and
  * leave politely or not.
  * Promises: a client gets the responses to its own requests, in their order,
  * and nothing else.  One that stays gets all of them, unless the server closes
  * for its own reasons (wild rounds).  In the end no connection and no
- * descriptor is left. */
+ * descriptor is left, and other processes are told so (shared rounds). */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -57,12 +58,18 @@ static lane_listener listeners[2]; /* TCP, unix */
 static lane_conn conns[CONNS];
 static lane_arrival arrivals[ARRIVALS];
 static char input[INPUT_CAP], vars[VARS_CAP];
+static uint64_t words[2]; /* ours, and of a process that may be anywhere */
+static load_wait waits[2];
+static load_board board;
+static in_flight_entry entries[CONNS];
+static uint64_t entries_used;
 static struct sockaddr_in address;
 static struct sockaddr_un unix_address; /* abstract: the kernel names it */
 static socklen_t unix_len;
 
 static pthread_mutex_t leadership = PTHREAD_MUTEX_INITIALIZER;
 static request begun[CONNS]; /* by descriptor; the leadership's */
+/* Of the two below; and for what lane.h asks of one thread. */
 static pthread_mutex_t queue_lock = PTHREAD_MUTEX_INITIALIZER;
 static request queue[QUEUE_CAP];
 static unsigned queue_len;
@@ -71,10 +78,12 @@ static unsigned noutsiders;
 
 static int is_wild;   /* this round: the server closes when it likes */
 static int is_narrow; /* and does not let in everybody at once */
+static int is_shared; /* and leaves some of them to another process */
 static int clients_stop, workers_stop; /* atomic */
 static int nclients;                   /* that have not ended; atomic */
 static unsigned ntaken[1 + CLIENTS];   /* requests seen; atomic */
 static unsigned long noctets;          /* received; atomic */
+static unsigned long nstolen;          /* connections that idled */
 
 /* Chance, and time */
 
@@ -141,8 +150,24 @@ static void leave(int fd, const char *octets, size_t len)
     lane_left(&set);
 }
 
-/* Answer outside the lane, as an event loop does; perhaps with another
- * descriptor, since a transport that is detached closes its own. */
+/* A connection that idles outside the lane will come back; perhaps with another
+ * descriptor, as from a transport, which closes its own, or from elsewhere. */
+static void put_outside(outsider conn, unsigned *seed)
+{
+    if (roll(seed, 2)) {
+        int fd = conn.fd;
+
+        conn.fd = dup(fd);
+        require(conn.fd >= 0 && close(fd) == 0,
+                "a descriptor that was released is open");
+    }
+    pthread_mutex_lock(&queue_lock);
+    require(noutsiders < QUEUE_CAP, "a connection is outside once");
+    outsiders[noutsiders++] = conn;
+    pthread_mutex_unlock(&queue_lock);
+}
+
+/* Answer outside the lane, as an event loop does. */
 static void answer_outside(const request *job, unsigned *seed)
 {
     outsider conn = {job->fd, conns[job->fd].listener};
@@ -152,15 +177,7 @@ static void answer_outside(const request *job, unsigned *seed)
     lane_left(&set);
     if (send(conn.fd, job->path, strlen(job->path), MSG_NOSIGNAL) < 0)
         require(errno != EBADF, "a descriptor that was released is open");
-    if (roll(seed, 2)) {
-        conn.fd = dup(job->fd);
-        require(conn.fd >= 0 && close(job->fd) == 0,
-                "a descriptor that was released is open");
-    }
-    pthread_mutex_lock(&queue_lock);
-    require(noutsiders < QUEUE_CAP, "a connection is outside once");
-    outsiders[noutsiders++] = conn;
-    pthread_mutex_unlock(&queue_lock);
+    put_outside(conn, seed);
 }
 
 static void answer(const request *job, unsigned *seed)
@@ -207,7 +224,16 @@ static void copy_path(const lane_arrival *arrival, request *job)
     __atomic_store_n(&ntaken[number], count, __ATOMIC_RELEASE);
 }
 
-static void take(const lane_arrival *arrival)
+/* A body that cannot be kept: whatever else is done to connections meanwhile,
+ * the leader gets this one. */
+static void refuse(int fd)
+{
+    require(lane_own(&set, fd), "a body that is awaited is the leader's");
+    require(lane_release(&set, fd), "a lane that is polled is open");
+    leave(fd, NULL, 0);
+}
+
+static void take(const lane_arrival *arrival, unsigned *seed)
 {
     request *job;
 
@@ -221,6 +247,8 @@ static void take(const lane_arrival *arrival)
         copy_path(arrival, job);
     if (arrival->kind == LANE_WHOLE || arrival->kind == LANE_DONE)
         push(job);
+    else if (arrival->kind != LANE_GONE && is_wild && roll(seed, 16) == 0)
+        refuse(arrival->fd);
 }
 
 static void *work(void *argument)
@@ -234,7 +262,7 @@ static void *work(void *argument)
         } else if (pthread_mutex_trylock(&leadership) == 0) {
             int n = set.is_closed ? 0 : lane_poll(&set, 2);
             for (int i = 0; i < n; i++)
-                take(&arrivals[i]);
+                take(&arrivals[i], &seed);
             pthread_mutex_unlock(&leadership);
             if (n == 0)
                 nap(100);
@@ -480,6 +508,31 @@ static void open_listener(lane_listener *listener, struct sockaddr *at,
     *len = cap;
 }
 
+static void share_lane(void)
+{
+    memset(waits, 0, sizeof waits);
+    memset(&board, 0, sizeof board);
+    board.words = words;
+    board.waits = waits;
+    board.stride = 1;
+    board.count = 2;
+    board.threads = WORKERS;
+    set.board = &board;
+    set.entries = entries;
+    set.entries_used = &entries_used;
+}
+
+/* The other process has something to do, or nothing, or is gone. */
+static void show_other(unsigned *seed)
+{
+    uint64_t word = roll(seed, 4) == 0
+                        ? UINT64_MAX
+                        : (uint64_t)roll(seed, 3) << LOAD_REQUEST_SHIFT |
+                              roll(seed, CLIENTS);
+
+    __atomic_store_n(&words[1], word, __ATOMIC_RELAXED);
+}
+
 static void open_lane(void)
 {
     socklen_t len = sizeof address;
@@ -511,6 +564,8 @@ static void open_lane(void)
     set.max_conns = is_narrow ? CLIENTS - 1 : CONNS;
     set.arrivals = arrivals;
     set.arrivals_cap = ARRIVALS;
+    if (is_shared)
+        share_lane();
     require(lane_open(&set) == 0, "a lane opens");
 }
 
@@ -546,6 +601,28 @@ static void bring_back(void)
     pthread_mutex_unlock(&queue_lock);
 }
 
+/* Take who idles out of the lane, and bring them back, all the time. */
+static void *steal(void *argument)
+{
+    unsigned seed = 104729 + *(unsigned *)argument;
+    lane_released idle[CLIENTS];
+
+    while (!is_set(&workers_stop)) {
+        int n = lane_release_idle(&set, idle, 1 + roll(&seed, CLIENTS));
+
+        for (int i = 0; i < n; i++) {
+            outsider conn = {idle[i].fd, idle[i].listener};
+
+            put_outside(conn, &seed);
+        }
+        nstolen += (unsigned long)n;
+        if (roll(&seed, 2))
+            nap(roll(&seed, 200));
+        bring_back();
+    }
+    return NULL;
+}
+
 /* Sweep, own and wake for a while. */
 static void tend(unsigned *seed)
 {
@@ -562,8 +639,9 @@ static void tend(unsigned *seed)
         if (is_wild && own(fd) && lane_release(&set, fd))
             leave(fd, NULL, 0);
         if (is_wild && roll(seed, 8) == 0)
-            lane_make_room(&set);
+            lane_evict_idle(&set);
         bring_back();
+        show_other(seed);
         lane_wake(&set);
         nap(200);
     }
@@ -600,8 +678,8 @@ static void join(pthread_t *threads, unsigned count)
 /* A wild round ends as a server does whose drain has taken too long. */
 static void run_round(unsigned *seed)
 {
-    pthread_t workers[WORKERS], clients[CLIENTS];
-    unsigned worker_numbers[WORKERS], client_numbers[CLIENTS];
+    pthread_t workers[WORKERS], clients[CLIENTS], thief;
+    unsigned worker_numbers[WORKERS], client_numbers[CLIENTS], thief_number;
 
     open_lane();
     clients_stop = workers_stop = 0;
@@ -609,12 +687,17 @@ static void run_round(unsigned *seed)
     memset(ntaken, 0, sizeof ntaken);
     start(workers, worker_numbers, WORKERS, work);
     start(clients, client_numbers, CLIENTS, be_client);
+    start(&thief, &thief_number, 1, steal);
     tend(seed);
     if (is_wild) {
+        pthread_mutex_lock(&queue_lock);
         lane_unlisten(&set, 0);
         lane_unlisten(&set, 1);
+        pthread_mutex_unlock(&queue_lock);
         pthread_mutex_lock(&leadership);
+        pthread_mutex_lock(&queue_lock);
         lane_close(&set);
+        pthread_mutex_unlock(&queue_lock);
         pthread_mutex_unlock(&leadership);
     }
     set_flag(&clients_stop);
@@ -627,14 +710,19 @@ static void run_round(unsigned *seed)
     join(clients, CLIENTS);
     set_flag(&workers_stop);
     join(workers, WORKERS);
+    join(&thief, 1);
     bring_back();
     if (!is_wild) {
         lane_close(&set);
         close_listeners();
     }
     require(set.nconns == 0, "no connection is left");
-    for (int fd = 0; fd < CONNS; fd++)
+    for (int fd = 0; fd < CONNS; fd++) {
         require(conns[fd].state == LANE_FREE, "no connection is left");
+        require(entries[fd].since == 0, "no request is left");
+    }
+    require(board.own << (64 - LOAD_TURN_SHIFT) == 0,
+            "other processes see nothing that is left");
 }
 
 int main(int argc, char **argv)
@@ -646,10 +734,14 @@ int main(int argc, char **argv)
     for (unsigned i = 0; now_ms() < end; i++) {
         is_wild = i % 2;
         is_narrow = i % 4 == 3;
+        is_shared = i % 3 > 0;
         run_round(&seed);
     }
     require(count_descriptors() == before, "no descriptor is left");
     require(noctets > 0, "somebody is answered");
-    printf("%lu octets of answers, and every promise kept\n", noctets);
+    require(nstolen > 0, "somebody idles");
+    printf("%lu octets of answers, %lu connections stolen, and every promise "
+           "kept\n",
+           noctets, nstolen);
     return 0;
 }

@@ -167,8 +167,8 @@ def test_connections(protocol, parser, hold):
                 talk.lose()
                 assert without_interim(plain.heard).startswith(without_interim(talk.heard)) or end == "open"
             finally:
-                plain.bench.dispose()
-                talk.bench.dispose()
+                plain.harness.dispose()
+                talk.harness.dispose()
         assert faults.found == []
 
     def compare(stream: Stream, plain: Talk, talk: Talk, is_live: bool) -> None:

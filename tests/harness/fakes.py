@@ -1,7 +1,7 @@
 """Stand-ins for what the units under test hold on to: a transport, a connection, the seam.
 
 A FakeTransport writes to one end of a real socket pair, so that what a worker writes past
-it, and what sendfile() does, arrive at the same `peer`, in order. A Bench is a listener's
+it, and what sendfile() does, arrive at the same `peer`, in order. A Harness is a listener's
 service whose loop and worker go on only when told to.
 """
 
@@ -26,7 +26,7 @@ class FakeTransport:
     """An asyncio transport without a loop; what its socket does not take, it holds."""
 
     def __init__(self, peername: Any = ("203.0.113.7", 4711), high: int = 65536) -> None:
-        self.loop: StepLoop | None = None  # of its Bench
+        self.loop: StepLoop | None = None  # of its Harness
         self.socket, self.peer = socket.socketpair()
         self.extra = {"socket": self.socket, "peername": peername}
         self.calls: list[str] = []  # all but writes, by name
@@ -194,6 +194,7 @@ class StepExecutor:
         self.posts: list[Any] = []
         self.waking: list[None] = []
         self.slices: list[str] = []
+        self.wait_seconds = 0.0
 
     @property
     def is_quiet(self) -> bool:
@@ -247,7 +248,7 @@ class FakeAccessLog:
         self.codes.append(why.status)
 
 
-class Bench:
+class Harness:
     """The service of a listener, and its connections; nothing moves by itself."""
 
     def __init__(

@@ -18,7 +18,7 @@ PATIENCE_MS = 5000
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST_GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 PROTOCOLS = {"http": lib.LANE_HTTP, "uwsgi": lib.LANE_UWSGI, "scgi": lib.LANE_SCGI}
-FREE, IDLE, BUSY, MORE = lib.LANE_FREE, lib.LANE_IDLE, lib.LANE_BUSY, lib.LANE_MORE
+FREE, IDLE, BUSY, MORE, BODY = lib.LANE_FREE, lib.LANE_IDLE, lib.LANE_BUSY, lib.LANE_MORE, lib.LANE_BODY
 LEFT, WHOLE, BEGUN, PART, DONE, GONE = range(6)
 
 
@@ -107,6 +107,12 @@ class Lane:
 
     def reply(self, fd: int, octets: bytes = b"ok", keep: bool = True, body: bytes = b"") -> int:
         return lib.lane_reply(self.set, fd, octets, len(octets), body, len(body), keep)
+
+    def release_idle(self, cap: int = 99) -> list[tuple[int, int, int]]:
+        """Return who has left: descriptor, listener, whether it was used."""
+        out = ffi.new("lane_released[]", cap)
+        count = lib.lane_release_idle(self.set, out, cap)
+        return [(each.fd, each.listener, each.is_used) for each in out[0:count]]
 
     def state(self, fd: int) -> int:
         return self.set.conns[fd].state

@@ -10,32 +10,66 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from typing import Any
 
 from . import faults
 from .waiting import PATIENCE_SECONDS, wait_until
 
+# Takes the place of a shell that systemd starts a service with: argv is descriptors, "--" and a command. The descriptors are
+# numbered from 3 on, and LISTEN_PID is known only here.
+PASSING = """\
+import fcntl, os, sys
+end = sys.argv.index("--")
+fds = [fcntl.fcntl(int(fd), fcntl.F_DUPFD, 100) for fd in sys.argv[1:end]]
+for number, fd in enumerate(fds, 3):
+    os.dup2(fd, number)
+os.environ["LISTEN_PID"] = os.environ["WATCHDOG_PID"] = str(os.getpid())
+os.execv(sys.argv[end + 1], sys.argv[end + 1:])
+"""
+
 
 class ServerProcess:
-    """`python -m aserve` in a process of its own."""
+    """
+    `python -m aserve` in a process of its own, on a port of its own.
 
-    def __init__(self, arguments: list[str], folder: pathlib.Path, env: dict[str, str]) -> None:
+    `launcher` is what starts it, if not we; `fds` are passed as systemd passes sockets. With either, the arguments say where it listens.
+    """
+
+    command = (sys.executable, "-I", "-m", "aserve")
+
+    def __init__(
+        self,
+        arguments: list[str],
+        folder: pathlib.Path,
+        env: dict[str, str],
+        launcher: Sequence[str] = (),
+        fds: Sequence[int] = (),
+    ) -> None:
+        self.folder = folder
+        bind = [] if launcher or fds else ["--bind", "127.0.0.1:0"]
+        if fds:
+            launcher = [*launcher, sys.executable, "-I", "-c", PASSING, *map(str, fds), "--"]
+            env = {"LISTEN_FDS": str(len(fds)), **env}
         self._log_path = folder / f"stderr-{time.monotonic_ns()}"
         clean = {name: v for name, v in os.environ.items() if not name.startswith("ASERVE_")}
         with open(self._log_path, "wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "aserve", "--bind", "127.0.0.1:0", *arguments],
+                [*launcher, *self.command, *bind, *arguments],
+                pass_fds=fds,
                 cwd=folder,
                 env={**clean, "PYTHONUNBUFFERED": "1", **env},
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
         try:
-            match = self.wait_for_log(r"serving on (https?)://([\d.]+):(\d+)", 60)
+            self.url = self.wait_for_log(r"serving on ([^\s,]+)", 60)[1]
         except BaseException:
             self.end()
             raise
-        self.address = (match[2], int(match[3]))
-        self.url = match[0].split()[-1]
+        place = self.url.rpartition("://")[2]
+        host, _, port = place.rpartition(":")
+        self.address: Any = place[len("unix:") :] if place.startswith("unix:") else (host, int(port))
 
     @property
     def pid(self) -> int:

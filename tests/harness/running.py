@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import os
 import socket
 import stat
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -49,10 +51,11 @@ class RunningServer:
         return self.server.urls[0]
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Return function() run on the event loop."""
+        """Return function() run on the event loop; what it returns is awaited there if need be."""
 
         async def run() -> Any:
-            return function()
+            found = function()
+            return await found if inspect.isawaitable(found) else found
 
         future = asyncio.run_coroutine_threadsafe(run(), self._loop)
         return future.result(PATIENCE_SECONDS)
@@ -107,6 +110,10 @@ class RunningServer:
         """Wait until so many connections have been accepted and are open."""
         wait_until(lambda: self.server.connection_count == count)
 
+    def wait_until_waiting(self, count: int) -> None:
+        """Wait until so many connections wait for a request."""
+        wait_until(lambda: self.statistics().connections_idle == count)
+
     def wait_until_receiving(self) -> None:
         """Wait until octets of a request have come; those of a TLS handshake are none."""
         wait_until(lambda: self.statistics().connections_receiving)
@@ -116,20 +123,35 @@ class RunningServer:
         statistics = self.statistics()
         return statistics.bodies_incomplete > 0 and statistics.bodies_incomplete_bytes == count
 
+    def wait_until_steady(self, look: Callable[[], Any]) -> Any:
+        """Return a number once it has been the same at 20 looks from the event loop, which had its turn each time."""
+        seen = [self.call(look)]
+
+        def is_steady() -> bool:
+            seen.append(self.call(look))
+            return len(seen) > 25 and seen[-1] == seen[-20]
+
+        wait_until(is_steady, 20)
+        return seen[-1]
+
     def stop_when(self, condition: Callable[[], Any]) -> None:
         """Wait for a condition, then stop."""
         wait_until(condition)
         self.stop()
 
     def begin_drain(self) -> None:
-        """Start draining, and see it begun; `stop` waits for the end."""
+        """Start draining, and see it begun: all connections have been told. `stop` waits for the end."""
         self._do(self._stopping.set)
         wait_until(lambda: self.server.is_draining or not self._thread.is_alive())
+        if not self.server.config.drain_delay_seconds:
+            # It lets go of its listeners after that. (`addresses` asks their sockets, which may be closed just now.)
+            wait_until(lambda: not self.server._listeners)
 
     def stop(self) -> None:
         """Drain, and check that nothing went wrong on the event loop."""
         for client in self.clients:
             client.close()  # the drain need not linger for them
+        self._see_clients_leave()
         if self._thread.is_alive():
             if self._is_clock_held:
                 self._do(lambda: vars(self.server).pop("on_second"))
@@ -138,6 +160,13 @@ class RunningServer:
         assert not self._thread.is_alive(), "the server does not stop"
         assert self._error is None, self._error
         assert not self.faults, "what reached the event loop's exception handler:\n" + "\n\n".join(self.faults)
+
+    def _see_clients_leave(self) -> None:
+        """Wait a moment until all connections have ended: a drain that meets one looks again only after 10 ms."""
+        for _ in range(20):
+            if not self.server.connection_count:
+                return
+            time.sleep(0.0002)
 
     def _do(self, function: Callable[[], Any]) -> None:
         """Run function() on the event loop, unless that has ended or is about to."""

@@ -23,7 +23,7 @@ from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.workers.inline import InlineExecutor
 
 from .client import RawClient, Truncated
-from .fakes import Bench
+from .fakes import Harness
 
 CORPUS = pathlib.Path(__file__).parents[1] / "corpus"
 # A body goes to a file early, but a live one is never so full that its reader must come first; few requests wait.
@@ -236,11 +236,11 @@ class Talk:
 
     def __init__(self, protocol: str, parser: str, octets: bytes, way: str) -> None:
         executor, body = InlineExecutor() if way == "inline" else None, "stream" if way == "live" else "buffer"
-        self.bench = Bench(
+        self.harness = Harness(
             tell, executor, HAS_SENDFILE, protocol, http_parser=parser, body=body,
             body_memory_bytes=MEMORY_BYTES[body], max_pipelined=MAX_PIPELINED,
         )  # fmt: skip
-        self.connection, self.transport = self.bench.connect()
+        self.connection, self.transport = self.harness.connect()
         self.heard = b""
         self._rest = octets
         self._seconds = 0
@@ -274,8 +274,8 @@ class Talk:
             self._is_lost = True
             self.transport.lose(ConnectionResetError())
         self.settle()
-        assert not self.bench.service.connections
-        assert not self.bench.loop.writers
+        assert not self.harness.service.connections
+        assert not self.harness.loop.writers
         assert self.connection.exchange is None
 
     # The client
@@ -317,7 +317,7 @@ class Talk:
 
     def job(self) -> None:
         """A worker takes a job; the reader of a live body does so when it need not wait."""
-        executor, exchange = self.bench.executor, self.connection.exchange
+        executor, exchange = self.harness.executor, self.connection.exchange
         body = exchange.body if exchange is not None else None
         is_waiting = body is not None and body.is_live and not body.is_complete and body._error is None
         if self._jobs and not is_waiting:
@@ -326,11 +326,11 @@ class Talk:
     def flush(self) -> None:
         """The loop brings home what workers have done."""
         if not self._is_inline:
-            self.bench.executor.flush()
+            self.harness.executor.flush()
 
     def turn(self) -> None:
         """The loop goes round once; a connection that has sent all before its close is gone."""
-        self.bench.loop.turn()
+        self.harness.loop.turn()
         if self.transport.is_closing() and not self.transport.held and not self._is_lost:
             self.read()
             self._is_lost = True
@@ -356,17 +356,17 @@ class Talk:
 
     @property
     def _is_inline(self) -> bool:
-        return self.bench.executor.is_inline
+        return self.harness.executor.is_inline
 
     @property
     def _jobs(self) -> list[Any]:
-        return [] if self._is_inline else self.bench.executor.jobs
+        return [] if self._is_inline else self.harness.executor.jobs
 
     @property
     def _is_busy(self) -> bool:
-        executor, before = self.bench.executor, len(self._jobs)
+        executor, before = self.harness.executor, len(self._jobs)
         self.job()
-        return bool(self.bench.loop.soon or len(self._jobs) != before or (not self._is_inline and executor.posts))
+        return bool(self.harness.loop.soon or len(self._jobs) != before or (not self._is_inline and executor.posts))
 
 
 def without_interim(octets: bytes) -> bytes:

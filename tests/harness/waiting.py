@@ -16,9 +16,11 @@ def wait_until(
 ) -> Any:
     """Return the first true value of `condition`, asked often; for what cannot be awaited."""
     deadline = time.monotonic() + seconds
+    pause = 0.0002  # most of it happens at once; what takes longer is asked less often
     while True:
         value = condition()
         if value:
             return value
         assert time.monotonic() < deadline, explain()
-        time.sleep(0.005)
+        time.sleep(pause)
+        pause = min(2 * pause, 0.005)

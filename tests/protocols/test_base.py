@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import struct
 
 import pytest
 
 from aserve._cparsers import lib
 from aserve.body import BufferedBody, LiveBody
-from aserve.protocols import PROTOCOLS, base
+from aserve.errors import RequestRefused
+from aserve.protocols import EXCHANGE_FACTORIES, PROTOCOLS, base
 from aserve.settings import Config
 
 
@@ -36,6 +38,16 @@ def test_new_body(is_live, kind, is_chunked):
     body = base.new_body(base.Limits(is_live=is_live), is_chunked)
     assert type(body) is kind and body.is_live is is_live
     assert body.is_chunked is is_chunked and body.length == 0
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_a_new_body_that_is_too_large(is_live):
+    """413, before any of it comes; a body may be as large as the limit."""
+    limits = base.Limits(max_body_bytes=12, is_live=is_live)
+    assert base.new_body(limits, False, 12).length == 0
+    with pytest.raises(RequestRefused, match="--max-body") as caught:
+        base.new_body(limits, False, 13)
+    assert caught.value.status == 413
 
 
 def test_body_too_large():
@@ -78,3 +90,40 @@ def test_every_protocol_has_the_interface(key):
     for name in ("is_continue_due", "is_mid_message", "is_mid_body", "has_unparsed"):
         assert getattr(protocol, name) is False
     assert protocol.live_body is None
+
+
+def packet(modifier1, *items):
+    """A uwsgi packet of these items."""
+    data = b"".join(struct.pack("<H", len(item)) + item for item in items)
+    return struct.pack("<BHB", modifier1, len(data), 0) + data
+
+
+SCGI = b"CONTENT_LENGTH\x000\x00SCGI\x001\x00REQUEST_METHOD\x00HEAD\x00"
+HEADS = {
+    "http": (lib.HTTP1_HEAD, 0, b"HEAD / HTTP/1.0\r\n\r\n"),
+    "http forwarded": (
+        lib.HTTP1_KEEP_ALIVE | lib.HTTP1_VERSION_1_1 | lib.HTTP1_FORWARDED, 0,
+        b"GET / HTTP/1.1\r\nHost: a\r\nForwarded: for=b\r\n\r\n",
+    ),
+    "scgi": (0, 0, b"%d:%s," % (len(SCGI), SCGI)),
+    "uwsgi": (0, lib.UWSGI_WSGI_MOUNT, packet(30, b"REQUEST_METHOD", b"HEAD")),
+    "uwsgi call": (0, lib.UWSGI_RPC, packet(173, b"f", b"x")),
+    "uwsgi ping": (0, lib.UWSGI_PING, packet(100)),
+    "uwsgi nothing": (0, lib.UWSGI_WSGI, packet(0)),
+    "uwsgi unknown": (0, 5, packet(5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_a_head_that_was_parsed(kind):
+    """The lane makes of a head the same exchange as a protocol does."""
+    name, (flags, modifier1, octets) = kind.split()[0], HEADS[kind]
+    [expected] = PROTOCOLS[name, "c"](base.Limits())().receive(octets)
+    forwarded = "\0HTTP_FORWARDED\0for=b" if kind == "http forwarded" else ""
+    make = EXCHANGE_FACTORIES[name](base.Limits())
+    made = make(
+        expected.vars + forwarded, expected.nvars + bool(forwarded), flags, modifier1, b"xy" + octets, 2, len(octets)
+    )
+    assert made.is_for_loop == (kind in ("uwsgi ping", "uwsgi nothing", "uwsgi unknown"))
+    facts = [{**vars(exchange), "refusal": str(exchange.refusal)} for exchange in (made, expected)]
+    assert facts[0] == facts[1]

@@ -105,7 +105,7 @@ def test_what_comes_behind_is_not_read(kind):
 def test_the_end_may_be_told(kind):
     """Who has served the request already says so: what still comes is dropped."""
     protocol = kind.new()
-    protocol.end()
+    protocol.drop_further()
     assert protocol.receive(kind.request()) == [] and not protocol.is_mid_message
 
 
@@ -208,7 +208,7 @@ def test_a_spooled_body_that_ends_early_is_closed(kind, monkeypatch):
 def test_a_body_without_room_on_the_disk(kind, limit, taken, status):
     """It is refused as its head comes; what still comes of it is dropped."""
     space = BodySpace(Budget(limit), Budget(9), "aserve-body-")
-    space.octets.take(taken)
+    space.octets.reserve(taken)
     protocol = kind.new(body_memory_bytes=2, body_space=space)
     (refused,) = protocol.receive(kind.request(b"hello", "POST")[:-3])
     assert refused.refusal.status == status and space.octets.count == taken
@@ -220,7 +220,7 @@ def test_the_room_is_gone_as_a_body_comes(kind):
     space = BodySpace(Budget(5), Budget(9), "aserve-body-")
     protocol = kind.new(body_memory_bytes=2, body_space=space)
     assert protocol.receive(kind.request(b"hello", "POST")[:-4]) == []
-    space.octets.take(1)
+    space.octets.reserve(1)
     (refused,) = protocol.receive(b"ello")
     assert refused.refusal.status == 503 and space.octets.count == 1
 

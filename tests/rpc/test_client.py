@@ -57,7 +57,10 @@ def test_addresses(address, bind):
     assert str(rpc.parse_address(address)) == bind
 
 
-@pytest.mark.parametrize("address", ["", "localhost", "localhost:x", "http:/x", "unix:", "a b:1", "gopher://a:1"])
+@pytest.mark.parametrize(
+    "address",
+    ["", "localhost", "localhost:x", "http:/x", "unix:", "a b:1", "gopher://a:1", "fd:3", "uwsgi://systemd:web"],
+)
 def test_bad_addresses(address):
     """What is no address is one line, and both an RpcError and a ValueError."""
     with pytest.raises(rpc.BadAddress) as caught:

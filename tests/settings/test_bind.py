@@ -30,6 +30,12 @@ from aserve.settings import Bind, parse_bind
         ("https://unix:/run/a.sock", Bind("unix", path="/run/a.sock", protocol="https")),
         ("proxy+http://:8000", Bind("tcp", "", 8000, is_proxied=True)),
         ("proxy+http://unix:/run/a.sock", Bind("unix", path="/run/a.sock", is_proxied=True)),
+        ("fd:3", Bind("fd", name="3")),
+        ("uwsgi://fd:0", Bind("fd", name="0", protocol="uwsgi")),
+        ("proxy+http://fd:12", Bind("fd", name="12", is_proxied=True)),
+        ("systemd:web", Bind("systemd", name="web")),
+        ("https://systemd:shop-1.socket", Bind("systemd", name="shop-1.socket", protocol="https")),
+        ("scgi://systemd:a\\x2db@c.socket", Bind("systemd", name="a\\x2db@c.socket", protocol="scgi")),
     ],
 )
 def test_bind_forms(text, bind):
@@ -40,7 +46,14 @@ def test_bind_forms(text, bind):
 
 @pytest.mark.parametrize(
     ("text", "plain"),
-    [("http://localhost:80", "localhost:80"), ("http://:80/", ":80"), ("uwsgi://a:1/", "uwsgi://a:1")],
+    [
+        ("http://localhost:80", "localhost:80"),
+        ("http://:80/", ":80"),
+        ("uwsgi://a:1/", "uwsgi://a:1"),
+        ("fd://3", "fd:3"),
+        ("fd:03", "fd:3"),
+        ("systemd://web", "systemd:web"),
+    ],
 )
 def test_bind_as_a_url(text, plain):
     """What stands in an address bar is understood."""
@@ -56,6 +69,7 @@ def test_bind_as_a_url(text, plain):
         ("https://:1?key=a%2Cb%26c%25+d", (("key", "a,b&c%+d"),), "https://:1?key=a%2Cb%26c%25+d"),
         ("https://:1?sni=*.a.org=b:c&sni=d=e", (("sni", "*.a.org=b:c"), ("sni", "d=e")), "https://:1?sni=*.a.org=b:c&sni=d=e"),
         ("https://unix:/a/b?key=/c", (("key", "/c"),), "https://unix:/a/b?key=/c"),
+        ("https://systemd:web?key=/c", (("key", "/c"),), "https://systemd:web?key=/c"),
     ],
 )  # fmt: skip
 def test_bind_options(text, options, spec):
@@ -109,6 +123,15 @@ def test_bind_abstract_elsewhere(monkeypatch):
         ("proxy://localhost:80", "proxy+http"),
         ("proxy+uwsgi://localhost:80", "'proxy+http://localhost:80' would"),
         ("proxy+http://localhost", "'localhost:8000'"),
+        ("fd:", "'' is not the number of a descriptor"),
+        ("fd:web", "'web' is not the number"),
+        ("fd:-1", "'-1' is not the number"),
+        ("fd://3/a", "'3/a' is not the number"),
+        ("fd:3000000000", "is not the number"),
+        ("uwsgi+fd://3", "none of http, https"),
+        ("systemd:", "'' is not the name of a socket"),
+        ("systemd:a b", "FileDescriptorName="),
+        ("systemd:" + "x" * 256, "is not the name of a socket"),
         ("unix:", "needs the path"),
         ("unix:a\0b", "needs the path"),
         ("unix:" + "x" * 108, "longer than"),

@@ -20,6 +20,10 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
         ("bind", ["[::1]:2,:4", ":3"], ("[::1]:2", ":4", ":3")),
         ("threads", "8", 8),
         ("threads", 0, 0),
+        ("workers", None, None),
+        ("workers", "4", 4),
+        ("workers", 1, 1),
+        ("workers", "auto", "auto"),
         ("loop", "ASYNCIO", "asyncio"),
         ("http_parser", "c", "c"),
         ("body", "stream", "stream"),
@@ -28,6 +32,9 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
         ("unix_mode", "0600", 0o600),
         ("unix_mode", "0o777", 0o777),
         ("unix_mode", 0o640, 0o640),
+        ("umask", "027", 0o027),
+        ("umask", "", None),
+        ("umask", None, None),
         ("unix_owner", "www-data", "www-data"),
         ("unix_owner", 33, "33"),
         ("unix_group", "", None),
@@ -58,6 +65,10 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
         ("access_log", "", None),
         ("access_log", "-", "-"),
         ("access_log", pathlib.Path("/var/log/a"), "/var/log/a"),
+        ("healthcheck_path", None, None),
+        ("healthcheck_path", "", None),
+        ("healthcheck_path", "/-/health", "/-/health"),
+        ("healthcheck_path", "/.well-known/~a_b.c", "/.well-known/~a_b.c"),
         ("log_level", "DEBUG", "debug"),
     ],
 )
@@ -84,12 +95,19 @@ def test_accepted_values(name, given, value):
         ("threads", "9" * 30, "not a whole number"),
         ("threads", 1.5, "not a whole number"),
         ("threads", True, "True is not a whole number"),
+        ("workers", 0, "0 is too small"),
+        ("workers", "AUTO", "'AUTO' is not a whole number"),
+        ("touch_reload", 3, "neither text"),
+        ("touch_reload", ["a\0b"], "not a path"),
+        ("reload_at_once", "yes", "'yes' is neither on nor off"),
+        ("reload_at_once", 1, "1 is neither on nor off"),
         ("loop", "trio", "'trio' is none of these"),
         ("loop", 3, "3 is none of these"),
         ("unix_mode", "8", "not the mode"),
         ("unix_mode", "1777", "not the mode"),
         ("unix_mode", 660, "not the mode"),  # forgot the 0o
         ("unix_mode", True, "not the mode"),
+        ("umask", "8", "not the mode"),
         ("unix_owner", "a b", "neither a name nor a number"),
         ("unix_group", -1, "neither a name nor a number"),
         ("unix_group", True, "neither a name nor a number"),
@@ -120,6 +138,17 @@ def test_accepted_values(name, given, value):
         ("access_log", 3, "not a path"),
         ("access_log", b"log", "not a path"),
         ("access_log", "a\0b", "not a path"),
+        ("healthcheck_path", "/", "not such a path"),
+        ("healthcheck_path", "health", "not such a path"),
+        ("healthcheck_path", "/health/", "not such a path"),
+        ("healthcheck_path", "/a//b", "not such a path"),
+        ("healthcheck_path", "/a/../b", "not such a path"),
+        ("healthcheck_path", "/a/.", "not such a path"),
+        ("healthcheck_path", "/a b", "not such a path"),
+        ("healthcheck_path", "/a%20b", "not such a path"),
+        ("healthcheck_path", "/a?b", "not such a path"),
+        ("healthcheck_path", "/a\n", "not such a path"),
+        ("healthcheck_path", 1, "not such a path"),
         ("log_level", "loud", "'loud' is none of these"),
     ],
 )
@@ -129,6 +158,21 @@ def test_refused_values(name, given, reason):
     assert text.startswith(f"{name}: ")
     assert reason in text
     assert text.endswith(f"; accepted: {BY_NAME[name].kind.accepts}")
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("touch_reload", ["a", "/b c"], ("a", "/b c")),
+        ("touch_reload", "a\nb\n", ("a", "b")),
+        ("reload_at_once", "ON", True),
+        ("reload_at_once", "off", False),
+        ("reload_at_once", True, True),
+    ],
+)
+def test_accepted_values_of_workers(name, given, value):
+    """The same of settings that go with workers only."""
+    assert getattr(Config(workers=1, **{name: given}), name) == value
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,49 @@ def test_request_line_fits_the_head():
     assert "1KiB" in text
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"preload": True},
+        {"start_seconds": 5},
+        {"touch_reload": ["a"]},
+        {"reload_at_once": True},
+        {"max_requests": 5},
+        {"max_lifetime_seconds": 5},
+        {"max_rss_bytes": 5},
+        {"max_pss_bytes": 5},
+        {"max_uss_bytes": 5},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_what_needs_workers(settings):
+    """What replaces workers is refused where there are none."""
+    with pytest.raises(ConfigError, match=r"^[a-z-]+ needs workers: .*--workers 1 is enough"):
+        Config(**settings)
+    assert Config(workers=1, **settings)
+
+
+def test_what_is_warmed_up():
+    """Paths, with a host or without; only what is preloaded can be warmed up."""
+    config = Config(workers=1, preload=True, warm_up="/cart?id=%C3%A9 shop.example:8000/ [::1]/a")
+    assert config.warm_up == ("/cart?id=%C3%A9", "shop.example:8000/", "[::1]/a")
+    for wrong in ("cart", "http://shop/", "/a\r\nb", "/\xe9", "shop/ x", ["/a b"]):
+        with pytest.raises(
+            ConfigError, match=r"^warm_up: .* is neither a path nor a host and a path; accepted: paths such"
+        ):
+            Config(workers=1, preload=True, warm_up=wrong)
+    with pytest.raises(ConfigError, match=r"^warm-up needs preload: "):
+        Config(workers=1, warm_up=["/"])
+
+
+def test_workers_need_linux(monkeypatch):
+    """Elsewhere one process serves, and a line says so."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(ConfigError, match=r"^workers \(4\) need Linux"):
+        Config(workers=4)
+    assert Config()
+
+
 def test_proxies_must_be_named():
     """What needs proxies is refused while none is named."""
     assert "trusted-proxies" in error_of(Config, bind=["127.0.0.1:80", "proxy+http://:1"])
@@ -79,6 +122,12 @@ def test_defaults():
         "unix_group": None,
         "backlog": 2048,
         "server_name": "aserve",
+        "workers": None,
+        "preload": False,
+        "warm_up": (),
+        "start_seconds": 0.0,
+        "touch_reload": (),
+        "reload_at_once": False,
         "certificate": None,
         "key": None,
         "sni": (),
@@ -111,6 +160,21 @@ def test_defaults():
         "max_stuck": 32,
         "drain_seconds": 30.0,
         "drain_delay_seconds": 0.0,
+        "healthcheck_path": None,
+        "healthcheck_max_wait_seconds": 10.0,
+        "max_requests": 0,
+        "max_requests_jitter": 0,
+        "max_lifetime_seconds": 0.0,
+        "max_lifetime_jitter_seconds": 0.0,
+        "max_rss_bytes": 0,
+        "max_pss_bytes": 0,
+        "max_uss_bytes": 0,
+        "hang_warning_seconds": 10.0,
+        "hang_timeout_seconds": 60.0,
+        "user": None,
+        "group": None,
+        "umask": None,
+        "pid_file": None,
         "access_log": None,
         "log_level": "info",
     }
@@ -279,6 +343,24 @@ def test_names_of_the_command_are_no_mistake():
     """`app` and `config` are read by the command, not here."""
     environ = {"ASERVE_APP": "a:b", "ASERVE_CONFIG": "c"}
     assert from_sources(environ=environ, toml={"app": "a:b"}) == Config()
+
+
+@pytest.mark.parametrize("name", ["requests", "lifetime"])
+def test_jitter_of_nothing(name):
+    """A jitter varies a limit that is given."""
+    unit = "_seconds" if name == "lifetime" else ""
+    jitter = {f"max_{name}_jitter{unit}": 5}
+    assert error_of(Config, **jitter) == f"max-{name}-jitter has nothing to vary; give max-{name}, too"
+    assert Config(workers=1, **jitter, **{f"max_{name}{unit}": 5})
+
+
+def test_the_platform():
+    """What the platform says counts where no other source does, and is otherwise not even looked at."""
+    assert from_sources(environ={"PORT": "5000"}).bind == ("0.0.0.0:5000",)
+    for source in ({"argv": {"bind": "a:1"}}, {"environ": {"ASERVE_BIND": "a:1"}}, {"toml": {"bind": "a:1"}}):
+        environ = {"PORT": "tcp://10.0.0.1:80", **source.get("environ", {})}
+        assert from_sources(**{**source, "environ": environ}).bind == ("a:1",)
+    assert error_of(from_sources, environ={"PORT": "web"}).startswith("PORT: '0.0.0.0:web': port 'web' is not a number")
 
 
 # The page

@@ -28,19 +28,19 @@ def test_most_of_a_cpu(clocks, monkeypatch, cpu_seconds, is_busy):
     for has_gil in (True, False):
         monkeypatch.setattr(cpu, "HAS_GIL", has_gil)
         meter = CpuMeter()
-        assert not meter.look()  # nothing is known yet
+        assert not meter.measure()  # nothing is known yet
         clocks(0.010, cpu_seconds)
-        assert meter.look() == meter.is_busy == (is_busy and has_gil)
+        assert meter.measure() == meter.is_busy == (is_busy and has_gil)
 
 
 def test_too_soon_to_judge(clocks, monkeypatch):
     """Within the window the last judgement stands."""
     monkeypatch.setattr(cpu, "HAS_GIL", True)
     meter = CpuMeter()
-    meter.look()
+    meter.measure()
     clocks(0.010, 0.010)
-    assert meter.look()
+    assert meter.measure()
     clocks(WINDOW_SECONDS / 2, 0.0)
-    assert meter.look()
+    assert meter.measure()
     clocks(WINDOW_SECONDS, 0.0)
-    assert not meter.look()
+    assert not meter.measure()

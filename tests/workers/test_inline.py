@@ -51,17 +51,18 @@ def test_an_inline_job_that_raises():
 
 
 def test_an_inline_executor_has_nothing_to_stop():
-    """Stop and join are there for who does not know which executor it is."""
+    """Stop, join and the tick are there for who does not know which executor it is."""
     executor = InlineExecutor()
+    executor.on_second()
     executor.stop()
-    assert executor.join(1.0) == []
+    assert executor.join(1.0) == [] and executor.stalled_seconds == executor.waiting_count == executor.wait_seconds == 0
 
 
 def test_in_a_child_nothing_more_runs(monkeypatch):
     """A child that the app has forked leaves, should it come for its next job."""
     executor = InlineExecutor()
     seen = []
-    monkeypatch.setattr(inline, "leave", lambda _: seen.append("left"))
+    monkeypatch.setattr(inline, "end_child", lambda _: seen.append("left"))
 
     def job(_):
         executor.submit(seen.append, "another's")

@@ -110,6 +110,17 @@ def test_too_many_compensated(new, caplog):
     assert caplog.text.count("--extra-threads") == 2
 
 
+def test_the_limit_is_not_told_anew_while_others_are_compensated(new, caplog):
+    """One that comes back is not the end of it."""
+    threads = new(3, 2)
+    start(threads, 3)
+    first, second, third = idents(threads)
+    assert threads.compensate(first) and threads.compensate(second) and not threads.compensate(third)
+    assert threads.regain_slot(first)
+    assert threads.compensate(first) and not threads.compensate(third)
+    assert caplog.text.count("outrun their readers") == 1
+
+
 def test_nobody_may_yield(new, caplog):
     """Without extra threads all keep their places, and that is no news."""
     threads = new(1)

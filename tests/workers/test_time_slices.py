@@ -33,7 +33,7 @@ class FakeLoop:
             callback()
 
 
-class Bench:
+class Harness:
     """TimeSlices whose time is set by the test, and threads that take them."""
 
     def __init__(self, monkeypatch, max_running, burns_cpu):
@@ -41,7 +41,7 @@ class Bench:
         monkeypatch.setattr(slices_module.time, "monotonic", lambda: self.now)
         self.loop = FakeLoop()
         self.slices = TimeSlices(self.loop, max_running)
-        self.slices._cpu.look = lambda: self.burns_cpu
+        self.slices._cpu.measure = lambda: self.burns_cpu
 
     def take(self, number, is_queue=False):
         """Let a thread of this number take a turn; return the event of its beginning, once it has it or waits."""
@@ -74,136 +74,136 @@ class Bench:
 
 @pytest.fixture
 def new(monkeypatch):
-    """Make a bench; in the end nobody may wait."""
+    """Make a harness; in the end nobody may wait."""
     made = []
 
     def make(max_running=2, burns_cpu=True):
-        made.append(Bench(monkeypatch, max_running, burns_cpu))
+        made.append(Harness(monkeypatch, max_running, burns_cpu))
         return made[-1]
 
     yield make
-    for bench in made:
-        bench.slices.stop()
-        for thread in bench.threads:
+    for harness in made:
+        harness.slices.stop()
+        for thread in harness.threads:
             thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive()
 
 
 def test_one_at_a_time(new):
     """While the process computes one goes on, and when its time is over the next, in the order of their coming."""
-    bench = new()
-    assert bench.take(1).is_set()
-    second, third = bench.take(2), bench.take(3)
-    assert bench.take(1).is_set()  # its time is not over
-    bench.now += SLICE_SECONDS
-    again = bench.take(1)
+    harness = new()
+    assert harness.take(1).is_set()
+    second, third = harness.take(2), harness.take(3)
+    assert harness.take(1).is_set()  # its time is not over
+    harness.now += SLICE_SECONDS
+    again = harness.take(1)
     assert second.wait(PATIENCE_SECONDS) and not third.is_set() and not again.is_set()
-    assert (bench.running, bench.waiting) == ([2], [3, 1])
-    bench.slices.end_slice(2)
+    assert (harness.running, harness.waiting) == ([2], [3, 1])
+    harness.slices.end_slice(2)
     assert third.wait(PATIENCE_SECONDS)
-    assert (bench.running, bench.waiting) == ([3], [1])
+    assert (harness.running, harness.waiting) == ([3], [1])
 
 
 def test_as_many_as_workers_while_they_block(new):
     """Where nobody computes, as many go on at once as may."""
-    bench = new(burns_cpu=False)
-    assert bench.take(1).is_set() and bench.take(2).is_set()
-    third = bench.take(3)
-    assert bench.running == [1, 2] and not third.is_set()
-    bench.slices.end_slice(1)
-    assert third.wait(PATIENCE_SECONDS) and bench.running == [2, 3]
+    harness = new(burns_cpu=False)
+    assert harness.take(1).is_set() and harness.take(2).is_set()
+    third = harness.take(3)
+    assert harness.running == [1, 2] and not third.is_set()
+    harness.slices.end_slice(1)
+    assert third.wait(PATIENCE_SECONDS) and harness.running == [2, 3]
 
 
 def test_a_turn_that_nobody_else_wants(new):
     """It goes on beyond its time."""
-    bench = new()
-    assert bench.take(1).is_set()
-    bench.now += 10 * SLICE_SECONDS
-    assert bench.take(1).is_set() and bench.loop.timers == []
+    harness = new()
+    assert harness.take(1).is_set()
+    harness.now += 10 * SLICE_SECONDS
+    assert harness.take(1).is_set() and harness.loop.timers == []
 
 
 def test_requests_go_first(new):
     """While requests wait for a worker nobody goes on, until that is over."""
-    bench = new(burns_cpu=False)
-    assert bench.take(1).is_set()
-    first, second = bench.take(1, is_queue=True), bench.take(2, is_queue=True)
-    assert bench.slices.is_paused and (bench.running, bench.waiting) == ([], [1, 2])
-    bench.slices.end_slice(3)  # nobody
-    assert bench.running == []
-    bench.slices.resume()
+    harness = new(burns_cpu=False)
+    assert harness.take(1).is_set()
+    first, second = harness.take(1, is_queue=True), harness.take(2, is_queue=True)
+    assert harness.slices.is_paused and (harness.running, harness.waiting) == ([], [1, 2])
+    harness.slices.end_slice(3)  # nobody
+    assert harness.running == []
+    harness.slices.resume()
     assert first.wait(PATIENCE_SECONDS) and second.wait(PATIENCE_SECONDS)
-    assert not bench.slices.is_paused
+    assert not harness.slices.is_paused
 
 
 @pytest.mark.parametrize("is_queue", [False, True])
 def test_nothing_moves(new, is_queue):
     """When no slice begins between two looks, another one does: those who go on may wait for this very one."""
-    bench = new()
-    assert bench.take(1).is_set()
-    second = bench.take(2, is_queue)
-    bench.loop.fire()  # a slice has begun since the last look, of which there was none
-    assert bench.running == [1]
-    bench.loop.fire()
-    assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
-    assert bench.loop.timers == []  # and nobody waits
+    harness = new()
+    assert harness.take(1).is_set()
+    second = harness.take(2, is_queue)
+    harness.loop.fire()  # a slice has begun since the last look, of which there was none
+    assert harness.running == [1]
+    harness.loop.fire()
+    assert second.wait(PATIENCE_SECONDS) and harness.running == [1, 2]
+    assert harness.loop.timers == []  # and nobody waits
 
 
 @pytest.mark.parametrize("burns_cpu", [True, False])
 def test_too_many_compute(new, burns_cpu):
-    """Those who block give way to ever more; of those who compute there are never more than workers."""
-    bench = new(max_running=1, burns_cpu=burns_cpu)
-    assert bench.take(1).is_set()
-    second = bench.take(2)
+    """Those who block let ever more go on; of those who compute there are never more than workers."""
+    harness = new(max_running=1, burns_cpu=burns_cpu)
+    assert harness.take(1).is_set()
+    second = harness.take(2)
     for _ in range(5):
-        bench.loop.fire()
+        harness.loop.fire()
     if burns_cpu:
-        assert bench.running == [1] and len(bench.loop.timers) == 1  # it goes on looking
+        assert harness.running == [1] and len(harness.loop.timers) == 1  # it goes on looking
     else:
-        assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
+        assert second.wait(PATIENCE_SECONDS) and harness.running == [1, 2]
 
 
 def test_a_stale_slice(new):
     """Who has had its slice for very long waits inside the app: it no longer keeps others from theirs."""
-    bench = new(max_running=1)
-    assert bench.take(1).is_set()
-    second, third = bench.take(2), bench.take(3)
-    bench.now += STALE_SECONDS + SLICE_SECONDS
-    bench.loop.fire()
-    assert bench.running == [1]
-    bench.now += 0.001
-    bench.loop.fire()
-    assert second.wait(PATIENCE_SECONDS) and bench.running == [1, 2]
-    bench.slices.end_slice(2)
-    assert third.wait(PATIENCE_SECONDS) and bench.running == [1, 3]
+    harness = new(max_running=1)
+    assert harness.take(1).is_set()
+    second, third = harness.take(2), harness.take(3)
+    harness.now += STALE_SECONDS + SLICE_SECONDS
+    harness.loop.fire()
+    assert harness.running == [1]
+    harness.now += 0.001
+    harness.loop.fire()
+    assert second.wait(PATIENCE_SECONDS) and harness.running == [1, 2]
+    harness.slices.end_slice(2)
+    assert third.wait(PATIENCE_SECONDS) and harness.running == [1, 3]
 
 
 def test_a_loop_that_is_closed(new):
     """Who was left behind by the end of the server goes on."""
-    bench = new()
-    assert bench.take(1).is_set()
+    harness = new()
+    assert harness.take(1).is_set()
 
     def refuse(_):
         raise RuntimeError("Event loop is closed")
 
-    bench.loop.call_soon_threadsafe = refuse
-    assert bench.take(2).wait(PATIENCE_SECONDS)
+    harness.loop.call_soon_threadsafe = refuse
+    assert harness.take(2).wait(PATIENCE_SECONDS)
 
 
 def test_one_timer(new):
     """However many wait, the loop looks once."""
-    bench = new()
+    harness = new()
     for number in range(4):
-        bench.take(number)
-    assert len(bench.loop.timers) == 1
+        harness.take(number)
+    assert len(harness.loop.timers) == 1
 
 
 def test_the_end(new):
     """After stop everybody goes on at once."""
-    bench = new()
-    begun = [bench.take(number) for number in range(5)]
-    bench.slices.stop()
+    harness = new()
+    begun = [harness.take(number) for number in range(5)]
+    harness.slices.stop()
     assert all(each.wait(PATIENCE_SECONDS) for each in begun)
-    assert bench.take(6, is_queue=True).is_set()
+    assert harness.take(6, is_queue=True).is_set()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,240 +1,23 @@
 """Deadlines: an app that takes too long is ended, or answered for; nobody else notices.
 
-The clock is not waited for: with a limit of an hour, `expire` makes an exchange as old.
+The clock is not waited for: with a limit of an hour, `expire` makes an exchange as old. Beside this file: what
+can be interrupted at all (test_deadlines_tokens.py), and the real clock (_clock).
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-import signal
 import struct
-import sys
 import threading
-import time
 
 import pytest
 from harness import apps
+from harness.hanging import CHUNK, HOUR, Hanging, deadlines_of, messages
 
 import aserve
-from aserve.errors import WrittenOff
-from aserve.exchange import Exchange
 from aserve.settings import Config, ConfigError
-from aserve.wsgi.deadlines import Deadlines, Run
 
 pytestmark = pytest.mark.interrupted
-
-HOUR = 3600.0
-CHUNK = b"x" * (1 << 16)
-
-
-class Hanging:
-    """An app with a way to hang for each path; tells who is inside, and lets go when told."""
-
-    def __init__(self):
-        self.inside = threading.Semaphore(0)  # released by each request that has begun to hang
-        self.gate = threading.Lock()  # whoever hangs waits for this: a call that no exception ends
-        self.gate.acquire()
-        self.seen = []
-        self.workers = []
-        self.is_let_go = False
-
-    def __call__(self, environ, start_response):
-        self.workers.append(threading.current_thread())
-        name = environ["PATH_INFO"][1:]
-        return getattr(self, name)(environ, start_response) if name else apps.hello(environ, start_response)
-
-    def let_go(self):
-        self.is_let_go = True
-        with contextlib.suppress(RuntimeError):  # it is free
-            self.gate.release()
-
-    def wait_for_one(self):
-        assert self.inside.acquire(timeout=5)
-
-    def compute(self):
-        self.inside.release()
-        end = time.monotonic() + 10
-        while time.monotonic() < end:
-            time.sleep(0.001)
-
-    def pass_gate(self):
-        """Block in one call, which no exception ends; not even one that comes before the call has begun."""
-        try:
-            self.inside.release()
-            self.gate.acquire(timeout=10)
-        except aserve.RequestTimeout:
-            if not self.is_let_go:
-                self.gate.acquire(timeout=10)
-            raise
-
-    def block(self):
-        try:
-            self.pass_gate()
-            for _ in range(1000):
-                pass  # the end of a call is not always where CPython 3.14 and later raise what waits; a loop's step is
-        except aserve.RequestTimeout:
-            self.seen.append("minded nothing")
-
-    # Those that an exception ends
-
-    def computes(self, environ, start_response):
-        try:
-            self.compute()
-        except Exception:
-            self.seen.append("an Exception")  # it is none
-        finally:
-            self.seen.append("finally")
-        return apps.hello(environ, start_response)
-
-    def translates(self, environ, start_response):
-        try:
-            self.compute()
-        finally:
-            raise ValueError("made of it")
-
-    def answers_itself(self, environ, start_response):
-        try:
-            self.compute()
-        except aserve.RequestTimeout as exc:
-            start_response("503 Too Slow", apps.PLAIN)
-            return [str(exc).encode()]
-
-    def started(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        self.compute()
-
-    def lazily(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        self.compute()
-        yield b"never"
-
-    def closes(self, environ, start_response):
-        start_response("200 OK", [("Content-Length", "4")])
-        return ComputingClose(self)
-
-    def streams(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        yield b"one "
-        self.compute()
-
-    def minds_nothing(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        yield b"one "
-        try:
-            self.compute()
-        except BaseException:
-            yield b"two"
-        yield b"three"
-
-    def writes(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)(b"one ")
-        self.compute()
-
-    # Those that it does not
-
-    def blocks(self, environ, start_response):
-        self.pass_gate()
-        return apps.hello(environ, start_response)
-
-    def swallows(self, environ, start_response):
-        while not self.gate.acquire(blocking=False):
-            try:
-                self.inside.release()
-                while not self.gate.acquire(blocking=False):
-                    time.sleep(0.001)
-                break
-            except BaseException:
-                self.seen.append("swallowed")
-        return apps.hello(environ, start_response)
-
-    def blocks_then_writes(self, environ, start_response):
-        self.block()
-        try:
-            start_response("200 OK", apps.PLAIN)(b"late")
-        finally:
-            self.seen.append(sys.exc_info()[0])
-        return []
-
-    def blocks_until_it_writes(self, environ, start_response):
-        self.inside.release()
-        try:
-            self.gate.acquire(timeout=10)
-            start_response("200 OK", apps.PLAIN)(b"late")
-        except aserve.RequestTimeout:
-            self.seen.append("interrupted")
-            raise
-
-    def blocks_then_hints(self, environ, start_response):
-        self.block()
-        environ["wsgi.early_hints"]([("Link", "</style.css>")])
-
-    def blocks_then_raises(self, environ, start_response):
-        self.block()
-        raise ValueError("late")
-
-    def blocks_then_streams(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        self.block()
-        return ClosingIterable(self.seen)
-
-    def blocks_lazily(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        self.block()
-        yield b"late"
-
-    def streams_then_blocks(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        yield b"one "
-        self.block()
-        yield b"late"
-
-    def writes_then_blocks(self, environ, start_response):
-        write = start_response("200 OK", apps.PLAIN)
-        write(b"one ")
-        self.block()
-        write(b"late")
-        return [b"later"]
-
-    def floods(self, environ, start_response):
-        start_response("200 OK", apps.PLAIN)
-        self.inside.release()
-        try:
-            while True:
-                yield CHUNK
-        finally:
-            self.seen.append("finally")
-
-    def reads(self, environ, start_response):
-        self.inside.release()
-        start_response("200 OK", apps.PLAIN)
-        return [environ["wsgi.input"].read()]
-
-
-class ClosingIterable:
-    """An iterable that tells that it was closed."""
-
-    def __init__(self, seen):
-        self.seen = seen
-
-    def __iter__(self):
-        return iter([b"late"])
-
-    def close(self):
-        self.seen.append("closed")
-        raise ValueError("in close()")
-
-
-class ComputingClose(list):
-    """A whole body, whose close() takes its time."""
-
-    def __init__(self, app):
-        super().__init__([b"four"])
-        self.app = app
-
-    def close(self):
-        self.app.compute()
 
 
 @pytest.fixture
@@ -280,11 +63,6 @@ def raw_client(raw_client, is_proxied):
     return connect
 
 
-def deadlines_of(server):
-    """Return what the tests let time pass for."""
-    return server.server._deadlines
-
-
 def look(server):
     server.call(deadlines_of(server).on_second)
 
@@ -306,10 +84,6 @@ def expire_grace(server):
 
 def stuck_count(server):
     return server.statistics().workers_stuck
-
-
-def messages(caplog, level="ERROR"):
-    return [record.getMessage() for record in caplog.records if record.levelname == level]
 
 
 # Interrupted
@@ -620,66 +394,17 @@ async def test_serve_ends(app):
     async def main():
         server = aserve.Server(app, bind="127.0.0.1:0")
         async with server:
-            server._on_failing("for a test")
+            server._failing.begin("for a test")
             assert await server.wait_failing() == "for a test"
 
         class Status:
             def started(self, server):
-                asyncio.get_running_loop().call_soon(server._on_failing, "for a test")
+                asyncio.get_running_loop().call_soon(server._failing.begin, "for a test")
 
         await aserve.serve(app, "127.0.0.1:0", task_status=Status())
 
     with pytest.raises(aserve.WorkersStuck, match="for a test"):
         await main()
-
-
-SLOW_APP = """
-import threading, time
-def app(environ, start_response):
-    if environ["PATH_INFO"] == "/computes":
-        try:
-            while True: time.sleep(0.01)
-        finally: print("finally", flush=True)
-    if environ["PATH_INFO"] == "/blocks": time.sleep(60)
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [threading.current_thread().name.encode()]
-"""
-
-
-def test_by_the_clock(start_process, raw_client, tmp_path):
-    """The whole of it, unaided: interrupted, written off, replaced, and in the end drained with status 1."""
-    (tmp_path / "slow_app.py").write_text(SLOW_APP)
-    server = start_process(
-        f"{tmp_path}/slow_app.py:app", "--request-timeout", "0.8", "--threads", "1", "--max-stuck", "2"
-    )
-    client = raw_client(server)
-    client.sock.settimeout(20)
-    assert client.fetch("/computes").status == 504
-    assert client.fetch("/").body == b"aserve-worker-1"
-    assert client.fetch("/blocks").status == 504
-    client.close()
-    client = raw_client(server)
-    client.sock.settimeout(20)
-    assert client.fetch("/").body == b"aserve-worker-2"
-    assert client.fetch("/blocks").status == 504
-    client.close()
-    assert server.wait() == 1
-    assert "ERROR    this process should be replaced: 2 workers are stuck" in server.log
-    assert "too many workers are stuck: draining" in server.log
-    assert "Traceback" not in server.log
-
-
-def test_one_that_is_stuck_does_not_hold_up_the_end(start_process, raw_client, tmp_path):
-    """SIGTERM does not wait for who was written off."""
-    (tmp_path / "slow_app.py").write_text(SLOW_APP)
-    server = start_process(f"{tmp_path}/slow_app.py:app", "--request-timeout", "0.8", "--threads", "1")
-    client = raw_client(server)
-    client.sock.settimeout(20)
-    assert client.fetch("/blocks").status == 504
-    client.close()
-    server.signal(signal.SIGTERM)
-    assert server.wait() == 1
-    assert "left behind, still inside the app: aserve-worker-1" in server.log
 
 
 # Off
@@ -697,253 +422,3 @@ def test_without_threads_it_is_refused():
     """Rather than silently without effect."""
     with pytest.raises(ConfigError, match=r"request-timeout \(30 s\) needs threads of 1 or more"):
         Config(request_seconds=30, threads=0)
-
-
-# What the app calls of ours
-
-
-class FakeExecutor:
-    def name_of(self, thread_id):
-        return "worker"
-
-
-def new_run(seconds=HOUR):
-    return Run(Deadlines(seconds, FakeExecutor(), 1, pytest.fail), Exchange("", 0))
-
-
-def test_nothing_interrupts_what_the_app_calls_of_ours():
-    """There is neither token in it, also where it calls itself."""
-    run = new_run()
-
-    def is_uninterruptible():
-        return not run.take_interruptible() and not run.take_ownership()
-
-    def nested():
-        assert run.guard(is_uninterruptible)()
-        return is_uninterruptible()
-
-    def app():
-        assert run.guard(nested)()
-        with pytest.raises(ZeroDivisionError):
-            run.guard(lambda: 1 // 0)()
-        return run._interruptible == run._ownership == [None]
-
-    assert run.call(app)
-    assert is_uninterruptible()
-
-
-def test_a_second_thread_of_the_app():
-    """It is never interrupted, does not make its worker uninterruptible, and may be late."""
-    run = new_run()
-    results = []
-    guarded = run.guard(lambda: results.append(bool(run._interruptible)))
-
-    def app():
-        thread = threading.Thread(target=guarded, daemon=True)
-        thread.start()
-        thread.join(5)
-
-    run.call(app)
-    assert results == [True]
-    run.end()
-    app()
-    assert results == [True, False]
-    guarded()
-    assert len(results) == 3
-
-
-def test_in_a_child_nobody_waits_for_an_interrupt():
-    """A process that is forked while its request is interrupted, or answered, has no loop that would finish that."""
-    for take in (lambda run: run.take_interruptible(), lambda run: run.take_interruptible() and run.take_ownership()):
-        run = new_run()
-
-        def app(run=run, take=take):
-            assert take(run)
-            run._deadlines.on_forked()
-            return "done"
-
-        try:
-            assert run.call(app) == "done"
-        except WrittenOff:
-            assert not run._ownership
-
-
-def test_an_interrupt_at_the_last_moment():
-    """What the app has returned by then is returned."""
-    run = new_run()
-
-    def app():
-        return "done"
-
-    class InterruptedLate(Run):
-        __slots__ = ()
-
-        def _disarm(self):
-            raise aserve.RequestTimeout
-
-    late = InterruptedLate(run._deadlines, run.exchange)
-    assert late.call(app) == "done"
-
-
-# Hard
-
-
-@contextlib.contextmanager
-def switching_often():
-    """Let threads meet one another where they seldom do."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
-
-
-def test_interrupts_hit_the_app_alone():
-    """However close to its end: never before it, never behind it, and once at most."""
-    executor = FakeExecutor()
-    deadlines = Deadlines(HOUR, executor, 1, pytest.fail)
-    interrupt = deadlines._interrupt
-    assert interrupt is not None
-    counts = {"returned": 0, "interrupted": 0, "guarded": 0}
-    outside = []
-    end = time.monotonic() + 2.5
-    exchange = Exchange("", 0)
-
-    def ours():
-        total = 0
-        for number in range(20):
-            total += number
-        return total
-
-    def work():
-        try:
-            while time.monotonic() < end:
-                size = random.randrange(60)
-                run = Run(deadlines, exchange)
-                guarded = run.guard(ours)
-
-                def app(size=size, guarded=guarded):
-                    total = 0
-                    for number in range(size):
-                        total += number
-                        if number % 16 == 0:
-                            try:
-                                guarded()
-                            finally:
-                                counts["guarded"] += 1
-                    return total
-
-                try:
-                    for _ in range(2):
-                        run.call(app)
-                    counts["returned"] += 1
-                except aserve.RequestTimeout:
-                    counts["interrupted"] += 1
-                run.end()
-                assert not run._interruptible
-                assert not run._ownership
-                ours()
-        except BaseException as exc:
-            outside.append(exc)
-            raise
-
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
-    with switching_often():
-        for thread in threads:
-            thread.start()
-        while time.monotonic() < end:
-            for run in list(deadlines.runs.values()):
-                if run.interrupted_at is None and run.take_interruptible():
-                    run.interrupted_at = 0.0
-                    if random.random() < 0.3:
-                        time.sleep(0)  # the worker comes to wait for it
-                    interrupt(run.thread_id, aserve.RequestTimeout)
-                    run.is_interrupted = True
-            time.sleep(random.random() * 0.0005)
-        for thread in threads:
-            thread.join(5)
-    assert outside == []
-    assert counts["interrupted"] > 10
-    assert counts["returned"] > 10
-
-
-@pytest.mark.any_parser
-def test_requests_that_end_near_their_deadline(start_server, raw_client, caplog):
-    """Each client gets its own response or a 504, and no worker is lost."""
-
-    def app(environ, start_response):
-        name = environ["PATH_INFO"]
-        form = name[-1]
-        write = start_response("200 OK", apps.PLAIN)
-        end = time.perf_counter() + random.random() * 0.004
-        while time.perf_counter() < end:
-            pass
-        if form == "0":
-            return [name.encode()]
-        if form == "1":
-            write(name.encode())
-            return []
-        return (part.encode() for part in (name[:3], name[3:]))
-
-    server = start_server(app, is_checked=False, threads=4, request_seconds=HOUR, max_stuck=4096)
-    deadlines = deadlines_of(server)
-    deadlines._seconds = 0.002
-    deadlines._grace_seconds = 0.004
-    begin = time.monotonic()
-    counts = {200: 0, 504: 0, "cut": 0}
-    wrong = []
-
-    def is_over():
-        """On a busy machine nearly all are late, and it takes longer until some are not."""
-        seconds = time.monotonic() - begin
-        return (seconds > 2 and counts[200] > 5 and counts[504] + counts["cut"] > 5) or seconds > 30 or wrong
-
-    truncated = raw_client(server).Truncated
-
-    def ask(client_number):
-        number, client = 0, None
-        while not is_over():
-            number += 1
-            name = f"/{client_number}-{number}-{random.randrange(3)}"
-            try:
-                if client is None:
-                    client = raw_client(server)
-                reply = client.fetch(name)
-            except (truncated, OSError):
-                counts["cut"] += 1
-                client.close()
-                client = None
-                continue
-            except BaseException as exc:
-                wrong.append(exc)
-                raise
-            counts[reply.status] += 1
-            if reply.status == 200 and reply.body != name.encode():
-                wrong.append((name, reply.body))
-            if reply.get("Connection") == "close":
-                client.close()
-                client = None
-
-    def tick():
-        deadlines.on_second()
-        if not is_over():
-            server._loop.call_later(0.001, tick)
-
-    server.call(tick)
-    threads = [threading.Thread(target=ask, args=(number,), daemon=True) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(40)
-    assert wrong == []
-    assert not any(thread.is_alive() for thread in threads)
-    deadlines._seconds = deadlines._grace_seconds = HOUR
-    client = raw_client(server)
-    for number in range(20):
-        assert client.fetch(f"/after-{number}-0").body == f"/after-{number}-0".encode()
-    assert not any("worker failed" in message or "answer failed" in message for message in messages(caplog))
-    executor = server.server._executor
-    assert all(thread.is_alive() for thread in executor._threads.at_work)
-    assert counts[504] + counts["cut"] > 5
-    assert counts[200] > 5

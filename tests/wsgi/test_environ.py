@@ -12,7 +12,7 @@ from aserve.body import BufferedBody, LiveBody
 from aserve.exchange import Exchange
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
-from aserve.wsgi.environ import ErrorStream, build_base_environ, build_environ
+from aserve.wsgi.environ import REQUEST_DEFAULTS, ErrorStream, build_base_environ, build_environ
 
 # PEP 3333 "environ Variables"
 REQUIRED = [
@@ -78,13 +78,21 @@ def test_what_the_listener_says():
 
 
 def test_the_base_holds_no_name_of_a_parser():
-    """Repeats are found by counting names, so no parser may write a name of the base."""
+    """Repeats are found by counting names, so of those of the base a parser writes the defaults only, and these always."""
     raw = b"POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Type: x\r\n"
     for name in new_base():  # whatever a client sends, HTTP_ stands before it
         raw += f"{name.replace('_', '-')}: 1\r\n".encode()
     (exchange,) = PROTOCOLS["http", "c"](Limits())().receive(raw + b"\r\nx")
     assert exchange.refusal is None
-    assert set(new_base()).isdisjoint(exchange.vars.split("\0")[::2])
+    assert set(new_base()).intersection(exchange.vars.split("\0")[::2]) == set(REQUEST_DEFAULTS)
+
+
+def test_a_copy_of_the_base_has_room():
+    """On CPython a copy takes some twenty names more without growing."""
+    environ = new_base().copy()
+    size = sys.getsizeof(environ, 0)
+    environ.update((f"HTTP_{number}", "") for number in range(18))
+    assert sys.getsizeof(environ, 0) == size
 
 
 def test_each_exchange_gets_a_copy():

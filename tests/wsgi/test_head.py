@@ -227,7 +227,6 @@ def whole_response(status, headers, body=b"x", form=None):
         ("200 OK", [("Server", "mine")]),
         ("204 No Content", [("Content-Length", "5")]),
         ("304 Not Modified", [("Content-Length", "5")]),
-        ("101 Switching Protocols", []),
         ("200 OK", []),
     ],
 )
@@ -264,6 +263,15 @@ def test_the_length_declared_is_that_of_each(known_heads):
 def test_heads_that_are_not_kept(known_heads, headers):
     """Secrets, what hardly comes twice, what is large, and what is no key of a dictionary."""
     assert b"\r\nServer: " in whole_response("200 OK", headers)
+    assert known_heads == {}
+
+
+def test_an_interim_status_is_not_kept(known_heads):
+    """RFC 9110 15.2: the client goes on to wait for a final response, so each ends the connection."""
+    for _ in range(2):
+        response, exchange = new()
+        response.start_response("101 Switching Protocols", [])
+        assert not exchange.keep_alive
     assert known_heads == {}
 
 

@@ -367,7 +367,7 @@ def test_a_child_of_a_function(monkeypatch, is_packet):
     def leave(exc=None):
         raise Left
 
-    monkeypatch.setattr(forks, "leave", leave)
+    monkeypatch.setattr(forks, "end_child", leave)
     rpc.register("fork", lambda: forks.forked.append(None) or b"x")
     exchange = new_exchange()
     if is_packet:

@@ -1,0 +1,78 @@
+"""How the event loop's wire ends: after the last response it reads on for a while, then the transport closes.
+
+Owns:     LINGERING, CLOSING and DETACHED; whether the end is near, which the next exchange is told.
+Thread:   event loop only.
+Spec:     RFC 9112 section 9.6.
+Not here: when a connection ends (wire_loop.py, timeouts.py); the end of its transport, and what is freed then (wire_loop.py).
+"""
+
+from __future__ import annotations
+
+from ..protocols.base import WireProtocol
+from .connection import Connection
+from .sending import SendingHalf
+from .states import Event, State
+
+# After the last response, read and drop at most so much; see timeouts.LINGER_SECONDS. Guess.
+LINGER_BYTES = 1 << 26
+
+
+class EndingHalf(SendingHalf):
+    """The end of a wire; `TimedHalf` and `LoopWire` add the rest."""
+
+    __slots__ = ("_is_at_eof", "_is_closing_soon", "_lingered_bytes", "_protocol")
+
+    def __init__(self, connection: Connection, can_bypass: bool = True) -> None:
+        super().__init__(connection, can_bypass)
+        self._protocol: WireProtocol = connection.service.new_protocol()
+        self._is_at_eof = False  # the client will send no more
+        self._is_closing_soon = False  # at the end of what the client has sent, or of the server
+        self._lingered_bytes = 0
+
+    def abort(self) -> None:
+        """Close at once, whatever is unfinished."""
+        self._transport.abort()
+
+    def drop_octets(self, data: bytes) -> None:
+        """Drop what a TLS client sends after our closure alert; `_linger` is why it is read at all."""
+        if self._state >= State.LINGERING:
+            self._drop_octets(data)
+
+    def _drop_octets(self, data: bytes) -> None:
+        """Read and forget, so that our last response is not lost to a reset."""
+        if self._state == State.LINGERING:
+            self._quiet_seconds = 0.0
+        self._lingered_bytes += len(data)
+        # A front server's body, of uwsgi or SCGI, is limited by its time alone.
+        if self._lingered_bytes > LINGER_BYTES and not self._protocol.is_single:
+            self._close()
+
+    def _linger(self) -> None:
+        """Send what is pending and our FIN, then read on for a while."""
+        if self._is_at_eof or not self._transport.can_write_eof():
+            self._close()
+            return
+        self._quiet_seconds = 0.0
+        self._transition(Event.LINGER)
+        try:
+            self._transport.write_eof()
+        except OSError:
+            pass  # the client has reset the connection: reading on finds that out
+        self._transport.resume_reading()
+
+    def _close(self) -> None:
+        """Send what is pending, then close."""
+        if self._state <= State.LINGERING:
+            self._quiet_seconds = 0.0
+            self._transition(Event.CLOSE)
+            self._transport.close()
+
+    @property
+    def _is_detachable(self) -> bool:
+        """Whether there is nothing in the transport, nor in TLS, that a descriptor does not take along."""
+        return self._can_bypass and not self._transport.is_closing() and not self._transport.get_write_buffer_size()
+
+    def _detach(self) -> None:
+        """Close the transport of a connection that goes on elsewhere, by another descriptor."""
+        self._transition(Event.DETACH)
+        self._transport.close()

@@ -1,0 +1,287 @@
+"""How many connections there may be: those of one server, and their limit.
+
+Owns:     ConnectionLimit; which connections are evicted; what the log says when connections or descriptors run out, and
+          when that is over.
+Thread:   event loop only.
+Not here: accepting (acceptor.py; cparsers/lane_accept.c, which asks by the same numbers); how busy other processes are
+          (load_board.py).
+
+At the limit nobody is accepted: the kernel's queue (--backlog) holds who comes. First, connections that have idled the
+longest after a request are evicted: closed for those who wait. Descriptors that run out are met in the same way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import resource
+from typing import Protocol
+
+from ..budgets import default_spool_files
+from ..episode import Episode
+from .load_board import LoadBoard
+
+logger = logging.getLogger("aserve")
+
+# Accepted in one iteration of the event loop, so that those who are connected have their share. Guess.
+ITERATION_ACCEPTS = 64
+# Evicted at once: one in so many of those that idle, and so many at most. nginx's numbers.
+EVICT_SHARE = 8
+EVICT_COUNT = 32
+# A connection that has idled for less than this many seconds may be about to be used again.
+EVICTABLE_SECONDS = 2.0  # of the timer: one at least
+
+# Descriptors that are not for connections: listeners, logs, the interpreter's; and those of the app,
+# which in each worker may have a file and a connection of its own open. Guess.
+OWN_DESCRIPTORS = 64
+WORKER_DESCRIPTORS = 4
+# A limit below this is told at the start, since nobody has chosen it. Guess.
+LOW_COUNT = 500
+# Where the system has no limit of descriptors.
+UNLIMITED_COUNT = 1_000_000
+
+
+def default_limit(threads: int, spool_files: int) -> int:
+    """Return how many connections the limit of descriptors leaves room for, beside so many temporary files."""
+    descriptors = descriptor_limit()
+    if descriptors is None:
+        return UNLIMITED_COUNT
+    return max(descriptors - OWN_DESCRIPTORS - WORKER_DESCRIPTORS * threads - spool_files, descriptors // 2, 1)
+
+
+def descriptor_limit() -> int | None:
+    """Return RLIMIT_NOFILE; None: there is none."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+class InLane(Protocol):
+    """What a ConnectionLimit asks of the lane."""
+
+    @property
+    def count(self) -> int:
+        """Its connections."""
+
+    def set_limit(self, max_count: int) -> None:
+        """Set how many connections there may be at most."""
+
+    def set_others_count(self, others_count: int) -> None:
+        """Set how many connections count that are not in the lane."""
+
+    def evict_idle(self) -> int:
+        """Close those that have idled the longest; return how many."""
+
+    @property
+    def pause_counts(self) -> tuple[int, int]:
+        """How often accepting was paused since the start: by the limit, by a shortage."""
+
+
+class OnLoop(Protocol):
+    """What a ConnectionLimit asks of a connection on the event loop: of its wire, or of what comes before that."""
+
+    @property
+    def idle_seconds(self) -> float:
+        """For how long it has waited for another request; 0 when it does not."""
+
+    def drain(self) -> None:
+        """Finish the exchange that runs, then close."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+    def on_second(self) -> None:
+        """End what has been quiet for too long."""
+
+
+class Accepting(Protocol):
+    """What a ConnectionLimit asks of an acceptor."""
+
+    def start(self) -> None:
+        """Accept again."""
+
+    def end_rest(self) -> None:
+        """Look again whether to accept."""
+
+
+class ConnectionLimit(set[OnLoop]):
+    """The connections of one server, and their limit: those on the general path itself, those in the lane by their number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.max_count = UNLIMITED_COUNT
+        self.pending: set[asyncio.Protocol] = set()  # accepted, but without a transport yet
+        self._board: LoadBoard | None = None  # for the processes that share our listeners; None: there are none
+        self._lane: InLane | None = None
+        self._paused: list[Accepting] = []  # they accept nobody for now
+        self._resting: list[Accepting] = []  # nor do these, since other processes have less to do
+        self._reset_counts()
+
+    def _reset_counts(self) -> None:
+        self._full, self._short = Episode(), Episode()
+        self._lane_counts = (0, 0)
+
+    def find_limit(self, max_connections: int, threads: int, spool_files: int = 0) -> None:
+        """Find the limit, and log what is wrong with it; of temporary files, 0 is the default number."""
+        self._reset_counts()
+        descriptors = descriptor_limit()
+        self.max_count = max_connections or default_limit(threads, spool_files or default_spool_files())
+        if not max_connections and self.max_count < LOW_COUNT:
+            logger.warning(
+                "at most %d connections at once, since `ulimit -n` is %s; raise it for more",
+                self.max_count,
+                descriptors,
+            )
+        elif descriptors is not None and self.max_count >= descriptors:
+            logger.warning(
+                "--max-connections %d needs more file descriptors than `ulimit -n` allows (%d); raise that",
+                max_connections, descriptors,
+            )  # fmt: skip
+        elif descriptors is not None and spool_files and self.max_count + spool_files >= descriptors:
+            logger.warning(
+                "%d connections (--max-connections) and %d temporary files (--spool-files) need more file descriptors "
+                "than `ulimit -n` allows (%d); raise that",
+                self.max_count, spool_files, descriptors,
+            )  # fmt: skip
+
+    def include_lane(self, lane: InLane | None) -> None:
+        """Count the connections of this lane, too; None: no more."""
+        self._lane, self._lane_counts = lane, (0, 0)
+        if lane is not None:
+            lane.set_limit(self.max_count)
+            lane.set_others_count(len(self))
+
+    def join_board(self, board: LoadBoard | None, threads: int) -> None:
+        """Show the processes that share the listeners how busy this one is, from now on; None: there are none."""
+        self._board = board
+        if board is not None:
+            board.open(max(threads, 1))
+
+    def leave_board(self) -> None:
+        """Show them nobody: nobody is accepted any more. Repeat it until all is over; see load_board.h."""
+        if self._board is not None:
+            self._board.leave()
+
+    @property
+    def count(self) -> int:
+        """Connections that are open."""
+        return len(self) + (self._lane.count if self._lane is not None else 0)
+
+    # What a wire does when it begins and ends
+
+    def add(self, connection: OnLoop) -> None:
+        """Count a connection that is open."""
+        super().add(connection)
+        self.pending.discard(connection)
+        self._show_count()
+
+    def discard(self, connection: object) -> None:
+        """Count one that is lost no longer, and accept another in its place."""
+        super().discard(connection)
+        self._show_count()
+        if self._paused:
+            self._resume_accepting()
+        if self._resting and self._board is not None and self._board.is_due():
+            for acceptor in self._resting[:]:
+                acceptor.end_rest()
+
+    def _show_count(self) -> None:
+        if self._lane is not None:
+            self._lane.set_others_count(len(self))
+        if self._board is not None:
+            self._board.set_connections(len(self) + len(self.pending))
+
+    # What an Acceptor asks
+
+    def quota(self) -> int:
+        """Return how many may be accepted now, if so many may come; 0: other processes have less to do."""
+        return ITERATION_ACCEPTS if self._board is None else min(self._board.quota(), ITERATION_ACCEPTS)
+
+    def add_accepted(self, connection: asyncio.Protocol) -> None:
+        """Count one that was just accepted, and has no transport yet."""
+        if self._board is not None:
+            self._board.count_turn()
+        self.add_pending(connection)
+
+    def add_pending(self, connection: asyncio.Protocol) -> None:
+        """Count one that has no transport yet."""
+        self.pending.add(connection)
+        self._show_count()
+
+    def discard_pending(self, connection: asyncio.Protocol) -> None:
+        """Count it no longer: it has its transport, and is in this set; or it was lost before."""
+        self.pending.discard(connection)
+        self._show_count()
+
+    def rest_acceptor(self, acceptor: Accepting) -> None:
+        """Note that it accepts nobody, as other processes have less to do; start it again when that has changed."""
+        self._resting.append(acceptor)
+
+    def is_full(self) -> bool:
+        """Return whether nobody else may come."""
+        return self.count + len(self.pending) >= self.max_count
+
+    def pause_at_limit(self, acceptor: Accepting) -> None:
+        """Note that it accepts nobody, as there are enough connections; start it again when one has ended; evict some."""
+        self._paused.append(acceptor)
+        if self._lane is not None and self._lane.evict_idle():
+            self._resume_accepting()
+        elif not self._evict_idle():
+            self._log_full()
+
+    def pause_for_descriptors(self, acceptor: Accepting, error: OSError) -> None:
+        """Note that it accepts nobody, for lack of descriptors or memory; start it again when there may be some."""
+        self._paused.append(acceptor)
+        self._log_shortage(str(error.strerror))
+
+    def forget_acceptor(self, acceptor: Accepting) -> None:
+        """Start an acceptor no more: it has stopped."""
+        for acceptors in (self._paused, self._resting):
+            if acceptor in acceptors:
+                acceptors.remove(acceptor)
+
+    def _resume_accepting(self) -> None:
+        paused, self._paused = self._paused, []
+        for acceptor in paused:
+            acceptor.start()
+
+    def _evict_idle(self) -> bool:
+        """Close those that have idled the longest; return whether any has idled."""
+        idle = [connection for connection in self if connection.idle_seconds >= EVICTABLE_SECONDS]
+        idle.sort(key=lambda connection: connection.idle_seconds, reverse=True)
+        for connection in idle[: max(min(EVICT_COUNT, len(idle) // EVICT_SHARE), 1)]:
+            connection.drain()  # when it is lost, `discard` lets somebody in
+        return bool(idle)
+
+    def on_second(self) -> None:
+        """Called once a second: accept again, and log what has begun or ended."""
+        self._show_count()  # once more: see load_board_add
+        if self._lane is not None:
+            counts, before = self._lane.pause_counts, self._lane_counts
+            self._lane_counts = counts
+            if counts[0] != before[0] and not self._evict_idle():
+                self._log_full()
+            if counts[1] != before[1]:
+                self._log_shortage(os.strerror(errno.EMFILE))
+        if self._full.is_over_at_second():
+            logger.warning("fewer than %d connections again (--max-connections): accepting goes on", self.max_count)
+        if self._short.is_over_at_second():
+            logger.warning("file descriptors are free again: accepting goes on")
+        if self._paused:
+            self._resume_accepting()
+
+    def _log_full(self) -> None:
+        if self._full.begins():
+            logger.warning(
+                "%d connections, the limit (--max-connections): more are accepted as others end, and wait until then",
+                self.max_count,
+            )
+
+    def _log_shortage(self, why: str) -> None:
+        if self._short.begins():
+            logger.error(
+                "cannot accept connections: %s, with %d open; those go on, and others wait; "
+                "raise `ulimit -n`, or lower --max-connections (%d)",
+                why, self.count, self.max_count,
+            )  # fmt: skip

@@ -1,0 +1,114 @@
+"""How busy the processes are that share a listener, so that the one with least to do accepts.
+
+Owns:     LoadBoard, one process's view of it: its own word, and how many connections it should accept now; Load, what a
+          word says.
+Thread:   event loop; `end` also a worker's.
+Not here: the rules (cparsers/load_board.h); who asks (acceptor.py, cparsers/lane_accept.c); the memory, which is the
+          caller's, and is shared by all of the processes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .._cparsers import ffi, lib
+from .shared_memory import pointer_to
+
+NOBODY = (1 << 64) - 1  # the word of a process that accepts no more, or is not there
+# For how long a listener is left to processes that have less to do. The lane's is the same.
+REST_SECONDS = 0.001
+
+_CONN, _REQUEST, _TURN = lib.LOAD_CONN_SHIFT, lib.LOAD_REQUEST_SHIFT, lib.LOAD_TURN_SHIFT
+_COUNT_MASK = (1 << lib.LOAD_COUNT_BITS) - 1
+
+
+class Load(NamedTuple):
+    """What one process shows."""
+
+    connections: int  # open
+    requests: int  # that run or wait for a worker
+    turns: int  # connections accepted so far, or passed up; modulo 2**24
+
+    @classmethod
+    def of(cls, word: int) -> Load | None:
+        """Read a word; None: it is nobody's."""
+        if word == NOBODY:
+            return None
+        return cls(
+            word >> _CONN & _COUNT_MASK,
+            word >> _REQUEST & _COUNT_MASK,
+            word >> _TURN,
+        )
+
+
+class LoadBoard:
+    """
+    One process's place among those that share its listeners.
+
+    `words` is shared by all of them, a memoryview of format "Q"; process `index` of `count` has words[first + index * stride].
+    Whoever makes that memory fills it with NOBODY, and writes NOBODY in place of a process that has died.
+    """
+
+    def __init__(self, words: memoryview, index: int, count: int, *, stride: int = 1, first: int = 0) -> None:
+        if words.format != "Q" or not 0 <= index < count or len(words) <= first + (count - 1) * stride:
+            raise ValueError(f"no place {index} of {count} in {len(words)} words of format {words.format!r}")
+        self._words = words  # keeps the memory
+        self._waits = ffi.new("load_wait[]", count)
+        board = self.struct = ffi.new("load_board *")  # for the lane
+        board.words, board.waits = pointer_to("uint64_t *", words) + first, self._waits
+        board.stride, board.count, board.index = stride, count, index
+        self._most = count
+        self._place = first + index * stride
+        self._turns = self._turns_and_connections = 0
+        self._exchanges: dict[int, None] = {}  # by id(): those outside of the lane
+
+    def open(self, threads: int) -> None:
+        """Show this process from now on; it runs at most so many requests at once."""
+        self.struct.threads = threads
+        self.struct.own = self.struct.is_left = 0
+        self._turns = self._turns_and_connections = 0
+        self._exchanges.clear()
+        self._show()
+
+    def look_at(self, count: int) -> None:
+        """Look only at the first so many processes, where there is room for more than there are."""
+        self.struct.count = min(count, self._most)
+
+    def leave(self) -> None:
+        """Show nobody: this process accepts no more. Repeat it until all is over; see load_board.h."""
+        lib.load_board_leave(self.struct)
+
+    def quota(self) -> int:
+        """Return how many connections to accept now; 0: leave that to others for REST_SECONDS."""
+        return lib.load_board_quota(self.struct)
+
+    def is_due(self) -> bool:
+        """Whether it is more than 0 by now, for one who leaves the listener alone."""
+        return bool(lib.load_board_is_due(self.struct))
+
+    # Outside of the lane, whose C counts by itself. No call into C: each lets go of the GIL.
+
+    def count_turn(self) -> None:
+        """Count a connection that was accepted."""
+        self._turns += 1
+
+    def set_connections(self, count: int) -> None:
+        """Show how many are open."""
+        self._turns_and_connections = self._turns << _TURN | count << _CONN
+        self._show()
+
+    def begin(self, exchange: object) -> None:
+        """It runs or waits from now on."""
+        self._exchanges[id(exchange)] = None
+        self._show()
+
+    def end(self, exchange: object) -> None:
+        """It has ended."""
+        self._exchanges.pop(id(exchange), None)
+        self._show()
+
+    def _show(self) -> None:
+        board = self.struct
+        outside = board.outside = self._turns_and_connections + (len(self._exchanges) << _REQUEST) & NOBODY
+        if not board.is_left:
+            self._words[self._place] = board.own + outside & NOBODY

@@ -1,0 +1,123 @@
+"""Listeners that systemd keeps from one process of a service to the next, in its store of descriptors.
+
+Owns:     what they are called there; storing those that were bound, taking them back at the next start, and ending those that no
+          setting names any more.
+Thread:   any, before it serves.
+Not here: binding (connections/listeners.py), the words (systemd.py), the sockets of a socket unit, which a bind names (both).
+
+A unit asks for it by FileDescriptorStoreMax=, and systemd says so by FDSTORE, from version 254 on. Whoever connects while the
+service restarts, or after it was killed, then waits for the next process. So what is stored is as if it had been
+given: this process neither ends it nor removes its file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
+
+from .connections.listeners import Listener, bind_listeners
+from .settings import Bind, Config, parse_bind
+from .systemd import STORED, Notifier, store_size, stored_sockets
+
+logger = logging.getLogger("aserve")
+
+MAX_NAME_LENGTH = 255  # sd_notify(3), FDNAME=
+
+
+class FdStore:
+    """The store of the service manager that has started this process."""
+
+    def __init__(self, size: int, kept: Mapping[str, list[int]], notifier: Notifier) -> None:
+        """`size`: how many descriptors it keeps; `kept`: those that were passed from it to this process, by name."""
+        self._size = size
+        self._kept = kept
+        self._notifier = notifier
+
+    @classmethod
+    def of_this_process(cls) -> FdStore:
+        """Return what systemd says to this process of it."""
+        return cls(store_size(), stored_sockets(), Notifier.from_environ())
+
+    def __bool__(self) -> bool:
+        """Whether there is one, or something that was in it."""
+        return bool(self._size or self._kept)
+
+    def open(self, config: Config) -> list[Listener]:
+        """
+        Return the listeners that the settings name: those that were kept, and others, which are kept from now on.
+
+        Raises:
+            BindError: see bind_listeners.
+        """
+        names = {_name_of(parse_bind(bind)) for bind in config.bind}
+        taken = {name: fds for name, fds in self._kept.items() if name in names}
+        for name in self._kept.keys() - names:  # first: one of them may have an address that is to be bound
+            self._forget(name, self._kept[name])
+        taken_count = sum(map(len, taken.values()))
+        listeners = bind_listeners(
+            config, lambda bind: taken.pop(_name_of(bind), [])
+        )  # once: port 0 may be there twice
+        if taken_count:
+            kept = ", ".join(listener.url for listener in listeners if listener.is_given)
+            logger.info("listening on sockets that systemd has kept: %s", kept)
+        return self._store(listeners, self._size - taken_count)
+
+    def _store(self, listeners: list[Listener], room: int) -> list[Listener]:
+        """Let systemd keep what is new; all listeners of a bind, or none."""
+        by_name: dict[str, list[Listener]] = {}
+        for listener in listeners:
+            if not listener.is_given:
+                by_name.setdefault(_name_of(listener.bind), []).append(listener)
+        stored: list[Listener] = []
+        for name, group in by_name.items():
+            if not name or len(group) > room:
+                logger.warning(
+                    "systemd cannot keep %s over a restart: %s",
+                    ", ".join(listener.url for listener in group),
+                    f"its store has room for {self._size} (FileDescriptorStoreMax=)"
+                    if name
+                    else "its path is too long",
+                )
+                continue
+            room -= len(group)
+            stored += group
+            self._notifier.store(name, [listener.socket.fileno() for listener in group])
+        return [each._replace(is_given=True, inode=None) if each in stored else each for each in listeners]
+
+    def _forget(self, name: str, fds: Iterable[int]) -> None:
+        """End sockets that no bind names any more, and their files."""
+        for fd in fds:
+            os.set_inheritable(fd, False)
+            with socket.socket(fileno=os.dup(fd)) as sock, contextlib.suppress(OSError):  # the file may not be ours
+                place = sock.getsockname()
+                logger.info("closing a socket that systemd has kept, as no bind names it any more: %s", place)
+                sock.shutdown(socket.SHUT_RDWR)  # ends all copies at once: systemd may take its time to close its own
+                if isinstance(place, str) and _name_of(Bind("unix", path=place)) == name:
+                    os.unlink(place)
+        self._notifier.forget(name)
+
+
+def _name_of(bind: Bind) -> str:
+    """
+    Return what the listeners of a bind are called in the store; "": they cannot be there.
+
+    By their place: another protocol can be spoken on the same socket. A unix socket's file is part of it, as one
+    whose file has been removed can be reached no more.
+    """
+    if bind.is_given:
+        return ""
+    place = f"{bind.host}:{bind.port}"
+    if bind.kind == "unix":
+        place = f"unix:{bind.path}"
+        if not bind.is_abstract:
+            try:
+                status = os.stat(bind.path)
+            except OSError:
+                return ""
+            place += f":{status.st_dev}.{status.st_ino}"
+    name = STORED + quote(place, safe="/@[]")  # it must be ASCII, without colons
+    return name if len(name) <= MAX_NAME_LENGTH else ""

@@ -1,0 +1,47 @@
+"""What an app wants done in each process that serves it.
+
+Owns:     the functions that it has named by `post_fork`, and whether this process has called them.
+Thread:   the main thread, which imports the app; later any of the app's.
+Not here: when a process begins to serve (running.py, processes/worker.py); uWSGI's names for it (compat/uwsgi.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, TypeVar
+
+from .loading import app_raised
+
+Function = TypeVar("Function", bound=Callable[[], Any])
+
+_functions: list[Callable[[], Any]] = []
+_has_begun = False
+
+
+def post_fork(function: Function) -> Function:
+    """
+    Call this function, without arguments, once in each process that serves, before it serves; usable as a decorator.
+
+    That is the place for what processes must not share, such as connections and threads: with --preload the app is imported
+    before the fork. In a process that serves already it is called at once.
+    """
+    _functions.append(function)
+    if _has_begun:
+        function()
+    return function
+
+
+def call_post_fork() -> None:
+    """
+    Call what `post_fork` was given: this process is about to serve.
+
+    Raises:
+        LoadError: a function has raised.
+    """
+    global _has_begun
+    for function in _functions:
+        try:
+            function()
+        except (Exception, SystemExit) as fault:
+            where, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", repr(function))
+            raise app_raised(f"{where}:{name}", "calling the post_fork function", fault) from None
+    _has_begun = True

@@ -1,0 +1,101 @@
+"""Who the process is: --user and --group, given up root for, and the warning of those who keep it.
+
+Owns:     from names to numbers, the change, whether this is root.
+Thread:   the main thread, before there is another: others would stay what they are on some systems.
+Not here: the order of things at the start (running.py), files of unix sockets (connections/listeners.py).
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+from typing import NamedTuple
+
+from .settings import ConfigError
+
+# user_namespaces(7): numbers inside, numbers outside, how many. So it says where root is the machine's.
+NO_NAMESPACE = ["0", "0", "4294967295"]
+
+
+class Account(NamedTuple):
+    """Who the process is to be."""
+
+    uid: int
+    gid: int
+    name: str | None  # whose further groups it gets; None: it has none
+
+    def __str__(self) -> str:
+        return f"user {self.name or self.uid} and group {self.gid}"
+
+
+def find_account(user: str | None, group: str | None) -> Account | None:
+    """
+    Return the account of --user and --group, by name or number; None: neither is given.
+
+    Raises:
+        ConfigError: one of them is not known.
+    """
+    if user is None and group is None:
+        return None
+    uid, gid, name = os.geteuid(), os.getegid(), None
+    if user is not None:
+        entry = _find_user(user)
+        if entry is not None:
+            uid, gid, name = entry.pw_uid, entry.pw_gid, entry.pw_name
+        elif not user.isdigit():
+            raise ConfigError(f"user {user!r}: there is no such user on this machine")
+        elif group is None:
+            raise ConfigError(f"user {user}: this machine has no name for it, and so no group; give --group, too")
+        else:
+            uid = int(user)
+    if group is not None:
+        gid = _find_group(group)
+    return Account(uid, gid, name)
+
+
+def become(account: Account) -> None:
+    """
+    Be this account from now on, for good.
+
+    Raises:
+        ConfigError: this is not root, or the kernel refuses, as in a container without the capabilities.
+    """
+    if os.geteuid() != 0:
+        if (account.uid, account.gid) == (os.geteuid(), os.getegid()):
+            return
+        raise ConfigError(f"only root may become {account}; leave --user and --group out, or start aserve as root")
+    try:
+        if account.name is not None:
+            os.initgroups(account.name, account.gid)
+        else:
+            os.setgroups([account.gid])
+        os.setgid(account.gid)
+        os.setuid(account.uid)  # last: after it the others are forbidden
+    except OSError as exc:
+        raise ConfigError(f"cannot become {account}: {exc.strerror}; it takes CAP_SETUID and CAP_SETGID") from None
+
+
+def is_root(uid_map: str = "/proc/self/uid_map") -> bool:
+    """Whether this process may do anything on its machine; root of a user namespace, as in rootless containers, may not."""
+    if os.geteuid() != 0:
+        return False
+    try:
+        with open(uid_map) as file:
+            return file.read().split() == NO_NAMESPACE
+    except OSError:
+        return True  # a system without them
+
+
+def _find_user(user: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwuid(int(user)) if user.isdigit() else pwd.getpwnam(user)
+    except KeyError:
+        return None
+
+
+def _find_group(group: str) -> int:
+    try:
+        return int(group) if group.isdigit() else grp.getgrnam(group).gr_gid
+    except KeyError:
+        raise ConfigError(f"group {group!r}: there is no such group on this machine") from None

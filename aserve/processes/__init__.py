@@ -1,0 +1,24 @@
+"""Many processes: one supervisor, and workers that each serve the app.
+
+```
+  aserve app:app --workers 2
+
+  supervisor ------------ channel ------------ worker 1     forked: imports the app, and runs
+     |   owns the listeners, shared pages          |          one Server on its event loop
+     |                                             |
+     +------------------- channel ------------ worker 2
+     :                                             :
+     +................... channel ............ worker 2's successor, while one replaces the other
+```
+
+- The **supervisor** (supervisor.py) is plain Python: no event loop, no threads, and it never imports the app. So it can fork at
+  any time, and no fault of the app's is its own. It binds the listeners, starts workers, and replaces those that end or are to be renewed.
+- A **worker** (worker.py) is what aserve is without `--workers`, on listeners that it has inherited.
+- A **slot** is a worker's number, from 1 on. It stays when its worker is replaced by a successor, which for a while serves beside it.
+- Each worker has a **channel** to the supervisor (channel.py), and a **page** of memory that all processes see (slots.py).
+- With `--preload`, a **mold** (mold.py) imports the app, and workers are forked from it; molds.py is the supervisor's side.
+- **What the machine has room for** is in resources.py and cgroups.py; recycling.py and liveness.py judge, purely, when a worker has served
+  its time, and whether its event loop turns. watch.py asks them once a second.
+
+Read supervisor.py first: what happens by which event is in its tables.
+"""

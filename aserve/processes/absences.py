@@ -1,0 +1,45 @@
+"""Workers that are missing, and why.
+
+Owns:     Absences: by slot, since when nobody serves there.
+Thread:   the supervisor's only one; pure.
+Not here: starting others (supervisor.py).
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+
+class Absence(NamedTuple):
+    """Nobody serves in a slot."""
+
+    since: float  # Unix time
+    why: str
+
+
+class Absences:
+    """The slots in which nobody serves, though somebody should."""
+
+    def __init__(self) -> None:
+        self._by_slot: dict[int, Absence] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._by_slot)
+
+    def begin(self, slot: int, why: str) -> None:
+        """Note that nobody serves there, or why still nobody does."""
+        earlier = self._by_slot.get(slot)
+        self._by_slot[slot] = Absence(earlier.since if earlier else time.time(), why)
+
+    def end(self, slot: int) -> bool:
+        """Note that somebody serves there, or need not; return whether that was the last absence."""
+        return self._by_slot.pop(slot, None) is not None and not self._by_slot
+
+    def describe(self, size: int) -> str:
+        """Return who is missing, since when, and why: "1 of 4 workers is missing since 03:12:05, because ..."."""
+        since, why = min(self._by_slot.values())
+        count = len(self._by_slot)
+        is_ = "is" if count == 1 else "are"
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+        return f"{count} of {size} workers {is_} missing since {when}, because {why}"

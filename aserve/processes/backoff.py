@@ -1,0 +1,36 @@
+"""How long to wait before another try.
+
+Owns:     Backoff: the delays of one slot, doubled with each failure.
+Thread:   the supervisor's only one; pure.
+Not here: what is tried (supervisor.py).
+"""
+
+from __future__ import annotations
+
+FIRST_SECONDS = 0.1
+MAX_SECONDS = 30.0
+# A worker that has served for this long did not fail at once: its end is the first failure again. Guess.
+CALM_SECONDS = 30.0
+
+
+class Backoff:
+    """Failures in a row, and when the next try is due."""
+
+    def __init__(self) -> None:
+        self.due_at = 0.0  # on the caller's clock
+        self._seconds = 0.0
+
+    def fail(self, now: float) -> float:
+        """Note a failure; return for how many seconds there is to be no try."""
+        self._seconds = min(max(self._seconds * 2, FIRST_SECONDS), MAX_SECONDS)
+        self.due_at = now + self._seconds
+        return self._seconds
+
+    def succeed(self, served_seconds: float) -> None:
+        """Note that what was started has served for so long."""
+        if served_seconds >= CALM_SECONDS:
+            self.reset()
+
+    def reset(self) -> None:
+        """Forget all failures: whatever was wrong may have been repaired."""
+        self.due_at = self._seconds = 0.0

@@ -1,0 +1,124 @@
+"""Messages between the supervisor and a worker, with descriptors.
+
+Owns:     a pair of sockets, one end each; messages that wait for room.
+Thread:   the supervisor's only one; in a worker the event loop's.
+Not here: what the messages mean (supervisor.py, worker.py: `say` is a worker's word, `do` the supervisor's).
+
+A message is an object in JSON, and one packet of a SEQPACKET socket (unix(7)): it arrives whole, or not at all. Nobody waits
+for the other end, which may be stuck: what finds no room is kept, and sent by `flush` when there is some. When a process
+ends, however that happens, the kernel closes its end, and the other reads that there is nobody any more.
+"""
+
+from __future__ import annotations
+
+import array
+import collections
+import json
+import os
+import socket
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+Message = dict[str, Any]
+
+MAX_MESSAGE_BYTES = 1 << 16  # a traceback is shortened to fit (worker.py)
+MAX_FDS = 2  # in a message
+_CREDENTIALS = struct.Struct("3i")  # unix(7), struct ucred: pid, uid, gid
+_SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize) + socket.CMSG_SPACE(_CREDENTIALS.size)
+# PyPy 3.9 lacks these names; they are Linux's numbers.
+_PASSCRED: int = getattr(socket, "SO_PASSCRED", 16)
+_SCM_CREDENTIALS: int = getattr(socket, "SCM_CREDENTIALS", 2)
+# Programs that the app starts have no use for what is sent to us. (socket.recv_fds() of Python 3.9 drops its flags.)
+_CLOEXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0x40000000)
+
+
+class Channel:
+    """One end."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        self._unsent: collections.deque[tuple[bytes, Sequence[int]]] = collections.deque()
+        self.is_heard = True  # until a message could not be sent, as nobody reads at the other end
+        self.sender_pid = 0  # of the last message, by the kernel's word; 0: not known, see `know_senders`
+
+    @classmethod
+    def pair(cls) -> tuple[Channel, Channel]:
+        """
+        Return both ends.
+
+        Raises:
+            OSError: no descriptor is left.
+        """
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        return cls(one), cls(other)
+
+    @classmethod
+    def inherit(cls, fd: int) -> Channel:
+        """Return the end that this process had as another program; no further one inherits it."""
+        os.set_inheritable(fd, False)
+        return cls(socket.socket(fileno=fd))
+
+    def fileno(self) -> int:
+        """Return its descriptor, for a selector or an event loop."""
+        return self._socket.fileno()
+
+    def know_senders(self) -> None:
+        """Have the kernel say who sends each message, from now on."""
+        self._socket.setsockopt(socket.SOL_SOCKET, _PASSCRED, 1)
+
+    def detach(self) -> int:
+        """Return its descriptor, which is the caller's from now on; this object is of no use any more."""
+        return self._socket.detach()
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether something waits for room: call `flush` when it can be written to."""
+        return bool(self._unsent)
+
+    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
+        """Send a message, now or when there is room; descriptors with it, at most two, are closed here once it is sent."""
+        text = json.dumps(message, ensure_ascii=False)  # six octets for a character at most
+        self._unsent.append((text.encode("utf-8", "surrogatepass"), fds))
+        self.flush()
+
+    def flush(self) -> None:
+        """Send what waits, as far as there is room. To an end that is gone nothing can be sent: it is dropped."""
+        while self._unsent:
+            octets, fds = self._unsent[0]
+            try:
+                socket.send_fds(self._socket, [octets], fds)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.is_heard = False
+            self._unsent.popleft()
+            for fd in fds:
+                os.close(fd)
+
+    def receive(self) -> tuple[Message, list[int]] | None:
+        """
+        Return a message with its descriptors, which are the caller's; None: the other end is gone.
+
+        Raises:
+            BlockingIOError: there is none now.
+        """
+        try:
+            octets, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
+        except ConnectionError:
+            return None
+        fds = array.array("i")
+        for _, kind, data in ancillary:
+            if kind == _SCM_CREDENTIALS:
+                self.sender_pid = _CREDENTIALS.unpack(data)[0]
+            else:
+                fds.frombytes(data)
+        return (json.loads(octets.decode("utf-8", "surrogatepass")), list(fds)) if octets else None
+
+    def close(self) -> None:
+        """Close this end, and what waited to be sent."""
+        while self._unsent:
+            for fd in self._unsent.popleft()[1]:
+                os.close(fd)
+        self._socket.close()

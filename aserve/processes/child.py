@@ -1,0 +1,177 @@
+"""One child of the supervisor's: a worker, a trial or a mold, from the fork until it is reaped.
+
+Owns:     Child, what the supervisor knows of it, and its states.
+Thread:   the supervisor's only one.
+States:   TRANSITIONS below; a pair that is not in it is a bug in aserve, and raises.
+Not here: what is said to it and done with it (children.py), when and why (supervisor.py), what it does itself (worker.py).
+
+```
+      +-----------------------------------------+
+      |        READY                DRAIN       v
+   STARTING -----------> READY -----------> DRAINING
+      |  KILL              |  KILL             |  KILL             END, from any state: -> ENDED, it is reaped
+      +------------------->+---> KILLED <------+
+```
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import signal
+import time
+from typing import Any
+
+from .channel import Channel
+from .plan import Plan
+from .timers import Timer
+
+TRIAL = 0  # the slot of new code that shows whether it can serve (upgrade.py); those of workers begin with 1
+MOLD = 1 << 16  # that of a process from which workers are forked (molds.py)
+
+# Sent to a worker, it has all stacks written to standard error. Where nobody handles it, it does nothing; and Python's own
+# signals of a person's are all taken.
+STACKS_SIGNAL = signal.SIGURG
+
+
+class State(enum.IntEnum):
+    """Where a child stands."""
+
+    STARTING = 1  # it imports the app, or serves and has not been heard yet
+    READY = 2  # it serves
+    DRAINING = 3  # it was told to finish what runs, and end
+    KILLED = 4  # it was told to end at once
+    ENDED = 5
+
+
+class Event(enum.Enum):
+    """What can happen to a child."""
+
+    READY = enum.auto()  # it says so
+    DRAIN = enum.auto()
+    KILL = enum.auto()
+    END = enum.auto()
+
+
+TRANSITIONS: dict[tuple[State, Event], State] = {
+    (State.STARTING, Event.READY): State.READY,
+    (State.DRAINING, Event.READY): State.DRAINING,  # it was said before it knew
+    (State.KILLED, Event.READY): State.KILLED,
+    (State.STARTING, Event.DRAIN): State.DRAINING,  # it may serve already, and its word be on the way
+    (State.READY, Event.DRAIN): State.DRAINING,
+    (State.STARTING, Event.KILL): State.KILLED,
+    (State.READY, Event.KILL): State.KILLED,
+    (State.DRAINING, Event.KILL): State.KILLED,
+    (State.KILLED, Event.KILL): State.KILLED,  # by a stronger signal
+    (State.STARTING, Event.END): State.ENDED,
+    (State.READY, Event.END): State.ENDED,
+    (State.DRAINING, Event.END): State.ENDED,
+    (State.KILLED, Event.END): State.ENDED,
+}
+
+
+# Handed down as they are, when the supervisor becomes new code (inheritance.py); times are the system's, not the process's.
+_HANDED_DOWN = ("began_at", "ready_at", "has_left", "failure", "app_traceback")
+MAX_TOLD_REQUESTS = 10
+
+
+class Child:
+    """One child, from fork to the end."""
+
+    def __init__(
+        self, pid: int, slot: int, generation: int, plan: Plan, channel: Channel, page: int, in_flight: int
+    ) -> None:
+        self.pid = pid  # 0: a mold is to fork it, and has not yet
+        self.slot = slot
+        self.generation = generation  # how many workers its slot has had, with it
+        self.plan = plan
+        self.channel = channel  # the supervisor's end
+        self.page = page
+        self.in_flight = in_flight  # the descriptor of a memory file: the table of the requests that it is at
+        # The requests that it was at, if it has not ended well; see read_in_flight.
+        self.was_at: list[tuple[float, str]] = []
+        self.mold: Child | None = None  # that is to fork it
+        self.state = State.STARTING
+        self.is_reaped = False
+        self.began_at = time.monotonic()
+        self.ready_at = 0.0
+        self.killed_in: State | None = None  # where it stood when it was told to end at once
+        self.has_left = False  # it drains, and accepts nobody any more
+        self.failure = ""  # why it ends, if it has said so, or was killed for it
+        self.app_traceback = ""
+        self.deadline: Timer | None = None  # to be ready, or to have ended
+        self.given_count = 0  # connections that it was given since its page was written
+
+    def __str__(self) -> str:
+        return f"{name_of(self.slot)} (pid {self.pid})" if self.pid else name_of(self.slot)
+
+    @property
+    def is_worker(self) -> bool:
+        """Whether it serves clients, or is to."""
+        return TRIAL < self.slot < MOLD
+
+    @classmethod
+    def inherit(cls, state: dict[str, Any], plan: Plan) -> Child:
+        """Return the one that was described; `plan`: what it was started for."""
+        channel = Channel.inherit(state["channel"])
+        child = cls(state["pid"], state["slot"], state["generation"], plan, channel, state["page"], state["in_flight"])
+        child.state = State[state["state"]]
+        child.killed_in = State[state["killed_in"]] if state["killed_in"] else None
+        for name in _HANDED_DOWN:
+            setattr(child, name, state[name])
+        return child
+
+    def describe(self) -> dict[str, Any]:
+        """Return what the supervisor knows of it, for JSON; descriptors and pages by number."""
+        return {
+            "pid": self.pid,
+            "slot": self.slot,
+            "generation": self.generation,
+            "channel": self.channel.fileno(),
+            "page": self.page,
+            "in_flight": self.in_flight,
+            "state": self.state.name,
+            "killed_in": self.killed_in.name if self.killed_in else None,
+            "deadline_at": self.deadline.at if self.deadline else None,
+            **{name: getattr(self, name) for name in _HANDED_DOWN},
+        }
+
+    def close(self) -> None:
+        """Let go of what this process has of it."""
+        self.channel.close()
+        os.close(self.in_flight)
+
+    def transition(self, event: Event) -> State:
+        """Change the state by the table; return the state before."""
+        before, self.state = self.state, TRANSITIONS[self.state, event]
+        if event is Event.READY:
+            self.ready_at = time.monotonic()
+        elif event is Event.KILL and before != State.KILLED:
+            self.killed_in = before
+        return before
+
+    @property
+    def served_seconds(self) -> float:
+        """For how long it has served; 0: not yet."""
+        return time.monotonic() - self.ready_at if self.ready_at else 0.0
+
+
+def name_of(slot: int) -> str:
+    """Return what a child is called in the log."""
+    return {TRIAL: "the trial", MOLD: "the mold"}.get(slot, f"worker {slot}")
+
+
+def describe_end(status: int) -> str:
+    """Return what became of a process, by what waitpid() says: "was killed by SIGKILL", "exited with status 3"."""
+    code = os.waitstatus_to_exitcode(status)
+    if code >= 0:
+        return f"exited with status {code}"
+    names = {int(number): number.name for number in signal.Signals}
+    return f"was killed by {names.get(-code, f'signal {-code}')}"
+
+
+def describe_requests(found: list[tuple[float, str]]) -> str:
+    """Return what a process was at when it ended, by `read_in_flight`, for the log: "; it was at: GET /x (1.2 s)"."""
+    told = ", ".join(f"{text} ({seconds:.1f} s)" for seconds, text in found[:MAX_TOLD_REQUESTS])
+    more = f", and {len(found) - MAX_TOLD_REQUESTS} more" if len(found) > MAX_TOLD_REQUESTS else ""
+    return f"; it was at: {told}{more}" if found else ""

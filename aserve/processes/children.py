@@ -1,0 +1,398 @@
+"""The supervisor's children: who is there, and what the supervisor may do with each.
+
+Owns:     forking, or having a mold fork, and reaping; channels, pages and tables in flight of all workers; telling one to drain, or
+          killing it, and the time that it has for that.
+Thread:   the supervisor's only one; `fork` returns in the child, too.
+Not here: a child's states (child.py), when and why any of this is done (supervisor.py).
+
+A signal goes only to a child that has not been reaped: afterwards its pid may be another process's.
+
+A worker that a mold is to fork has no pid at first. Its first word is that it has begun, and the kernel says with it which process that
+is. If the mold cannot fork, or dies before, nobody has the other end of its channel any more, and it has ended without a beginning.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import logging
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
+
+from ..connections.in_flight import TABLE_BYTES, read_in_flight
+from ..connections.load_board import LoadBoard
+from .channel import Channel, Message
+from .child import MOLD, TRIAL, Child, Event, State, describe_end
+from .memory_file import map_memory_file, open_memory_file
+from .plan import Plan
+from .slots import PAGE_BYTES, Field, Slots
+from .timers import Timers
+
+logger = logging.getLogger("aserve")
+
+# How long after its time limit a worker that drains may take to end, for what the app does at exit; and one that was
+# told to end while it starts. Guess.
+ENDING_SECONDS = 5.0
+# How long one that is ended for its start may take to write its stack. Guess.
+STACK_SECONDS = 2.0
+# How long a mold, which has nothing else to do, may take to fork. Guess: one of gigabytes takes a tenth of a second.
+FORK_SECONDS = 10.0
+NO_PAGE = 0
+
+Hear = Callable[[Child, Message, "list[int]"], None]  # a worker's words, with descriptors
+
+
+class Children:
+    """All that have not been reaped."""
+
+    def __init__(self, slots: Slots, selector: selectors.BaseSelector, timers: Timers, hear: Hear) -> None:
+        self._slots = slots
+        self._selector = selector
+        self._timers = timers
+        self._hear = hear
+        self._by_pid: dict[int, Child] = {}
+        self._unborn: list[Child] = []  # that molds are to fork
+        self._stillborn: list[Child] = []  # of these, those that never will be
+        self._nowhere = memoryview(bytearray(PAGE_BYTES)).cast("Q")  # takes the place of a page
+        self._by_slot: collections.defaultdict[int, list[Child]] = collections.defaultdict(list)
+        self._generations: collections.Counter[int] = collections.Counter()  # by slot
+
+    # Who is there
+
+    def __iter__(self) -> Iterator[Child]:
+        return iter([*self._by_pid.values(), *self._unborn])
+
+    def __len__(self) -> int:
+        return len(self._by_pid) + len(self._unborn)
+
+    @property
+    def has_unborn(self) -> bool:
+        """Whether a mold is about to fork."""
+        return bool(self._unborn)
+
+    def find(self, slot: int, *states: State) -> list[Child]:
+        """Return the children in a slot that are in one of these states."""
+        return [child for child in self._by_slot[slot] if child.state in states]
+
+    def having(self, *states: State) -> list[Child]:
+        """Return the workers in one of these states."""
+        return [child for child in self if child.state in states and child.is_worker]
+
+    def describe_slow_start(self) -> str:
+        """Return who has been starting for the longest time, for the end of a line in the log; empty: nobody."""
+        starting = [child for child in self if child.state == State.STARTING and child.slot != TRIAL]
+        if not starting:
+            return ""
+        slowest = min(starting, key=lambda child: child.began_at)
+        return f": {slowest} has been starting for {time.monotonic() - slowest.began_at:.1f} s; kill it if it hangs"
+
+    def page(self, child: Child) -> memoryview:
+        """Return a child's page, as words by slots.Field; that of a mold is nobody's."""
+        return self._slots.page(child.page) if child.page != NO_PAGE else self._nowhere
+
+    def memory_of(self, child: Child) -> tuple[memoryview, Slots, LoadBoard | None, Any]:
+        """
+        Return what a worker writes for others to see: its page, all pages, its place on the load board, its table in flight.
+
+        To be called in the worker, once.
+        """
+        in_flight = map_memory_file(child.in_flight)
+        os.close(child.in_flight)
+        board = self._slots.new_board(child.page) if child.page != NO_PAGE else None
+        return self.page(child), self._slots, board, in_flight
+
+    # Beginning
+
+    def fork(self, slot: int, plan: Plan) -> tuple[Child, Channel | None]:
+        """
+        Fork a child for a slot; return it, and in the child itself its end of the channel.
+
+        To be called with signals blocked.
+
+        Raises:
+            OSError: no process, descriptor or page is left.
+        """
+        with contextlib.ExitStack() as undo:
+            child, theirs = self._new_child(undo, slot, plan)
+            sys.stdout.flush()  # or the child would write it again
+            child.pid = os.fork()
+            undo.pop_all()
+        if child.pid == 0:
+            child.pid = os.getpid()
+            self._let_go(child)
+            return child, theirs
+        theirs.close()
+        self._add(child)
+        self._limit_start(child)
+        return child, None
+
+    def have_forked(self, slot: int, plan: Plan, mold: Child) -> Child:
+        """
+        Tell a mold to fork a child for a slot; return it: it has no pid until it has begun.
+
+        Raises:
+            OSError: no descriptor or page is left.
+        """
+        with contextlib.ExitStack() as undo:
+            child, theirs = self._new_child(undo, slot, plan)
+            its_table = os.dup(child.in_flight)
+            undo.pop_all()
+        child.mold = mold
+        child.channel.know_senders()
+        self._add(child)
+        self._set_deadline(child, FORK_SECONDS, self._on_fork_timeout)
+        order = {"do": "fork", "slot": slot, "generation": child.generation, "page": child.page}
+        self.tell(mold, order, [theirs.detach(), its_table])
+        return child
+
+    def _new_child(self, undo: contextlib.ExitStack, slot: int, plan: Plan) -> tuple[Child, Channel]:
+        page = NO_PAGE
+        if slot != MOLD:
+            page = self._slots.take()
+            undo.callback(self._slots.give_back, page)
+        ours, theirs = Channel.pair()
+        undo.callback(ours.close)
+        undo.callback(theirs.close)
+        in_flight = open_memory_file("aserve-in-flight")
+        undo.callback(os.close, in_flight)
+        os.truncate(in_flight, TABLE_BYTES)  # takes memory as far as it is written to
+        self._generations[slot] += 1
+        return Child(0, slot, self._generations[slot], plan, ours, page, in_flight), theirs
+
+    def adopt(self, state: dict[str, Any], plan: Plan) -> None:
+        """Go on with a child as `Child.describe` has left it; `plan`: what it was started for."""
+        child = Child.inherit(state, plan)
+        self._slots.reserve(child.page)
+        self._generations[child.slot] = max(self._generations[child.slot], child.generation)
+        self._add(child)
+        on_deadline = {State.DRAINING: self._on_drain_timeout, State.KILLED: self.kill}.get(child.state)
+        if on_deadline is not None and state["deadline_at"] is not None:
+            self._set_deadline(child, state["deadline_at"] - time.monotonic(), on_deadline)
+        if child.state == State.DRAINING:
+            self.tell(child, drain_order(is_replaced=True))  # once more: what waited for room was not handed down
+
+    def describe(self) -> tuple[int, list[dict[str, Any]]]:
+        """Return the descriptor of the pages, and all children for `adopt`, but molds: they are made of code of before."""
+        return self._slots.fd, [child.describe() for child in self if child.slot != MOLD]
+
+    def _let_go(self, child: Child) -> None:
+        """In a forked child: close the supervisor's ends of channels, or nobody would read that it has died; and others' tables."""
+        child.channel.close()
+        for one in self:
+            one.close()
+
+    def _add(self, child: Child) -> None:
+        if child.pid:
+            self._by_pid[child.pid] = child
+        else:
+            self._unborn.append(child)
+        self._by_slot[child.slot].append(child)
+        page = self.page(child)
+        page[Field.PID], page[Field.SLOT], page[Field.GENERATION] = child.pid, child.slot, child.generation
+        page[Field.STATE] = child.state
+        self._selector.register(child.channel, selectors.EVENT_READ, functools.partial(self._on_channel, child))
+
+    # Words
+
+    def tell(self, child: Child, message: Message, fds: Sequence[int] = ()) -> None:
+        """Say something to a worker; the descriptors are closed here once they are sent."""
+        child.channel.send(message, fds)
+        self._watch(child)
+
+    def pass_on(self, giver: Child, message: Message, fds: list[int], is_leaving: Callable[[int], bool]) -> None:
+        """Let the worker with the fewest connections go on with one of another's; one whose slot is leaving comes last."""
+        heirs = [heir for heir in self.having(State.READY) if heir is not giver]
+        if not heirs:
+            for fd in fds:
+                os.close(fd)
+            return
+        heir = min(heirs, key=lambda h: (is_leaving(h.slot), self.page(h)[Field.CONNECTIONS] + h.given_count))
+        heir.given_count += 1
+        self.tell(heir, {**message, "do": "adopt"}, fds)
+
+    def forget_given(self) -> None:
+        """Note that workers have counted by now what `pass_on` has given them."""
+        for child in self:
+            child.given_count = 0
+
+    def _on_channel(self, child: Child) -> None:
+        if child.is_reaped:
+            return  # within the same turn of the loop
+        child.channel.flush()
+        self._read_words(child)
+        self._watch(child)
+
+    def _watch(self, child: Child) -> None:
+        """Wait for a worker's words; and, while something is unsent, for room."""
+        key = self._selector.get_map().get(child.channel.fileno())
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if child.channel.has_unsent else 0)
+        if key is not None and key.events != events:
+            self._selector.modify(child.channel, events, key.data)
+
+    def _read_words(self, child: Child) -> None:
+        """Hear a worker's words, as far as they have come."""
+        while True:
+            try:
+                received = child.channel.receive()
+            except BlockingIOError:
+                return
+            if received is None:
+                self._on_closed(child)
+                return
+            if received[0]["say"] == "begun":
+                self._on_begun(child)
+            else:
+                self._hear(child, *received)
+
+    def _on_begun(self, child: Child) -> None:
+        """A worker that a mold was to fork is there."""
+        self._unborn.remove(child)
+        child.pid, child.mold = child.channel.sender_pid, None
+        self._by_pid[child.pid] = child
+        self.page(child)[Field.PID] = child.pid
+        if child.state == State.STARTING:
+            _cancel(child)
+            self._limit_start(child)
+        elif child.state == State.KILLED:
+            os.kill(child.pid, signal.SIGKILL)
+
+    def _on_closed(self, child: Child) -> None:
+        """A worker has closed its end: it has died, is about to end, or the app has closed what is not its own."""
+        self._unwatch(child)
+        if child in self._unborn:
+            self._stillborn.append(child)
+        elif not child.is_reaped and child.state in (State.STARTING, State.READY):
+            self._set_deadline(child, ENDING_SECONDS, self._on_mute)
+
+    def _unwatch(self, child: Child) -> None:
+        if child.channel.fileno() in self._selector.get_map():
+            self._selector.unregister(child.channel)
+
+    # Changing its state
+
+    def admit(self, child: Child) -> bool:
+        """Note that a worker is ready; return False when it was to end, or has ended already."""
+        if child.is_reaped or self._transition(child, Event.READY) != State.STARTING:
+            return False
+        _cancel(child)
+        return True
+
+    def drain(self, child: Child, is_replaced: bool) -> None:
+        """
+        Tell a worker to finish what runs, and end; whether others go on to serve.
+
+        One that still imports the app ends at once (worker.py).
+        """
+        config = child.plan.config
+        self._transition(child, Event.DRAIN)
+        seconds = config.drain_seconds + (0 if is_replaced else config.drain_delay_seconds)
+        self._set_deadline(child, seconds + ENDING_SECONDS, self._on_drain_timeout)
+        self.tell(child, drain_order(is_replaced))
+
+    def kill(self, child: Child, number: signal.Signals = signal.SIGKILL, seconds: float = ENDING_SECONDS) -> None:
+        """End a worker without a drain; a weaker signal than SIGKILL leaves it so much time."""
+        self._transition(child, Event.KILL)
+        if not child.is_reaped and child.pid:  # one that has none is killed when it begins
+            os.kill(child.pid, number)
+        _cancel(child)
+        if number != signal.SIGKILL:
+            self._set_deadline(child, seconds, self.kill)
+
+    def end_with_stacks(self, child: Child, why: str) -> None:
+        """End a worker that hangs; it writes its stacks first."""
+        child.failure = why
+        logger.error("%s: %s; ending it, with its stack below", child, why)
+        self.kill(child, signal.SIGABRT, STACK_SECONDS)
+
+    def _transition(self, child: Child, event: Event) -> State:
+        before = child.transition(event)
+        self.page(child)[Field.STATE] = child.state
+        return before
+
+    # Time limits
+
+    def _set_deadline(self, child: Child, seconds: float, call: Callable[[Child], None]) -> None:
+        _cancel(child)
+        child.deadline = self._timers.after(seconds, call, child)
+
+    def _limit_start(self, child: Child) -> None:
+        if child.plan.config.start_seconds:
+            self._set_deadline(child, child.plan.config.start_seconds, self._on_start_timeout)
+
+    def _on_fork_timeout(self, child: Child) -> None:
+        if child.mold is not None and child.mold.state == State.READY:
+            self.end_with_stacks(child.mold, f"it has not forked {child} within {FORK_SECONDS:g} s")
+
+    def _on_start_timeout(self, child: Child) -> None:
+        self.end_with_stacks(child, f"it was not ready within {child.plan.config.start_seconds:g} s (--start-timeout)")
+
+    def _on_mute(self, child: Child) -> None:
+        child.failure = child.failure or "it has closed its channel to the supervisor, as by closing all descriptors"
+        logger.error("%s: %s; ending it", child, child.failure)
+        self.kill(child)
+
+    def _on_drain_timeout(self, child: Child) -> None:
+        child.failure = f"it had not ended {ENDING_SECONDS:g} s after --drain-timeout"
+        logger.error("%s: %s; ending it: what keeps it may be in the lines above", child, child.failure)
+        self.kill(child)
+
+    # The end
+
+    def reap(self) -> Iterator[tuple[Child, State, str]]:
+        """
+        Yield the children that have ended, forgotten here, with where each stood, and how it ended.
+
+        As PID 1 of a container, strangers are among them: processes whose parents have ended. They are not counted.
+        """
+        with contextlib.suppress(ChildProcessError):  # there is none at all
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                child = self._pop(pid)
+                if child is not None:
+                    if status:
+                        child.was_at = read_in_flight(os.pread(child.in_flight, TABLE_BYTES, 0))
+                    yield child, self._remove(child), describe_end(status)
+        while self._stillborn:  # after the mold, whose end has a reason
+            unborn = self._stillborn.pop(0)
+            self._unborn.remove(unborn)
+            unborn.failure = unborn.failure or "its mold has ended before it could fork"
+            yield unborn, self._remove(unborn), "was not forked"
+
+    def _pop(self, pid: int) -> Child | None:
+        """Return the child that had this pid, if any; one that has just begun may not have been heard yet."""
+        if pid not in self._by_pid:
+            for child in list(self._unborn):
+                self._read_words(child)
+        return self._by_pid.pop(pid, None)
+
+    def _remove(self, child: Child) -> State:
+        """Forget a child that was reaped; return where it stood."""
+        child.is_reaped = True
+        self._read_words(child)  # its last ones
+        _cancel(child)
+        self._unwatch(child)
+        child.close()
+        before = self._transition(child, Event.END)
+        self._by_slot[child.slot].remove(child)
+        if child.page != NO_PAGE:
+            self._slots.give_back(child.page)
+        return before
+
+
+def drain_order(is_replaced: bool) -> Message:
+    """Return what a worker is told when it is to drain; whether others go on to serve."""
+    return {"do": "drain", "stopping": not is_replaced}
+
+
+def _cancel(child: Child) -> None:
+    if child.deadline is not None:
+        child.deadline.cancel()
+        child.deadline = None

@@ -1,0 +1,73 @@
+"""How this process was started, so that it can be started in the same way again.
+
+Owns:     Command: the interpreter, its arguments, the environment and the working directory.
+Thread:   the supervisor's only one.
+Not here: what the arguments mean (cli.py), when there is another start (upgrade.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple, NoReturn
+
+COMMAND_LINE = "/proc/self/cmdline"
+
+
+class Command(NamedTuple):
+    """A command, as somebody has typed it."""
+
+    words: list[str]  # the first: the interpreter's path
+    environ: Mapping[str, str]
+    folder: str
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+    @classmethod
+    def of_this_process(cls, environ: Mapping[str, str]) -> Command:
+        """Return the one that has started this process, with this environment."""
+        return cls([sys.executable, *_words()[1:]], dict(environ), _folder(environ.get("PWD", "")))
+
+    def execute(self, variable: str, fd: int) -> NoReturn:
+        """
+        Become this command, from its beginning, in this process; the variable names a descriptor that it inherits.
+
+        Raises:
+            OSError: that cannot be; then nothing has changed.
+        """
+        if not self.words[1:]:
+            raise FileNotFoundError(errno.ENOENT, f"the command line is not known without {COMMAND_LINE}")
+        here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
+        try:
+            os.chdir(self.folder)
+            sys.stdout.flush()  # or it would be lost
+            os.execve(self.words[0], self.words, {**self.environ, variable: str(fd)})  # noqa: S606 - it was run before
+        finally:
+            os.fchdir(here)
+            os.close(here)
+
+
+def _words() -> list[str]:
+    """Return the whole command line, [] if nobody knows it; sys.argv lacks the interpreter's flags, and what follows -m."""
+    try:
+        with open(COMMAND_LINE, "rb") as file:
+            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+    except OSError:  # there is no /proc
+        return list(getattr(sys, "orig_argv", []))
+
+
+def _folder(said: str) -> str:
+    """
+    Return the working directory by the name that the shell or systemd has given it, if that is true.
+
+    It may be a symbolic link to the release that is current: os.getcwd() would say where it led to at the start.
+    """
+    try:
+        here = os.getcwd()
+        return said if os.path.isabs(said) and os.path.samefile(said, here) else here
+    except OSError:  # it was removed, or may not be entered
+        return "."

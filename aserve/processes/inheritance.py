@@ -1,0 +1,161 @@
+"""What a supervisor leaves to the new code that takes its place in the same process.
+
+Owns:     Inheritance: writing it before exec, reading it afterwards; the number of its form.
+Thread:   the supervisor's only one.
+Not here: when that happens (upgrade.py), what the new code does with it (supervisor.py).
+
+It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
+descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight.
+
+The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
+`listeners` and `farewell`. The form is a number for all else, for the fields of a page and the words of a channel: raise it when the meaning
+of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
+then lets those of before go, by the one message that they understand (`Strangers`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..connections.listeners import Listener
+from ..settings import SETTINGS, VERSION, Config, ConfigError, parse_bind
+from .children import Children, drain_order
+from .memory_file import open_memory_file
+from .plan import Plan
+
+VARIABLE = "ASERVE_INHERITANCE"
+FORM = 1
+
+State = dict[str, Any]
+
+
+class Strangers:
+    """Workers of before, of whose words this version knows one message."""
+
+    def __init__(self, fds: Iterable[int] = (), farewell: Any = None) -> None:
+        self._channels = [_open_socket(fd) for fd in fds]  # open until this process ends, which they take for its death
+        self._farewell = json.dumps(farewell).encode()
+        self._is_dismissed = False
+
+    def __len__(self) -> int:
+        return len(self._channels)
+
+    def dismiss(self) -> None:
+        """Let them finish what runs, and end, once: others serve."""
+        if not self._is_dismissed:
+            self._is_dismissed = True
+            for channel in self._channels:
+                with contextlib.suppress(OSError):  # it has ended
+                    channel.shutdown(socket.SHUT_RD)  # it notices, and keeps its connections: nobody would take them
+                    channel.send(self._farewell)
+
+
+class Inheritance(NamedTuple):
+    """What the new code finds."""
+
+    version: str  # of the code that has left it
+    blocked: Sequence[int]  # signals that were blocked when the command was started
+    listeners: Sequence[Listener]
+    strangers: Strangers
+    # Where the form is known; otherwise these stay as they are here.
+    plan: Plan | None = None
+    size: int | None = None
+    pages: int | None = None  # the descriptor of Slots
+    children: Sequence[State] = ()
+
+    @classmethod
+    def read(cls, fd: int) -> Inheritance:
+        """Return what is written there, and close it; the descriptors are inherited no further."""
+        with open(fd, encoding="utf-8") as file:
+            file.seek(0)
+            state = json.load(file)
+        for each in state["descriptors"]:
+            os.set_inheritable(each, False)
+        listeners = [_open_listener(each) for each in state["listeners"]]
+        common = state["version"], state["blocked"], listeners
+        try:
+            if state["form"] == FORM:
+                plan = Plan(_read_settings(state["settings"]), state["app"])
+                return cls(*common, Strangers(), plan, state["size"], state["pages"], state["children"])
+        except ConfigError:
+            pass  # a setting means something else by now: so may the rest
+        farewell = state["farewell"]
+        used = {*farewell["channels"], *(listener.socket.fileno() for listener in listeners)}
+        for fd in set(state["descriptors"]) - used:
+            os.close(fd)  # whatever it is
+        return cls(*common, Strangers(farewell["channels"], farewell["message"]))
+
+
+@contextlib.contextmanager
+def hand_down(
+    listeners: Sequence[Listener], plan: Plan, size: int, children: Children, blocked: Iterable[int]
+) -> Iterator[int]:
+    """
+    Write an inheritance; within the block, exec keeps what it names. Yield its descriptor.
+
+    Raises:
+        OSError: no descriptor or memory is left.
+    """
+    pages, descriptions = children.describe()
+    channels = [each["channel"] for each in descriptions]
+    fds = [
+        pages,
+        *channels,
+        *(each["in_flight"] for each in descriptions),
+        *(listener.socket.fileno() for listener in listeners),
+    ]
+    state = {
+        "form": FORM,
+        "version": VERSION,
+        "blocked": sorted(blocked),
+        "descriptors": fds,
+        "listeners": [_describe_listener(listener) for listener in listeners],
+        "farewell": {"channels": channels, "message": drain_order(is_replaced=True)},
+        "settings": dataclasses.asdict(plan.config),
+        "app": plan.spec,
+        "size": size,
+        "pages": pages,
+        "children": descriptions,
+    }
+    with os.fdopen(open_memory_file("aserve-inheritance"), "w", encoding="utf-8") as file:
+        json.dump(state, file)
+        file.flush()
+        try:
+            for each in (file.fileno(), *fds):
+                os.set_inheritable(each, True)
+            yield file.fileno()
+        finally:
+            for each in (file.fileno(), *fds):
+                os.set_inheritable(each, False)
+
+
+def _describe_listener(listener: Listener) -> State:
+    rest = listener._asdict()
+    return {"fd": rest.pop("socket").fileno(), "bind": rest.pop("bind").spec, "rest": rest}
+
+
+def _open_listener(state: State) -> Listener:
+    rest = {name: value for name, value in state["rest"].items() if name in Listener._fields}
+    tuples: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in rest.items()}
+    return Listener(_open_socket(state["fd"]), parse_bind(state["bind"]), **tuples)
+
+
+def _open_socket(fd: int) -> socket.socket:
+    """Return a socket that does not block, and did not meanwhile: PyPy would have it block, for all who share it."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(0.0)
+    try:
+        return socket.socket(fileno=fd)
+    finally:
+        socket.setdefaulttimeout(before)
+
+
+def _read_settings(values: State) -> Config:
+    known = {setting.name for setting in SETTINGS}
+    return Config(**{name: value for name, value in values.items() if name in known})

@@ -1,0 +1,58 @@
+"""What systemd is told of a supervisor: where it stands, and that a worker's event loop turns.
+
+Owns:     Manager: what was said last.
+Thread:   the supervisor's only one.
+Not here: the words (systemd.py); when anything changes (supervisor.py), which loops turn (watch.py).
+
+The supervisor says after each event how things are, and only what has changed goes out. A reload is the exception, and so
+is an upgrade: they are answered even when they fail at once, or `systemctl reload` waits in vain (Type=notify-reload).
+"""
+
+from __future__ import annotations
+
+import os
+
+from ..systemd import Notifier, watchdog_seconds
+
+
+class Manager:
+    """The service manager that has started the supervisor; without one, nobody."""
+
+    def __init__(self, notifier: Notifier | None = None) -> None:
+        self._notifier = notifier or Notifier.from_environ()
+        self._is_ready = False  # the last word was READY
+        self._is_stopping = False
+        self._status = ""
+        self._unchanged = ""  # what has changed nothing, and was the last to try
+
+    def tell_ready(self, status: str) -> None:
+        """Say that workers serve, unless that was said last; and in one line how they are, and what has failed."""
+        if self._is_stopping:
+            return
+        if self._unchanged:
+            status += f"; {self._unchanged} has changed nothing, see the log"
+        if not self._is_ready:
+            self._notifier.ready(status, os.getpid())
+        elif status != self._status:
+            self._notifier.status(status)
+        self._is_ready, self._status = True, status
+
+    def tell_reloading(self, why: str) -> None:
+        """Say that a reload, or an upgrade, has begun: what follows is `tell_ready`, at its end."""
+        self._is_ready, self._unchanged = False, ""
+        self._notifier.reloading(f"reloading: {why}")
+
+    def note_unchanged(self, why: str) -> None:
+        """Have `tell_ready` say from now on, until the next reload, that this one has failed."""
+        self._unchanged = why
+
+    def tell_stopping(self, why: str) -> None:
+        """Say, once, that it ends."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._notifier.stopping(why)
+
+    def feed_watchdog(self) -> None:
+        """Put off the watchdog, if there is one."""
+        if watchdog_seconds():
+            self._notifier.alive()

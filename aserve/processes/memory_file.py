@@ -1,0 +1,46 @@
+"""Files that are only in memory, for what outlives a program (execve(2)) but not its process.
+
+Owns:     making and mapping them; which programs inherit them.
+Thread:   the supervisor's only one.
+Not here: what is in them (slots.py, inheritance.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import tempfile
+
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing with a name is left there
+OWN_FDS = "/proc/self/fd"
+
+
+def open_memory_file(name: str) -> int:
+    """
+    Return the descriptor of a new, empty file, which nobody else can open; the name is for people who look into /proc.
+
+    Raises:
+        OSError: no descriptor is left.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name)
+    # A Python that was built where the kernel or the C library were older than memfd_create(2).
+    with tempfile.TemporaryFile(dir=SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None) as file:
+        return os.dup(file.fileno())
+
+
+def map_memory_file(fd: int) -> mmap.mmap:
+    """Return all of this file as memory, which needs the descriptor no more."""
+    memory = mmap.mmap(fd, os.fstat(fd).st_size)
+    keep_from_programs(fd)
+    return memory
+
+
+def keep_from_programs(fd: int) -> None:
+    """Let no program inherit this file, by whatever descriptor of this process: PyPy's mmap keeps one that they would."""
+    with contextlib.suppress(OSError):  # no /proc, or not for this user
+        for name in os.listdir(OWN_FDS):
+            with contextlib.suppress(OSError):  # the one by which they were listed is closed
+                if os.path.samestat(os.fstat(int(name)), os.fstat(fd)):
+                    os.set_inheritable(int(name), False)

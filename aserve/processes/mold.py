@@ -1,0 +1,190 @@
+"""A mold: imports the app once, and forks workers that have it already (--preload).
+
+Owns:     from the fork to the exit status: importing the app, looking what it has opened, warming it up, forking at the
+          supervisor's word; what a worker needs of its own after that.
+Thread:   the main thread; there is no other, and no event loop.
+Not here: when there is a mold, and for what (molds.py); what a worker does (worker.py).
+
+```
+  supervisor        the mold                a process for a moment        worker
+     |  "fork", with the channel's other end
+     |----------------->|  fork
+     |                  |------------------------->|  fork
+     |                  |                          |------------------------->|
+     |                  |<-------------- it ends --|                          |  now a child of the supervisor's
+     |<--------------------------------------------------------- "begun" -----|  (PR_SET_CHILD_SUBREAPER)
+```
+
+An app that has threads, or sockets, cannot be shared in this way (opened.py). The mold says so, by name, and ends; the supervisor lets
+each worker import the app.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import gc
+import logging
+import os
+import select
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, Callable
+
+from .. import forks
+from ..running import loop_factory
+from ..wsgi import WSGIApp
+from .channel import Channel, Message
+from .memory_file import map_memory_file
+from .opened import Fds, Opened, find_opened, list_fds
+from .signal_pipe import block_signals
+from .warming import WarmUp
+from .worker import (
+    LEFT_AT_START,
+    Load,
+    Role,
+    do_nothing,
+    dying_with,
+    prepare_process,
+    say_failed,
+    serve_as,
+    tell_failure,
+)
+
+logger = logging.getLogger("aserve")
+
+MAX_NAMES_LENGTH = 1000  # fits into a message (channel.py)
+
+Enter = Callable[[Role], object]  # makes of this process, which has imported the app, that worker
+
+
+def run_mold(role: Role, load: Load, enter: Enter) -> int:
+    """Be the mold until the supervisor says otherwise, or has died; return the exit status. In a worker, return that one's."""
+    earlier = prepare_process((*LEFT_AT_START, signal.SIGTERM))  # systemd may send it to all processes
+    return tell_failure(role.channel, Mold(role, load, enter, earlier).run)
+
+
+class Mold:
+    """One app, imported once."""
+
+    def __init__(self, role: Role, load: Load, enter: Enter, earlier: dict[signal.Signals, Any]) -> None:
+        self._role = role
+        self._load = load
+        self._enter = enter
+        self._earlier = earlier  # handlers
+
+    def run(self) -> int:
+        """Get ready, then fork at the supervisor's word."""
+        with dying_with(self._role.channel):
+            before = list_fds()
+            loop_factory(self._role.plan.config.loop)  # imports it for all of them
+            app = self._load()
+            opened = _look(before)
+            when = "at import"
+            if not opened.unfit and self._role.plan.config.warm_up:
+                self._warm_up(app)
+                opened, when = _look(before), "at import or --warm-up"
+        if opened.unfit:
+            self._role.channel.send({"say": "unfit", "why": f"{when}: {', '.join(opened.unfit)[:MAX_NAMES_LENGTH]}"})
+            return 0
+        if opened.shared:
+            logger.info("opened %s, and shared by all workers: %s", when, ", ".join(opened.shared))
+        if opened.threads_in_c:
+            text = "threads of libraries in C, %s: %s; workers have those that their library starts anew after a fork"
+            logger.info(text, when, ", ".join(opened.threads_in_c))
+        if hasattr(gc, "freeze"):  # not on PyPy
+            gc.freeze()  # what is there is garbage in no worker: its collector need not touch it, nor the kernel copy it
+        self._role.channel.send({"say": "ready"})
+        return self._fork_at_word(app)
+
+    def _warm_up(self, app: WSGIApp) -> None:
+        config = self._role.plan.config
+        warm_up = WarmUp(app, config, self._role.listeners[0])
+        for place in config.warm_up:
+            warm_up.answer(place)
+
+    # At the supervisor's word
+
+    def _fork_at_word(self, app: WSGIApp) -> int:
+        forks.disown_handlers()  # or each fork would give back what was there before
+        poll = select.poll()
+        poll.register(self._role.channel, select.POLLIN)
+        while True:
+            poll.poll()
+            try:
+                received = self._role.channel.receive()
+            except BlockingIOError:
+                continue
+            if received is None or received[0]["do"] == "drain":
+                return 0
+            role = self._fork(*received)
+            if role is not None:
+                return serve_as(role, functools.partial(self._become, role, app))
+
+    def _become(self, worker: Role, app: WSGIApp) -> WSGIApp:
+        self._enter(worker)
+        return app
+
+    def _fork(self, message: Message, fds: Sequence[int]) -> Role | None:
+        """Fork a worker that is the supervisor's child; return None, and in the worker its role."""
+        channel, memory = Channel.inherit(fds[0]), fds[1]
+        role = None
+        with block_signals():
+            for stream in (sys.stdout, sys.stderr):
+                with contextlib.suppress(Exception):  # None, closed, or nobody reads it
+                    stream.flush()  # or each worker would write it again
+            try:
+                if _fork_twice():
+                    role = self._begin(message, channel, memory)
+            except OSError as exc:
+                say_failed(channel, f"it could not be forked: {exc.strerror or exc}")
+            if role is None:
+                channel.close()
+            os.close(memory)
+        return role
+
+    def _begin(self, message: Message, channel: Channel, memory: int) -> Role:
+        """In the worker: say that it is there; have what is its own."""
+        role, page = self._role, message["page"]
+        assert role.slots is not None
+        role.channel.close()
+        channel.send({"say": "begun"})
+        if signal.getsignal(signal.SIGTERM) is do_nothing:  # and not the app's own
+            signal.signal(signal.SIGTERM, self._earlier[signal.SIGTERM] or signal.SIG_DFL)
+        forks.own_handlers({n: self._earlier[n] for n in LEFT_AT_START if signal.getsignal(n) is do_nothing})
+        return role._replace(
+            slot=message["slot"], generation=message["generation"], channel=channel, page=role.slots.page(page),
+            load_board=role.slots.new_board(page), in_flight=map_memory_file(memory),
+        )  # fmt: skip
+
+
+def _look(before: Fds) -> Opened:
+    """Return what the app has opened, and keeps."""
+    gc.collect()  # PyPy closes here what nobody refers to
+    return find_opened(before)
+
+
+def _fork_twice() -> bool:
+    """
+    Fork, in a process that forks and ends, so that nobody's child is left; return whether this is the new one.
+
+    Raises:
+        OSError: there are too many processes.
+    """
+    pid = os.fork()
+    if pid:
+        status = 0
+        with contextlib.suppress(ChildProcessError):  # the app ignores SIGCHLD
+            status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if status:
+            raise OSError(status, os.strerror(status))
+        return False
+    try:
+        is_new = os.fork() == 0
+    except OSError as exc:
+        os._exit(exc.errno or errno.EAGAIN)
+    if not is_new:
+        os._exit(0)
+    return True

@@ -1,0 +1,136 @@
+"""What an app has opened while it was imported, and what of it processes cannot share.
+
+Owns:     threads and descriptors of this process, by names that a person knows.
+Thread:   the main thread of a mold.
+Spec:     proc(5): /proc/PID/fd, /proc/net.
+Not here: what follows from that (mold.py).
+
+A fork has one thread, and the same open files as its parent (fork(2)). A thread of the app's would be missing in each worker, and
+a lock that it held stay locked. Workers that share a connection read one another's answers; an epoll set belongs to all of them.
+Files and datagram sockets are no reason against a fork: they are mostly logs, syslog and statistics. Neither are threads that no
+Python code runs in: they are a library's in C (OpenBLAS), and most libraries start theirs anew (pthread_atfork(3)).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import sys
+import threading
+from typing import NamedTuple
+
+FD_FOLDER = "/proc/self/fd"
+TASK_FOLDER = "/proc/self/task"
+NET_FOLDER = "/proc/net"
+TCP_LISTEN = "0A"  # tcp_states.h
+UNIX_DATAGRAM = "0002"  # net.h: SOCK_DGRAM
+
+Fds = dict[int, str]  # by number, what /proc says of it
+
+
+class Opened(NamedTuple):
+    """By names."""
+
+    unfit: list[str]  # what no two processes can share
+    shared: list[str]  # what they can, if the app knows that it does
+    threads_in_c: list[str]  # what no fork has, but libraries begin anew
+
+
+def list_fds() -> Fds:
+    """Return the descriptors of this process."""
+    found = {}
+    for name in os.listdir(FD_FOLDER):
+        try:
+            found[int(name)] = os.readlink(f"{FD_FOLDER}/{name}")
+        except OSError:
+            pass  # the one by which they were listed
+    return found
+
+
+def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
+    """Return what this process has beyond the descriptors of before, and beyond its main thread."""
+    unfit, threads_in_c = _threads()
+    shared: list[str] = []
+    sockets: dict[str, str] | None = None
+    for fd, link in sorted(list_fds().items()):
+        if before.get(fd) == link:
+            continue
+        inode = re.fullmatch(r"socket:\[(\d+)\]", link)
+        if inode:
+            sockets = sockets if sockets is not None else _sockets(net_folder)
+            name = sockets.get(inode[1], "a socket")
+            (shared if name.startswith(DATAGRAM) else unfit).append(f"{name} (descriptor {fd})")
+        elif link.startswith("/dev/"):
+            pass
+        elif link.startswith("/"):
+            shared.append(link)
+        else:
+            kind = re.search(r"\[(\w+)\]", link)
+            what = "a pipe" if link.startswith("pipe:") else f"an {kind[1]}" if kind else link
+            unfit.append(f"{what} (descriptor {fd})")
+    return Opened(unfit, shared, threads_in_c)
+
+
+# Threads
+
+
+def _threads() -> tuple[list[str], list[str]]:
+    """Return the threads beside this one: those in which Python runs, or may, and the others."""
+    known = {thread.ident: thread for thread in threading.enumerate()}
+    names = [f"thread {thread.name}" for ident, thread in known.items() if ident != threading.get_ident()]
+    frames = {ident: frame for ident, frame in sys._current_frames().items() if ident not in known}
+    names += [f"a thread at {frame.f_code.co_filename}:{frame.f_lineno}" for frame in frames.values()]
+    # After a fork PyPy's main thread has the number that its parent's had.
+    native = {str(os.getpid()), *(str(thread.native_id) for thread in known.values())}
+    in_c = [_comm_of(task) for task in os.listdir(TASK_FOLDER) if task not in native]
+    return sorted(names), sorted(in_c)[: len(in_c) - len(frames)]
+
+
+def _comm_of(task: str) -> str:
+    try:
+        with open(f"{TASK_FOLDER}/{task}/comm") as file:
+            return file.read().strip()
+    except OSError:
+        return "?"  # it has just ended
+
+
+# Sockets
+
+DATAGRAM = "a datagram socket"
+
+
+def _sockets(folder: str) -> dict[str, str]:
+    """Return the names of the sockets of this network namespace, by inode."""
+    found: dict[str, str] = {}
+    for protocol in ("tcp", "tcp6"):
+        for fields in _rows(f"{folder}/{protocol}"):
+            local, peer, state, inode = fields[1], fields[2], fields[3], fields[9]
+            is_listening = state == TCP_LISTEN
+            what = f"a listening TCP socket, {_address(local)}" if is_listening else f"a connection to {_address(peer)}"
+            found[inode] = what
+    for protocol in ("udp", "udp6"):
+        for fields in _rows(f"{folder}/{protocol}"):
+            found[fields[9]] = f"{DATAGRAM} to {_address(fields[2])}"
+    for fields in _rows(f"{folder}/unix"):
+        path = f", {fields[7]}" if len(fields) > 7 else ""
+        found[fields[6]] = f"{DATAGRAM if fields[4] == UNIX_DATAGRAM else 'a unix socket'}{path}"
+    return found
+
+
+def _rows(path: str) -> list[list[str]]:
+    try:
+        with open(path) as file:
+            return [line.split() for line in file][1:]
+    except OSError:
+        return []
+
+
+def _address(text: str) -> str:
+    """Return host and port: what /proc/net has are words of 32 bits, in the order of this machine."""
+    host, _, port = text.partition(":")
+    words = [int(host[i : i + 8], 16).to_bytes(4, sys.byteorder) for i in range(0, len(host), 8)]
+    address = ipaddress.ip_address(b"".join(words))
+    mapped = getattr(address, "ipv4_mapped", None)
+    shown = str(mapped or address)
+    return f"[{shown}]:{int(port, 16)}" if ":" in shown else f"{shown}:{int(port, 16)}"

@@ -1,0 +1,46 @@
+"""What workers are started for: the settings, and the app's name.
+
+Owns:     Plan; which settings a running supervisor cannot change; how many workers there are to be.
+Thread:   any; pure.
+Not here: reading settings (cli.py), the rows (settings/table.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Callable, NamedTuple
+
+from ..settings import SETTINGS, Config
+from .resources import choose_workers, read_limits
+
+# What is done with these once, before the first worker, is not done again while the supervisor runs.
+FIXED = ("bind", "unix_mode", "unix_owner", "unix_group", "backlog", "user", "group", "umask", "pid_file")
+
+
+class Plan(NamedTuple):
+    """What one worker, or all of them, are to serve."""
+
+    config: Config
+    spec: str | None  # of the app; None: the demo
+
+    def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
+        """Return this plan with what cannot change as it was before; and the flags of what was to change."""
+        kept = {name: getattr(before.config, name) for name in FIXED}
+        flags = [s.flag for s in SETTINGS if s.name in kept and getattr(self.config, s.name) != kept[s.name]]
+        return self._replace(config=dataclasses.replace(self.config, **kept)), flags
+
+    @property
+    def workers(self) -> tuple[int, str]:
+        """How many workers there are to be, and why, as long as none has shown how large it is."""
+        return self.count_workers()
+
+    def count_workers(self, worker_bytes: int = 0) -> tuple[int, str]:
+        """Return how many workers there are to be, and why; `worker_bytes`: what one takes, 0: not known."""
+        if self.config.workers != "auto":
+            return int(self.config.workers or 1), f"--workers {self.config.workers}"
+        choice = choose_workers(read_limits(), worker_bytes)
+        return choice.workers, f"--workers auto: {choice.why}"
+
+
+# Reads the settings anew. Raises ConfigError: a source has a mistake.
+Read = Callable[[], Plan]

@@ -1,0 +1,126 @@
+"""How all of it ends.
+
+Owns:     Shutdown: whether no worker is to begin any more, and why; the exit status; those who still wait for a worker.
+Thread:   the supervisor's only one.
+Not here: what becomes of one worker (supervisor.py), telling it to drain and killing it (children.py).
+
+A worker that still imports the app is ended at once, as it has nothing to finish. There is one exception. If workers have
+served before, and all of them are gone (the only one has crashed, and its successor starts), clients may
+wait in the kernel's queue, where nobody else can answer them. Then the successor may finish its start, within the time of
+a drain, and serves them. Not where the socket was given: the next process serves those who wait there.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import signal
+import time
+from collections.abc import Sequence
+
+from ..connections.listeners import Listener
+from ..errors import AserveError
+from ..running import SAME_SIGNAL_SECONDS
+from ..settings import Config
+from .child import Child, State
+from .children import ENDING_SECONDS, Children
+from .manager import Manager
+from .molds import Molds
+from .timers import Timers
+
+logger = logging.getLogger("aserve")
+
+
+class StartFailed(AserveError):
+    """The first worker could not start: there is nothing to serve. `app_traceback` is the app's, or empty."""
+
+    def __init__(self, text: str, app_traceback: str) -> None:
+        super().__init__(text)
+        self.app_traceback = app_traceback
+
+
+class Shutdown:
+    """The end, from the first sign of it."""
+
+    def __init__(
+        self, children: Children, molds: Molds, timers: Timers, listeners: Sequence[Listener], manager: Manager
+    ) -> None:
+        self._children = children
+        self._molds = molds
+        self._timers = timers
+        self._listeners = listeners
+        self._manager = manager
+        self._asked_at: float | None = None
+        self._awaited: list[Child] = []  # workers that may finish their start
+        self.status = 0  # the command's exit status
+        self.start_failure: StartFailed | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether no worker is to begin any more."""
+        return self._asked_at is not None or self.start_failure is not None
+
+    def drain(self, number: signal.Signals, config: Config, has_served: bool) -> None:
+        """Let all workers drain; asked for again, end them at once."""
+        now = time.monotonic()
+        if self._asked_at is not None:
+            if now - self._asked_at > SAME_SIGNAL_SECONDS:
+                self.end_at_once(number)
+            return
+        self._asked_at = now
+        seconds = config.drain_seconds
+        logger.info("%s: draining, at most %g s; once more to leave at once", number.name, seconds)
+        self._manager.tell_stopping(f"{number.name}: draining, at most {seconds:g} s")
+        serving, starting = self._children.having(State.READY), self._children.having(State.STARTING)
+        if starting and has_served and not serving and self._is_awaited():
+            self._awaited, starting = starting, []
+            self._timers.after(config.drain_delay_seconds + seconds + ENDING_SECONDS, self._stop_waiting)
+            logger.info("clients wait, and no worker serves: those that start may do so, and serve them")
+        for child in (*serving, *starting):
+            self._children.drain(child, is_replaced=False)
+        self._molds.end(State.STARTING, State.READY)  # they read that after the order to fork who is awaited
+
+    def end_at_once(self, number: signal.Signals) -> None:
+        """Kill all workers."""
+        again = " again" if self._asked_at is not None else ""
+        logger.warning("%s%s: leaving at once", number.name, again)
+        self._manager.tell_stopping(f"{number.name}: leaving at once")
+        self._asked_at = time.monotonic()
+        self.status = 128 + number
+        for child in self._children:
+            self._children.kill(child)
+
+    def give_up(self, failure: StartFailed) -> None:
+        """Note that there is nothing to serve."""
+        self.start_failure = failure
+        self._molds.end(State.STARTING, State.READY)
+
+    # What becomes of workers meanwhile
+
+    def on_ready(self, child: Child) -> None:
+        """Who was awaited serves: it may finish."""
+        self._children.drain(child, is_replaced=False)
+
+    def on_failed_start(self, child: Child, why: str) -> None:
+        """A worker has not come to serve; if it was awaited, that has cost something."""
+        if child in self._awaited:
+            logger.error("%s could not start: %s; clients that waited for it were not served", child, why)
+            self.note_unfinished()
+
+    def note_unfinished(self) -> None:
+        """Something was cut off: the exit status says so."""
+        self.status = self.status or 1
+
+    def _is_awaited(self) -> bool:
+        """Whether somebody waits to be accepted, whom no other process will serve."""
+        poll = select.poll()
+        for listener in self._listeners:
+            if not listener.is_given:
+                poll.register(listener.socket, select.POLLIN)
+        return bool(poll.poll(0))
+
+    def _stop_waiting(self) -> None:
+        for child in self._awaited:
+            if not child.is_reaped:
+                child.failure = f"it had not served those who waited for it {ENDING_SECONDS:g} s after --drain-timeout"
+                self._children.kill(child)

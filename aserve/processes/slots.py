@@ -1,0 +1,115 @@
+"""What each worker is doing, in memory that all processes see.
+
+Owns:     Slots: the pages, and which are taken; Field: the words of a page.
+Thread:   the supervisor's only one takes pages and gives them back; each word is written by one process, and read by any.
+Not here: who writes what (supervisor.py, worker.py), what is concluded from it.
+
+A page is a worker's own, also while it and its successor are both in one slot. It can be read when its worker hangs or has
+died. It is in a file in memory, so that it is still there when the supervisor has become another program (upgrade.py).
+A word is written as a whole where the machine does so, which CPython leaves to it; PyPy writes octet by octet, so that
+what is read once a second may, once in a great while, be halfway between two numbers.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+
+from ..connections.load_board import NOBODY, LoadBoard
+from .memory_file import map_memory_file, open_memory_file
+
+PAGE_BYTES = 4096
+WORD_BYTES = 8
+
+
+class Field(enum.IntEnum):
+    """Where a word is in its page."""
+
+    # Written by the supervisor.
+    PID = 0  # 0: nobody has the page
+    SLOT = 1
+    GENERATION = 2
+    STATE = 3  # children.State
+    # Written by the worker, once a second.
+    TICK = 4  # how often it has written the following
+    TICKED_AT = 5  # when: nanoseconds of the monotonic clock
+    REQUESTS = 6  # answered since its start
+    CONNECTIONS = 7  # open
+    IN_FLIGHT = 8  # requests that are with the app, or wait for a thread, or whose responses are sent
+    WAITING = 9  # of these: no thread has begun them
+    THREADS_BUSY = 10
+    # Written by the worker at any time.
+    LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there
+
+
+class Slots:
+    """The pages. Number 0 has in its first word the number behind the highest that is taken."""
+
+    def __init__(self, count: int, fd: int | None = None, expected: int = 0) -> None:
+        """
+        Make so many, all of them free; or take those of a file, as many as it has: `reserve` those that are taken.
+
+        Who looks at those that are taken looks at the first `expected` in any case.
+        """
+        self.fd = fd if fd is not None else _new_file(count)
+        self._memory = memoryview(map_memory_file(self.fd))
+        self._count = len(self._memory) // PAGE_BYTES - 1
+        self._free = set(range(1, self._count + 1))
+        self._head = self.page(0)
+        self._lowest_top = expected + 1
+        for number in range(self._head[0], expected + 1):
+            self.page(number)[Field.LOAD] = NOBODY
+        self._head[0] = max(self.top, self._lowest_top)
+
+    @property
+    def top(self) -> int:
+        """The number behind the highest page that is taken: look at those from 1 on, and at their PID."""
+        return self._head[0]
+
+    def page(self, number: int) -> memoryview:
+        """Return a page, as words by Field."""
+        return self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES].cast("Q")
+
+    def take(self) -> int:
+        """
+        Return the number of a page that nobody has; all of it is 0, but LOAD is NOBODY.
+
+        Raises:
+            OSError: all are taken.
+        """
+        if not self._free:
+            raise OSError(f"all {len(self._memory) // PAGE_BYTES - 1} pages of shared memory are taken")
+        number = min(self._free)
+        self._free.discard(number)
+        self.page(number)[Field.LOAD] = NOBODY  # before anybody looks at it
+        self._head[0] = max(self.top, number + 1)
+        return number
+
+    def reserve(self, number: int) -> None:
+        """Note that somebody has this page already."""
+        self._free.discard(number)
+
+    def give_back(self, number: int) -> None:
+        """Clear a page whose worker has ended."""
+        cleared = memoryview(bytearray(PAGE_BYTES)).cast("Q")
+        cleared[Field.LOAD] = NOBODY
+        self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES] = cleared.cast("B")
+        self._free.add(number)
+        while self.top > self._lowest_top and self.top - 1 in self._free:
+            self._head[0] -= 1
+
+    def new_board(self, number: int) -> LoadBoard:
+        """Return the load board of all pages, as the worker of this one has it; let it `look_at` those below `top` again and again."""
+        stride = PAGE_BYTES // WORD_BYTES
+        words = self._memory.cast("Q")
+        board = LoadBoard(words, number - 1, self._count, stride=stride, first=stride + Field.LOAD)
+        board.look_at(self.top - 1)  # nobody has ever had the others: their words are no loads
+        return board
+
+
+def _new_file(count: int) -> int:
+    fd = open_memory_file("aserve-slots")
+    os.truncate(fd, (count + 1) * PAGE_BYTES)  # none of it takes memory until it is written to
+    os.pwrite(fd, (1).to_bytes(WORD_BYTES, sys.byteorder), 0)
+    return fd

@@ -1,0 +1,46 @@
+"""New code shows whether it can serve, before anything depends on it.
+
+Owns:     what the process is that the supervisor starts for that: a worker, on sockets that nobody else can reach.
+Thread:   the main thread.
+Not here: the supervisor's side (upgrade.py), what a worker does (worker.py).
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+from ..connections.listeners import Listener, open_listeners
+from ..settings import ConfigError, parse_bind
+from .channel import Channel
+from .child import TRIAL
+from .plan import Plan
+from .slots import PAGE_BYTES
+from .worker import Role
+
+VARIABLE = "ASERVE_TRIAL"  # names the descriptor of the channel to the supervisor
+
+
+def trial_role(plan: Plan, channel: Channel) -> Role:
+    """
+    Return what this process is to be.
+
+    Raises:
+        ConfigError: the settings do not ask for workers.
+    """
+    if plan.config.workers is None:
+        raise ConfigError("the settings do not ask for workers any more (--workers); that takes a restart")
+    page = memoryview(bytearray(PAGE_BYTES)).cast("Q")  # nobody reads it
+    return Role(TRIAL, 1, plan, channel, _private_listeners(plan), page, supervisor_pid=os.getppid())
+
+
+def _private_listeners(plan: Plan) -> list[Listener]:
+    """Return a listener for each bind, of its protocol and with its certificates, at an address that is gone already."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="aserve-trial-") as folder:  # which only this user may enter
+            return open_listeners([
+                parse_bind(bind)._replace(kind="unix", path=os.path.join(folder, str(number)))
+                for number, bind in enumerate(plan.config.bind)
+            ])  # fmt: skip
+    except OSError:
+        return []  # no folder can be written to: it imports the app, and accepts nothing

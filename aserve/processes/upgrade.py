@@ -1,0 +1,189 @@
+"""Upgrade in place: new code of aserve's own, and of all else, takes over within the same process.
+
+Owns:     Upgrade: the supervisor's side, from SIGUSR2 to exec.
+Thread:   the supervisor's only one.
+Not here: what is left to the new code (inheritance.py), the new code's side of the trial (trial.py), how it goes on
+          (supervisor.py: it adopts the workers, and replaces them as for any reload).
+
+```
+  supervisor, code of before                       supervisor, new code: same pid, listeners, workers
+     |                                                ^
+     | fork, exec                                     | exec
+     v                            ready, ended        |
+  the trial: the same command, ------------------> supervisor
+  which becomes a worker that nobody can reach
+```
+
+Whatever becomes of the trial, an exception, an exit, a hang, no interpreter at all: nothing has changed, and the log says why.
+Signals that come while one program becomes the other are not lost: they are blocked, and wait for the new code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import signal
+from collections.abc import Sequence
+from typing import Callable, NoReturn
+
+from ..connections.listeners import Listener
+from ..settings import VERSION
+from . import inheritance, trial
+from .channel import Channel, Message
+from .child import TRIAL, Child, State
+from .children import Children
+from .command import Command
+from .inheritance import Inheritance, Strangers
+from .manager import Manager
+from .plan import Plan
+from .signal_pipe import SignalPipe, block_signals, unblock_signals
+from .worker import FAILED, say_failed
+
+logger = logging.getLogger("aserve")
+
+# For a trial, where there is no --start-timeout. Guess: imports of minutes exist, and until one ends there is no other trial.
+TRIAL_SECONDS = 300.0
+
+
+class Upgrade:
+    """New code, from the wish for it to its start."""
+
+    def __init__(self, command: Command, children: Children, signals: SignalPipe, manager: Manager) -> None:
+        self._command = command
+        self._children = children
+        self._signals = signals
+        self._manager = manager
+        self._asked = ""  # why there is to be a trial
+        self._why = ""  # that of the one that is under way
+        self._trial: Child | None = None
+        self._strangers = Strangers()
+        self._has_shown = False  # that the new code can serve
+        # By what the trial says.
+        self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
+            "ready": self._on_ready,
+            "failed": self._on_failed,
+            "failing": _ignore,
+            "left": _ignore,
+        }
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether new code is tried, or about to take over."""
+        return self._trial is not None or self._has_shown
+
+    def ask(self, why: str) -> None:
+        """Ask for new code: `advance` begins when it can."""
+        self._asked = why
+        if self._trial is not None:
+            logger.info("%s: once more, after %s; kill it if it hangs", why, self._trial)
+
+    def advance(self, plan: Plan, size: int, listeners: Sequence[Listener]) -> None:
+        """Do what is due: try the new code, or become it."""
+        if self._trial is not None:
+            return
+        if self._asked:  # also if one has shown that it can: what is there now may be other code
+            self._why, self._asked, self._has_shown = self._asked, "", False
+            self._begin_trial(plan)
+        elif self._has_shown:
+            self._has_shown = False
+            self._become(plan, size, listeners)
+
+    def abandon(self) -> None:
+        """Ask for nothing any more; end the trial."""
+        self._asked, self._has_shown = "", False
+        if self._trial is not None and self._trial.state == State.STARTING:
+            self._children.kill(self._trial, signal.SIGTERM)
+        self._trial = None
+
+    # The trial
+
+    def _begin_trial(self, plan: Plan) -> None:
+        self._manager.tell_reloading(self._why)
+        seconds = plan.config.start_seconds or TRIAL_SECONDS
+        limited = plan._replace(config=dataclasses.replace(plan.config, start_seconds=seconds))
+        with block_signals():
+            try:
+                child, channel = self._children.fork(TRIAL, limited)
+            except OSError as exc:
+                self._fail(f"the trial could not be forked: {exc.strerror or exc}")
+                return
+            if channel is not None:
+                self._signals.close()
+        if channel is not None:
+            self._run_trial(channel)
+        self._trial = child
+        logger.info("%s: %s has begun: %s", self._why, child, self._command)
+
+    def _run_trial(self, channel: Channel) -> NoReturn:
+        """In the child: become the new code."""
+        try:
+            os.set_inheritable(channel.fileno(), True)
+            self._command.execute(trial.VARIABLE, channel.fileno())
+        except BaseException as exc:
+            why = exc.strerror if isinstance(exc, OSError) else type(exc).__name__
+            say_failed(channel, f"{self._command.words[0]} could not be run in {self._command.folder}: {why}")
+        finally:
+            os._exit(FAILED)
+
+    def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
+        if self._children.admit(child):
+            self._children.drain(child, is_replaced=True)
+
+    def _on_failed(self, child: Child, message: Message, fds: list[int]) -> None:
+        child.failure, child.app_traceback = message["why"], message["traceback"]
+
+    def on_end(self, child: Child, how: str) -> None:
+        """The trial has ended: it has served, or it is told why not."""
+        if child is not self._trial:
+            return  # it was abandoned
+        self._trial = None
+        if child.ready_at:
+            logger.info("%s: the new code can serve, after %.1f s", self._why, child.ready_at - child.began_at)
+            self._has_shown = True
+            return
+        if child.app_traceback:
+            logger.error("%s: the app's traceback:\n%s", child, child.app_traceback.rstrip())
+        self._fail(f"{child} could not start: {child.failure or f'it {how} before it was ready, without a word'}")
+
+    def _fail(self, why: str) -> None:
+        self._manager.note_unchanged(self._why)
+        logger.error(
+            "%s: nothing was upgraded: %s; correct it, and send SIGUSR2; workers that go on as before: %d",
+            self._why, why, len(self._children.having(State.READY)),
+        )  # fmt: skip
+
+    # Exec
+
+    def _become(self, plan: Plan, size: int, listeners: Sequence[Listener]) -> None:
+        """Become the new code; return only if that cannot be."""
+        with block_signals() as blocked:
+            for number in self._signals.read():
+                os.kill(os.getpid(), number)  # nobody has seen to it: it waits, as those do that come from now on
+            try:
+                with inheritance.hand_down(listeners, plan, size, self._children, blocked) as fd:
+                    self._command.execute(inheritance.VARIABLE, fd)
+            except OSError as exc:
+                self._fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")
+
+    # As the new code
+
+    def take_over(self, inherited: Inheritance) -> None:
+        """Go on with the workers of before, and hear the signals that have waited."""
+        for state in inherited.children:
+            assert inherited.plan is not None
+            self._children.adopt(state, inherited.plan)
+        logger.info(
+            "upgraded from %s to %s, with %d workers of before",
+            inherited.version, VERSION, len(self._children) + len(inherited.strangers),
+        )  # fmt: skip
+        self._strangers = inherited.strangers
+        unblock_signals(inherited.blocked)
+
+    def dismiss_strangers(self) -> None:
+        """All workers are new: let those go whose words are not known."""
+        self._strangers.dismiss()
+
+
+def _ignore(child: Child, message: Message, fds: list[int]) -> None:
+    """Let it be: whatever it wishes, it is about to end."""

@@ -1,0 +1,129 @@
+"""Looking at workers that serve, once a second: who has served its time, whose event loop hangs.
+
+Owns:     Watch: what is kept of each worker from one look to the next; what is logged of a loop that hangs, with its stacks; how
+          many processes the kernel has killed for want of memory.
+Thread:   the supervisor's only one.
+Not here: the rules (recycling.py, liveness.py), replacing a worker (supervisor.py).
+
+Nobody is asked anything: each worker's page, and small files of /proc, say it all. So it costs a worker nothing, and one that
+hangs cannot hide it.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import os
+
+from ..settings import Config
+from .cgroups import Cgroups
+from .child import STACKS_SIGNAL, Child, State
+from .children import Children
+from .liveness import Pulse, Verdict
+from .recycling import Due, Recycling, Worker
+from .resources import Memory, activity_of, memory_of
+from .slots import Field
+
+logger = logging.getLogger("aserve")
+
+
+class Watched:
+    """One worker that serves, since the first look at it."""
+
+    def __init__(self, config: Config, recycling: Recycling) -> None:
+        self.lifespan = recycling.new_lifespan()
+        self.pulse = Pulse(config.hang_warning_seconds, config.hang_timeout_seconds)
+        self.is_hung = False
+
+
+class Watch:
+    """What is seen of all workers that serve."""
+
+    def __init__(self, children: Children, cgroups: Cgroups | None = None) -> None:
+        self._children = children
+        self._cgroups = cgroups or Cgroups()
+        self._recycling: Recycling | None = None
+        self._config: Config | None = None
+        self._watched: dict[Child, Watched] = {}
+        self._ticks: dict[Child, int] = {}
+        self._looks = 0
+        # At this look, and at the one before. A worker that was killed just before a look is reaped after it.
+        self._oom_kills = collections.deque([self._cgroups.oom_kill_count()], 2)
+
+    def look(self, config: Config, now: float) -> list[Due]:
+        """Return who is to be replaced, and why; `now` is the supervisor's monotonic time."""
+        if self._recycling is None or config is not self._config:
+            self._recycling, self._config = Recycling(config), config
+        recycling = self._recycling
+        self._looks += 1
+        self._oom_kills.append(self._cgroups.oom_kill_count())
+        serving = self._children.having(State.READY)
+        self._watched = {child: self._watched.get(child) or Watched(config, recycling) for child in serving}
+        hung = [Due(child.slot, why) for child in serving if (why := self._find_hung(child, now))]
+        due = recycling.due(self._describe(child, recycling, serving) for child in serving)
+        return [*hung, due] if due else hung
+
+    def has_turned(self) -> bool:
+        """
+        Whether a worker's event loop has turned since this was asked last, or none could: then another starts, or waits to.
+
+        A restart by systemd's watchdog would begin that start anew, however long it takes.
+        """
+        before, serving = self._ticks, self._children.having(State.READY, State.DRAINING)
+        self._ticks = {child: self._children.page(child)[Field.TICK] for child in serving}
+        return not serving or any(tick != before.get(child, 0) for child, tick in self._ticks.items())
+
+    def is_hung(self, child: Child) -> bool:
+        """Whether a worker was to be replaced because its event loop hangs, and still does."""
+        return child in self._watched and self._watched[child].is_hung
+
+    def bytes_of(self, child: Child) -> int:
+        """Return what a worker takes now; 0: this system does not tell."""
+        memory = memory_of(child.pid)
+        return memory.rss_bytes if memory else 0
+
+    def explain(self, how: str) -> str:
+        """Return how a worker has ended, and whether that was for want of memory, as far as the kernel tells."""
+        before, count = self._oom_kills[0], self._cgroups.oom_kill_count()
+        if how != "was killed by SIGKILL" or before is None or count is None or count <= before:
+            return how
+        return (
+            f"{how}, by the kernel as memory ran out (its count of such kills has risen to {count}): fewer --workers, or "
+            "--max-rss, take less"
+        )
+
+    # One worker
+
+    def _find_hung(self, child: Child, now: float) -> str:
+        """Look whether its event loop turns; return why it is to be replaced, if it is."""
+        watched = self._watched[child]
+        finding = watched.pulse.look(self._children.page(child)[Field.TICK], activity_of(child.pid), now)
+        if finding.verdict is Verdict.WARN:
+            limit = child.plan.config.hang_timeout_seconds
+            next_ = (
+                f"after {limit:g} s (--hang-timeout) it is replaced"
+                if limit
+                else "it is not replaced (--hang-timeout 0)"
+            )
+            logger.warning("%s: %s; %s; its stacks follow", child, finding.text, next_)
+            os.kill(child.pid, STACKS_SIGNAL)
+        elif finding.verdict is Verdict.RECOVERED:
+            watched.is_hung = False
+            logger.warning("%s: %s", child, finding.text)
+        elif finding.verdict is Verdict.REPLACE:
+            watched.is_hung = True
+            return f"{finding.text} (--hang-timeout {child.plan.config.hang_timeout_seconds:g})"
+        return ""
+
+    def _describe(self, child: Child, recycling: Recycling, serving: list[Child]) -> Worker:
+        requests = self._children.page(child)[Field.REQUESTS]
+        memory = self._memory_of(child, recycling, serving)
+        return Worker(child.slot, self._watched[child].lifespan, requests, child.served_seconds, memory)
+
+    def _memory_of(self, child: Child, recycling: Recycling, serving: list[Child]) -> Memory | None:
+        if not recycling.needs_memory:
+            return None
+        if not recycling.needs_shares:
+            return memory_of(child.pid)
+        # In turn: the kernel walks the worker's page tables meanwhile (resources.py).
+        return memory_of(child.pid, with_shares=True) if child is serving[self._looks % len(serving)] else None

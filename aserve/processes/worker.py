@@ -1,0 +1,331 @@
+"""A worker: the child's side of processes.
+
+Owns:     from the fork to the exit status: importing the app, one Server on an event loop, what is said to the supervisor and
+          done at its word, the worker's page.
+Thread:   the main thread; from the first loop's turn on, the event loop's.
+Not here: when workers begin and end (supervisor.py), what is served (server.py), how the app is found (cli.py hands that in).
+
+A worker does not decide when it ends. SIGTERM, or threads that are stuck, make it ask for a successor, and it serves until the
+supervisor tells it to drain: then another serves already. What a terminal sends to all processes of its group (Ctrl-C)
+means nothing to it. If the supervisor dies, its end of the channel closes: the worker drains and ends, and so do the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import faulthandler
+import fcntl
+import logging
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable, NamedTuple
+
+from .. import forks
+from ..connections.detaching import Detached
+from ..connections.listeners import Listener
+from ..connections.load_board import LoadBoard
+from ..errors import AserveError, BindError
+from ..hooks import call_post_fork
+from ..loading import LoadError
+from ..running import new_loop
+from ..server import Server
+from ..settings import ConfigError
+from ..signals import Signals
+from ..wsgi import WSGIApp
+from .channel import Channel, Message
+from .child import STACKS_SIGNAL, name_of
+from .plan import Plan
+from .signal_pipe import block_signals
+from .slots import Field, Slots
+
+logger = logging.getLogger("aserve")
+
+FAILED = 1  # exit status: it could not start, or left something unfinished
+
+# Sent to the whole group of processes by a terminal, or to all by a person: the supervisor knows what is meant.
+LEFT_TO_SUPERVISOR = (
+    signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU,
+)  # fmt: skip
+LEFT_AT_START = (*LEFT_TO_SUPERVISOR, signal.SIGUSR1)  # as long as there is no log to be reopened
+TICK_SECONDS = 1.0
+# How often one that drains looks for connections that idle by now, and can go on in another. Guess.
+HAND_OVER_SECONDS = 0.05
+# How long its last words may wait for the supervisor, which reads all the time. Guess.
+LAST_WORDS_SECONDS = 2.0
+# Both fit into a message (channel.py).
+MAX_WHY_LENGTH = 500
+MAX_TRACEBACK_LENGTH = 10_000
+
+
+class Role(NamedTuple):
+    """What a forked child is to be."""
+
+    slot: int
+    generation: int
+    plan: Plan
+    channel: Channel
+    listeners: Sequence[Listener]
+    page: memoryview  # words by slots.Field
+    slots: Slots | None = None  # all pages
+    load_board: LoadBoard | None = None  # among them
+    in_flight: Any = None  # memory for the table of the requests that it is at
+    supervisor_pid: int = 0
+
+    @property
+    def name(self) -> str:
+        """What it is called in the log."""
+        return name_of(self.slot)
+
+
+Load = Callable[[], WSGIApp]  # imports the app
+
+
+def run_worker(role: Role, load: Load) -> int:
+    """Serve until the supervisor says otherwise, or has died; return the exit status."""
+    prepare_process(LEFT_AT_START)
+    return serve_as(role, load)
+
+
+def prepare_process(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
+    """Leave these signals to the supervisor, and let others write stacks; return the handlers of before."""
+    faulthandler.enable()  # where it was when a signal has killed it
+    faulthandler.register(STACKS_SIGNAL)  # and where it hangs
+    return _leave_to_supervisor(numbers)
+
+
+def serve_as(role: Role, load: Load) -> int:
+    """Be this worker, in a process that is prepared; return the exit status."""
+
+    def serve() -> int:
+        with dying_with(role.channel):
+            app = load()
+            call_post_fork()
+        return _serve(role, app)
+
+    return tell_failure(role.channel, serve)
+
+
+def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
+    """Run this; return its exit status, or tell the supervisor why there is none."""
+    try:
+        return run()
+    except LoadError as fault:
+        return say_failed(channel, str(fault), fault.app_traceback)
+    except (AserveError, BindError, ConfigError) as fault:
+        return say_failed(channel, str(fault))
+    except Exception as fault:
+        logger.exception("internal error; please report this as a bug in aserve")
+        return say_failed(channel, f"{type(fault).__name__}: {fault}")
+
+
+def _serve(role: Role, app: WSGIApp) -> int:
+    loop = new_loop(role.plan.config.loop)
+    try:
+        asyncio.set_event_loop(loop)
+        return loop.run_until_complete(Worker(role, app, loop).run())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+
+
+def say_failed(channel: Channel, why: str, app_traceback: str = "") -> int:
+    """Tell the supervisor why this process cannot serve; return its exit status."""
+    message = {"say": "failed", "why": why[:MAX_WHY_LENGTH], "traceback": app_traceback[-MAX_TRACEBACK_LENGTH:]}
+    channel.send(message)
+    return FAILED
+
+
+def _leave_to_supervisor(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
+    """
+    Let signals that are meant for the supervisor do nothing here; return the handlers of before.
+
+    By a handler: programs that the app starts would inherit that a signal is ignored. Processes that it forks get back
+    what was there before (forks.py).
+    """
+    earlier = {number: signal.signal(number, do_nothing) for number in numbers}
+    forks.own_handlers(earlier)
+    return earlier
+
+
+def do_nothing(number: int, frame: Any) -> None:
+    """Leave it to the supervisor."""
+
+
+@contextlib.contextmanager
+def dying_with(channel: Channel) -> Iterator[None]:
+    """
+    End this process at once if the supervisor dies meanwhile, or says anything: an import that hangs reads no channel.
+
+    fcntl(2), "Managing signals": the kernel sends the signal when anything happens at the other end. All that the
+    supervisor says to a worker that starts is that it is to end.
+    """
+    flags = fcntl.fcntl(channel, fcntl.F_GETFL)
+    with contextlib.suppress(OSError):  # a kernel that cannot; then nobody ends what hangs
+        fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
+        fcntl.fcntl(channel, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(channel, fcntl.F_SETFL, flags | os.O_ASYNC)
+    if select.select([channel], [], [], 0)[0]:  # it happened before
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        yield
+    finally:
+        fcntl.fcntl(channel, fcntl.F_SETFL, flags)
+
+
+class Worker:
+    """One Server, led by the supervisor's word."""
+
+    def __init__(self, role: Role, app: WSGIApp, loop: asyncio.AbstractEventLoop) -> None:
+        self._channel = role.channel
+        self._page = role.page
+        self._loop = loop
+        self._slots, self._board = role.slots, role.load_board
+        self._server = Server(
+            app, role.plan.config, listeners=role.listeners, load_board=role.load_board, in_flight=role.in_flight
+        )
+        self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
+        self._adopting: set[asyncio.Task[None]] = set()
+        # By what the supervisor says to `do`.
+        self._orders: dict[str, Callable[[Message, list[int]], None]] = {
+            "drain": self._on_drain,
+            "hand over": lambda message, _: self._hand_over(message["count"]),
+            "adopt": self._on_adopt,
+            "reopen logs": lambda *_: self._server.reopen_logs(),
+        }
+
+    async def run(self) -> int:
+        """Serve until told to drain; return the exit status."""
+        signals = Signals(self._loop)
+        try:
+            self._handle_signals(signals)
+            self._listen()
+            if self._told_to_end.done():
+                return 0
+            await self._server.start()
+            await asyncio.sleep(0)  # one turn of the loop: it accepts
+            failing = self._loop.create_task(self._wait_failing())
+            self._begin()
+            is_replaced = await self._told_to_end
+            failing.cancel()
+            if is_replaced:
+                await self._server.stop_accepting()
+                self._say({"say": "left"})
+                if self._channel.is_heard:
+                    self._keep_handing_over()
+            is_clean = await self._server.drain(is_replaced)
+            await self._say_the_rest()
+        finally:
+            signals.close()
+        return 0 if is_clean else FAILED
+
+    def _handle_signals(self, signals: Signals) -> None:
+        for number in LEFT_TO_SUPERVISOR:
+            if signal.getsignal(number) is not do_nothing:  # the app's own
+                signals.handle(number, lambda: None)
+        signals.handle(signal.SIGTERM, lambda: self._ask_for_successor("it was sent SIGTERM"), is_once=True)
+        with block_signals():
+            if signal.getsignal(signal.SIGUSR1) is do_nothing:  # not the app's own, which would run before ours
+                signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+            signals.handle(signal.SIGUSR1, self._server.reopen_logs)
+
+    def _listen(self) -> None:
+        """Listen to the supervisor from now on, and to what it has said since the import."""
+        self._loop.add_reader(self._channel.fileno(), self._on_readable)
+        self._on_readable()
+
+    def _begin(self) -> None:
+        """Say that it serves."""
+        self._tick()
+        self._say({"say": "ready"})
+
+    async def _wait_failing(self) -> None:
+        self._ask_for_successor(await self._server.wait_failing())
+
+    def _ask_for_successor(self, why: str) -> None:
+        self._say({"say": "failing", "why": why[:MAX_WHY_LENGTH]})
+
+    # The channel
+
+    def _say(self, message: Message, fds: Sequence[int] = ()) -> None:
+        self._channel.send(message, fds)
+        if self._channel.has_unsent:
+            self._loop.add_writer(self._channel.fileno(), self._on_writable)
+
+    async def _say_the_rest(self) -> None:
+        """Wait until what was said is sent; connections may be among it."""
+        deadline = self._loop.time() + LAST_WORDS_SECONDS
+        while self._channel.has_unsent and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+
+    def _on_writable(self) -> None:
+        self._channel.flush()
+        if not self._channel.has_unsent:
+            self._loop.remove_writer(self._channel.fileno())
+
+    def _on_readable(self) -> None:
+        while True:
+            try:
+                received = self._channel.receive()
+            except BlockingIOError:
+                return
+            if received is None:
+                self._on_orphaned()
+                return
+            message, fds = received
+            self._orders[message["do"]](message, fds)
+
+    def _on_orphaned(self) -> None:
+        """There is no supervisor any more: nobody would replace this worker, and nobody end it."""
+        self._loop.remove_reader(self._channel.fileno())
+        self._loop.remove_writer(self._channel.fileno())
+        logger.error("the supervisor has died: draining; start the command again")
+        self._end(is_replaced=False)
+
+    # Orders
+
+    def _on_drain(self, message: Message, fds: list[int]) -> None:
+        self._end(is_replaced=not message["stopping"])
+
+    def _end(self, is_replaced: bool) -> None:
+        if not self._told_to_end.done():
+            self._told_to_end.set_result(is_replaced)
+
+    # Connections that idle
+
+    def _hand_over(self, count: int | None) -> None:
+        """Give connections to the supervisor, which knows who has the fewest; None: all of them."""
+        for detached in self._server.detach_idle(count):
+            self._say({"say": "idle", "listener": detached.listener_index, "peer": detached.peer}, [detached.fd])
+
+    def _keep_handing_over(self) -> None:
+        self._loop.call_later(HAND_OVER_SECONDS, self._keep_handing_over)
+        self._hand_over(None)
+
+    def _on_adopt(self, message: Message, fds: list[int]) -> None:
+        task = self._loop.create_task(self._adopt(Detached(fds[0], message["listener"], message["peer"])))
+        self._adopting.add(task)  # a loop holds its tasks only weakly
+        task.add_done_callback(self._adopting.discard)
+
+    async def _adopt(self, detached: Detached) -> None:
+        if not await self._server.adopt(detached):
+            os.close(detached.fd)
+
+    # The page
+
+    def _tick(self) -> None:
+        """Write once a second what this worker is doing."""
+        self._loop.call_later(TICK_SECONDS, self._tick)
+        now, page = self._server.statistics(), self._page
+        page[Field.REQUESTS] = now.requests
+        page[Field.CONNECTIONS] = now.connections_open
+        page[Field.IN_FLIGHT] = now.connections_running
+        page[Field.WAITING] = now.requests_waiting
+        page[Field.THREADS_BUSY] = max(now.workers - now.workers_idle, 0)
+        page[Field.TICKED_AT] = time.monotonic_ns()
+        page[Field.TICK] += 1
+        if self._board is not None and self._slots is not None:
+            self._board.look_at(self._slots.top - 1)

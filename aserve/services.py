@@ -1,0 +1,93 @@
+"""What the connections of each listener share, made from the settings.
+
+Owns:     `new_service`: wire protocol, gateway, environ, log, trust and TLS of one listener.
+Thread:   event loop only, before it serves.
+Not here: what a service is (connections/service.py), what all listeners of a server share (server.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from .access_log import AccessLog
+from .budgets import Budgets
+from .connections.greeting import identify_by
+from .connections.in_flight import InFlight
+from .connections.limit import ConnectionLimit
+from .connections.listeners import Listener
+from .connections.sendfile import HAS_SENDFILE
+from .connections.service import Service
+from .protocols import PROTOCOLS
+from .protocols.base import Limits
+from .proxies.forwarded import StripForwarded, strip_forwarded
+from .proxies.peers import Peers
+from .proxies.trust import TrustingGateway, TrustingLog, needs_identity, trust_of
+from .settings import Config
+from .tls.certificates import Certificates
+from .workers.executor import Executor
+from .workers.inline import InlineExecutor
+from .wsgi import FileWrapper, Gateway, WSGIApp
+from .wsgi.environ import build_base_environ
+from .wsgi.response import CommonFields
+from .wsgi.routes import RoutingGateway, compile_routes
+
+
+class Shared(NamedTuple):
+    """What all listeners of a server share."""
+
+    config: Config
+    loop: asyncio.AbstractEventLoop
+    app: WSGIApp
+    executor: Executor | InlineExecutor
+    common_fields: CommonFields
+    connections: ConnectionLimit
+    budgets: Budgets
+    access_log: AccessLog | None
+    certificates: Certificates
+    peers: Peers | None
+    multiprocess: bool  # PEP 3333's wsgi.multiprocess
+    in_flight: InFlight | None = None
+
+
+def new_service(listener: Listener, shared: Shared) -> Service:
+    """Return what the connections of this listener share."""
+    config, bind, peers, log = shared.config, listener.bind, shared.peers, shared.access_log
+    trust = trust_of(config, bind, peers)
+    strip_forwarded_by = StripForwarded(listener.url) if trust is None else strip_forwarded
+    limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies)
+    protocol = "http" if bind.protocol == "https" else bind.protocol
+    parser = config.http_parser if protocol == "http" else "c"
+    gateway = _new_gateway(protocol, shared)
+    return Service(
+        config,
+        name=listener.url,
+        loop=shared.loop,
+        limits=limits,
+        new_protocol=PROTOCOLS[protocol, parser](limits),
+        executor=shared.executor,
+        gateway=TrustingGateway(gateway, shared.common_fields, trust, listener.url) if trust else gateway,
+        common_fields=shared.common_fields,
+        base_environ=build_base_environ(
+            *listener.server_name_and_port,
+            server_software=config.server_name or "aserve",
+            scheme="https" if bind.protocol == "https" else "http",
+            multithread=config.threads > 1,
+            multiprocess=shared.multiprocess,
+            file_wrapper=FileWrapper,
+        ),
+        connections=shared.connections,
+        budgets=shared.budgets,
+        access_log=TrustingLog(log, trust) if trust and log else log,
+        peers=peers,
+        wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
+        identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
+        in_flight=shared.in_flight,
+    )
+
+
+def _new_gateway(protocol: str, shared: Shared) -> Gateway:
+    routes = compile_routes(shared.config.route)
+    if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
+        return RoutingGateway(shared.app, shared.common_fields, HAS_SENDFILE, routes)
+    return Gateway(shared.app, shared.common_fields, HAS_SENDFILE)

@@ -1,0 +1,156 @@
+"""What systemd says to a service by its environment, and what a service says back.
+
+Owns:     the sockets that were passed (sd_listen_fds(3)), those of them that this service has stored before, the notify
+          socket (sd_notify(3)), the watchdog's time.
+Thread:   any; nothing here waits.
+Not here: when what is said (running.py, fd_store.py), binds that name a socket (settings/bind.py), taking it (connections/listeners.py).
+
+Without systemd the variables are missing, and all of this does nothing. podman and others speak the same.
+"""
+
+from __future__ import annotations
+
+import array
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+
+logger = logging.getLogger("aserve")
+
+FIRST_FD = 3  # SD_LISTEN_FDS_START
+UNNAMED = "unknown"  # what sd_listen_fds_with_names(3) calls a socket without a name
+STORED = "aserve-stored-"  # what the names of sockets begin with that a process of ours has stored
+NONBLOCKING = getattr(socket, "MSG_DONTWAIT", 0)
+
+
+def passed_sockets(environ: Mapping[str, str] = os.environ) -> dict[str, list[int]]:
+    """
+    Return the descriptors of sockets that systemd has passed to this process, by name; those left out that were stored.
+
+    Several may have one name: those of one socket unit.
+
+    Raises:
+        ValueError: they were meant for another process, or the variables contradict each other; the text says so.
+
+    Spec: sd_listen_fds(3).
+    """
+    return {name: fds for name, fds in _all_sockets(environ).items() if not name.startswith(STORED)}
+
+
+def stored_sockets(environ: Mapping[str, str] = os.environ) -> dict[str, list[int]]:
+    """Return the descriptors that this service has stored with systemd before, by name."""
+    try:
+        return {name: fds for name, fds in _all_sockets(environ).items() if name.startswith(STORED)}
+    except ValueError:
+        return {}  # they are another process's
+
+
+def store_size(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many descriptors systemd keeps for this service, if it says so (FileDescriptorStoreMax=); 0: none."""
+    text = environ.get("FDSTORE", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _all_sockets(environ: Mapping[str, str]) -> dict[str, list[int]]:
+    if "LISTEN_FDS" not in environ:
+        return {}
+    count, pid = _number_of("LISTEN_FDS", environ), _number_of("LISTEN_PID", environ)
+    if pid != os.getpid():
+        raise ValueError(
+            f"systemd passed its sockets to process {pid}, and this is {os.getpid()}; a script that starts aserve must "
+            "do so by exec"
+        )
+    names = environ["LISTEN_FDNAMES"].split(":") if environ.get("LISTEN_FDNAMES") else [UNNAMED] * count
+    if len(names) != count:
+        raise ValueError(f"LISTEN_FDNAMES has {len(names)} names, and LISTEN_FDS says {count}")
+    found: dict[str, list[int]] = {}
+    for fd, name in enumerate(names, FIRST_FD):
+        found.setdefault(name, []).append(fd)
+    return found
+
+
+def watchdog_seconds(environ: Mapping[str, str] = os.environ) -> float:
+    """Return WatchdogSec= of the unit: after this long without `Notifier.alive` the service is killed; 0: never."""
+    usec = environ.get("WATCHDOG_USEC", "")
+    is_ours = environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+    return int(usec) / 1e6 if usec.isdigit() and is_ours else 0.0
+
+
+def _number_of(name: str, environ: Mapping[str, str]) -> int:
+    text = environ.get(name, "")
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"{name} is {text!r}, and not a number")
+    return int(text)
+
+
+class Notifier:
+    """
+    Tells the service manager where a service stands; without a manager nobody is told.
+
+    Nothing is raised: a service goes on without its manager. The first message that is lost is in the log.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._is_told = False  # that somebody cannot be
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, str] = os.environ) -> Notifier:
+        """Return the one of the manager that has started this process."""
+        return cls(environ.get("NOTIFY_SOCKET", ""))
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is a manager."""
+        return bool(self._address)
+
+    def ready(self, status: str, main_pid: int | None = None) -> None:
+        """Say that it serves, after the start or after `reloading`; `main_pid`: which process is the service."""
+        pid = [] if main_pid is None else [f"MAINPID={main_pid}"]
+        self.send("READY=1", *pid, _status(status))
+
+    def reloading(self, status: str) -> None:
+        """Say that a reload has begun; `ready` ends it. (Type=notify-reload compares the time with that of its signal.)"""
+        self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", _status(status))
+
+    def stopping(self, status: str) -> None:
+        """Say that it ends."""
+        self.send("STOPPING=1", _status(status))
+
+    def status(self, status: str) -> None:
+        """Say in one line what `systemctl status` shows."""
+        self.send(_status(status))
+
+    def alive(self) -> None:
+        """Put off the watchdog."""
+        self.send("WATCHDOG=1")
+
+    def store(self, name: str, fds: Sequence[int]) -> None:
+        """Let the manager keep copies of descriptors: `passed_sockets` of the next process has them (FileDescriptorStoreMax=)."""
+        self.send("FDSTORE=1", f"FDNAME={name}", fds=fds)
+
+    def forget(self, name: str) -> None:
+        """Let it close those."""
+        self.send("FDSTOREREMOVE=1", f"FDNAME={name}")
+
+    def send(self, *fields: str, fds: Sequence[int] = ()) -> None:
+        """Send one message, NAME=VALUE each."""
+        if not self._address:
+            return
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+                sock.sendmsg(["\n".join(fields).encode("utf-8", "replace")], rights, NONBLOCKING, self._address)
+        except OSError as exc:
+            if not self._is_told:
+                self._is_told = True
+                logger.warning(
+                    "systemd cannot be told %s: %s: %s; it may take this service for one that has not started",
+                    fields[0], self._address.replace("\0", "@"), exc.strerror or exc,
+                )  # fmt: skip
+
+
+def _status(text: str) -> str:
+    return "STATUS=" + text.replace("\n", " ")

@@ -1,0 +1,50 @@
+"""For how long the first job of a queue has waited, and whether the queue moves, at no cost to the jobs.
+
+Owns:     QueueWait: now and then it marks the last job of the queue with the time. While a marked job waits, so do
+          those before it, and all of them have waited since then or longer.
+Thread:   event loop only; workers change the queue meanwhile.
+Not here: the queue (executor.py), and who asks: a health check for the wait (connections/service.py), systemd's
+          watchdog for a queue that stands still (running.py).
+
+A time in each job would be exact, and each request would pay for a look at the clock. The two measures differ under
+load: jobs may wait long while workers begin one after another, and a restart would help nobody then.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+
+class QueueWait:
+    """How long jobs wait in a queue from which the first to come is the first to go."""
+
+    def __init__(self, jobs: collections.deque[Any]) -> None:
+        self._jobs = jobs
+        self._marks: collections.deque[tuple[float, Any]] = collections.deque()  # time and job, in the queue's order
+        self._first: Any = None  # the first job a second ago
+        self.stalled_seconds = 0  # for how many seconds the same job has been the first; 0: none waits, or they move
+
+    def seconds(self, now: float) -> float:
+        """
+        Return for how many seconds the first job has waited, or less: by at most the time between two looks.
+
+        `now` is the time in seconds, by a clock that never goes back.
+        """
+        return self._look(now, self._jobs.copy())
+
+    def on_second(self, now: float) -> None:
+        """Called once a second: mark what has come, and see whether the first job is still the same."""
+        jobs = self._jobs.copy()
+        self._look(now, jobs)
+        first = jobs[0] if jobs else None
+        self.stalled_seconds = self.stalled_seconds + 1 if first is not None and first is self._first else 0
+        self._first = first
+
+    def _look(self, now: float, jobs: collections.deque[Any]) -> float:
+        marks = self._marks
+        while marks and marks[0][1] not in jobs:
+            marks.popleft()  # a worker has begun it
+        if jobs and not (marks and marks[-1][1] is jobs[-1]):
+            marks.append((now, jobs[-1]))
+        return now - marks[0][0] if marks else 0.0

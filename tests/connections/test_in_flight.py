@@ -1,0 +1,99 @@
+"""What a process is at, as others read it."""
+
+from __future__ import annotations
+
+import mmap
+
+from aserve.connections.in_flight import LOOP_COUNT, TABLE_BYTES, InFlight, lane_entries, read_in_flight
+from aserve.connections.load_board import NOBODY, Load, LoadBoard
+from aserve.exchange import Exchange
+
+
+def new_exchange(method: str = "GET", target: str = "/x") -> Exchange:
+    return Exchange(f"REQUEST_METHOD\0{method}\0REQUEST_URI\0{target}\0", 2)
+
+
+def new_board() -> tuple[memoryview, LoadBoard]:
+    words = memoryview(mmap.mmap(-1, 8)).cast("Q")
+    words[0] = NOBODY
+    board = LoadBoard(words, 0, 1)
+    board.open(1)
+    return words, board
+
+
+def test_the_table():
+    """Each exchange is in there from its beginning to its end, with its time; the longest first."""
+    memory = mmap.mmap(-1, TABLE_BYTES)
+    in_flight = InFlight(None, memory)
+    assert read_in_flight(memory) == []
+    exchanges = [new_exchange("GET", "/a"), new_exchange("PUT", "/b")]
+    for exchange in exchanges:
+        in_flight.begin(exchange)
+    found = read_in_flight(memory)
+    assert sorted(text for _, text in found) == ["GET /a", "PUT /b"]
+    assert found == sorted(found, reverse=True) and all(0 <= seconds < 60 for seconds, _ in found)
+    in_flight.end(exchanges[0])
+    assert [text for _, text in read_in_flight(memory)] == ["PUT /b"]
+    in_flight.end(exchanges[1])
+    assert read_in_flight(memory) == []
+
+
+def test_what_forges_no_line_of_a_log():
+    """A target may have octets that a log must not have."""
+    memory = mmap.mmap(-1, TABLE_BYTES)
+    InFlight(None, memory).begin(new_exchange("GET", '/"\x1b\xe4\n'))
+    assert [text for _, text in read_in_flight(memory)] == ["GET /\\x22\\x1b\\xe4\\x0a"]
+
+
+def test_a_full_table():
+    """What has no place is not told, and harms nobody; a place that is free again is used again."""
+    memory = mmap.mmap(-1, TABLE_BYTES)
+    words, board = new_board()
+    in_flight = InFlight(board, memory)
+    exchanges = [new_exchange() for _ in range(LOOP_COUNT + 2)]
+    for exchange in exchanges:
+        in_flight.begin(exchange)
+    assert len(read_in_flight(memory)) == LOOP_COUNT
+    assert Load.of(words[0]) == Load(0, LOOP_COUNT + 2, 0)
+    for exchange in exchanges[-3:]:
+        in_flight.end(exchange)
+    in_flight.begin(new_exchange("PUT"))
+    assert len(read_in_flight(memory)) == LOOP_COUNT
+    assert "PUT /x" in [text for _, text in read_in_flight(memory)]
+
+
+def test_without_a_table():
+    """The board counts; an exchange ends once, and one that never began does not end."""
+    words, board = new_board()
+    in_flight = InFlight(board)
+    exchange = new_exchange()
+    in_flight.begin(exchange)
+    assert Load.of(words[0]) == Load(0, 1, 0)
+    for _ in range(2):
+        in_flight.end(exchange)
+        in_flight.end(new_exchange())
+        assert Load.of(words[0]) == Load(0, 0, 0)
+
+
+def test_with_nothing():
+    """Neither: the caller asks whether there is anybody, but nothing breaks."""
+    exchange = new_exchange()
+    in_flight = InFlight(None)
+    in_flight.begin(exchange)
+    in_flight.end(exchange)
+    assert exchange.entry is None
+
+
+def test_the_part_of_the_lane():
+    """Its entries stand behind those of the event loop, and are read as far as it has used them."""
+    memory = mmap.mmap(-1, TABLE_BYTES)
+    used, entries = lane_entries(memory)
+    for fd in (0, 9):
+        entries[fd].text, entries[fd].since = b"GET /%d" % fd, 1
+    assert read_in_flight(memory) == []
+    used[0] = 9
+    assert [text for _, text in read_in_flight(memory)] == ["GET /0"]
+    used[0] = 10
+    assert sorted(text for _, text in read_in_flight(memory)) == ["GET /0", "GET /9"]
+    InFlight(None, memory).begin(new_exchange("PUT"))
+    assert [text for _, text in read_in_flight(memory)][-1] == "PUT /x"

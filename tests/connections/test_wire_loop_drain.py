@@ -1,0 +1,189 @@
+"""Draining: requests that have begun are answered, idle connections close, front servers are waited for."""
+
+from __future__ import annotations
+
+import threading
+
+from harness.replies import returning
+from harness.wires import GET, GET_CLOSE, POST, bodies, get, pass_seconds
+
+
+def test_drain_idle(new):
+    """An idle connection closes at once; one that has not asked yet may do so for a while."""
+    harness, connection, transport = new()
+    drain(harness, connection)
+    assert transport.calls == []
+    for _ in range(3):
+        connection.on_second()
+    assert transport.calls == ["close"]
+    connection.drain()
+    harness, connection, transport = new()
+    connection.data_received(GET)
+    harness.executor.run()
+    drain(harness, connection)
+    assert transport.calls == ["close"]
+
+
+def drain(harness, connection):
+    """As Server.drain does."""
+    harness.service.is_draining = True
+    connection.drain()
+
+
+def test_drain_with_a_successor(new):
+    """One that idles is closed two seconds later, unless its next request was on its way."""
+    harness, connection, transport = new()
+    harness.service.is_replaced = True
+    connection.data_received(GET)
+    harness.executor.run()
+    pass_seconds(connection, 10)
+    drain(harness, connection)
+    pass_seconds(connection, 2)
+    assert transport.calls == []
+    connection.data_received(GET)
+    harness.executor.run()
+    assert b"\r\nConnection: close\r\n" in transport.received()
+
+
+def test_drain_with_a_successor_while_a_response_is_sent(new):
+    """A response that has said nothing of an end is followed by none, at once: the next one says so."""
+    harness, connection, transport = new()
+    harness.service.is_replaced = True
+    connection.data_received(POST)
+    harness.executor.run_job()
+    drain(harness, connection)
+    harness.executor.run()
+    octets = transport.received()
+    assert bodies(octets) == [b"/phello"] and b"\r\nConnection: close\r\n" not in octets and transport.calls == []
+    connection.data_received(GET)
+    harness.executor.run()
+    assert b"\r\nConnection: close\r\n" in transport.received()
+
+
+def test_drain_running(new):
+    """A request that runs is answered, and the client told that it was the last."""
+    harness, connection, transport = new()
+    connection.data_received(get(0) + get(1))
+    drain(harness, connection)
+    harness.executor.run()
+    octets = transport.received()
+    assert bodies(octets) == [b"/0"] and b"\r\nConnection: close\r\n" in octets
+    assert "write_eof" in transport.calls
+
+
+def test_drain_between_response_and_answer(new):
+    """A response that is made already goes out as it is; then the connection closes."""
+    harness, connection, transport = new()
+    connection.data_received(POST)
+    harness.executor.run_job()
+    drain(harness, connection)
+    harness.executor.run()
+    assert bodies(transport.received()) == [b"/phello"] and "write_eof" in transport.calls
+
+
+def test_drain_receiving(new):
+    """A request that has begun may still come, and is answered as the last one."""
+    harness, connection, transport = new()
+    connection.data_received(GET[:9])
+    drain(harness, connection)
+    assert not transport.is_closing()
+    connection.data_received(GET[9:])
+    harness.executor.run()
+    octets = transport.received()
+    assert bodies(octets) == [b"/"] and b"\r\nConnection: close\r\n" in octets
+
+
+def test_drain_lingering(new):
+    """A connection that has had its last response ends by itself."""
+    harness, connection, transport = new()
+    connection.data_received(GET_CLOSE)
+    harness.executor.run()
+    drain(harness, connection)
+    assert not transport.is_closing()
+    pass_seconds(connection, 3)
+    assert transport.is_closing()
+
+
+def test_a_connection_accepted_while_draining(new):
+    """Who was in the queue when the drain began is answered, and told that it was the last."""
+    harness, _, _ = new()
+    harness.service.is_draining = True
+    connection, transport = harness.connect()
+    connection.data_received(GET)
+    harness.executor.run()
+    assert b"Connection: close" in transport.received()
+
+
+PACKET = b"\x00\x16\x00\x00\x0e\x00REQUEST_METHOD\x04\x00POST"
+PING = b"\x64\x00\x00\x00"
+
+
+def test_a_front_server_is_waited_for(new):
+    """A front server's request is on its way when a drain begins: it is served, and a ping answered."""
+    for octets, reply in ((PACKET, b"HTTP/1.1 200 OK\r\n"), (PING, b"\x64\x08\x00\x01draining")):
+        harness, connection, transport = new(protocol="uwsgi")
+        drain(harness, connection)
+        late, late_transport = harness.connect()  # the kernel had queued it
+        for client, wire in ((connection, transport), (late, late_transport)):
+            assert not wire.is_closing()
+            client.data_received(octets)
+            harness.executor.run()
+            assert wire.received().startswith(reply) and wire.is_closing()
+
+
+def test_within_the_drain_delay(new):
+    """Who has not been told that the connection closes may send on; who connects within it is told."""
+    harness, connection, transport = new(returning([bytes(1 << 20)]))  # the loop itself ends what is so large
+    harness.service.is_draining = True
+    late, late_transport = harness.connect()
+    for client, wire, is_kept in ((connection, transport, True), (late, late_transport, False)):
+        client.data_received(GET)
+        harness.executor.run()
+        assert (b"Connection: close" not in wire.received()) is is_kept
+        assert (wire.calls == []) is is_kept
+
+
+def test_a_front_server_is_not_waited_for_long(new):
+    """A connection without a request does not keep up the end; without a drain it may be idle."""
+    harness, connection, transport = new(protocol="uwsgi")
+    pass_seconds(connection, 10)
+    assert not transport.is_closing()
+    drain(harness, connection)
+    pass_seconds(connection, 3)
+    assert transport.calls == ["close"]
+
+
+def test_a_front_server_that_sends_on(new):
+    """A front server may send all of its body before it reads our refusal: it is taken, for a while."""
+    harness, connection, transport = new(protocol="scgi", max_body_bytes=1)
+    connection.data_received(b"42:CONTENT_LENGTH\x0099999999\0SCGI\x001\0PATH_INFO\0\0,")
+    assert transport.received().startswith(b"Status: 413 ")
+    for _ in range(3):
+        connection.data_received(b"x" * (1 << 20))
+    assert not transport.is_closing()
+    pass_seconds(connection, 3)
+    assert transport.is_closing()
+
+
+def test_a_drain_while_a_worker_writes(new):
+    """A drain that meets a worker's last write leaves no idle connection behind."""
+    harness, connection, transport = new()
+    writing, drained = threading.Event(), threading.Event()
+    size = transport.get_write_buffer_size
+
+    def slow():  # asked by the worker, right before it writes
+        writing.set()
+        drained.wait(0.01)  # the drain gets as far as the worker lets it
+        return size()
+
+    transport.get_write_buffer_size = slow
+    connection.data_received(GET)
+    worker = threading.Thread(target=harness.executor.run_job, daemon=True)
+    worker.start()
+    assert writing.wait(10)
+    drain(harness, connection)
+    drained.set()
+    worker.join(10)
+    harness.executor.run()
+    assert len(bodies(transport.received())) == 1
+    assert transport.is_closing() or "write_eof" in transport.calls

@@ -1,0 +1,236 @@
+"""Which of the processes that share a listener accepts: each by what the others show."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from aserve._cparsers import ffi, lib
+
+NOBODY = (1 << 64) - 1
+MAX_WAITS, MAX_LEAD, MAX_LAG = 100, 64, 256  # load_board.c
+
+
+class Process:
+    """One process's side of a board."""
+
+    def __init__(self, words, index, count, threads=4, stride=1):
+        self.owned = words, ffi.new("load_wait[]", count)
+        self.board = ffi.new("load_board *", {"words": words, "waits": self.owned[1], "stride": stride, "count": count})
+        self.board.index, self.board.threads = index, threads
+
+    def add(self, connections=0, requests=0, turns=0):
+        for shift, count in (
+            (lib.LOAD_CONN_SHIFT, connections), (lib.LOAD_REQUEST_SHIFT, requests), (lib.LOAD_TURN_SHIFT, turns),
+        ):  # fmt: skip
+            lib.load_board_add(self.board, shift, count)
+
+    def quota(self):
+        return lib.load_board_quota(self.board)
+
+    def leave(self):
+        lib.load_board_leave(self.board)
+
+
+@pytest.fixture
+def board():
+    """Make a board: board(count, threads=4) -> its processes, which show nothing yet."""
+
+    def make(count, threads=4):
+        words = ffi.new("uint64_t[]", [NOBODY] * count)
+        return [Process(words, index, count, threads) for index in range(count)]
+
+    return make
+
+
+def test_alone(board):
+    """Without others there are as many as threads are free, and one always."""
+    (only,) = board(1)
+    assert only.quota() == 5
+    only.add(requests=3)
+    assert only.quota() == 2
+    only.add(requests=3)
+    assert only.quota() == 1
+
+
+def test_those_who_are_not_there(board):
+    """A word of all ones is nobody: not one who has nothing to do."""
+    one, other = board(2)
+    one.add(connections=9, requests=2)
+    assert one.quota() == 3
+    other.add(requests=2)
+    other.leave()
+    assert one.quota() == 3
+    other.add(requests=-1)  # it finishes what runs
+    assert one.quota() == 3 and one.board.words[1] == NOBODY
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "quota"),
+    [
+        # requests, connections
+        ((0, 0), (0, 0), 1),  # the other has nothing to do
+        ((1, 0), (0, 0), 1),  # one ahead is not much
+        ((2, 0), (0, 0), 0),
+        ((0, 0), (1, 0), 5),
+        ((2, 0), (1, 0), 3),
+        ((3, 0), (1, 0), 0),
+        ((11, 0), (9, 0), 1),
+        ((12, 0), (9, 0), 0),
+        ((0, 1), (0, 0), 1),
+        ((0, 2), (0, 0), 0),  # connections that idle count, too
+        ((1, 2), (0, 0), 0),
+        ((0, 99), (1, 0), 5),  # but not where the other is busier
+        ((0, 10), (0, 8), 1),
+        ((0, 11), (0, 8), 0),
+    ],
+)
+def test_two(board, own, other, quota):
+    """Who is ahead leaves the listener alone."""
+    one, two = board(2)
+    one.add(requests=own[0], connections=own[1])
+    two.add(requests=other[0], connections=other[1])
+    assert one.quota() == quota
+
+
+def test_three(board):
+    """One that is emptier is enough; one that is busier hides no other."""
+    one, two, three = board(3)
+    one.add(requests=2)
+    two.add(requests=9)
+    three.add(requests=0)
+    assert (one.quota(), two.quota(), three.quota()) == (0, 0, 5)
+
+
+def test_one_who_does_not_accept(board):
+    """It is waited for a while, and then counts no more until it accepts."""
+    one, other = board(2)
+    other.add()
+    one.add(connections=2)
+    assert [one.quota() for _ in range(MAX_WAITS + 1)] == [0] * MAX_WAITS + [5]
+    one.add(connections=5)
+    assert one.quota() == 5
+    other.add(connections=1, turns=1)
+    assert one.quota() == 0
+    other.add(connections=-1)
+    assert one.quota() == 0
+
+
+def test_one_who_accepts_is_waited_for(board):
+    """Also where it is done at each look, and shows the same numbers as before."""
+    one, other = board(2)
+    other.add()
+    one.add(requests=2)
+    for _ in range(3 * MAX_WAITS):
+        assert one.quota() == 0
+        other.add(connections=1, turns=1)
+        other.add(connections=-1)
+
+
+def test_turns(board):
+    """Where nothing else differs, nobody goes far ahead of the others."""
+    one, other = board(2)
+    other.add()
+    one.add(turns=MAX_LEAD)
+    assert one.quota() == 1
+    one.add(turns=1)
+    assert (one.quota(), other.quota()) == (0, 1)
+    other.add(turns=1)
+    assert one.quota() == 1
+
+
+def test_one_who_begins_anew(board):
+    """It passes up most of the turns that it has missed, and is not alone for as long."""
+    one, other = board(2)
+    other.add()
+    one.add(turns=1000)
+    assert one.quota() == 0
+    assert other.quota() == 1 and other.board.words[1] >> 40 == 1000 - MAX_LAG
+    assert one.quota() == 0
+    other.add(turns=MAX_LAG - MAX_LEAD)
+    assert one.quota() == 1
+
+
+def test_turns_count_last(board):
+    """Not where the other has more requests, or more connections."""
+    one, other = board(2)
+    one.add(turns=100)
+    other.add(requests=1)
+    assert one.quota() == 5
+    other.add(requests=-1, connections=2)
+    assert one.quota() == 1
+    other.add(connections=-1)
+    assert one.quota() == 1
+    other.add(connections=-1)
+    assert one.quota() == 0
+
+
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_one_at_least_accepts(board, count):
+    """However the processes stand to one another, they never wait all at once."""
+    chance = random.Random(count)
+    processes = board(count)
+    for _ in range(3000):
+        for process in processes:
+            process.board.own = 0
+            process.add(connections=chance.randrange(14), requests=chance.randrange(4), turns=chance.randrange(300))
+        for _ in range(2):  # those who pass up turns do so at the first look
+            quotas = [process.quota() for process in processes]
+        assert any(quotas)
+
+
+def test_waiting_for_several(board):
+    """Each has a patience of its own."""
+    one, two, three = board(3)
+    two.add()
+    three.add()
+    one.add(connections=2)
+    for _ in range(MAX_WAITS):
+        assert one.quota() == 0
+        two.add(turns=1)
+    assert one.quota() == 0  # for `two` alone
+    two.leave()
+    assert one.quota() == 5
+
+
+def test_numbers_that_go_round(board):
+    """Turns are counted modulo 2**24, and touch nothing else."""
+    (only,) = board(1)
+    only.add(connections=3, requests=2, turns=(1 << 24) - 1)
+    only.add(turns=2)
+    assert only.board.words[0] == 1 << 40 | 2 << 20 | 3
+    only.add(connections=-3, requests=-2)
+    assert only.board.words[0] == 1 << 40
+
+
+@pytest.mark.parametrize("start", [0, (1 << 24) - 4])
+def test_a_lead_that_goes_round(board, start):
+    """Nor does it matter who has begun where."""
+    one, other = board(2)
+    one.add(turns=start)
+    other.add(turns=start)
+    for _ in range(100):
+        one.add(turns=1)
+        other.add(turns=1)
+        assert (one.quota(), other.quota()) == (1, 1)
+    one.add(turns=MAX_LEAD + 1)
+    assert (one.quota(), other.quota()) == (0, 1)
+
+
+def test_strides():
+    """Words may be apart, as in a page for each process."""
+    words = ffi.new("uint64_t[]", 20)
+    Process(words, 1, 2, stride=10).add(connections=5)
+    assert [number for number, word in enumerate(words) if word] == [10]
+
+
+def test_whether_it_is_due(board):
+    """One who leaves the listener alone may look at any time, and uses up no patience by that."""
+    one, other = board(2)
+    other.add()
+    one.add(requests=2)
+    assert one.quota() == 0
+    assert not any(lib.load_board_is_due(one.board) for _ in range(3 * MAX_WAITS)) and one.quota() == 0
+    one.add(requests=-1)
+    assert lib.load_board_is_due(one.board)

@@ -1,0 +1,31 @@
+"""Whose children become those whose own parent has ended."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+# A grandchild whose parent ends says who its parent is by then.
+ADOPTED = """\
+import os, time
+from aserve._cparsers import lib
+assert lib.subreaper_begin() == 0
+reading, writing = os.pipe()
+if os.fork() == 0:
+    parent = os.getpid()
+    if os.fork() == 0:
+        while os.getppid() == parent:
+            time.sleep(0.001)
+        os.write(writing, b"%d" % os.getppid())
+    os._exit(0)
+assert int(os.read(reading, 99)) == os.getpid()
+os.wait(), os.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux's")
+def test_an_orphan():
+    """It is the child of the process that has asked for it."""
+    subprocess.run([sys.executable, "-Ic", ADOPTED], check=True, timeout=60)

@@ -1,0 +1,128 @@
+"""docs/deploy.md and what it shows: the units and the container do what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pwd
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+
+import pytest
+from harness.manager import Manager
+
+pytestmark = pytest.mark.checkout
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+EXAMPLES = ROOT / "examples"
+PAGE = (ROOT / "docs/deploy.md").read_text()
+ANALYZE = shutil.which("systemd-analyze")
+RELOAD_VERSION = 253  # of systemd, the first with Type=notify-reload
+
+
+def blocks(language):
+    """Return the blocks of the page in this language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.M | re.S)
+
+
+def unit(kind):
+    """Return the text of the example's unit."""
+    return (EXAMPLES / f"systemd/shop.{kind}").read_text()
+
+
+def values_of(text, name):
+    """Return what the unit says for this name, outside of comments."""
+    return re.findall(rf"^{name}=(.*)$", text, re.M)
+
+
+def test_the_page_shows_the_examples():
+    """Each line of a block is one of the file that it is from."""
+    shown = [(block, unit("socket" if "[Socket]" in block else "service")) for block in blocks("ini")]
+    shown += [(block, (EXAMPLES / "container/Containerfile").read_text()) for block in blocks("dockerfile")]
+    assert len(shown) == 3
+    for block, text in shown:
+        assert {*block.splitlines()} <= {*text.splitlines()}
+
+
+@pytest.mark.parametrize(
+    "command", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("aserve ")]
+)
+def test_commands(command, tmp_path):
+    """Each command of the page passes --check, with an app of the test's."""
+    words = shlex.split(command, comments=True)
+    assert words[1] == "mysite.wsgi:application"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        if "--user" in words and words[words.index("--user") + 1] not in {entry.pw_name for entry in pwd.getpwall()}:
+            pytest.skip("this machine has no such user")
+        (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
+        subprocess.run(
+            [sys.executable, "-Im", "aserve", "app.py", *words[2:], "--check"], check=True, stdout=subprocess.DEVNULL
+        )
+
+
+@pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
+def test_systemd_reads_the_units(tmp_path):
+    """systemd finds nothing to say about them, once their paths exist."""
+    version = int(subprocess.run([ANALYZE, "--version"], capture_output=True, text=True, check=True).stdout.split()[1])
+    text = unit("service").replace("/srv/shop/venv/bin/aserve", shutil.which("true") or "")
+    if version < RELOAD_VERSION:
+        text = text.replace("Type=notify-reload", "Type=notify")
+    (tmp_path / "shop.service").write_text(text)
+    shutil.copy(EXAMPLES / "systemd/shop.socket", tmp_path)
+    command = [ANALYZE, "verify", "--man=no", str(tmp_path / "shop.service"), str(tmp_path / "shop.socket")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = [line for line in done.stderr.splitlines() if "shop." in line]
+    assert said == [] and done.returncode == 0, done.stderr
+
+
+def test_the_service(start_process, raw_client, tmp_path):
+    """The service's command serves on the socket of the other unit, says so, and is answered when it is to reload."""
+    words = shlex.split(values_of(unit("service"), "ExecStart")[0])
+    assert words[1] == "shop.wsgi:application" and values_of(unit("service"), "User") == ["shop"]
+    manager = Manager(tmp_path / "notify")
+    usec = f"{values_of(unit('service'), 'WatchdogSec')[0]}000000"
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            [name] = values_of(unit("socket"), "FileDescriptorName")
+            process = start_process(
+                "hello", *words[2:], fds=[listening.fileno()], LISTEN_FDNAMES=name, WATCHDOG_USEC=usec, **manager.environ
+            )  # fmt: skip
+            manager.wait_for("READY=1")
+            manager.wait_for("WATCHDOG=1")
+            assert raw_client(listening.getsockname()).fetch().body == b"hello\n"
+            process.signal()
+            assert process.wait() == 0
+    finally:
+        manager.close()
+
+
+def test_the_time_to_end():
+    """systemd waits for longer than a drain may take."""
+    assert values_of(unit("service"), "KillMode") == ["mixed"]
+    assert int(values_of(unit("service"), "TimeoutStopSec")[0]) > 30
+
+
+def test_the_container(start_process, raw_client):
+    """Its command serves the app beside it where PORT says, as process 1 would be started."""
+    text = (EXAMPLES / "container/Containerfile").read_text()
+    [command] = re.findall(r"^CMD (\[.*\])$", text, re.M)
+    assert re.findall(r"^ENV PORT=(\d+)$", text, re.M) == re.findall(r"^EXPOSE (\d+)$", text, re.M)
+    name, app, *flags = json.loads(command)
+    assert (name, app) == ("aserve", "hello:app") and "COPY examples/container/hello.py ." in text
+    process = start_process(f"{EXAMPLES}/container/hello.py:app", *flags, launcher=["env"], PORT="0")
+    assert raw_client(process).fetch().body == b"Hello from a container!\n"
+    process.signal()
+    assert process.wait() == 0
+
+
+def test_what_the_container_takes_is_there():
+    """Each path that it copies from the checkout exists."""
+    text = (EXAMPLES / "container/Containerfile").read_text()
+    for source in re.findall(r"^COPY (?!--from)(\S+) ", text, re.M):
+        assert os.path.exists(ROOT / source)

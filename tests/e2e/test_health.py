@@ -1,0 +1,264 @@
+"""Health checks over sockets: answered whatever the app does, on every way of serving."""
+
+from __future__ import annotations
+
+import signal
+import struct
+import sys
+
+import pytest
+from harness import apps
+
+PATH = "/-/health"
+LIVE, READY = f"{PATH}/live", f"{PATH}/ready"
+
+
+@pytest.fixture
+def start(start_server):
+    """Start a server with health checks: start(app, **settings)."""
+
+    def start_it(app=apps.hello, **settings):
+        return start_server(app, **{"healthcheck_path": PATH, **settings})
+
+    return start_it
+
+
+def ask(raw_client, server, target=READY, *fields, **options):
+    """Return status and body of a response on a connection of its own."""
+    client = raw_client(server)
+    reply = client.fetch(target, *fields, "Connection: close", **options)
+    assert client.recv_to_end() == b""
+    return reply.status, reply.body
+
+
+def uwsgi(**vars):
+    """Return a packet with these vars."""
+    items = [text.encode("latin-1") for pair in vars.items() for text in pair]
+    data = b"".join(struct.pack("<H", len(item)) + item for item in items)
+    return struct.pack("<BHB", 0, len(data), 0) + data
+
+
+def scgi(**vars):
+    """Return a request with these vars."""
+    data = "".join(f"{name}\0{value}\0" for name, value in {"CONTENT_LENGTH": "0", "SCGI": "1", **vars}.items())
+    return f"{len(data)}:{data},".encode("latin-1")
+
+
+@pytest.mark.also_inline
+def test_answers(start, raw_client):
+    """The app sees none of them; what begins like them, or is neither GET nor HEAD, is the app's."""
+    app = apps.Recorder(apps.hello)
+    server = start(app)
+    for target, body in ((LIVE, b"live\n"), (READY, b"ready\n"), (PATH, b"ready\n"), (f"{LIVE}?x", b"live\n")):
+        assert ask(raw_client, server, target) == (200, body)
+        assert ask(raw_client, server, target, method="HEAD") == (200, b"")
+    assert app.count == 0
+    for target in (f"{PATH}/", f"{PATH}y", f"{LIVE}ly", f"/x{LIVE}", f"/?{LIVE}"):
+        assert ask(raw_client, server, target) == (200, b"hello\n")
+    assert ask(raw_client, server, LIVE, method="POST", body=b"x") == (200, b"hello\n")
+    assert app.count == 6
+
+
+@pytest.mark.also_inline
+def test_on_a_kept_connection(start, raw_client):
+    """They and the app's requests take turns, one by one and pipelined."""
+    server = start()
+    client = raw_client(server)
+    for _ in range(3):
+        assert client.fetch("/").body == b"hello\n"
+        assert client.fetch(LIVE).body == b"live\n"
+        assert client.fetch(READY, method="HEAD").get("Content-Length") == "6"
+    for target in ("/", LIVE, "/", READY, LIVE, "/"):
+        client.request(target)
+    bodies = [client.recv_response().body for _ in range(6)]
+    assert bodies == [b"hello\n", b"live\n", b"hello\n", b"ready\n", b"live\n", b"hello\n"]
+
+
+@pytest.mark.also_inline
+def test_http_1_0(start, raw_client):
+    """The connection closes, unless the client asks for another fate."""
+    server = start()
+    client = raw_client(server)
+    client.send(f"GET {LIVE} HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET {LIVE} HTTP/1.0\r\n\r\n".encode())
+    assert [client.recv_response().get("Connection") for _ in range(2)] == ["keep-alive", "close"]
+    assert client.recv_to_end() == b""
+
+
+@pytest.mark.also_inline
+@pytest.mark.parametrize("cut", [1, 30, -1])
+def test_in_two_halves(start, raw_client, cut):
+    """A request with a body that nobody reads, however it comes."""
+    server = start()
+    client = raw_client(server)
+    octets = f"GET {LIVE} HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello".encode()
+    client.send(octets[:cut])
+    server.wait_until_receiving()
+    client.send(octets[cut:])
+    assert client.recv_response().body == b"live\n"
+    assert client.fetch("/").body == b"hello\n"
+
+
+def test_a_live_body(start, raw_client):
+    """With --body stream the answer does not wait for it."""
+    client = raw_client(start(body="stream"))
+    client.request(LIVE, "Content-Length: 5")
+    reply = client.recv_response()
+    assert (reply.status, reply.body) == (200, b"live\n")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_every_thread_is_busy(start, raw_client, wait_until, count):
+    """Both are answered while the app has every thread; ready is 503 once requests wait too long, until they do no more."""
+    gate = apps.Gate()
+    server = start(gate, threads=count, healthcheck_max_wait_seconds=0.05)
+    running = [raw_client(server) for _ in range(count)]
+    for client in running:
+        client.request()
+        gate.wait_entered()
+    assert ask(raw_client, server, LIVE) == (200, b"live\n")
+    assert ask(raw_client, server, READY) == (200, b"ready\n")
+    waiting = raw_client(server)
+    waiting.request()
+    wait_until(lambda: ask(raw_client, server, READY)[0] == 503)
+    status, why = ask(raw_client, server, PATH)
+    assert status == 503 and why.startswith(b"requests wait for ") and b"--healthcheck-max-wait (0.05 s)" in why
+    assert ask(raw_client, server, LIVE) == (200, b"live\n")
+    gate.open(count + 1)
+    assert [client.recv_response().status for client in (*running, waiting)] == [200] * (count + 1)
+    assert ask(raw_client, server, READY) == (200, b"ready\n")
+    assert gate.paths == ["/"] * (count + 1)
+
+
+def test_a_busy_thread_on_a_kept_connection(start, raw_client):
+    """Also where the connection was there before."""
+    gate = apps.Gate()
+    server = start(gate, threads=1)
+    probing, running = raw_client(server), raw_client(server)
+    assert probing.fetch(LIVE).body == b"live\n"
+    running.request()
+    gate.wait_entered()
+    assert probing.fetch(LIVE).body == b"live\n"
+    gate.open()
+    assert running.recv_response().status == 200
+
+
+@pytest.mark.also_inline
+def test_while_it_drains(start, raw_client):
+    """Within --drain-delay it is not ready from the first moment, and lives; requests are served."""
+    server = start(drain_delay_seconds=2)
+    kept = raw_client(server)
+    assert kept.fetch(READY).status == 200
+    server.begin_drain()
+    assert ask(raw_client, server, READY) == (503, b"draining\n")
+    assert ask(raw_client, server, LIVE) == (200, b"live\n")
+    assert (kept.fetch(READY).status, kept.fetch(LIVE).status) == (503, 200)
+    reply = raw_client(server).fetch(READY)
+    assert int(reply.get("Retry-After")) > 0 and reply.get("Cache-Control") == "no-store"
+    assert raw_client(server).fetch("/").body == b"hello\n"
+
+
+def test_after_the_drain_delay(start, raw_client):
+    """A connection whose question has begun gets its answer while what runs is finished."""
+    gate = apps.Gate()
+    server = start(gate)
+    running, asking = raw_client(server), raw_client(server)
+    running.request()
+    gate.wait_entered()
+    octets = f"GET {READY} HTTP/1.1\r\nHost: a\r\n\r\n".encode()
+    asking.send(octets[:5])
+    server.wait_until_receiving()
+    server.begin_drain()
+    asking.send(octets[5:])
+    reply = asking.recv_response()
+    assert (reply.status, reply.body, reply.get("Connection")) == (503, b"draining\n", "close")
+    gate.open()
+    assert running.recv_response().status == 200
+
+
+@pytest.mark.also_inline
+def test_the_access_log(start, raw_client, tmp_path):
+    """It has the app's requests alone."""
+    path = tmp_path / "log"
+    server = start(access_log=str(path))
+    client = raw_client(server)
+    for target in (LIVE, "/first", READY, "/second"):
+        client.fetch(target)
+    server.stop()
+    assert [line.split('"')[1] for line in path.read_text().splitlines()] == [
+        "GET /first HTTP/1.1",
+        "GET /second HTTP/1.1",
+    ]
+
+
+@pytest.mark.also_inline
+@pytest.mark.parametrize(("scheme", "encode"), [("uwsgi", uwsgi), ("scgi", scgi)])
+def test_front_servers(start, raw_client, scheme, encode):
+    """Whatever names the path: PATH_INFO, or nginx's DOCUMENT_URI. The reply has the form of the protocol."""
+    app = apps.Recorder(apps.hello)
+    server = start(app, bind=f"{scheme}://127.0.0.1:0")
+    for vars in ({"PATH_INFO": LIVE}, {"DOCUMENT_URI": LIVE}, {"SCRIPT_NAME": "/app", "PATH_INFO": LIVE}):
+        client = raw_client(server)
+        client.send(encode(REQUEST_METHOD="GET", **vars))
+        octets = client.recv_to_end()
+        assert octets.startswith(b"Status: 200 OK\r\n" if scheme == "scgi" else b"HTTP/1.1 200 OK\r\n")
+        assert octets.endswith(b"\r\n\r\nlive\n")
+    assert app.count == 0
+    client.close()
+    client = raw_client(server)
+    client.send(encode(REQUEST_METHOD="GET", PATH_INFO=f"{LIVE}ly"))
+    assert client.recv_to_end().endswith(b"hello\n") and app.count == 1
+
+
+@pytest.mark.also_inline
+def test_tls(start, raw_client, tls_settings):
+    """In TLS as without it."""
+    server = start(**tls_settings)
+    client = raw_client(server)
+    assert [client.fetch(target).body for target in (LIVE, "/", READY)] == [b"live\n", b"hello\n", b"ready\n"]
+
+
+@pytest.mark.parametrize("peers", ["127.0.0.1", "10.0.0.0/8"])
+def test_proxies(start, raw_client, peers):
+    """What a proxy, or somebody else, tells of its client changes nothing."""
+    server = start(trusted_proxies=peers, forwarded_fields="x-forwarded-for,x-forwarded-prefix")
+    fields = ("X-Forwarded-For: 192.0.2.1", "X-Forwarded-Prefix: /app")
+    assert ask(raw_client, server, LIVE, *fields) == (200, b"live\n")
+
+
+@pytest.mark.plain
+def test_the_command(start_process, raw_client, tmp_path, wait_until):
+    """SIGTERM makes a server not ready at once, though requests hang in the app."""
+    process = start_process("steered", "--healthcheck-path", PATH, "--drain-delay", "3", "--threads", "1")
+    client = raw_client(process)
+    client.request(f"/wait{tmp_path}/gate")
+    wait_until((tmp_path / "gate.in").exists)
+    assert ask(raw_client, process, READY) == (200, b"ready\n")
+    process.signal(signal.SIGTERM)
+    wait_until(lambda: ask(raw_client, process, READY) == (503, b"draining\n"))
+    assert ask(raw_client, process, LIVE) == (200, b"live\n")
+    (tmp_path / "gate.go").touch()
+    assert client.recv_response().status == 200
+    client.close()
+    assert process.wait() == 0
+
+
+@pytest.mark.plain
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+def test_workers(start_workers, raw_client, wait_until):
+    """SIGTERM makes each of them not ready within --drain-delay, while it goes on to accept and to serve."""
+    process = start_workers("--workers", "2", "--healthcheck-path", PATH, "--drain-delay", "600")
+    pids = process.wait_for_workers(2)
+    kept = {}
+    while len(kept) < len(pids):
+        client = raw_client(process)
+        kept[int(client.fetch("/").body.split()[1])] = client
+    assert {client.fetch(READY).status for client in kept.values()} == {200}
+    process.signal(signal.SIGTERM)
+    for client in kept.values():
+        wait_until(lambda client=client: client.fetch(READY).status == 503)
+        assert client.fetch(LIVE).status == 200 and client.fetch("/").status == 200
+    for _ in range(10):
+        assert ask(raw_client, process, READY) == (503, b"draining\n")
+        assert ask(raw_client, process, "/")[0] == 200
+    assert process.workers == pids
+    assert process.stop(signal.SIGQUIT) == 128 + signal.SIGQUIT

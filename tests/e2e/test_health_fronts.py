@@ -1,0 +1,66 @@
+"""Health checks by those who ask, with the configurations of docs/deploy.md: HAProxy, nginx, Kubernetes."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from harness import apps
+from harness.front import Page, fronts
+
+from aserve.settings import SETTINGS, Config
+
+pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
+
+__all__ = ["fronts"]  # a fixture
+PAGE = Page("deploy")
+HAPROXY, NGINX = "Health checks by HAProxy", "Health checks behind nginx"
+READY = "/-/health/ready"
+
+
+def test_haproxy(start_server, fronts, wait_until):
+    """HAProxy takes a server out that drains, and no request is lost on the way."""
+    server = start_server(apps.hello, **{**PAGE.settings(HAPROXY), "bind": "127.0.0.1:0"})
+    changes = {"127.0.0.1:8000": f"127.0.0.1:{server.address[1]}", "inter 2s": "inter 50ms"}
+    haproxy = fronts.haproxy(PAGE.block(HAPROXY, "haproxy"), changes)
+    assert haproxy.fetch("/")[2] == b"hello\n"
+    server.begin_drain()
+
+    def is_out():
+        status, _, body = haproxy.fetch("/")
+        assert status == 503 or body == b"hello\n"
+        return status == 503
+
+    wait_until(is_out)
+    assert "503" in haproxy.log and "DOWN" in haproxy.log
+
+
+@pytest.mark.parametrize(("allowed", "status"), [("127.0.0.1", 200), ("10.0.0.0/8", 403)])
+def test_nginx(start_server, fronts, allowed, status):
+    """Who may ask is answered, and nobody else; the site is everybody's."""
+    app = apps.Recorder(apps.hello)
+    start_server(app, **{**PAGE.settings(NGINX), "bind": f"uwsgi://unix:{fronts.socket}"})
+    changes = {"unix:/run/app/app.sock": f"unix:{fronts.socket}", "allow 10.0.0.0/8": f"allow {allowed}"}
+    nginx = fronts.nginx(PAGE.block(NGINX, "nginx"), changes)
+    found, _, body = nginx.fetch(READY)
+    assert found == status and (body == b"ready\n") is (status == 200) and app.count == 0
+    assert nginx.fetch("/")[2] == b"hello\n"
+
+
+def test_kubernetes(start_server, raw_client):
+    """The probes of the manifest are answered by a server with its arguments; the grace is long enough."""
+    manifest = PAGE.block("Health checks in Kubernetes", "yaml")
+    [args] = re.findall(r"^ *args: (\[.*\])$", manifest, re.M)
+    words = iter(json.loads(args))
+    names = {setting.flag: setting.name for setting in SETTINGS}
+    settings = {names[flag]: value for flag, value in zip(words, words)}
+    config = Config(**settings)
+    [grace] = re.findall(r"terminationGracePeriodSeconds: (\d+)", manifest)
+    assert int(grace) > config.drain_delay_seconds + config.drain_seconds
+    server = start_server(apps.hello, **{**settings, "bind": "127.0.0.1:0", "drain_delay_seconds": 0})
+    probes = re.findall(r"(\w+)Probe:\n +httpGet: \{path: (\S+), port: 8000\}", manifest)
+    assert len(probes) == 3
+    for kind, path in probes:
+        reply = raw_client(server).fetch(path)
+        assert (reply.status, reply.body) == (200, b"ready\n" if kind == "readiness" else b"live\n")

@@ -1,0 +1,187 @@
+"""The process as its system has it: another user, a root that cannot be written to, no home, a pid file, PORT."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import pwd
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another")
+NOBODY = pwd.getpwnam("nobody")
+
+TELLING = """\
+import json, os, pathlib
+AT_IMPORT = [os.getuid(), os.getgid()]
+(pathlib.Path(__file__).parent / "made").touch()
+def app(environ, start_response):
+    start_response("200 OK", [])
+    masked = os.umask(0)
+    os.umask(masked)
+    return [json.dumps([AT_IMPORT, [os.getuid(), os.getgid()], masked]).encode()]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder that everybody may look into, with an app that tells who it is, and a folder in it for all to write to."""
+    for path in [tmp_path, *list(tmp_path.parents)[:-2]]:
+        path.chmod(path.stat().st_mode | 0o055)
+    site = tmp_path / "site"
+    site.mkdir()
+    site.chmod(0o777)
+    (site / "telling.py").write_text(TELLING)
+    return site
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--threads", "0"),
+        ("--threads", "4"),
+        pytest.param(
+            ("--workers", "2"), marks=pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+        ),
+    ],
+)
+def test_another_user(start_process, raw_client, folder, tmp_path, flags):
+    """It binds and writes its pid file as root, imports and runs the app as another, and says no word of root."""
+    pid_file, path = tmp_path / "a.pid", tmp_path / "s"
+    process = start_process(
+        f"{folder}/telling.py:app", *flags, "--user", "nobody", "--umask", "027",
+        "--pid-file", str(pid_file), "--bind", f"unix:{path}",
+    )  # fmt: skip
+    assert pid_file.read_text() == f"{process.pid}\n"
+    who = [NOBODY.pw_uid, NOBODY.pw_gid]
+    assert raw_client(process).fetch().body.decode() == f"[{who}, {who}, {0o027}]"
+    made = (folder / "made").stat()
+    assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (*who, 0o640)
+    process.signal()
+    assert process.wait() == 0
+    assert "as root" not in process.log
+    assert process.log.count(f"the pid file {pid_file} stays: Permission denied") == 1
+
+
+@needs_root
+def test_a_key_that_only_root_may_read(tmp_path, folder, authority):
+    """It is told at the start, not when the certificate is loaded anew."""
+    issued = authority.issue("localhost")
+    secret = tmp_path / "secret"
+    secret.mkdir(mode=0o700)
+    shutil.copy(issued.certificate, secret / "cert.pem")
+    shutil.copy(issued.key, secret / "key.pem")
+    done = run(
+        f"{folder}/telling.py:app", "--user", "nobody", "--bind", "https://127.0.0.1:0",
+        "--certificate", f"{secret}/cert.pem", "--key", f"{secret}/key.pem",
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert (
+        f"aserve: error: cannot read the certificate {secret}/cert.pem: Permission denied to user {NOBODY.pw_uid}\n"
+        in done.stderr
+    )
+
+
+@needs_root
+def test_a_warning_for_root(start_process):
+    """Root without --user is told so."""
+    assert "WARNING  running as root, and so does the app" in start_process("hello").log
+
+
+def run(*arguments, **env):
+    return subprocess.run(
+        [sys.executable, "-I", "-m", "aserve", *arguments],
+        env={"PATH": os.environ["PATH"], **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_the_pid_file_of_one_that_cannot_bind(start_process, tmp_path):
+    """A second server that finds the address taken leaves the first one's pid file alone."""
+    flags = ("--bind", f"unix:{tmp_path}/s", "--pid-file", str(tmp_path / "a.pid"))
+    process = start_process("hello", *flags)
+    assert run(*flags).returncode == 2
+    assert (tmp_path / "a.pid").read_text() == f"{process.pid}\n"
+    process.signal()
+    assert process.wait() == 0 and not (tmp_path / "a.pid").exists()
+
+
+def test_port(start_process, raw_client, tmp_path):
+    """PORT of a platform: it listens on all interfaces, and says so."""
+    process = start_process("hello", launcher=["env"], PORT="0")
+    assert "no --bind, and PORT is 0: listening on all IPv4 interfaces" in process.log
+    assert raw_client(process).fetch().body == b"hello\n"
+    port = process.address[1]
+    sockets = pathlib.Path("/proc/net/tcp").read_text() if sys.platform == "linux" else f"00000000:{port:04X}"
+    assert f" 00000000:{port:04X} " in f" {sockets} "
+
+
+def can_make_a_root():
+    """Whether this test may make a mount namespace of its own."""
+    if sys.platform != "linux" or os.geteuid() != 0 or not (shutil.which("unshare") and shutil.which("setpriv")):
+        return False
+    if pathlib.Path("/tmp") in pathlib.Path(sys.prefix).parents:
+        return False  # /tmp is empty in there
+    return subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode == 0
+
+
+# Everything is read-only but /tmp, which is a file system of its own, as in a container with a tmpfs there. What is tested may
+# stand in a folder that is not for everybody: so all of it may be read, and nothing written.
+READ_ONLY = """\
+set -e
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+mount --bind / /mnt
+mount --bind /tmp /mnt/tmp
+mount --rbind /proc /mnt/proc
+mount --rbind /dev /mnt/dev
+mount -o remount,bind,ro /mnt
+cd /
+exec chroot /mnt setpriv --reuid 54321 --regid 54321 --clear-groups --inh-caps -all,+dac_read_search \\
+    --ambient-caps -all,+dac_read_search --bounding-set -all,+dac_read_search env -i PATH=/usr/bin:/bin "$@"
+"""
+
+
+# Runs in there: an upload that goes to a temporary file, and the end.
+SERVING = """\
+import pathlib, subprocess, sys, time, urllib.request
+pathlib.Path("/tmp/app.py").write_text('''
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"%d" % len(environ["wsgi.input"].read())]
+''')
+log = open("/tmp/log", "w+")
+command = [sys.executable, "-Im", "aserve", "/tmp/app.py", "--bind", "127.0.0.1:0", "--threads", sys.argv[1]]
+server = subprocess.Popen(command, stdout=log, stderr=log)
+try:
+    text = ""
+    while not text.endswith("\\n") and server.poll() is None:
+        time.sleep(0.01)
+        text = open("/tmp/log").read()
+    with urllib.request.urlopen(text.split()[-1], data=bytes(1 << 20), timeout=20) as response:
+        print("uploaded", response.read().decode())
+    server.terminate()
+    print("ended", server.wait(20))
+finally:
+    server.kill()
+    print(open("/tmp/log").read())
+"""
+
+
+@pytest.mark.skipif(not can_make_a_root(), reason="only root of a machine may make a root that cannot be written to")
+@pytest.mark.parametrize("threads", ["0", "2"])
+def test_a_read_only_root(threads):
+    """With a read-only root, a user without a name and without HOME it starts, serves and ends without a warning."""
+    command = ["unshare", "-m", "sh", "-c", READ_ONLY, "sh", sys.executable, "-I", "-c", SERVING, threads]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0 and "uploaded 1048576\nended 0\n" in text, text
+    assert "serving on" in text and "stopped" in text
+    for word in ("WARNING", "ERROR", "Traceback"):
+        assert word not in text, text

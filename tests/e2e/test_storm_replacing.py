@@ -1,0 +1,158 @@
+"""What holds while workers are replaced: by a reload, for more or fewer of them, for their age. Each test is an invariant.
+
+Over TCP, a unix socket, and uwsgi behind nginx, while clients ask without a break; see harness/storm.py.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import sys
+
+import pytest
+from harness.front import fronts
+from harness.storm import IS_LONG, TEST_SECONDS, kept_results, start_storm
+
+__all__ = ["fronts", "kept_results", "start_storm"]  # fixtures
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.slow,
+    pytest.mark.checkout,
+    pytest.mark.timeout(TEST_SECONDS),
+]
+
+HUP, TERM, TTIN, TTOU = signal.SIGHUP, signal.SIGTERM, signal.SIGTTIN, signal.SIGTTOU
+SLOW_SECONDS = 5.0 if IS_LONG else 0.5
+SLOW = f"import time\ntime.sleep({SLOW_SECONDS})\n"
+APP = """\
+import os
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"%s %%d" %% os.getpid()]
+"""
+
+
+def test_no_request_is_lost(start_storm, tmp_path):
+    """1: a reload by signal or by a touched file, one worker more, one less, one sent away: every request is answered."""
+    storm = start_storm("--workers", "2", "--touch-reload", "touched")
+    for number in storm.rounds():
+        storm.wait_for_workers(2)
+        storm.process.write_app(f"version-{number}")
+        storm.reload()
+        with storm.logging("touched has changed: done"):
+            (tmp_path / "touched").write_text(str(number))
+        storm.signal(TTIN, "worker 3 .* is ready")
+        storm.ask_more()
+        storm.signal(TTOU, "worker 3 .* has ended")
+        with storm.logging(r"worker \d \(pid \d+\) has ended"):
+            os.kill(storm.wait_for_workers(2)[-1], TERM)
+        storm.ask_more()
+    storm.check_nothing_lost()
+    storm.stop()
+
+
+def test_no_request_is_lost_by_a_slow_import(start_storm):
+    """2: the same while the app takes its time to be imported."""
+    storm = start_storm("--workers", "2", app=SLOW + APP % "one")
+    for _ in storm.rounds():
+        storm.wait_for_workers(2)
+        storm.reload()
+        storm.ask_more()
+    storm.check_nothing_lost()
+    storm.stop()
+
+
+BROKEN = {
+    "raise ImportError('no')\n": "raised ImportError: no",
+    "def app(:\n": "raised SyntaxError: ",
+    "raise SystemExit(3)\n": "raised SystemExit: 3",
+    # As a constructor in C does that calls exit().
+    "import ctypes\nctypes.CDLL(None)._exit(4)\n": "it exited with status 4 before it was ready",
+    "import os\nos.kill(os.getpid(), 11)\n": "it was killed by SIGSEGV before it was ready",
+    "import time\ntime.sleep(99)\n": r"it was not ready within 2 s \(--start-timeout\)",
+}
+
+
+@pytest.mark.provokes("Fatal Python error: (Segmentation fault|Aborted)")
+def test_broken_code_changes_nothing(start_storm):
+    """3: code that raises, exits, crashes or hangs at import: those of before serve on, and the log says why."""
+    storm = start_storm("--workers", "2", "--start-timeout", "2")
+    before = storm.wait_for_workers(2)
+    for _ in storm.rounds():
+        for source, why in BROKEN.items():
+            storm.process.write_app(source)
+            storm.signal(
+                HUP,
+                rf"nothing was reloaded: worker 1 .* could not start: .*{why}.*; still serving as before: 2 of 2 workers",
+            )
+            assert storm.wait_for_workers(2) == before
+            storm.ask_more(10)
+    storm.check_nothing_lost()
+    storm.stop()
+
+
+def test_signals_in_any_order(start_storm):
+    """6: reloads upon reloads, more and fewer workers, workers sent away or killed as they start: it comes to rest, whole."""
+    storm = start_storm("--workers", "2")
+    choose = random.Random(6)
+    for _ in storm.rounds():
+        storm.wait_for_workers(2)
+        for _ in range(20):
+            storm.process.signal(HUP)
+        for _ in range(20):
+            storm.process.signal(choose.choice([HUP, TTIN, TTOU, signal.SIGUSR1]))
+            pids = storm.process.workers
+            if pids and choose.random() < 0.3:
+                os.kill(choose.choice(pids), TERM)
+            storm.ask_more(choose.choice([0, 0, 20]))
+        settle(storm, 2)
+    storm.check_nothing_lost()
+    storm.stop()
+
+
+def settle(storm, count):
+    """Bring the number of workers back to `count`, and wait until all of them serve."""
+    # Signals that were sent before may still be on their way when the first line appears, but not with the second.
+    while numbers_of_workers(storm)[-2:] != [("stays", "1")] * 2:
+        storm.signal(TTOU, "SIGTTOU: the number of workers")
+    for wanted in range(2, count + 1):
+        storm.signal(TTIN, rf"SIGTTIN: the number of workers is {wanted} now")
+    storm.wait_for_workers(count)
+
+
+def numbers_of_workers(storm):
+    return re.findall(r"the number of workers (is|stays) (\d+)", storm.process.log)
+
+
+@pytest.mark.parametrize("first", ["reload", "end"])
+def test_an_end_among_reloads(start_storm, first):
+    """6: SIGTERM amid a reload, and SIGHUP amid the end: it ends with status 0, and nothing of it is left."""
+    storm = start_storm("--workers", "2")
+    storm.wait_for_workers(2)
+    storm.ask_more()
+    pair = [HUP, TERM] if first == "reload" else [TERM, HUP]
+    for number in [*pair, HUP, signal.SIGTTIN, signal.SIGUSR1]:
+        storm.process.signal(number)
+    assert storm.process.wait(30) == 0, storm.process.log
+    storm.check_none_cut_off()
+
+
+@pytest.mark.parametrize("flags", [[], ["--reload-at-once"]])
+def test_never_fewer_than_asked_for(start_storm, flags):
+    """7: during a reload there are never fewer workers that serve than asked for; each goes when its successor serves."""
+    storm = start_storm("--workers", "3", *flags)
+    for _ in storm.rounds():
+        storm.wait_for_workers(3)
+        storm.reload()
+    storm.check_nothing_lost()
+    counts, serving, of_slot = [], 0, {}
+    for slot, what in re.findall(r"worker (\d) \(pid \d+\) (is ready|drains)", storm.process.log):
+        change = 1 if what == "is ready" else -1
+        serving, of_slot[slot] = serving + change, of_slot.get(slot, 0) + change
+        assert of_slot[slot] in (1, 2)
+        counts.append(serving)
+    assert min(counts[2:]) == 3 and counts[-1] == 3, storm.process.log
+    assert max(counts) == 4 or flags
+    storm.stop()

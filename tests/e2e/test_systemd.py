@@ -1,0 +1,264 @@
+"""Under systemd: sockets that it passes, and what it is told; with a notify socket of the test's own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+from harness.client import RawClient
+from harness.lanes import uwsgi
+from harness.manager import Manager
+from harness.workers import children_of, is_alive
+
+ACTIVATE = shutil.which("systemd-socket-activate")
+
+
+@pytest.fixture
+def manager(tmp_path):
+    """A service manager that hears what it is told."""
+    manager = Manager(tmp_path / "notify")
+    yield manager
+    manager.close()
+
+
+@pytest.fixture
+def listening(tmp_path):
+    """Make listening sockets as systemd has them: listening("tcp" or "unix")."""
+    made = []
+
+    def make(kind):
+        made.append(socket.socket(socket.AF_INET if kind == "tcp" else socket.AF_UNIX))
+        made[-1].bind(("127.0.0.1", 0) if kind == "tcp" else str(tmp_path / "s"))
+        made[-1].listen(100)
+        return made[-1]
+
+    yield make
+    for sock in made:
+        sock.close()
+
+
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+@pytest.mark.parametrize("bind", ["systemd:web", "fd:3"])
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_a_restart_refuses_nobody(start_process, raw_client, listening, kind, bind, lane, wait_until):
+    """Whoever comes between the end of one process and the start of the next is served by the latter: the socket stays."""
+    sock = listening(kind)
+    flags = ("--bind", bind, "--lane", lane)
+    first = start_process("hello", *flags, fds=[sock.fileno()], LISTEN_FDNAMES="web")
+    client = raw_client(sock.getsockname())
+    assert client.fetch().status == 200
+    first.signal()
+    assert first.wait() == 0
+    clients = [raw_client(sock.getsockname()) for _ in range(5)]
+    for client in clients:
+        client.request()
+    second = start_process("hello", *flags, fds=[sock.fileno()], LISTEN_FDNAMES="web")
+    assert [client.recv_response().body for client in clients] == [b"hello\n"] * 5
+    assert second.url.endswith("/s" if kind == "unix" else str(sock.getsockname()[1]))
+
+
+def test_names_and_protocols(start_process, raw_client, listening):
+    """Each bind takes the sockets of its name, and speaks its own protocol."""
+    web, admin = listening("tcp"), listening("unix")
+    process = start_process(
+        "environ_json", "--bind", "uwsgi://systemd:admin", "--bind", "systemd:web",
+        fds=[web.fileno(), admin.fileno()], LISTEN_FDNAMES="web:admin",
+    )  # fmt: skip
+    assert f"serving on uwsgi://unix:{admin.getsockname()}, http://127.0.0.1:{web.getsockname()[1]}\n" in process.log
+    assert raw_client(web.getsockname()).fetch().status == 200
+    client = raw_client(admin.getsockname())
+    client.send(uwsgi(modifier1=100))  # a ping
+    assert client.recv_to_end() == uwsgi(modifier1=100)[:1] + b"\0\0\1"
+
+
+@pytest.mark.skipif(ACTIVATE is None, reason="systemd-socket-activate is not installed")
+def test_systemds_own_activation(tmp_path, wait_until):
+    """systemd itself passes the socket, when the first client comes, who is served."""
+    path = tmp_path / "s"
+    app = os.path.join(os.path.dirname(__file__), "../harness/apps.py:hello")
+    command = [
+        ACTIVATE,
+        "-l",
+        path,
+        "--fdname=web",
+        "-E",
+        "PATH",
+        sys.executable,
+        "-I",
+        "-m",
+        "aserve",
+        app,
+        "--bind",
+        "systemd:web",
+    ]
+    with open(tmp_path / "log", "wb") as log:
+        process = subprocess.Popen(command, cwd=tmp_path, stderr=log, stdout=log)
+    try:
+        wait_until(path.exists)
+        client = RawClient(str(path), None)
+        assert client.fetch().body == b"hello\n"
+        client.close()
+    finally:
+        process.terminate()
+        status = process.wait(30)
+    assert status == 0, (tmp_path / "log").read_text()
+    assert path.exists()  # it is systemd's
+
+
+def test_a_socket_for_another_process(listening, tmp_path):
+    """A script that starts aserve without exec: one line says so, and status 2."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "aserve", "--bind", "systemd:web"],
+        env={**os.environ, "LISTEN_FDS": "1", "LISTEN_PID": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "aserve: error: cannot listen on systemd:web: systemd passed its sockets to process 1" in done.stderr
+
+
+def test_what_systemd_is_told(start_process, manager):
+    """READY when it accepts, WATCHDOG each second, RELOADING and READY for SIGHUP, STOPPING; each from the process itself."""
+    process = start_process("hello", **manager.environ, WATCHDOG_USEC="30000000")
+    ready = manager.wait_for("READY=1")
+    assert ready[1] == f"STATUS=serving on {process.url}"
+    manager.wait_for("WATCHDOG=1", count=2)
+    process.signal(signal.SIGHUP)
+    assert manager.wait_for("RELOADING=1")[1].startswith("MONOTONIC_USEC=")
+    manager.wait_for("READY=1", count=2)
+    process.signal()
+    assert process.wait() == 0
+    manager.wait_for("STOPPING=1")
+
+
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_path, wait_until, lane):
+    """While every worker hangs and requests wait, it is not fed, and the log warns; when they move, it is again."""
+    process = start_process("steered", "--threads", "1", "--lane", lane, **manager.environ, WATCHDOG_USEC="4000000")
+    clients = [raw_client(process) for _ in range(2)]
+    for number, client in enumerate(clients):
+        client.request(f"/wait{tmp_path}/gate{number}")
+        if not number:
+            wait_until((tmp_path / "gate0.in").exists)
+    process.wait_for_log(
+        "every worker is busy, and for . s none has begun a request that waits; in . s systemd's watchdog"
+    )
+    fed = manager.hear().count(["WATCHDOG=1"])
+    for number in range(2):
+        (tmp_path / f"gate{number}.go").touch()
+    manager.wait_for("WATCHDOG=1", count=fed + 1)
+    assert [client.recv_response().status for client in clients] == [200, 200]
+
+
+@pytest.mark.provokes("Fatal Python error: Aborted")
+def test_the_watchdog_shows_every_stack(start_process, manager):
+    """systemd ends a service that it has heard nothing from by SIGABRT: the log then has the stacks."""
+    process = start_process("hello", **manager.environ, WATCHDOG_USEC="30000000")
+    manager.wait_for("WATCHDOG=1")
+    process.signal(signal.SIGABRT)
+    assert process.wait() == -signal.SIGABRT
+    assert "Fatal Python error: Aborted" in process.log and "running.py" in process.log
+
+
+def start_with_store(start_process, manager, *flags):
+    """Start a service whose manager keeps what it was told to keep so far."""
+    fields = [field for message in manager.hear() for field in message]
+    names = [field.partition("=")[2] for field in fields if field.startswith("FDNAME=")]
+    return start_process(
+        "hello", *flags, fds=manager.fds, FDSTORE="5", LISTEN_FDNAMES=":".join(names), **manager.environ
+    )  # fmt: skip
+
+
+@pytest.mark.provokes("the supervisor has died")
+@pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix:{}/s"])
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_the_store(start_process, raw_client, manager, tmp_path, wait_until, workers, bind, end):
+    """Listeners that no socket unit holds are kept over a restart, and over a crash; a bind that is gone ends."""
+    flags = ["--bind", bind.format(tmp_path), *workers]
+    first = start_process("hello", *flags, launcher=["env"], FDSTORE="5", **manager.environ)
+    manager.wait_for("FDSTORE=1")
+    assert raw_client(first).fetch().status == 200
+    children = children_of(first.pid)
+    first.signal(end)
+    assert first.wait(30) == (0 if end == signal.SIGTERM else -end)
+    wait_until(lambda: not any(map(is_alive, children)))
+    client = raw_client(first.address)
+    client.request()
+    second = start_with_store(start_process, manager, *flags)
+    assert client.recv_response().body == b"hello\n"
+    assert second.url == first.url and f"sockets that systemd has kept: {first.url}" in second.log
+    second.signal()
+    assert second.wait(30) == 0
+    third = start_with_store(start_process, manager, "--bind", "127.0.0.1:0")
+    manager.wait_for("FDSTOREREMOVE=1" if "unix" in bind else "READY=1", 1 if "unix" in bind else 3)
+    third.signal()
+    assert third.wait(30) == 0
+
+
+# With --workers
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@pytest.mark.provokes("nothing was reloaded")
+def test_what_systemd_is_told_of_workers(start_workers, manager):
+    """READY, also after a reload only when the new workers serve; the watchdog, while a worker's loop turns; STOPPING."""
+    process = start_workers("--workers", "2", WATCHDOG_USEC="5000000", **manager.environ)
+    process.wait_for_workers(2)
+    ready = manager.wait_for("READY=1")
+    assert f"MAINPID={process.pid}" in ready and f"STATUS=serving on {process.url} with 2 workers" in ready
+    manager.wait_for("WATCHDOG=1", count=2)
+    process.write_app("two")
+    process.signal(signal.SIGHUP)
+    reloading = manager.wait_for("RELOADING=1")
+    assert reloading[1].startswith("MONOTONIC_USEC=") and "STATUS=reloading: SIGHUP" in reloading
+    manager.wait_for("READY=1", count=2)
+    assert "code and settings of 2 workers are new" in process.log
+    process.write_app("raise ValueError('no')\n")
+    process.signal(signal.SIGHUP)
+    manager.wait_for("READY=1", count=3)
+    assert "SIGHUP: nothing was reloaded" in process.log
+    assert process.stop() == 0
+    assert manager.wait_for("STOPPING=1")[1].startswith("STATUS=SIGTERM: draining")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@pytest.mark.provokes("nothing was upgraded", "the app's traceback", "Traceback", "Error: no")
+def test_what_systemd_is_told_of_an_upgrade(start_workers, manager):
+    """RELOADING with its time; READY when the new workers serve, or, when the trial fails, with a status that says so."""
+    process = start_workers("--workers", "1", **manager.environ)
+    process.wait_for_workers(1)
+    manager.wait_for("READY=1")
+    process.write_app("raise ValueError('no')\n")
+    process.signal(signal.SIGUSR2)
+    reloading = manager.wait_for("RELOADING=1")
+    assert reloading[1].startswith("MONOTONIC_USEC=") and "STATUS=reloading: SIGUSR2" in reloading
+    failed = manager.wait_for("READY=1", count=2)
+    assert failed[-1] == f"STATUS=serving on {process.url} with 1 worker; SIGUSR2 has changed nothing, see the log"
+    process.write_app("two")
+    process.signal(signal.SIGUSR2)
+    done = manager.wait_for("READY=1", count=3)
+    assert done[-1] == f"STATUS=serving on {process.url} with 1 worker" and f"MAINPID={process.pid}" in done
+    assert "SIGUSR2: done in" in process.log
+    assert process.stop() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@pytest.mark.provokes("has crashed", "could not start", "degraded", "the app's traceback", "Traceback", "Error: no")
+def test_the_status_of_missing_workers(start_workers, manager, wait_until):
+    """It says how many are missing, and why; and when they are there again."""
+    process = start_workers("--workers", "2", **manager.environ)
+    pids = process.wait_for_workers(2)
+    process.write_app("raise ValueError('no')\n")
+    os.kill(pids[0], signal.SIGKILL)
+    wait_until(lambda: any(m[0].startswith("STATUS=degraded: 1 of 2 workers is missing since") for m in manager.hear()))
+    process.write_app("two")
+    manager.wait_for(f"STATUS=serving on {process.url} with 2 workers", count=2)
+    assert process.stop() == 0

@@ -1,0 +1,438 @@
+"""SIGUSR2: new code of aserve's own, too, takes over within the same process, and no request is lost by that."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+from harness.client import RawClient
+from harness.load import load
+from harness.waiting import wait_until
+from harness.workers import GATED, Workers, is_alive
+
+import aserve
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+PACKAGE = pathlib.Path(aserve.__file__).parent
+DONE = r"SIGUSR2: done in [\d.]+ s: code and settings of \d workers? are new"
+
+
+class Copied(Workers):
+    """A server whose own code the test may change: a copy in its folder."""
+
+    command = (sys.executable, "-m", "aserve")
+
+    def __init__(self, folder, app, *flags, **env):
+        shutil.copytree(PACKAGE, folder / "aserve")
+        self._folder = folder
+        super().__init__(folder, app, *flags, **env)
+
+    def change(self, name, old, new):
+        """Put other text in place of some, in a file of aserve's."""
+        path = self._folder / "aserve" / name
+        before = path.read_text()
+        assert old in before
+        path.write_text(before.replace(old, new, 1))
+
+
+@pytest.fixture
+def start(request, tmp_path):
+    """Start a supervisor: start(*flags, app="one", kind=Workers) -> it."""
+    running = []
+
+    def start_(*flags, app="one", kind=Workers, **env):
+        running.append(kind(tmp_path, app, *flags, **env))
+        return running[-1]
+
+    yield start_
+    for process in running:
+        process.end()
+    provoked = [pattern for marker in request.node.iter_markers("provokes") for pattern in marker.args]
+    for process in running:
+        text = process.faults(tuple(provoked))
+        assert not text, text
+
+
+def upgrade(process):
+    """Let it upgrade, and wait until every worker is new."""
+    count = process.count(DONE)
+    process.signal(signal.SIGUSR2)
+    wait_until(lambda: process.count(DONE) > count, 40, lambda: process.log)
+
+
+def ask(process):
+    client = RawClient(process.address)
+    try:
+        return client.fetch("/", "Connection: close").body.decode().split()[0]
+    finally:
+        client.close()
+
+
+# It works
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix:{}/s"])
+def test_under_load(start, tmp_path, bind):
+    """The new code takes over in the same process, on the same listeners; no request fails, on kept connections or fresh ones."""
+    flags = ["--bind", bind.format(tmp_path)] if "unix" in bind else []
+    process = start("--workers", "2", *flags)
+    before = process.wait_for_workers(2)
+    listeners = sockets_of(process)
+    with load(functools.partial(RawClient, str(tmp_path / "s") if flags else process.address)) as running:
+        process.write_app("two")
+        upgrade(process)
+        after = process.wait_for_workers(2)
+    assert not set(before) & set(after)
+    assert running.first_words == {b"one", b"two"}
+    assert listeners & sockets_of(process)
+    version = re.escape(aserve.__version__)
+    assert re.search(f"upgraded from {version} to {version}, with 2 workers of before", process.log)
+    assert process.stop() == 0
+    assert not (tmp_path / "s").exists()
+
+
+def sockets_of(process):
+    return {name for name in process.open_files() if name.startswith("socket:")}
+
+
+def test_its_own_code(start):
+    """Another version of aserve takes over; settings and the number of workers are what they were."""
+    process = start("--workers", "1", kind=Copied)
+    process.wait_for_workers(1)
+    process.signal(signal.SIGTTIN)
+    process.wait_for_workers(2)
+    process.change("settings/table.py", 'VERSION = "', 'VERSION = "99.')
+    upgrade(process)
+    process.wait_for_log(r"upgraded from \d\S+ to 99\.\S+, with 2 workers of before")
+    process.wait_for_workers(2)
+    assert process.stop() == 0
+
+
+def test_settings(start, tmp_path):
+    """They are read anew, as by SIGHUP: what is bound stays."""
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\nserver-name = 'one'\n")
+    process = start()
+    process.wait_for_workers(1)
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 2\nserver-name = 'two'\nbacklog = 5\n")
+    upgrade(process)
+    process.wait_for_workers(2)
+    process.wait_for_log("--backlog stay as they are until the command is started anew")
+    client = RawClient(process.address)
+    assert client.fetch().get("Server") == "two"
+    client.close()
+
+
+@pytest.mark.provokes("was killed by SIGKILL")
+def test_a_worker_of_before_that_dies(start, tmp_path, wait_until):
+    """The new code tells what it was at."""
+    process = start("--workers", "1")
+    (pid,) = process.wait_for_workers(1)
+    client = RawClient(process.address)
+    client.request(f"/wait{tmp_path}/gate")
+    wait_until((tmp_path / "gate.in").exists)
+    upgrade(process)
+    os.kill(pid, signal.SIGKILL)
+    process.wait_for_log(
+        rf"worker 1 \(pid {pid}\) has ended: it was killed by SIGKILL; it was at: GET /wait{tmp_path}/gate \(\d"
+    )
+    client.close()
+
+
+def test_again_and_again(start):
+    """The supervisor has the descriptors that it had before, its workers too, and nothing of the upgrade is in their environment."""
+    process = start("--workers", "1")
+    process.wait_for_workers(1)
+    upgrade(process)
+    (pid,) = process.wait_for_workers(1)
+    before, of_worker = kinds(process.pid), kinds(pid)
+    for _ in range(9):
+        upgrade(process)
+    (pid,) = process.wait_for_workers(1)
+    assert (kinds(process.pid), kinds(pid)) == (before, of_worker)
+    assert process.count("upgraded from") == 10
+
+
+def kinds(pid):
+    """Return what a process's descriptors are, but for the numbers."""
+    folder = pathlib.Path(f"/proc/{pid}/fd")
+    return sorted(re.sub(r"\d+", "N", os.readlink(fd)) for fd in folder.iterdir())
+
+
+def test_the_console_script(start):
+    """It is found again as it was called, with all that has been in its environment."""
+
+    class Script(Workers):
+        command = (os.path.join(sysconfig.get_path("scripts"), "aserve"),)
+
+    process = start(kind=Script, ASERVE_WORKERS="1", ASERVE_SERVER_NAME="mine")
+    process.wait_for_workers(1)
+    upgrade(process)
+    client = RawClient(process.address)
+    assert client.fetch().get("Server") == "mine"
+    client.close()
+
+
+RELEASE = """\
+NAME = open("name").read()
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [NAME.encode()]
+"""
+
+
+def test_another_release(start, tmp_path):
+    """A working directory that is a link to the current release is that of the release of then."""
+
+    class Released(Workers):
+        command = ("sh", "-c", 'cd current && exec "$0" "$@"', *Workers.command)
+
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "name").write_text(name)
+    (tmp_path / "current").symlink_to("one")
+    process = start("--workers", "1", app=RELEASE, kind=Released)
+    process.wait_for_workers(1)
+    assert ask(process) == "one"
+    (tmp_path / "next").symlink_to("two")
+    (tmp_path / "next").rename(tmp_path / "current")
+    upgrade(process)
+    assert ask(process) == "two"
+
+
+# It does not
+
+
+def refused(process, why, count=2):
+    """Ask for new code, and see that it is refused for this reason, and that nothing has changed."""
+    workers, files = process.wait_for_workers(count), kinds(process.pid)
+    process.signal(signal.SIGUSR2)
+    process.wait_for_log(
+        rf"(?m)SIGUSR2: nothing was upgraded: {why}.*; correct it, and send SIGUSR2; workers that go on as before: {count}$"
+    )
+    assert process.workers == workers and ask(process) == "one"
+    wait_until(lambda: kinds(process.pid) == files)
+    assert "upgraded from" not in process.log
+
+
+BROKEN_APPS = [
+    ("def app(:\n", r"the trial \(pid \d+\) could not start: importing .* raised SyntaxError: "),
+    ("import os\nos._exit(3)\n", "the trial .* exited with status 3 before it was ready, without a word"),
+    ("import os\nos.kill(os.getpid(), 9)\n", "the trial .* was killed by SIGKILL before it was ready"),
+]
+
+
+@pytest.mark.parametrize(("source", "why"), BROKEN_APPS)
+def test_an_app_that_is_broken(start, source, why):
+    """Nothing changes, and no request fails; corrected, it is taken."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    with load(functools.partial(RawClient, process.address), kinds=("kept", "fresh")) as running:
+        process.write_app(source + "\n")
+        refused(process, why)
+        process.write_app("two")
+        upgrade(process)
+    assert running.first_words == {b"one", b"two"}
+
+
+@pytest.mark.provokes("Fatal Python error: Aborted")
+def test_an_app_that_hangs(start):
+    """Its trial has --start-timeout, and its stack is told."""
+    process = start("--workers", "2", "--start-timeout", "4")  # enough for it to begin to import on a busy machine
+    process.wait_for_workers(2)
+    process.write_app("import time\ntime.sleep(99)\n")
+    refused(process, r"the trial .* it was not ready within 4 s \(--start-timeout\)")
+    assert re.search(r'site_app.py", line \d in <module>', process.log)
+
+
+BROKEN_COPIES = [
+    ("__init__.py", '"""A', "raise ValueError('broken')\n", "the trial .* exited with status 1 before it was ready"),
+    ("cli.py", '"""The', "def broken(:\n", "the trial .* exited with status 1 before it was ready"),
+    (
+        "server.py",
+        "        check_unpatched()\n",
+        "        raise ValueError('broken')\n",
+        "the trial .* ValueError: broken",
+    ),
+    ("processes/trial.py", 'VARIABLE = "', 'VARIABLE = "OLD_', "the trial .* exited with status 2 before it was ready"),
+]
+
+
+@pytest.mark.provokes("please report this as a bug")
+@pytest.mark.parametrize(("name", "old", "new", "why"), BROKEN_COPIES)
+def test_its_own_code_is_broken(start, name, old, new, why):
+    """Nothing changes, whatever of aserve is broken, or knows nothing of trials."""
+    process = start("--workers", "2", kind=Copied)
+    process.wait_for_workers(2)
+    process.change(name, old, new)
+    refused(process, why)
+    process.signal(signal.SIGHUP)  # code that is loaded goes on
+    process.wait_for_log("SIGHUP: done")
+
+
+def test_settings_that_are_wrong(start, tmp_path):
+    """They are told by what is wrong with them."""
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\n")
+    process = start()
+    process.wait_for_workers(1)
+    for text, why in (
+        ("workers = 'many'", "workers in .*: 'many' is not a whole number"),
+        ("", "the settings do not ask for workers any more"),
+    ):
+        (tmp_path / "pyproject.toml").write_text(f"[tool.aserve]\n{text}\n")
+        refused(process, rf"the trial \(pid \d+\) could not start: {why}", 1)
+
+
+class Linked(Copied):
+    """One whose interpreter the test may take away."""
+
+    def __init__(self, folder, app, *flags, **env):
+        (folder / "python").symlink_to(os.path.realpath(sys.executable))
+        self.command = (str(folder / "python"), "-m", "aserve")
+        super().__init__(folder, app, *flags, PYTHONPATH=sysconfig.get_path("purelib"), **env)
+
+
+def test_no_interpreter(start, tmp_path):
+    """Nothing changes when it is missing for the trial, or only afterwards."""
+    process = start("--workers", "1", kind=Linked)
+    process.wait_for_workers(1)
+    (tmp_path / "python").rename(tmp_path / "gone")
+    refused(process, rf"the trial .* {tmp_path}/python could not be run in {tmp_path}: No such file", 1)
+    (tmp_path / "gone").rename(tmp_path / "python")
+    process.write_app(f"import os\nos.remove({str(tmp_path / 'python')!r})\ndef app(environ, start_response): pass\n")
+    refused(process, f"{tmp_path}/python could not be run: No such file", 1)
+
+
+# Beside it
+
+
+def test_during_a_reload(start, tmp_path, wait_until):
+    """The reload is finished first."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    process.write_app(GATED)
+    process.signal(signal.SIGHUP)
+    wait_until((tmp_path / "waiting").exists)
+    process.signal(signal.SIGUSR2)
+    (tmp_path / "gate").touch()
+    process.wait_for_log("SIGHUP: done")
+    process.wait_for_log(DONE, 40)
+    assert process.log.index("SIGHUP: done") < process.log.index("SIGUSR2: the trial")
+    process.wait_for_workers(2)
+    assert process.stop() == 0
+
+
+def test_reload_during_it(start, tmp_path, wait_until):
+    """A reload during the trial is finished before the new code takes over."""
+    process = start("--workers", "1")
+    process.wait_for_workers(1)
+    process.write_app(GATED)
+    process.signal(signal.SIGUSR2)
+    wait_until((tmp_path / "waiting").exists)
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: replacing 1 worker")
+    (tmp_path / "gate").touch()
+    process.wait_for_log(DONE, 40)
+    assert process.log.index("SIGHUP: done") < process.log.index("upgraded from")
+    process.wait_for_workers(1)
+
+
+def test_term_during_it(start, tmp_path, wait_until):
+    """All of them end, the trial, too, and nothing is left."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    process.write_app(GATED)
+    process.signal(signal.SIGUSR2)
+    wait_until((tmp_path / "waiting").exists)
+    assert len(process.workers) == 3
+    assert process.stop() == 0
+    assert "nothing was upgraded" not in process.log
+
+
+GATE = """\
+import os, time
+while "ASERVE_INHERITANCE" in os.environ and not os.path.exists("gate"):
+    open("waiting", "w").close()
+    time.sleep(0.005)
+"""
+
+
+@pytest.fixture
+def between(start, tmp_path, wait_until):
+    """A server that is new code already, and has not begun to supervise: `gate` lets it."""
+    process = start("--workers", "2", kind=Copied)
+    process.wait_for_workers(2)
+    process.change("__init__.py", "from . import rpc", f"{GATE}from . import rpc")
+    process.signal(signal.SIGUSR2)
+    wait_until((tmp_path / "waiting").exists)
+    return process
+
+
+def test_term_between(between, tmp_path):
+    """A signal is not lost while one program becomes the other; workers serve meanwhile."""
+    between.signal(signal.SIGTERM)
+    pending = re.search(r"ShdPnd:\s+(\w+)", pathlib.Path(f"/proc/{between.pid}/status").read_text())[1]
+    assert int(pending, 16) & 1 << (signal.SIGTERM - 1)
+    assert ask(between) == "one"
+    (tmp_path / "gate").touch()
+    assert between.wait(20) == 0
+    assert "SIGTERM: draining" in between.log
+
+
+def test_a_worker_that_dies_between(between, tmp_path):
+    """It is reaped and replaced by the new code."""
+    first, second = between.wait_for_workers(2)
+    os.kill(second, signal.SIGKILL)
+    assert ask(between) == "one"
+    (tmp_path / "gate").touch()
+    between.wait_for_log(rf"worker 2 \(pid {second}\) has crashed after \d+ s: it was killed by SIGKILL")
+    between.wait_for_log(DONE, 40)
+    assert not {first, second} & set(between.wait_for_workers(2))
+    assert between.stop() == 0
+
+
+def test_another_form(start):
+    """New code that does not know what code of before has left starts workers of its own, and no request fails."""
+    process = start("--workers", "2", kind=Copied)
+    before = process.wait_for_workers(2)
+    process.change("processes/inheritance.py", "FORM = ", "FORM = 99")
+    with load(functools.partial(RawClient, process.address), kinds=("fresh", "fresh")) as running:
+        process.write_app("two")
+        upgrade(process)
+        wait_until(lambda: not any(map(is_alive, before)), 20, lambda: process.log)
+    assert running.first_words == {b"one", b"two"}
+    process.wait_for_workers(2)
+    assert process.stop() == 0
+
+
+def can_unshare():
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "true"]
+    return bool(shutil.which("unshare")) and subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(not can_unshare(), reason="needs the right to make a namespace of processes")
+def test_as_pid_1(start):
+    """In a container the supervisor is PID 1, and stays that."""
+
+    class Contained(Workers):
+        command = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *Workers.command)
+
+    process = start("--workers", "2", kind=Contained)
+    process.wait_for_log(r"worker 2 \(pid \d+\) is ready")
+    (pid,) = process.workers
+    os.kill(pid, signal.SIGUSR2)
+    process.wait_for_log(DONE, 40)
+    assert process.workers == [pid] and ask(process) == "one"
+    os.kill(pid, signal.SIGTERM)
+    assert process.wait(20) == 0

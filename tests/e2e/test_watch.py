@@ -1,0 +1,137 @@
+"""Workers that have served their time, or hang: another serves before they end, and the log says why."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import signal
+import sys
+
+import pytest
+from harness.client import RawClient
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+# /die: SIGSEGV. /grow: 256 MiB more. /hang: it does not return.
+APP = """\
+import os, time
+
+kept = []
+
+def app(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/grow":
+        kept.append(b"x" * (256 << 20))
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    if path == "/die":
+        os.kill(os.getpid(), 11)  # it may come to another thread
+    if path.startswith("/wait"):
+        open(path[len("/wait"):], "w").close()
+    if path.startswith(("/hang", "/wait", "/die")):
+        time.sleep(600)
+    return [b"%d" % os.getpid()]
+"""
+
+
+def ask(process, path="/"):
+    """Return the pid that a fresh connection finds."""
+    client = RawClient(process.address)
+    try:
+        return int(client.fetch(path, "Connection: close").body)
+    finally:
+        client.close()
+
+
+@pytest.mark.parametrize(
+    ("flags", "path", "requests", "why"),
+    [
+        (("--max-requests", "5"), "/", 5, r"it has answered 5 requests \(--max-requests 5\)"),
+        (("--max-lifetime", "1s"), "/", 1, r"it has served for \d+ s \(--max-lifetime 1\)"),
+        (("--max-rss", "200M"), "/grow", 1, r"its RSS is \d+\.\d MiB \(--max-rss 200MiB\)"),
+        (("--max-uss", "200M"), "/grow", 1, r"its USS is \d+\.\d MiB \(--max-uss 200MiB\)"),
+    ],
+    ids=["requests", "lifetime", "rss", "uss"],
+)
+def test_a_worker_that_has_served_its_time(start_workers, flags, path, requests, why):
+    """Its successor is ready before it drains; the log names reason and value; no request fails."""
+    process = start_workers("--workers", "1", *flags, app=APP)
+    (pid,) = process.wait_for_workers(1)
+    for _ in range(requests):
+        ask(process, path)
+    process.wait_for_log(rf"worker 1 is to be replaced: {why}\n")
+    process.wait_for_log(rf"worker 1 \(pid {pid}\) drains: {why}\n")
+    process.wait_for_log(rf"worker 1 \(pid {pid}\) has ended: it exited with status 0\n")
+    text = process.log
+    successor = text.index(") is ready", text.index("is to be replaced"))
+    assert successor < text.index(f"(pid {pid}) drains")
+    assert ask(process) != pid
+    assert process.stop() == 0
+
+
+@pytest.mark.provokes("its event loop", "ending it, with its stack", "Fatal Python error: Aborted")
+def test_a_worker_that_hangs(start_workers):
+    """It is said, with its stacks; then it is replaced, and ended when its successor serves."""
+    process = start_workers(
+        "--workers", "1", "--threads", "0", "--hang-warning", "2s", "--hang-timeout", "4s", app=APP
+    )  # fmt: skip
+    (pid,) = process.wait_for_workers(1)
+    client = RawClient(process.address)
+    try:
+        client.request("/hang")
+        process.wait_for_log(
+            rf"worker 1 \(pid {pid}\): its event loop has not turned for \d s.*; after 4 s \(--hang-timeout\) it is replaced"
+        )
+        process.wait_for_log(r'File ".*site_app.py", line \d+ in app')
+        process.wait_for_log(
+            r"worker 1 is to be replaced: its event loop has not turned for \d s.* \(--hang-timeout 4\)"
+        )
+        process.wait_for_log(rf"\(pid {pid}\): its event loop hangs, and its successor serves; ending it")
+        process.wait_for_log(rf"\(pid {pid}\) has ended: it was killed by SIGABRT")
+    finally:
+        client.close()
+    assert ask(process) != pid
+    assert process.stop(signal.SIGTERM) == 0
+
+
+@pytest.mark.provokes("has crashed", "Fatal Python error: Segmentation fault")
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_until, lane):
+    """The log line of its end names the requests, and each of them has its line in the access log."""
+    log = tmp_path / "access.log"
+    process = start_workers("--workers", "1", "--threads", "2", "--lane", lane, "--access-log", str(log), app=APP)
+    (pid,) = process.wait_for_workers(1)
+    slow, deadly = RawClient(process.address), RawClient(process.address)
+    try:
+        slow.request(f"/wait{tmp_path}/in")
+        wait_until(lambda: pathlib.Path(tmp_path, "in").exists())
+        deadly.request("/die?a=1")
+        process.wait_for_log(
+            rf"worker 1 \(pid {pid}\) has crashed after \d s: it was killed by SIGSEGV; another is started in .* s; "
+            rf"it was at: GET /wait{tmp_path}/in \(\d\.\d s\), GET /die\?a=1 \(\d\.\d s\)\n"
+        )
+    finally:
+        slow.close()
+        deadly.close()
+    process.wait_for_workers(1)
+    assert process.stop() == 0
+    cut = re.findall(r'- - - \[.*\] "(.*)" 0 - "-" "-"\n', log.read_text())
+    assert cut == [f"GET /wait{tmp_path}/in -", "GET /die?a=1 -"]
+
+
+def test_workers_share_the_work(start_workers):
+    """Who has a connection that idles leaves the next one to the other."""
+    process = start_workers("--workers", "2", "--threads", "2", app=APP)
+    pids = process.wait_for_workers(2)
+    clients, served = [], []
+    try:
+        for _ in range(20):
+            clients.append(RawClient(process.address))
+            served.append(int(clients[-1].fetch("/").body))
+    finally:
+        for client in clients:
+            client.close()
+    assert min(served.count(pid) for pid in pids) >= 6, served
+    assert process.stop() == 0

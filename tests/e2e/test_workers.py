@@ -1,0 +1,552 @@
+"""Worker processes: they start, crash, are replaced and end, and no request is lost by that."""
+
+from __future__ import annotations
+
+import functools
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from harness.client import RawClient
+from harness.interpreter import LOOP_KINDS
+from harness.load import Load, load
+from harness.workers import GATED, children_of, is_alive
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+
+@pytest.fixture
+def start(start_workers):
+    """Start a supervisor: start(*flags, app="one") -> Workers."""
+    return start_workers
+
+
+def ask(process):
+    """Return the version and pid that a fresh connection finds."""
+    return ask_at(process.address)
+
+
+def ask_at(address):
+    client = RawClient(address)
+    try:
+        version, pid = client.fetch("/", "Connection: close").body.decode().split()
+    finally:
+        client.close()
+    return version, int(pid)
+
+
+BINDS = ["127.0.0.1:0", "unix:{}/s"]
+
+
+def flags_of(bind, folder):
+    return ["--bind", bind.format(folder)] if "unix" in bind else []
+
+
+def address_of(process, bind, folder):
+    return str(folder / "s") if "unix" in bind else process.address
+
+
+# Start and end
+
+
+@pytest.mark.parametrize("flags", [[], ["--threads", "0"], ["--lane", "off"], ["--loop", "asyncio"]])
+def test_start_and_end(start, wait_until, flags):
+    """Each worker serves; the banner says how many there are, and why; SIGTERM ends all, with status 0."""
+    process = start("--workers", "2", *flags)
+    pids = process.wait_for_workers(2)
+    assert f"serving on {process.url} with 2 workers (--workers 2)" in process.log
+    seen = set()
+    wait_until(lambda: seen.add(ask(process)[1]) or seen == set(pids))
+    assert process.stop() == 0
+    assert "SIGTERM: draining" in process.log and process.log.rstrip().endswith("stopped")
+
+
+def test_the_supervisor_is_small(start):
+    """It has one thread, and has imported neither the app nor what makes event loops."""
+    process = start("--workers", "1")
+    assert len(os.listdir(f"/proc/{process.pid}/task")) == 1
+    assert not [name for name in process.open_files() if "eventfd" in name or "timerfd" in name]
+    assert "uvloop" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+
+
+def test_as_many_as_cpus(start):
+    """--workers auto: one for each CPU that may be used."""
+    process = start("--workers", "auto")
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert re.search(rf"with {cpus} workers? \(--workers auto: ", process.log)
+    process.wait_for_workers(cpus)
+
+
+BROKEN = [
+    ("raise ValueError('no')\n", "importing .* raised ValueError: no", 1),
+    ("import sys\nsys.exit(3)\n", "importing .* raised SystemExit: 3", 1),
+    ("def app(:\n", "importing .* raised SyntaxError: ", 0),
+    ("import os\nos._exit(3)\n", "it exited with status 3 before it was ready, without a word", 0),
+    ("import os\nos.kill(os.getpid(), 11)\n", "it was killed by SIGSEGV before it was ready", 0),
+    ("import time\ntime.sleep(99)\n", r"it was not ready within 0.5 s \(--start-timeout\)", 0),
+]
+
+
+@pytest.mark.parametrize(("source", "why", "tracebacks"), BROKEN)
+def test_an_app_that_cannot_be_imported(tmp_path, source, why, tracebacks):
+    """At the first start it ends the command: the app's traceback once, one line, status 1."""
+    (tmp_path / "broken.py").write_text(source)
+    command = [sys.executable, "-Im", "aserve", "broken:app", "--workers", "4", "--bind", "127.0.0.1:0"]
+    timeout = ["--start-timeout", "0.5"] if "timeout" in why else []
+    done = subprocess.run(
+        [*command, *timeout], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert re.fullmatch(rf"aserve: error: worker 1 \(pid \d+\) could not start: {why}.*", last), done.stderr
+    assert done.stderr.count("Traceback (most recent call last)") == tracebacks
+    assert "serving on" not in done.stderr
+    if "timeout" in why:
+        assert re.search(r'broken.py", line \d in <module>', done.stderr)  # where it was
+
+
+def test_a_port_in_use(tmp_path):
+    """It is told before any worker begins, with status 2."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        bind = "127.0.0.1:%d" % other.getsockname()[1]
+        command = [sys.executable, "-Im", "aserve", "--workers", "2", "--bind", bind]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "another program listens there" in done.stderr and "worker" not in done.stderr
+
+
+@pytest.mark.parametrize("bind", BINDS)
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_the_queue_is_served_at_the_end(start, raw_client, tmp_path, wait_until, bind, lane):
+    """Who has connected before SIGTERM is answered, though no worker could accept so far."""
+    process = start("--workers", "2", "--threads", "0", "--lane", lane, *flags_of(bind, tmp_path))
+    process.wait_for_workers(2)
+    clients = []
+    for number in range(20):
+        clients.append(raw_client(address_of(process, bind, tmp_path)))
+        clients[-1].request(f"/wait{tmp_path}/{number}")
+        if number < 2:  # from then on both event loops are inside the app
+            wait_until((tmp_path / f"{number}.in").exists)
+    process.signal()
+    process.wait_for_log("draining")
+    for number in range(20):
+        (tmp_path / f"{number}.go").touch()
+    assert [client.recv_response().status for client in clients] == [200] * 20
+    assert process.wait() == 0
+    assert not (tmp_path / "s").exists()
+
+
+def test_term_under_load(start, tmp_path):
+    """On a unix socket nobody is lost: whoever connects is answered, up to the end."""
+    process = start("--workers", "2", "--bind", f"unix:{tmp_path}/s")
+    process.wait_for_workers(2)
+    running = Load(functools.partial(RawClient, str(tmp_path / "s")), kinds=("fresh",) * 8)
+    while running.count < 200:
+        assert not running.failures
+        time.sleep(0.01)
+    assert process.stop() == 0
+    running.stop()
+    assert {failure.what for failure in running.failures} <= {"refused"}  # nobody listens any more
+
+
+def test_ctrl_c_is_the_supervisors(start, raw_client, tmp_path, wait_until):
+    """A terminal sends SIGINT to all of them: workers go on with what runs, and the supervisor drains them."""
+    process = start("--workers", "2")
+    pids = process.wait_for_workers(2)
+    client = raw_client(process)
+    client.request(f"/wait{tmp_path}/gate")
+    wait_until((tmp_path / "gate.in").exists)
+    for pid in (*pids, process.pid):
+        os.kill(pid, signal.SIGINT)
+    process.wait_for_log("SIGINT: draining")
+    (tmp_path / "gate.go").touch()
+    assert client.recv_response().status == 200
+    assert process.wait() == 0
+
+
+def test_a_second_signal(start, raw_client, tmp_path, wait_until):
+    """Asked again, it ends all of them at once."""
+    process = start("--workers", "2")
+    pids = process.wait_for_workers(2)
+    client = raw_client(process)
+    client.request(f"/wait{tmp_path}/gate")
+    wait_until((tmp_path / "gate.in").exists)
+    process.signal()
+    process.wait_for_log("draining")
+    time.sleep(0.6)  # a signal sooner is the same one
+    process.signal()
+    assert process.wait() == 128 + signal.SIGTERM
+    assert client.is_closed() and not any(map(is_alive, pids))
+
+
+def test_at_once(start, raw_client, tmp_path, wait_until):
+    """SIGQUIT waits for nothing."""
+    process = start("--workers", "2")
+    client = raw_client(process)
+    client.request(f"/wait{tmp_path}/gate")
+    wait_until((tmp_path / "gate.in").exists)
+    assert process.stop(signal.SIGQUIT) == 128 + signal.SIGQUIT
+    assert client.is_closed()
+
+
+def test_term_while_it_starts(tmp_path):
+    """SIGTERM while the first worker imports the app ends the command at once."""
+    (tmp_path / "slow.py").write_text("import time, sys\nprint('here', flush=True)\ntime.sleep(99)\n")
+    command = [sys.executable, "-Im", "aserve", "slow:app", "--workers", "2", "--bind", "127.0.0.1:0"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=20)
+    assert process.returncode == 0 and "stopped" in log and "Traceback" not in log
+
+
+def test_a_drain_that_takes_too_long(start, raw_client, tmp_path, wait_until):
+    """What is cut off at --drain-timeout makes the exit status 1."""
+    process = start("--workers", "2", "--drain-timeout", "0.3")
+    client = raw_client(process)
+    client.request(f"/wait{tmp_path}/gate")
+    wait_until((tmp_path / "gate.in").exists)
+    assert process.stop() == 1
+    assert client.is_closed()
+
+
+def test_the_files_of_the_supervisor(start, tmp_path, wait_until):
+    """The pid file and the socket are the supervisor's: a worker that ends leaves both, and they go with the supervisor."""
+    process = start("--workers", "1", "--pid-file", str(tmp_path / "pid"), "--bind", f"unix:{tmp_path}/s")
+    (worker,) = process.wait_for_workers(1)
+    assert (tmp_path / "pid").read_text() == f"{process.pid}\n"
+    os.kill(worker, signal.SIGTERM)
+    wait_until(lambda: worker not in process.workers)
+    process.wait_for_workers(1)
+    assert (tmp_path / "pid").exists() and ask_at(str(tmp_path / "s"))[0] == "one"
+    assert process.stop() == 0
+    assert not (tmp_path / "pid").exists() and not (tmp_path / "s").exists()
+
+
+# Ends that nobody has asked for
+
+
+def test_a_crash(start, raw_client, wait_until):
+    """A worker that dies is replaced in its slot; the others serve on meanwhile, and the log says what has happened."""
+    process = start("--workers", "2")
+    pids = process.wait_for_workers(2)
+    client = raw_client(process)
+    client.request("/die")
+    assert client.is_closed()
+    number, pid = process.wait_for_log(r"worker (\d) \(pid (\d+)\) has crashed after").groups()
+    assert int(pid) in pids
+    process.wait_for_log(
+        rf"worker {number} \(pid {pid}\) has crashed after \d+ s: it was killed by SIGKILL; another is"
+    )
+    assert int(pid) not in process.wait_for_workers(2)
+    process.wait_for_log("no worker is missing any more: 2 workers")
+
+
+def test_broken_code_after_a_crash(start):
+    """While a crashed worker cannot be replaced, the others go on; the log says since when, why, and what to do."""
+    process = start("--workers", "2")
+    first, second = process.wait_for_workers(2)
+    process.write_app("raise ValueError('broken')\n")
+    os.kill(second, signal.SIGKILL)
+    process.wait_for_log(
+        r"worker 2 \(pid \d+\) could not start: importing .* raised ValueError: broken; the next try is in 0.2 s"
+    )
+    process.wait_for_log(r"degraded: 1 of 2 workers is missing since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, because importing")
+    process.wait_for_log("the next try is in 0.4 s")
+    assert ask(process) == ("one", first)
+    assert process.count("Traceback") == 1
+    process.write_app("two")
+    process.wait_for_log("no worker is missing any more: 2 workers")
+    process.wait_for_workers(2)
+
+
+def test_a_supervisor_that_dies(start, raw_client, tmp_path, wait_until):
+    """kill -9 of the supervisor: its workers finish what runs, and end; the socket's file does not stay."""
+    process = start("--workers", "2", "--bind", f"unix:{tmp_path}/s")
+    pids = process.wait_for_workers(2)
+    client = raw_client(process)
+    client.request(f"/wait{tmp_path}/gate")
+    wait_until((tmp_path / "gate.in").exists)
+    process.signal(signal.SIGKILL)
+    wait_until(lambda: process.count("the supervisor has died: draining") == 2)
+    (tmp_path / "gate.go").touch()
+    assert client.recv_response().status == 200
+    wait_until(lambda: not any(map(is_alive, pids)))
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):
+    """A worker whose import hangs ends with its supervisor, too."""
+    (tmp_path / "slow.py").write_text("import time, sys\nprint('here', flush=True)\ntime.sleep(99)\n")
+    command = [sys.executable, "-Im", "aserve", "slow:app", "--workers", "2", "--bind", "127.0.0.1:0"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "here\n"
+    (pid,) = children_of(process.pid)
+    process.kill()
+    process.wait(10)
+    wait_until(lambda: not is_alive(pid))
+    process.stdout.close()
+
+
+# Reloading
+
+
+@pytest.mark.parametrize("flags", [[], ["--lane", "off"], ["--threads", "0"], ["--reload-at-once"]])
+@pytest.mark.parametrize("bind", BINDS)
+def test_reload_under_load(start, tmp_path, wait_until, bind, flags):
+    """SIGHUP: the new code takes over, and no request fails, on kept connections and on fresh ones."""
+    process = start("--workers", "2", *flags, *flags_of(bind, tmp_path))
+    before = process.wait_for_workers(2)
+    address = address_of(process, bind, tmp_path)
+    with load(functools.partial(RawClient, address)) as running:
+        process.write_app("two")
+        process.signal(signal.SIGHUP)
+        process.wait_for_log(r"SIGHUP: done in [\d.]+ s: code and settings of 2 workers are new")
+        after = process.wait_for_workers(2)
+        assert ask_at(address)[0] == "two"  # whoever connects from now on
+        wait_until(lambda: b"two" in running.first_words)
+    assert not set(before) & set(after)
+    assert running.first_words == {b"one", b"two"}
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("flags", [[], ["--lane", "off"], ["--threads", "0"]])
+@pytest.mark.parametrize("bind", BINDS)
+def test_kept_connections_go_on(start, raw_client, tmp_path, wait_until, bind, flags):
+    """Who is connected when all workers are replaced goes on, on the same connection, with the new code."""
+    process = start("--workers", "2", *flags, *flags_of(bind, tmp_path))
+    process.wait_for_workers(2)
+    clients = [raw_client(address_of(process, bind, tmp_path)) for _ in range(40)]
+    assert {client.fetch().body.split()[0] for client in clients} == {b"one"}
+    busy = clients.pop()
+    busy.request(f"/wait{tmp_path}/gate")
+    wait_until((tmp_path / "gate.in").exists)
+    process.write_app("two")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log(r"(?s)is ready.*is ready.*is ready.*is ready")  # two of them are new
+    (tmp_path / "gate.go").touch()
+    assert busy.recv_response().body.startswith(b"one")
+    process.wait_for_log("SIGHUP: done")
+    pids = process.wait_for_workers(2)
+    replies = [client.fetch() for client in [*clients, busy]]
+    assert {reply.get("Connection") for reply in replies} == {None}
+    assert {reply.body.split()[0] for reply in replies} == {b"two"}
+    assert {int(reply.body.split()[1]) for reply in replies} <= set(pids)
+
+
+def test_never_fewer_workers(start):
+    """During a reload there are at every moment as many as before, and the successor serves before one goes."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: done")
+    events = re.findall(r"worker (\d) \(pid \d+\) (is ready|drains)", process.log)
+    assert events[2:] == [("1", "is ready"), ("1", "drains"), ("2", "is ready"), ("2", "drains")]
+
+
+@pytest.mark.provokes("Fatal Python error: Segmentation fault")
+@pytest.mark.parametrize(("source", "why", "tracebacks"), BROKEN[:5])
+def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
+    """Code that does not start changes nothing: the workers of before go on, and the log says why."""
+    process = start("--workers", "2")
+    before = process.wait_for_workers(2)
+    with load(functools.partial(RawClient, process.address)) as running:
+        process.write_app(source + "\n")
+        process.signal(signal.SIGHUP)
+        process.wait_for_log(
+            rf"nothing was reloaded: worker 1 \(pid \d+\) could not start: {why}.*; correct it, .* as before: 2 of 2 workers"
+        )
+        assert process.wait_for_workers(2) == before
+        process.write_app("three")
+        process.signal(signal.SIGHUP)
+        process.wait_for_log("SIGHUP: done")
+        wait_until(lambda: b"three" in running.first_words)
+    assert running.first_words == {b"one", b"three"}
+    assert process.count("Traceback") == tracebacks
+
+
+@pytest.mark.provokes("Fatal Python error: Aborted")
+def test_a_reload_of_code_that_hangs(start):
+    """--start-timeout ends a successor that hangs, with its stack; without it, one may kill it."""
+    process = start("--workers", "1", "--start-timeout", "1")
+    before = process.wait_for_workers(1)
+    process.write_app("import time\ntime.sleep(99)\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log(
+        r"nothing was reloaded: .* it was not ready within 1 s \(--start-timeout\); correct it, .* as before: 1 of 1 worker"
+    )
+    assert re.search(r'site_app.py", line \d in <module>', process.log)
+    assert process.wait_for_workers(1) == before
+
+
+def test_reloads_during_a_reload(start, tmp_path, wait_until):
+    """However many are asked for while one is under way, one more follows."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    process.write_app(GATED)
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("replacing 2 workers")
+    for number in range(1, 4):
+        process.signal(signal.SIGHUP)
+        wait_until(lambda: process.count("once more, after what is under way: worker 1 .* has been starting") == number)  # noqa: B023
+    (tmp_path / "gate").touch()
+    wait_until(lambda: process.count("SIGHUP: done") == 2)
+    process.wait_for_workers(2)
+    assert process.count("SIGHUP: replacing 2 workers") == process.count("SIGHUP: done") == 2
+    assert process.stop() == 0
+
+
+def test_term_during_a_reload(start):
+    """It ends all of them, those that are starting, too."""
+    process = start("--workers", "2")
+    process.wait_for_workers(2)
+    process.write_app("import time\ntime.sleep(99)\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("replacing 2 workers")
+    assert process.stop() == 0
+    assert "could not start" not in process.log
+
+
+def test_settings_are_read_anew(start, tmp_path):
+    """A reload reads the file of settings; what needs a restart is told, and a mistake changes nothing."""
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\nserver-name = 'one'\n")
+    process = start()
+    process.wait_for_workers(1)
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 2\nserver-name = 'two'\nbacklog = 5\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("--backlog stay as they are until the command is started anew")
+    process.wait_for_log("SIGHUP: done")  # until then the worker of before may accept, too
+    process.wait_for_workers(2)
+    client = RawClient(process.address)
+    assert client.fetch().get("Server") == "two"
+    client.close()
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 'many'\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log(
+        "nothing was reloaded: workers in .*: 'many' is not a whole number; .*; correct it, and send SIGHUP"
+    )
+    assert len(process.wait_for_workers(2)) == 2
+
+
+def test_touch(start, tmp_path):
+    """--touch-reload: a file that appears, or changes, does what SIGHUP does."""
+    process = start("--workers", "1", "--touch-reload", "touched")
+    (before,) = process.wait_for_workers(1)
+    process.write_app("two")
+    (tmp_path / "touched").touch()
+    process.wait_for_log("touched has changed: replacing 1 worker")
+    process.wait_for_log("touched has changed: done")
+    assert ask(process)[0] == "two"
+
+
+def test_nothing_is_left_of_reloads(start, wait_until):
+    """After many reloads the supervisor has the descriptors that it had before, and its workers have, too."""
+    process = start("--workers", "1")
+    (pid,) = process.wait_for_workers(1)
+    before, of_worker = process.open_files(), len(os.listdir(f"/proc/{pid}/fd"))
+    for _ in range(20):
+        done = process.count("SIGHUP: done")
+        process.signal(signal.SIGHUP)
+        wait_until(lambda: process.count("SIGHUP: done") > done)  # noqa: B023
+    (pid,) = process.wait_for_workers(1)
+    wait_until(
+        lambda: [strip(name) for name in process.open_files()] == [strip(name) for name in before]
+    )  # all are reaped
+    wait_until(lambda: len(os.listdir(f"/proc/{pid}/fd")) == of_worker)
+
+
+def strip(name):
+    return re.sub(r"\d+", "N", name)
+
+
+# One worker more, one less, another
+
+
+def test_one_more_and_one_less(start):
+    """SIGTTIN and SIGTTOU; the last worker stays."""
+    process = start("--workers", "1")
+    with load(functools.partial(RawClient, process.address)):
+        process.signal(signal.SIGTTIN)
+        process.wait_for_log("SIGTTIN: the number of workers is 2 now; it was 1")
+        first, _ = process.wait_for_workers(2)
+        process.signal(signal.SIGTTOU)
+        process.wait_for_log("SIGTTOU: the number of workers is 1 now")
+        assert process.wait_for_workers(1) == [first]
+    process.signal(signal.SIGTTOU)
+    process.wait_for_log("SIGTTOU: the number of workers stays 1")
+
+
+def test_a_worker_that_is_told_to_end(start):
+    """SIGTERM to a worker: its successor serves before it drains."""
+    process = start("--workers", "2")
+    first, second = process.wait_for_workers(2)
+    with load(functools.partial(RawClient, process.address)):
+        os.kill(second, signal.SIGTERM)
+        process.wait_for_log(rf"worker 2 is to be replaced: worker 2 \(pid {second}\): it was sent SIGTERM")
+        process.wait_for_log(rf"worker 2 \(pid {second}\) has ended: it exited with status 0")
+        assert first in process.wait_for_workers(2)
+    assert process.count("is ready") == 3
+
+
+def test_logs_are_reopened(start, tmp_path, wait_until):
+    """SIGUSR1 to the supervisor: every worker goes on in a new file."""
+    process = start("--workers", "2", "--access-log", "log")
+    process.wait_for_workers(2)
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    process.signal(signal.SIGUSR1)
+    for number in (1, 2):
+        process.wait_for_log(rf"worker {number}: the access log .* was reopened")
+    ask(process)
+    wait_until(lambda: (tmp_path / "log").read_text())
+
+
+# What speaks to them
+
+
+@pytest.mark.parametrize("loop", LOOP_KINDS)
+def test_tls(start, authority, localhost, monkeypatch, loop):
+    """TLS works in workers, and a reload loses no request of it."""
+    from harness.client import TLSClient
+
+    monkeypatch.setattr(RawClient, "authority", str(authority.certificate))
+    flags = ["--certificate", str(localhost.certificate), "--key", str(localhost.key), "--loop", loop]
+    process = start("--workers", "2", "--bind", "https://127.0.0.1:0", *flags)
+    process.wait_for_workers(2)
+    port = int(re.search(r"https://127.0.0.1:(\d+)", process.log)[1])
+    with load(functools.partial(TLSClient, ("127.0.0.1", port)), kinds=("kept", "fresh")):
+        process.signal(signal.SIGHUP)
+        process.wait_for_log("SIGHUP: done")
+        process.wait_for_workers(2)
+    assert process.stop() == 0
+
+
+PACKET = b"\x00\x15\x00\x00\x0e\x00REQUEST_METHOD\x03\x00GET"
+
+
+def test_uwsgi(start, tmp_path):
+    """A front server's requests, a connection each, lose nothing in a reload."""
+    process = start("--workers", "2", "--bind", f"uwsgi://unix:{tmp_path}/s")
+    process.wait_for_workers(2)
+    versions = set()
+    process.write_app("two")
+    process.signal(signal.SIGHUP)
+    while not process.count("SIGHUP: done") or "two" not in versions:
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(10)
+            client.connect(str(tmp_path / "s"))
+            client.sendall(PACKET)
+            with client.makefile("rb") as file:
+                reply = file.read()
+        assert reply.startswith(b"HTTP/1.1 200 OK\r\n"), reply
+        versions.add(reply.split()[-2].decode())
+    assert process.stop() == 0

@@ -1,0 +1,53 @@
+"""What the tests of a gateway share: an exchange to respond to, apps, and the octets that come back."""
+
+from __future__ import annotations
+
+from aserve.exchange import Exchange
+from aserve.wsgi import FileWrapper, Gateway
+from aserve.wsgi.environ import build_base_environ
+from aserve.wsgi.response import CommonFields
+
+from .fakes import FakeConnection
+
+VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/x?y\0PATH_INFO\0/x\0QUERY_STRING\0y\0SERVER_PROTOCOL\0HTTP/1.1"
+
+
+def new_exchange():
+    exchange = Exchange(VARS, 5)
+    exchange.connection = FakeConnection(
+        build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=FileWrapper)
+    )
+    return exchange
+
+
+def respond(app, exchange=None, has_sendfile=True):
+    gateway = Gateway(app, CommonFields("s"), has_sendfile)
+    return gateway.respond(new_exchange() if exchange is None else exchange)
+
+
+class Closing:
+    """An iterable that counts how often it is closed."""
+
+    def __init__(self, *chunks, error=None, close_error=None):
+        self.chunks, self.error, self.close_error = chunks, error, close_error
+        self.closed = 0
+
+    def __iter__(self):
+        yield from self.chunks
+        if self.error is not None:
+            raise self.error
+
+    def close(self):
+        self.closed += 1
+        if self.close_error is not None:
+            raise self.close_error
+
+
+def serving(iterable, headers=(), status="200 OK"):
+    """Return an app that starts with these and returns the iterable."""
+
+    def app(environ, start_response):
+        start_response(status, list(headers))
+        return iterable
+
+    return app

@@ -1,0 +1,38 @@
+"""What leads a child of the supervisor: the supervisor's end of its channel, for tests of the child's side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aserve.connections.listeners import bind_listeners
+from aserve.processes.channel import Channel, Message
+from aserve.processes.plan import Plan
+from aserve.settings import Config
+
+
+class Leading:
+    """The other end of a child's channel, its listeners, and what it has said; a test makes the child's Role."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.channel, self.theirs = Channel.pair()
+        self.plan = Plan(Config(**{"bind": "127.0.0.1:0", **settings}), None)
+        self.listeners = bind_listeners(self.plan.config)
+
+    def heard(self, channel: Channel | None = None) -> list[Message]:
+        """Return what was said, on this channel or its own, and not returned before."""
+        found: list[Message] = []
+        while True:
+            try:
+                received = (channel or self.channel).receive()
+            except BlockingIOError:
+                return found
+            if received is None:
+                return found
+            found.append(received[0])
+
+    def close(self) -> None:
+        """Close everything."""
+        for end in (self.channel, self.theirs):
+            end.close()
+        for listener in self.listeners:
+            listener.close()

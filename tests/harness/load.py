@@ -1,0 +1,122 @@
+"""Clients that ask all the time, while something happens to the server: who is answered, by whom, and what became of the rest."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from .client import RawClient, Reply
+
+KINDS = ("kept", "fresh")
+REFUSED_SECONDS = 0.01  # until the next try, where nobody listens
+
+
+class Failure(NamedTuple):
+    """A request that was not answered as it should be."""
+
+    what: str  # "refused", "reset", "closed", "timed out", or "status 502" and the like
+    kind: str  # of the client
+    has_begun: bool  # octets of a response had come
+    when: str  # as in the log
+    text: str
+
+
+class Load:
+    """Threads that send one request after another; a client goes on when one has failed."""
+
+    def __init__(self, connect: Callable[[], RawClient], path: str = "/", kinds: tuple[str, ...] = KINDS * 2) -> None:
+        self._connect = connect
+        self._path = path
+        self._is_over = False
+        self._lock = threading.Lock()
+        self.failures: list[Failure] = []
+        self.bodies: collections.Counter[bytes] = collections.Counter()
+        self.connection_count = 0  # of clients that keep theirs
+        self._threads = [threading.Thread(target=self._run, args=(kind,), daemon=True) for kind in kinds]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def count(self) -> int:
+        """Requests that were answered."""
+        with self._lock:
+            return sum(self.bodies.values())
+
+    @property
+    def first_words(self) -> set[bytes]:
+        """With what the bodies of responses began."""
+        with self._lock:
+            return {body.split()[0] for body in self.bodies}
+
+    def stop(self) -> None:
+        """Send no more; every request that was sent has its answer, or is a failure."""
+        self._is_over = True
+        for thread in self._threads:
+            thread.join(20)
+            assert not thread.is_alive(), "a client still waits for its answer"
+
+    def _run(self, kind: str) -> None:
+        while not self._is_over:
+            try:
+                client = self._connect()
+            except OSError as exc:
+                self._fail(exc, kind)
+                time.sleep(REFUSED_SECONDS)
+                continue
+            with self._lock:
+                self.connection_count += kind == "kept"
+            with contextlib.closing(client):
+                self._converse(client, kind)
+
+    def _converse(self, client: RawClient, kind: str) -> None:
+        """Ask on one connection, as long as it lasts."""
+        while True:
+            try:
+                reply = client.fetch(self._path, *(["Connection: close"] if kind == "fresh" else []))
+            except (OSError, RawClient.Truncated) as exc:
+                self._fail(exc, kind)
+                return
+            self._note(reply, kind)
+            if self._is_over or kind == "fresh" or reply.get("Connection") == "close":
+                return
+
+    def _note(self, reply: Reply, kind: str) -> None:
+        with self._lock:
+            if reply.status == 200:
+                self.bodies[reply.body] += 1
+            else:
+                self.failures.append(Failure(f"status {reply.status}", kind, True, _now(), repr(reply)))
+
+    def _fail(self, exc: Exception, kind: str) -> None:
+        with self._lock:
+            self.failures.append(Failure(_name(exc), kind, bool(getattr(exc, "octets", b"")), _now(), repr(exc)))
+
+
+def _now() -> str:
+    return time.strftime("%H:%M:%S") + f"{time.time() % 1:.3f}"[1:]
+
+
+def _name(exc: Exception) -> str:
+    """Return in a word what has become of a request."""
+    if isinstance(exc, RawClient.Truncated):
+        return "reset" if exc.is_reset else "closed"
+    if isinstance(exc, (ConnectionRefusedError, FileNotFoundError)):  # the latter: of a unix socket
+        return "refused"
+    # Before Python 3.10 what connect() raises is not yet the same as TimeoutError.
+    return "timed out" if isinstance(exc, (TimeoutError, socket.timeout)) else "reset"
+
+
+@contextlib.contextmanager
+def load(connect: Callable[[], RawClient], path: str = "/", kinds: tuple[str, ...] = KINDS * 2) -> Iterator[Load]:
+    """Ask while the block runs; afterwards, no request has failed."""
+    running = Load(connect, path, kinds)
+    try:
+        yield running
+    finally:
+        running.stop()
+    assert running.failures == [], running.failures[:5]

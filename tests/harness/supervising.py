@@ -1,0 +1,224 @@
+"""A supervisor without processes: forks, signals and ends are what a test says, and so is the time."""
+
+from __future__ import annotations
+
+import os
+import signal
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from aserve.processes import child as child_module
+from aserve.processes import children as children_module
+from aserve.processes import molds as molds_module
+from aserve.processes import shutdown as shutdown_module
+from aserve.processes import supervisor as supervisor_module
+from aserve.processes.channel import Channel, Message
+from aserve.processes.child import MOLD, Child, State
+from aserve.processes.command import Command
+from aserve.processes.inheritance import Inheritance
+from aserve.processes.plan import Plan
+from aserve.processes.supervisor import Supervisor
+from aserve.processes.timers import Timers
+from aserve.settings import Config
+
+COMMAND = Command(["/no/such/python", "-m", "aserve"], {}, "/")
+
+
+class System:
+    """What takes the place of the kernel: processes that only have numbers."""
+
+    def __init__(self, monkeypatch: Any) -> None:
+        self.now = 1000.0
+        self.forks = 0
+        self.fork_error: OSError | None = None
+        self.signals: list[tuple[int, int]] = []  # pid, number
+        self.ends: list[tuple[int, int]] = []  # pid, status as waitpid() has it
+        self.workers_ends: dict[int, Channel] = {}  # by pid
+        self._pair, self._receive = Channel.pair, Channel.receive
+        self._last: Channel | None = None
+        clock = types.SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(child_module, "time", clock)
+        monkeypatch.setattr(children_module, "time", clock)
+        monkeypatch.setattr(supervisor_module, "time", clock)
+        monkeypatch.setattr(shutdown_module, "time", clock)
+        monkeypatch.setattr(os, "fork", self._fork)
+        monkeypatch.setattr(os, "kill", lambda pid, number: self.signals.append((pid, number)))
+        monkeypatch.setattr(os, "waitpid", self._waitpid)
+        monkeypatch.setattr(children_module.Channel, "pair", self._new_pair)
+        monkeypatch.setattr(Channel, "receive", lambda channel: self._receive_from(channel))
+        monkeypatch.setattr(molds_module, "lib", types.SimpleNamespace(subreaper_begin=lambda: self.subreaper))
+        self.subreaper = 0
+
+    def close(self) -> None:
+        """Close what workers would have."""
+        for channel in self.workers_ends.values():
+            channel.close()
+
+    def _new_pair(self) -> tuple[Channel, Channel]:
+        ours, theirs = self._pair()
+        self._last = theirs
+        return ours, Channel(theirs._socket.dup())
+
+    def _receive_from(self, channel: Channel) -> Any:
+        """Receive, from whom the message says."""
+        received = self._receive(channel)
+        if received is not None and "pid" in received[0]:
+            channel.sender_pid = received[0]["pid"]
+        return received
+
+    def fork_from_mold(self, fds: list[int]) -> int:
+        """Fork as a mold is told to, with these descriptors; return the pid."""
+        self.forget_last()
+        os.close(fds[1])
+        self._last = Channel.inherit(fds[0])
+        return self._fork()
+
+    def forget_last(self) -> None:
+        """Leave the last worker's end of its channel to others, if it has not been forked here."""
+        if self._last is not None and self._last not in self.workers_ends.values():
+            self._last.close()
+
+    def _fork(self) -> int:
+        if self.fork_error is not None:
+            assert self._last is not None
+            self._last.close()
+            raise self.fork_error
+        self.forks += 1
+        pid = 100 + self.forks
+        assert self._last is not None
+        self.workers_ends[pid] = self._last
+        return pid
+
+    def _waitpid(self, pid: int, flags: int) -> tuple[int, int]:
+        assert (pid, flags) == (-1, os.WNOHANG)
+        if self.ends:
+            return self.ends.pop(0)
+        raise ChildProcessError
+
+
+class Supervised:
+    """A Supervisor whose loop turns when it is told to."""
+
+    def __init__(
+        self,
+        monkeypatch: Any,
+        size: int = 2,
+        inherited: Inheritance | None = None,
+        listeners: Any = (),
+        **settings: Any,
+    ) -> None:
+        self.system = System(monkeypatch)
+        # Its workers are none, and never tick.
+        self.settings = {"workers": size, "hang_warning_seconds": 0, "hang_timeout_seconds": 0, **settings}
+        self.read_error: Exception | None = None
+        plan = (inherited.plan if inherited else None) or self._read()
+        self.supervisor = Supervisor(plan, self._read, listeners, COMMAND)
+        self.supervisor._timers = Timers(lambda: self.system.now)
+        self.supervisor._open(inherited)
+
+    def close(self) -> None:
+        """Let go of all descriptors."""
+        for child in self.children:
+            child.close()
+        self.system.close()
+        self.supervisor._let_go()
+
+    def _read(self) -> Plan:
+        if self.read_error is not None:
+            raise self.read_error
+        return Plan(Config(**self.settings), "a:app")
+
+    @property
+    def children(self) -> list[Child]:
+        """Its children, the oldest first."""
+        return list(self.supervisor._children)
+
+    def turn(self, seconds: float = 0.0) -> list[Child]:
+        """Let so much time pass, while the loop turns; return the children that it has started."""
+        before = self.children
+        for _ in range(int(seconds)):  # what it does each second is done
+            self._turn(1.0)
+        self._turn(seconds % 1.0)
+        return [child for child in self.children if child not in before]
+
+    def _turn(self, seconds: float) -> None:
+        self.system.now += seconds
+        monotonic = self.supervisor._timers.seconds_to_next
+        self.supervisor._timers.seconds_to_next = lambda: 0.0  # type: ignore[method-assign]
+        self.supervisor._wait()
+        self.supervisor._timers.seconds_to_next = monotonic  # type: ignore[method-assign]
+        self.supervisor._advance_upgrade()
+        for slot in self.supervisor._due():
+            assert self.supervisor._fork(slot) is None
+            self.system.forget_last()
+
+    def start(self) -> list[Child]:
+        """Let all of them become ready; return them."""
+        while starting := [child for child in (self.turn(), self.children)[1] if child.state == State.STARTING]:
+            for child in starting:
+                self.say(child, say="ready")
+        return self.children
+
+    @property
+    def molds(self) -> list[Child]:
+        """Its molds, the oldest first."""
+        return [child for child in self.children if child.slot == MOLD]
+
+    def fork_from(self, mold: Child) -> list[Child]:
+        """Let a mold do what it was told; return the workers that have begun."""
+        pids = []
+        for message, fds in self.heard(mold):
+            if message["do"] == "fork":
+                pids.append(self.system.fork_from_mold(fds))
+                self.system.workers_ends[pids[-1]].send({"say": "begun", "pid": pids[-1]})
+        self.turn()
+        return [child for child in self.children if child.pid in pids]
+
+    def say(self, child: Child, fd: int | None = None, **message: Any) -> None:
+        """Let a worker say something, and the supervisor hear it."""
+        self.system.workers_ends[child.pid].send(message, [] if fd is None else [fd])
+        self.turn()
+
+    def heard(self, child: Child) -> list[tuple[Message, list[int]]]:
+        """Return what a worker was told, with descriptors, since the last time."""
+        found = []
+        while True:
+            try:
+                received = self.system.workers_ends[child.pid].receive()
+            except BlockingIOError:
+                return found
+            if received is None:
+                return found
+            found.append(received)
+
+    def leave(self, *children: Child) -> None:
+        """Let workers that were told to drain say that they accept nobody any more."""
+        for child in children:
+            self.say(child, say="left")
+
+    def end(self, child: Child, status: int = 0, number: int = 0) -> list[Child]:
+        """Let a worker end, with this status or by this signal; return the children that are started then."""
+        self.system.workers_ends[child.pid].close()
+        self.system.ends.append((child.pid, number or status << 8))
+        self.signal(signal.SIGCHLD)
+        return self.turn()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Let the supervisor get a signal."""
+        signal.raise_signal(number)
+        self.turn()
+
+
+# What a worker is told when another takes its place.
+LEAVE = {"do": "drain", "stopping": False}
+
+
+def slots_of(children: Iterable[Child]) -> list[int]:
+    """Return the slots that these have."""
+    return [child.slot for child in children]
+
+
+def told(one: Supervised, child: Child) -> list[Message]:
+    """Return what a worker has been told since the last look."""
+    return [message for message, _ in one.heard(child)]

@@ -1,0 +1,120 @@
+"""A command with --workers, in processes of its own: its supervisor, its workers, and an app that can change."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+from collections.abc import Sequence
+from typing import Any
+
+from .process import ServerProcess
+from .waiting import wait_until
+
+# /: its version and the worker's pid. /wait/PATH: as apps.steered.
+APP = '''\
+"""{version}"""
+import os, sys, time
+
+def app(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path.startswith("/wait"):
+        base, deadline = path[len("/wait"):], time.monotonic() + 20
+        open(base + ".in", "w").close()
+        while not os.path.exists(base + ".go"):
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+    if path == "/die":
+        os.kill(os.getpid(), 9)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"{version} %d" % os.getpid()]
+'''
+
+# Its import waits until there is a file `gate`; it tells by `waiting` that it has begun.
+GATED = """\
+import os, time
+open("waiting", "w").close()
+while not os.path.exists("gate"):
+    time.sleep(0.005)
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [b"gated 0"]
+"""
+
+
+class Workers(ServerProcess):
+    """`python -m aserve --workers N` on an app in a file that the test writes."""
+
+    def __init__(self, folder: pathlib.Path, app: str, *flags: str, launcher: Sequence[str] = (), **env: str) -> None:
+        self._app = folder / "site_app.py"
+        self.write_app(app)
+        super().__init__([f"{self._app}:app", *flags], folder, env, launcher)
+
+    def write_app(self, app: str) -> None:
+        """Put another app in place of the one that is served: a version, or a source."""
+        # Another length each time, or what Python has compiled would pass for it within the same second.
+        self._length = getattr(self, "_length", 0) + 1
+        source = app if "\n" in app else APP.format(version=app)
+        self._app.write_text(source + "#" * self._length + "\n")
+
+    @property
+    def workers(self) -> list[int]:
+        """The pids of its children that have not ended."""
+        return children_of(self.pid)
+
+    def wait_for_workers(self, count: int) -> list[int]:
+        """Wait until it has so many children, which are ready; return their pids."""
+
+        def look() -> list[int]:
+            pids = self.workers
+            is_ready = all(f"(pid {pid}) is ready" in self.log for pid in pids)
+            return pids if len(pids) == count and is_ready else []
+
+        return wait_until(look, 20, lambda: f"{self.workers}:\n{self.log}")
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Let it end; return the exit status, when nothing of it is left."""
+        pids = self.workers
+        self.signal(number)
+        status = self.wait(30)
+        wait_until(lambda: not any(map(is_alive, pids)))
+        return status
+
+    def end(self) -> None:
+        """End it in any case, and its workers with it."""
+        pids = self.workers if self.process.poll() is None else []
+        super().end()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not any(map(is_alive, pids)))
+
+    def count(self, pattern: str) -> int:
+        """Return how often standard error matches."""
+        return len(re.findall(pattern, self.log))
+
+
+def children_of(pid: int) -> list[int]:
+    """Return the pids of a process's children, zombies left out."""
+    found = []
+    for entry in pathlib.Path("/proc").iterdir():
+        if entry.name.isdigit():
+            fields = _stat(int(entry.name))
+            if fields and fields[1] == str(pid) and fields[0] != "Z":
+                found.append(int(entry.name))
+    return sorted(found)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process, and it is no zombie."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] != "Z"
+
+
+def _stat(pid: int) -> list[Any]:
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return []

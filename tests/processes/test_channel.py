@@ -1,0 +1,97 @@
+"""Messages with descriptors, whole or not at all, and nobody waits."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aserve.processes.channel import Channel
+
+
+@pytest.fixture
+def pair():
+    ends = Channel.pair()
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def test_messages(pair):
+    """They arrive in order, each whole, in both directions."""
+    one, other = pair
+    one.send({"do": "drain", "stopping": True})
+    one.send({"do": "a" * 60_000})
+    other.send({"say": "é\udce9\U0001f600\x00"})  # what paths and tracebacks may have
+    assert other.receive() == ({"do": "drain", "stopping": True}, [])
+    assert other.receive() == ({"do": "a" * 60_000}, [])
+    assert one.receive() == ({"say": "é\udce9\U0001f600\x00"}, [])
+    with pytest.raises(BlockingIOError):
+        one.receive()
+
+
+def test_descriptors(pair):
+    """A descriptor arrives as a new one, which programs do not inherit; the sender's is closed."""
+    one, other = pair
+    reading, writing = os.pipe()
+    one.send({"say": "idle"}, [writing])
+    with pytest.raises(OSError):
+        os.fstat(writing)
+    message, (received,) = other.receive()
+    assert message == {"say": "idle"} and not os.get_inheritable(received)
+    os.write(received, b"x")
+    os.close(received)
+    assert os.read(reading, 9) == b"x" and os.read(reading, 9) == b""
+    os.close(reading)
+
+
+def test_no_room(pair):
+    """What finds no room waits, and goes out in order once there is some."""
+    one, other = pair
+    count = 0
+    while not one.has_unsent:
+        one.send({"number": count, "text": "x" * 10_000})
+        count += 1
+    reading, writing = os.pipe()
+    one.send({"number": count}, [writing])
+    received = []
+    while len(received) <= count:
+        message, fds = other.receive()
+        received.append(message["number"])
+        one.flush()
+    assert received == list(range(count + 1)) and not one.has_unsent
+    os.close(reading)
+    os.close(fds[0])
+
+
+def test_the_other_end_is_gone(pair):
+    """What is still to be read is read; then there is nobody, and what is sent is dropped, its descriptors closed."""
+    one, other = pair
+    other.send({"say": "failed"})
+    other.close()
+    reading, writing = os.pipe()
+    one.send({"do": "adopt"}, [writing])
+    assert not one.has_unsent and os.read(reading, 1) == b""
+    os.close(reading)
+    assert one.receive() == ({"say": "failed"}, [])
+    assert one.receive() is None
+
+
+def test_it_is_gone_with_something_unread(pair):
+    """Then the kernel says that it was reset, which means the same."""
+    one, other = pair
+    one.send({"do": "drain"})
+    other.close()
+    assert one.receive() is None
+
+
+def test_closing_with_something_unsent(pair):
+    """Descriptors that were not sent are closed."""
+    one, _ = pair
+    while not one.has_unsent:
+        one.send({"text": "x" * 10_000})
+    reading, writing = os.pipe()
+    one.send({}, [writing])
+    one.close()
+    assert os.read(reading, 1) == b""
+    os.close(reading)

@@ -1,0 +1,146 @@
+"""What is written before exec, and read afterwards; here in one process, on copies of the descriptors."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+
+import pytest
+
+from aserve.connections.listeners import open_listeners
+from aserve.processes import inheritance
+from aserve.processes.child import State
+from aserve.processes.children import Children
+from aserve.processes.inheritance import Inheritance, hand_down
+from aserve.processes.plan import Plan
+from aserve.processes.slots import Field, Slots
+from aserve.processes.timers import Timers
+from aserve.settings import VERSION, Config, parse_bind
+
+PLAN = Plan(
+    Config(workers=3, threads=7, bind=["127.0.0.1:0"], trusted_proxies=["10.0.0.0/8"], drain_seconds=4.5), "a:app"
+)
+
+
+class Before:
+    """A supervisor's part of it, with one worker that serves and one that drains."""
+
+    def __init__(self, tmp_path):
+        self.selector = selectors.DefaultSelector()
+        self.slots = Slots(4)
+        self.children = Children(self.slots, self.selector, Timers(), lambda *_: None)
+        self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
+        for slot in (1, 2):
+            child, _ = self.children.fork(slot, PLAN)
+            self.children.admit(child)
+            os.pwrite(child.in_flight, b"%d" % slot, 0)
+        self.children.drain(child, is_replaced=True)
+
+    def write(self, **other):
+        """Return the descriptor of a copy in which every descriptor is a copy, too."""
+        with hand_down(self.listeners, PLAN, 3, self.children, {signal.SIGUSR1}) as fd:
+            state = json.loads(os.pread(fd, 1 << 20, 0))
+            assert all(os.get_inheritable(each) for each in [fd, *state["descriptors"]])
+        assert not any(os.get_inheritable(each) for each in state["descriptors"])
+        copies = {each: os.dup(each) for each in state["descriptors"]}
+        for each in state["listeners"]:
+            each["fd"] = copies[each["fd"]]
+        for each in state["children"]:
+            each["channel"] = copies[each["channel"]]
+            each["in_flight"] = copies[each["in_flight"]]
+        state["farewell"]["channels"] = [each["channel"] for each in state["children"]]
+        state["pages"] = copies[state["pages"]]
+        state["descriptors"] = list(copies.values())
+        self.pages = state["pages"]
+        copy = inheritance.open_memory_file("copy")
+        os.write(copy, json.dumps({**state, **other}).encode())
+        return copy
+
+
+@pytest.fixture
+def before(system, tmp_path):
+    """What there was."""
+    before = Before(tmp_path)
+    yield before
+    for child in before.children:
+        child.close()
+    for listener in before.listeners:
+        listener.close()
+    before.selector.close()
+
+
+def test_all_of_it(before, system, tmp_path):
+    """Listeners, settings, pages and workers are what they were."""
+    fd = before.write()
+    found = Inheritance.read(fd)
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(fd)
+    assert found.version == VERSION and found.blocked == [signal.SIGUSR1]
+    assert (found.plan, found.size, found.pages, len(found.strangers)) == (PLAN, 3, before.pages, 0)
+    assert [(listener.bind, listener.inode) for listener in found.listeners] == [
+        (listener.bind, listener.inode) for listener in before.listeners
+    ]
+    assert found.listeners[0].address == before.listeners[0].address
+    assert not any(os.get_blocking(listener.socket.fileno()) for listener in found.listeners)
+    for listener in found.listeners:
+        listener.socket.close()
+
+    selector, slots = selectors.DefaultSelector(), Slots(0, found.pages)
+    children = Children(slots, selector, Timers(), lambda *_: None)
+    for state in found.children:
+        children.adopt(state, found.plan)
+    shown = [
+        [(c.pid, c.slot, c.generation, c.page, c.state, c.began_at, c.ready_at) for c in them]
+        for them in (children, before.children)
+    ]
+    assert shown[0] == shown[1] and [child.state for child in children] == [State.READY, State.DRAINING]
+    first, second = children
+    assert [os.pread(child.in_flight, 1, 0) for child in children] == [b"1", b"2"]
+    assert slots.take() == 3 and children.page(first)[Field.PID] == first.pid
+    assert first.deadline is None and second.deadline is not None
+    drains = [system.workers_ends[second.pid].receive()[0] for _ in range(2)]
+    assert drains == [{"do": "drain", "stopping": False}] * 2
+    for child in children:
+        child.close()
+    selector.close()
+
+
+@pytest.mark.parametrize("other", [{"form": 99}, {"settings": {"threads": "many"}}])
+def test_another_form(before, system, other):
+    """Then there are listeners, and workers to whom one may say one thing, once."""
+    found = Inheritance.read(before.write(**other))
+    assert len(found.listeners) == 2 and (found.plan, found.size, found.pages, found.children) == (None, None, None, ())
+    assert len(found.strangers) == 2
+    with pytest.raises(OSError, match="Bad file"):
+        os.fstat(before.pages)
+    system.workers_ends[before.children.having(State.READY)[0].pid].close()  # to whom nothing can be said
+    for _ in range(2):
+        found.strangers.dismiss()
+    (drains,) = before.children.having(State.DRAINING)
+    received = [system.workers_ends[drains.pid].receive()[0] for _ in range(2)]
+    assert received == [{"do": "drain", "stopping": False}] * 2  # the first is that of before
+    with pytest.raises(BlockingIOError):
+        system.workers_ends[drains.pid].receive()
+    for each in [*found.listeners, *found.strangers._channels]:
+        getattr(each, "socket", each).close()
+
+
+def test_settings_that_are_gone(before):
+    """A setting that this version does not have any more is left out."""
+    found = Inheritance.read(before.write(settings={"threads": 5, "gone": 1}))
+    assert found.plan == Plan(Config(threads=5), "a:app")
+    for each in found.listeners:
+        each.socket.close()
+    for each in [found.pages, *(child[name] for child in found.children for name in ("channel", "in_flight"))]:
+        os.close(each)
+
+
+def test_sockets_never_block(monkeypatch):
+    """A listener is shared: it must not block for a moment either, as PyPy would have it."""
+    seen = []
+    monkeypatch.setattr(socket, "socket", lambda fileno: seen.append((fileno, socket.getdefaulttimeout())))
+    inheritance._open_socket(7)
+    assert seen == [(7, 0.0)] and socket.getdefaulttimeout() is None

@@ -1,0 +1,69 @@
+"""What a service manager is told of a supervisor."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from harness.manager import Manager as Heard
+
+from aserve.processes.manager import Manager
+from aserve.systemd import Notifier
+
+
+@pytest.fixture
+def heard(tmp_path):
+    heard = Heard(tmp_path / "notify")
+    yield heard
+    heard.close()
+
+
+def test_only_what_has_changed(heard):
+    """READY goes out once, and after each reload; a status when it is another; at the end nothing follows."""
+    manager = Manager(Notifier(heard.address))
+    for status in ("2 workers", "2 workers", "degraded", "degraded"):
+        manager.tell_ready(status)
+    manager.tell_reloading("SIGHUP")
+    manager.tell_ready("degraded")
+    manager.tell_stopping("SIGTERM")
+    manager.tell_stopping("SIGQUIT")
+    manager.tell_ready("2 workers")
+    ready, status, reloading, again, stopping = heard.hear()
+    assert ready == ["READY=1", f"MAINPID={os.getpid()}", "STATUS=2 workers"]
+    assert status == ["STATUS=degraded"]
+    assert reloading[0] == "RELOADING=1" and reloading[2] == "STATUS=reloading: SIGHUP"
+    assert again == ["READY=1", f"MAINPID={os.getpid()}", "STATUS=degraded"]
+    assert stopping == ["STOPPING=1", "STATUS=SIGTERM"]
+
+
+def test_what_has_changed_nothing(heard):
+    """The status says so after READY, whatever else changes, until the next reload."""
+    manager = Manager(Notifier(heard.address))
+    manager.tell_reloading("SIGUSR2")
+    manager.note_unchanged("SIGUSR2")
+    for status in ("2 workers", "degraded"):
+        manager.tell_ready(status)
+    manager.tell_reloading("SIGHUP")
+    manager.tell_ready("2 workers")
+    assert [message[-1] for message in heard.hear()] == [
+        "STATUS=reloading: SIGUSR2",
+        "STATUS=2 workers; SIGUSR2 has changed nothing, see the log",
+        "STATUS=degraded; SIGUSR2 has changed nothing, see the log",
+        "STATUS=reloading: SIGHUP",
+        "STATUS=2 workers",
+    ]
+
+
+@pytest.mark.parametrize(("usec", "messages"), [("", []), ("5000000", [["WATCHDOG=1"]])])
+def test_the_watchdog(heard, monkeypatch, usec, messages):
+    """It is put off where there is one."""
+    monkeypatch.setenv("WATCHDOG_USEC", usec)
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    Manager(Notifier(heard.address)).feed_watchdog()
+    assert heard.hear() == messages
+
+
+def test_no_manager(monkeypatch):
+    """Nobody is told, and nothing happens."""
+    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
+    Manager().tell_ready("2 workers")

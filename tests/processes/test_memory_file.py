@@ -1,0 +1,70 @@
+"""Files that are only in memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+
+import pytest
+
+from aserve.processes import memory_file
+from aserve.processes.memory_file import map_memory_file, open_memory_file
+
+# Prints whether a program has a descriptor that is this file.
+LOOK = """
+import os, sys
+def is_it(name):
+    try:
+        status = os.stat("/proc/self/fd/" + name)
+    except OSError:
+        return False
+    return [status.st_dev, status.st_ino] == [int(word) for word in sys.argv[1:]]
+print(any(map(is_it, os.listdir("/proc/self/fd"))))
+"""
+
+
+def is_inherited(fd):
+    status = os.fstat(fd)
+    command = [sys.executable, "-ISc", LOOK, str(status.st_dev), str(status.st_ino)]
+    return subprocess.check_output(command, close_fds=False, text=True) == "True\n"
+
+
+@pytest.fixture(params=["memfd", "shared memory", "a folder"])
+def fd(request, monkeypatch, tmp_path):
+    """A new file, in each of the ways that there are."""
+    if request.param == "memfd" and not hasattr(os, "memfd_create"):
+        pytest.skip("this Python has no memfd_create")
+    if request.param != "memfd":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    if request.param == "a folder":
+        monkeypatch.setattr(memory_file, "SHARED_MEMORY", str(tmp_path / "missing"))
+    fd = open_memory_file("aserve-test")
+    yield fd
+    os.close(fd)
+
+
+def test_a_file(fd):
+    """It is empty, has no name, and can be written to and read."""
+    status = os.fstat(fd)
+    assert (status.st_size, status.st_nlink) == (0, 0)
+    os.write(fd, b"here")
+    assert os.pread(fd, 9, 0) == b"here"
+
+
+def test_who_inherits_it(fd):
+    """No program does; one does that is meant to."""
+    os.truncate(fd, mmap.PAGESIZE)
+    with map_memory_file(fd) as memory:
+        assert len(memory) == mmap.PAGESIZE
+        assert not is_inherited(fd)
+        os.set_inheritable(fd, True)
+        assert is_inherited(fd)
+
+
+def test_without_proc(fd, monkeypatch):
+    """Where descriptors cannot be listed, nothing is done about those of others."""
+    monkeypatch.setattr(memory_file, "OWN_FDS", "/no/such/folder")
+    os.truncate(fd, mmap.PAGESIZE)
+    map_memory_file(fd).close()

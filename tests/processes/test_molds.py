@@ -1,0 +1,426 @@
+"""When there is a mold, and what becomes of workers without one: on processes that only have numbers; e2e/test_preload.py has real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+import pytest
+from harness.supervising import LEAVE, slots_of, told
+
+from aserve.connections.listeners import open_listeners
+from aserve.processes.child import MOLD, State
+from aserve.processes.children import FORK_SECONDS, STACK_SECONDS
+from aserve.processes.slots import Field
+from aserve.settings import parse_bind
+
+HUP, TERM, USR2, KILL, ABRT = signal.SIGHUP, signal.SIGTERM, signal.SIGUSR2, signal.SIGKILL, signal.SIGABRT
+FAILED = {"say": "failed", "why": "importing a raised ValueError", "traceback": "Traceback: here\n"}
+
+
+@pytest.fixture
+def preloaded(supervised):
+    """Make a supervisor whose workers serve, forked from a mold: preloaded(size=2, **settings) -> it, its mold, its workers."""
+
+    def make(size=2, **settings):
+        one = supervised(size, preload=True, **settings)
+        (mold,) = one.turn()
+        one.say(mold, say="ready")
+        workers = []
+        while len(workers) < size:
+            workers += ready(one, mold)
+        return one, mold, workers
+
+    return make
+
+
+def ready(one, mold):
+    """Let a mold do what it was told, and the workers become ready; return them."""
+    workers = one.fork_from(mold)
+    assert workers
+    for worker in workers:
+        one.say(worker, say="ready")
+    return workers
+
+
+def test_at_first(supervised, caplog):
+    """There is a mold before any worker, and the first of these before the others; each is told to the mold."""
+    one = supervised(3, preload=True)
+    (mold,) = one.turn()
+    assert mold.slot == MOLD and str(mold) == f"the mold (pid {mold.pid})" and one.turn(60) == []
+    one.say(mold, say="ready")
+    assert f"the mold (pid {mold.pid}) is ready, after 60.0 s" in caplog.text
+    (first,) = [child for child in one.children if child is not mold]
+    assert (first.pid, str(first), first.state) == (0, "worker 1", State.STARTING)
+    assert one.turn() == []
+    assert one.fork_from(mold) == [first] and first.pid > mold.pid
+    assert one.supervisor._children.page(first)[Field.PID] == first.pid
+    assert one.turn() == []
+    one.say(first, say="ready")
+    others = one.fork_from(mold)
+    assert slots_of(others) == [2, 3] and len({child.page for child in one.children}) == 4
+    for other in others:
+        one.say(other, say="ready")
+    assert len(one.supervisor._children.having(State.READY)) == 3
+    assert one.system.forks == 4 and one.turn(30) == []
+
+
+def test_without_preload(supervised):
+    """There is none."""
+    one = supervised(1)
+    one.start()
+    assert one.molds == []
+
+
+def test_it_cannot_start(supervised):
+    """At first this ends the command, as a worker that cannot."""
+    one = supervised(preload=True)
+    (mold,) = one.turn()
+    one.say(mold, **FAILED)
+    assert one.end(mold, 1) == [] and one.supervisor._shutdown.has_begun
+    failure = one.supervisor._shutdown.start_failure
+    assert str(failure) == "the mold (pid 101) could not start: importing a raised ValueError"
+    assert failure.app_traceback == "Traceback: here\n"
+
+
+def test_it_dies_at_the_start(supervised):
+    """Without a word, too."""
+    one = supervised(preload=True)
+    one.end(one.turn()[0], number=KILL)
+    assert "it was killed by SIGKILL before it was ready, without a word" in str(one.supervisor._shutdown.start_failure)
+
+
+def test_it_takes_too_long(supervised):
+    """--start-timeout is for it, too."""
+    one = supervised(preload=True, start_seconds=5)
+    (mold,) = one.turn()
+    one.turn(6)
+    assert one.system.signals == [(mold.pid, ABRT)]
+    one.end(mold, number=ABRT)
+    assert "the mold (pid 101) could not start: it was not ready within 5 s" in str(
+        one.supervisor._shutdown.start_failure
+    )
+
+
+def test_no_subreaper(supervised):
+    """Where orphans cannot be had, the flag is refused, and not half obeyed."""
+    one = supervised(preload=True)
+    one.system.subreaper = -1
+    assert one.turn() == []
+    assert "cannot become the supervisor's on this system; leave out --preload" in str(
+        one.supervisor._shutdown.start_failure
+    )
+
+
+def test_the_first_worker_cannot_start(supervised):
+    """The mold goes, and the command with it."""
+    one = supervised(preload=True)
+    (mold,) = one.turn()
+    one.say(mold, say="ready")
+    (worker,) = one.fork_from(mold)
+    one.say(worker, **FAILED)
+    one.end(worker, 1)
+    assert told(one, mold) == [LEAVE]
+    one.end(mold)
+    assert one.children == [] and str(one.supervisor._shutdown.start_failure).startswith(
+        "worker 1 (pid 102) could not start"
+    )
+
+
+def test_an_app_that_cannot_be_shared(supervised, caplog):
+    """One line says what it has opened; then each worker imports it by itself, and there is no mold any more."""
+    one = supervised(2, preload=True)
+    (mold,) = one.turn()
+    one.say(mold, say="unfit", why="at import: thread ticker")
+    assert caplog.text.count("--preload: each worker imports the app by itself, ") == 1
+    assert "cannot share, at import: thread ticker; open it in a function with @aserve.post_fork" in caplog.text
+    one.end(mold)
+    one.start()
+    assert one.molds == [] and slots_of(one.children) == [1, 2] and one.system.forks == 3
+    one.signal(HUP)  # whose code may be better
+    assert slots_of(one.molds) == [MOLD]
+
+
+# Reloading
+
+
+def test_reload(preloaded, caplog):
+    """New code's mold is made first; that of before goes when the first worker of the new code serves."""
+    one, before, workers = preloaded()
+    one.signal(HUP)
+    (_, mold) = one.molds
+    assert mold.plan is not before.plan and [child.state for child in workers] == [State.READY] * 2
+    one.say(mold, say="ready")
+    assert before.state == State.READY and told(one, before) == []
+    ready(one, mold)
+    assert told(one, before) == [LEAVE] and before.state == State.DRAINING
+    ready(one, mold)
+    one.leave(*workers)
+    assert "SIGHUP: done in" in caplog.text
+    one.end(before)
+    assert one.molds == [mold] and "the mold (pid 101) has ended" not in caplog.text
+
+
+@pytest.mark.parametrize("word", [FAILED, None])
+def test_reload_of_broken_code(preloaded, caplog, word):
+    """Nothing changes: workers and mold of before go on, and replace what crashes."""
+    one, before, workers = preloaded()
+    one.signal(HUP)
+    mold = one.molds[1]
+    if word:
+        one.say(mold, **word)
+    one.end(mold, 1)
+    why = "importing a raised ValueError" if word else "it exited with status 1 before it was ready, without a word"
+    assert f"SIGHUP: nothing was reloaded: the mold (pid {mold.pid}) could not start: {why}; correct it" in caplog.text
+    assert "still serving as before: 2 of 2 workers" in caplog.text
+    assert one.molds == [before] and one.turn(60) == []
+    one.end(workers[1], number=KILL)
+    one.turn(1)
+    assert slots_of(ready(one, before)) == [2]
+
+
+def test_reload_whose_first_worker_fails(preloaded, caplog):
+    """The new code's mold goes again."""
+    one, before, _ = preloaded()
+    one.signal(HUP)
+    mold = one.molds[1]
+    one.say(mold, say="ready")
+    (worker,) = one.fork_from(mold)
+    one.say(worker, **FAILED)
+    one.end(worker, 1)
+    assert "SIGHUP: nothing was reloaded: worker 1 " in caplog.text
+    assert told(one, mold) == [LEAVE] and before.state == State.READY
+
+
+def test_reload_whose_mold_dies_after_all(preloaded, caplog):
+    """One that has not brought forth a worker that serves is no better than one that cannot start."""
+    one, before, _ = preloaded()
+    one.signal(HUP)
+    mold = one.molds[1]
+    one.say(mold, say="ready")
+    one.end(mold, number=KILL)
+    assert "SIGHUP: nothing was reloaded: the mold" in caplog.text
+    assert "it was killed by SIGKILL before a worker served, without a word" in caplog.text
+    one.turn(1)
+    assert one.molds == [before] and one.turn(60) == []
+
+
+def test_reload_while_a_mold_is_made(preloaded):
+    """What it imports may be what has been repaired: another takes its place."""
+    one, before, _ = preloaded()
+    one.end(before, number=KILL)
+    (mold,) = one.turn(1)
+    one.signal(HUP)
+    assert told(one, mold) == [LEAVE] and len(one.molds) == 2
+    one.signal(HUP)
+    assert "the mold (pid" in one.supervisor._children.describe_slow_start()
+
+
+def test_reload_to_other_settings(preloaded):
+    """Without the setting, the mold goes when workers have imported the app by themselves."""
+    one, mold, _ = preloaded(1)
+    one.settings["preload"] = False
+    one.signal(HUP)
+    (worker,) = [child for child in one.children if child.state == State.STARTING]
+    one.say(worker, say="ready")
+    assert told(one, mold) == [LEAVE] and one.molds == [mold]
+
+
+# Ends
+
+
+def test_a_worker_crashes(preloaded):
+    """The mold forks another."""
+    one, mold, (first, _) = preloaded()
+    one.end(first, number=signal.SIGSEGV)
+    one.turn(0.2)
+    (successor,) = ready(one, mold)
+    assert (successor.slot, successor.generation) == (1, 2)
+
+
+def test_the_mold_dies(preloaded, caplog):
+    """Another is made while workers go on, and forks what is to be replaced."""
+    one, mold, (first, _) = preloaded()
+    one.end(mold, number=KILL)
+    assert (
+        f"the mold (pid {mold.pid}) has ended after 0 s: it was killed by SIGKILL; another is made in 0.1 s"
+        in caplog.text
+    )
+    one.end(first, number=KILL)
+    (other,) = one.turn(1)
+    assert other.slot == MOLD and one.turn(5) == []
+    one.say(other, say="ready")
+    assert slots_of(ready(one, other)) == [1]
+
+
+def test_the_mold_cannot_be_made_anew(preloaded, caplog):
+    """Workers go on; it is tried again and again, with a back-off."""
+    one, mold, _ = preloaded()
+    one.end(mold, number=KILL)
+    (other,) = one.turn(0.2)
+    one.say(other, **FAILED)
+    assert one.end(other, 1) == [] and "the mold (pid 104) could not start: importing a" in caplog.text
+    assert one.turn(0.1) == [] and len(one.turn(0.2)) == 1
+
+
+def test_the_mold_dies_before_it_has_forked(preloaded, caplog):
+    """Nobody has the worker's end of the channel: it has ended, and is told so."""
+    one, mold, (first, _) = preloaded()
+    one.end(first, number=KILL)
+    (unborn,) = one.turn(0.2)
+    assert unborn.pid == 0
+    one.end(mold, number=KILL)
+    one.turn(0.1)
+    assert "worker 1 could not start: its mold has ended before it could fork; the next try is in 0.2 s" in caplog.text
+    assert unborn.is_reaped and one.supervisor._children.find(1, *State) == []
+
+
+def test_the_mold_cannot_fork(preloaded, caplog):
+    """It says why, and the worker has ended."""
+    one, mold, (first, _) = preloaded()
+    one.end(first, number=KILL)
+    one.turn(0.2)
+    ((message, (fd, memory)),) = one.heard(mold)
+    assert message == {"do": "fork", "slot": 1, "generation": 2, "page": 1}
+    os.close(memory)
+    one.system.fork_from_mold([fd, os.dup(0)])
+    pid = max(one.system.workers_ends)
+    one.system.workers_ends[pid].send({"say": "failed", "why": "it could not be forked: no memory", "traceback": ""})
+    one.system.workers_ends[pid].close()
+    one.turn()
+    one.turn(1)
+    assert "worker 1 could not start: it could not be forked: no memory; the next try is in 0.2 s" in caplog.text
+
+
+def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
+    """The mold is told to end only after that; the worker serves who waits, and drains."""
+    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
+    with listener.socket, socket.create_connection(listener.address):
+        one, mold, (first,) = preloaded(1, listeners=[listener])
+        one.end(first, number=KILL)
+        (unborn,) = one.turn(0.2)
+        one.signal(TERM)
+        orders = one.heard(mold)
+        assert [message["do"] for message, _ in orders] == ["fork", "drain"] and unborn.state is State.STARTING
+        pid = one.system.fork_from_mold(orders[0][1])
+        one.system.workers_ends[pid].send({"say": "begun", "pid": pid})
+        one.end(mold)
+        one.say(unborn, say="ready")
+        assert told(one, unborn) == [{"do": "drain", "stopping": True}]
+        one.end(unborn)
+        assert one.children == [] and one.supervisor._shutdown.status == 0
+
+
+def test_the_mold_hangs(preloaded, caplog):
+    """One that does not fork is ended, with its stack, and made anew."""
+    one, mold, (first, second) = preloaded()
+    for worker in (first, second):
+        one.end(worker, number=KILL)
+    one.turn(1)
+    one.turn(FORK_SECONDS)
+    assert one.system.signals == [(mold.pid, ABRT)] and caplog.text.count("it has not forked worker") == 1
+    one.turn(STACK_SECONDS)
+    assert one.system.signals[1:] == [(mold.pid, KILL)]
+    for _, fds in one.heard(mold):
+        for fd in fds:
+            os.close(fd)
+    one.end(mold, number=KILL)
+    one.turn(1)
+    assert "the mold (pid 101) has ended after" in caplog.text and "another is made" in caplog.text
+    assert len(one.molds) == 1 and one.molds != [mold]
+
+
+def test_a_worker_ends_at_once(preloaded, caplog):
+    """Its end may be known before its first word has been heard."""
+    one, mold, (first, _) = preloaded()
+    one.end(first, number=KILL)
+    (unborn,) = one.turn(0.2)
+    ((_, fds),) = one.heard(mold)
+    pid = one.system.fork_from_mold(fds)
+    one.system.workers_ends[pid].send({"say": "begun", "pid": pid})
+    one.system.workers_ends[pid].close()
+    one.system.ends.append((pid, int(KILL)))
+    one.supervisor._reap()
+    assert f"worker 1 (pid {pid}) could not start: it was killed by SIGKILL before it was ready" in caplog.text
+    assert unborn.is_reaped
+
+
+def test_one_that_was_ended_before_it_began(preloaded):
+    """It is killed when it begins; until then there is no process to be killed."""
+    one, mold, (first, _) = preloaded()
+    one.end(first, number=KILL)
+    (unborn,) = one.turn(0.2)
+    one.signal(signal.SIGQUIT)
+    assert 0 not in [pid for pid, _ in one.system.signals] and (mold.pid, KILL) in one.system.signals
+    one.fork_from(mold)
+    assert (unborn.pid, KILL) in one.system.signals
+
+
+def test_one_that_was_drained_before_it_began(preloaded):
+    """It reads that when it begins."""
+    one, mold, (first, _) = preloaded()
+    one.end(first, number=KILL)
+    (unborn,) = one.turn(0.2)
+    one.signal(TERM)
+    assert told(one, mold)[-1] == LEAVE
+    assert unborn.state == State.DRAINING and len(one.supervisor._children) == 3
+
+
+def test_start_timeout_of_a_worker(preloaded):
+    """It counts from its beginning."""
+    one, mold, (first, _) = preloaded(start_seconds=3)
+    one.end(first, number=KILL)
+    one.turn(0.2)
+    one.turn(5)
+    (worker,) = one.fork_from(mold)
+    one.turn(2)
+    assert one.system.signals == []
+    one.turn(1.5)
+    assert one.system.signals == [(worker.pid, ABRT)]
+
+
+def test_no_descriptor_is_left(preloaded, caplog, monkeypatch):
+    """Nothing is asked of the mold, and it is tried again."""
+    one, mold, (first, _) = preloaded()
+    before = len(os.listdir("/proc/self/fd"))
+
+    def fail(*_):
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("aserve.processes.children.open_memory_file", fail)
+        one.end(first, number=KILL)
+        one.turn(0.2)
+    assert "worker 1 could not start: it could not be forked: Too many open files; the next" in caplog.text
+    assert len(os.listdir("/proc/self/fd")) <= before and told(one, mold) == []
+
+
+# Beside it
+
+
+def test_upgrade(preloaded):
+    """A mold is not handed down, and nothing is while one is about to fork."""
+    one, mold, (first, _) = preloaded()
+    _, children = one.supervisor._children.describe()
+    assert [child["slot"] for child in children] == [1, 2]
+    one.end(first, number=KILL)
+    one.turn(0.2)
+    one.signal(USR2)
+    assert one.turn() == []
+    ready(one, mold)
+    assert slots_of(one.turn()) == [0] or 0 in slots_of(one.children)
+
+
+def test_words_that_come_too_late(preloaded, caplog):
+    """What a mold says that is to end means nothing any more."""
+    one, before, _ = preloaded()
+    one.end(before, number=KILL)
+    (mold,) = one.turn(1)
+    one.signal(HUP)
+    assert told(one, mold) == [LEAVE]
+    one.say(mold, say="ready")
+    one.say(mold, say="unfit", why="at import: thread ticker")
+    assert f"the mold (pid {mold.pid}) is ready" not in caplog.text and "--preload" not in caplog.text
+    one.end(mold)
+    assert len(one.molds) == 1

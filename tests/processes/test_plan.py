@@ -1,0 +1,39 @@
+"""What workers are started for."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.processes import plan as plan_module
+from aserve.processes.plan import Plan
+from aserve.processes.resources import Limits
+from aserve.settings import Config
+
+
+def test_what_cannot_change():
+    """Where it listens stays as it is, and is named; everything else is as it was read."""
+    before = Plan(Config(workers=1, bind=":1", backlog=3, pid_file="a"), "a:app")
+    plan, flags = Plan(Config(workers=2, bind=":2", backlog=3, threads=5, pid_file="b"), "b:app").keep_fixed(before)
+    assert plan == Plan(Config(workers=2, bind=":1", backlog=3, threads=5, pid_file="a"), "b:app")
+    assert flags == ["--bind", "--pid-file"]
+    assert before.keep_fixed(before) == (before, [])
+
+
+@pytest.mark.parametrize("workers", [1, 7])
+def test_a_number(workers):
+    """So many workers as were asked for."""
+    assert Plan(Config(workers=workers), None).workers == (workers, f"--workers {workers}")
+
+
+def test_auto(monkeypatch):
+    """As many as the machine has room for, and what has decided that."""
+    monkeypatch.setattr(plan_module, "read_limits", lambda: Limits(cpus=4, cpu_quota=2.5))
+    assert Plan(Config(workers="auto"), None).workers == (3, "--workers auto: CPU quota: 2.5")
+
+
+def test_auto_by_memory(monkeypatch):
+    """What one worker takes is known when the first is ready; before that, memory decides nothing."""
+    monkeypatch.setattr(plan_module, "read_limits", lambda: Limits(cpus=8, memory_bytes=1 << 30))
+    plan = Plan(Config(workers="auto"), None)
+    assert plan.workers[0] == 8
+    assert plan.count_workers(256 << 20) == (3, "--workers auto: memory: 1GiB, and a worker takes 256MiB")

@@ -1,0 +1,176 @@
+"""How all of it ends: on processes that only have numbers; tests/e2e/test_workers.py has real ones."""
+
+from __future__ import annotations
+
+import signal
+import socket
+
+import pytest
+from harness.supervising import told
+
+from aserve.connections.listeners import open_listeners
+from aserve.processes.child import State
+from aserve.processes.children import ENDING_SECONDS
+from aserve.settings import parse_bind
+
+TERM = signal.SIGTERM
+STOP = {"do": "drain", "stopping": True}
+
+
+def test_the_end(supervised, caplog):
+    """All drain, also those that start, whatever becomes of them; with the last it is over."""
+    one = supervised(2)
+    (first,) = one.turn()
+    one.say(first, say="ready")
+    second = one.children[1]
+    one.signal(TERM)
+    assert told(one, first) == told(one, second) == [{"do": "drain", "stopping": True}]
+    assert one.end(second, number=9) == [] and one.end(first) == []
+    assert one.children == [] and one.supervisor._shutdown.has_begun and one.supervisor._shutdown.status == 0
+    assert "SIGTERM: draining, at most 30 s; once more to leave at once" in caplog.text
+
+
+@pytest.mark.parametrize(("end", "status"), [({"status": 0}, 0), ({"status": 1}, 1), ({"number": 9}, 1)])
+def test_what_was_cut_off_is_told(supervised, end, status):
+    """The exit status is 1 when a worker could not finish."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.signal(TERM)
+    one.end(child, **end)
+    assert one.supervisor._shutdown.status == status
+
+
+def test_asked_again(supervised, caplog):
+    """A second signal is the same one if it comes at once; later, it ends all of them."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.signal(TERM)
+    one.signal(signal.SIGINT)
+    assert one.system.signals == []
+    one.system.now += 1.0
+    one.signal(signal.SIGINT)
+    assert one.system.signals == [(child.pid, signal.SIGKILL)]
+    one.end(child, number=9)
+    assert one.supervisor._shutdown.status == 128 + signal.SIGINT and "SIGINT again: leaving at once" in caplog.text
+
+
+def test_at_once(supervised):
+    """SIGQUIT waits for nobody."""
+    one = supervised(2)
+    children = one.start()
+    one.signal(signal.SIGQUIT)
+    assert one.system.signals == [(child.pid, signal.SIGKILL) for child in children]
+    assert one.supervisor._shutdown.has_begun and one.supervisor._shutdown.status == 128 + signal.SIGQUIT
+
+
+def test_a_worker_that_does_not_end(supervised):
+    """It is killed after its time, and the exit status says so."""
+    one = supervised(1, drain_seconds=10, drain_delay_seconds=2)
+    (child,) = one.start()
+    one.signal(TERM)
+    one.turn(16.9)
+    assert one.system.signals == []
+    one.turn(0.2)
+    assert one.system.signals == [(child.pid, signal.SIGKILL)]
+    one.end(child, number=9)
+    assert one.supervisor._shutdown.status == 1
+
+
+def test_a_crash_at_the_end(supervised):
+    """Nobody is started any more."""
+    one = supervised(2)
+    first, second = one.start()
+    one.signal(TERM)
+    one.end(first)
+    assert one.end(second, number=11) == [] and one.supervisor._shutdown.status == 1
+
+
+# Clients who wait while nobody serves
+
+
+@pytest.fixture
+def waited_for(supervised):
+    """A supervisor whose only worker has crashed, and whose next one starts while a client waits: (it, the new worker)."""
+    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
+    clients = []
+
+    def start(waits=True, **settings):
+        one = supervised(1, listeners=settings.pop("given", [listener]), drain_seconds=10, **settings)
+        (first,) = one.start()
+        one.end(first, number=9)
+        (second,) = one.turn(0.11)
+        if waits:
+            clients.append(socket.create_connection(listener.address))
+        return one, second
+
+    start.listener = listener
+    yield start
+    for sock in (*clients, listener.socket):
+        sock.close()
+
+
+def test_a_client_waits(waited_for, caplog):
+    """Who starts may finish that, and then drains; the exit status is its own."""
+    one, child = waited_for()
+    one.signal(TERM)
+    assert told(one, child) == [] and child.state == State.STARTING
+    assert "clients wait, and no worker serves" in caplog.text
+    one.turn(5)
+    one.say(child, say="ready")
+    assert told(one, child) == [STOP] and one.system.signals == []
+    assert one.end(child) == [] and one.children == [] and one.supervisor._shutdown.status == 0
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_client_waits_for_too_long(waited_for, comes):
+    """After the time of a drain it is over, wherever the worker is then."""
+    one, child = waited_for(drain_delay_seconds=3)
+    one.signal(TERM)
+    one.turn(12)
+    if comes:
+        one.say(child, say="ready")
+    one.turn(3 + 10 + ENDING_SECONDS - 12 - 0.1)
+    assert one.system.signals == []
+    one.turn(0.2)
+    assert one.system.signals == [(child.pid, signal.SIGKILL)]
+    one.end(child, number=9)
+    assert one.children == [] and one.supervisor._shutdown.status == 1
+
+
+def test_a_client_waits_in_vain(waited_for, caplog):
+    """If the successor cannot start, the log and the exit status say what that has cost; nothing else is tried."""
+    one, child = waited_for()
+    one.signal(TERM)
+    one.say(child, say="failed", why="no module", traceback="")
+    assert one.end(child, status=1) == [] and one.supervisor._shutdown.status == 1
+    assert f"{child} could not start: no module; clients that waited for it were not served" in caplog.text
+    one.turn(100)
+    assert one.system.signals == []
+
+
+def test_a_client_waits_and_nobody_else(waited_for):
+    """A second signal ends it."""
+    one, child = waited_for()
+    one.signal(TERM)
+    one.system.now += 1
+    one.signal(TERM)
+    assert one.system.signals == [(child.pid, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize("why", ["nobody waits", "the socket was given"])
+def test_nobody_to_serve(waited_for, why):
+    """It ends at once: what is queued on a socket that was given is for the next process."""
+    given = [waited_for.listener._replace(is_given=True)] if "given" in why else [waited_for.listener]
+    one, child = waited_for(waits="given" in why, given=given)
+    one.signal(TERM)
+    assert told(one, child) == [STOP]
+
+
+def test_the_first_start(supervised):
+    """Before any worker has served, nobody waits for long: it ends at once."""
+    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
+    with socket.create_connection(listener.address), listener.socket:
+        one = supervised(1, listeners=[listener])
+        (child,) = one.turn()
+        one.signal(TERM)
+        assert told(one, child) == [STOP]

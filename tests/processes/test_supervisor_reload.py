@@ -1,0 +1,224 @@
+"""Reloads, on processes that only have numbers: who is replaced, when, and what ends a reload."""
+
+from __future__ import annotations
+
+import signal
+
+from harness.supervising import LEAVE, slots_of, told
+
+from aserve.errors import AserveError
+from aserve.processes.child import State
+from aserve.settings import ConfigError
+
+TERM, HUP = signal.SIGTERM, signal.SIGHUP
+
+
+def test_one_after_another(supervised, caplog):
+    """Each successor serves before the worker of before drains, and that before the next begins."""
+    one = supervised(2)
+    first, second = one.start()
+    one.signal(HUP)
+    (new,) = [child for child in one.children if child.state == State.STARTING]
+    assert (new.slot, new.generation) == (1, 2) and told(one, first) == []
+    one.system.now += 2.5
+    one.say(new, say="ready")
+    assert told(one, first) == [LEAVE] and told(one, second) == []
+    other = one.children[-1]
+    assert (other.slot, other.state) == (2, State.STARTING)
+    one.say(other, say="ready")
+    assert told(one, second) == [LEAVE]
+    one.leave(second)
+    assert "SIGHUP: done" not in caplog.text  # the other may still accept: who connects now may meet code of before
+    one.leave(first)
+    assert "SIGHUP: done in 2.5 s: code and settings of 2 workers are new" in caplog.text
+    for child in (first, second):
+        assert one.end(child, status=1) == []
+    # What a worker of long ago has left unfinished is not the command's end.
+    assert one.supervisor._shutdown.status == 0
+
+
+def test_asked_for_while_a_successor_cannot_start(supervised):
+    """Whatever is wrong may have been repaired: it is tried again at once, and then all are replaced once more."""
+    one = supervised(2)
+    one.start()
+    one.signal(HUP)
+    one.say(one.children[-1], say="ready")
+    for _ in range(5):
+        one.turn(2)
+        one.end(one.children[-1], status=1)
+    assert [child.state for child in one.children if child.slot == 2] == [State.READY]
+    one.signal(HUP)
+    again = one.children[-1]
+    assert (again.slot, again.state) == (2, State.STARTING)
+    one.say(again, say="ready")
+    one.leave(*(child for child in one.children if child.state == State.DRAINING))
+    assert one.supervisor._rollout.reload is not None
+
+
+def test_all_at_once(supervised):
+    """--reload-at-once: all successors begin; each worker of before drains as its own serves."""
+    one = supervised(3, reload_at_once=True)
+    before = one.start()
+    one.signal(HUP)
+    new = [child for child in one.children if child.state == State.STARTING]
+    assert slots_of(new) == [1, 2, 3]
+    one.say(new[2], say="ready")
+    assert [told(one, child) for child in before] == [[], [], [LEAVE]]
+
+
+def test_code_that_does_not_start(supervised, caplog):
+    """Nothing has changed, and the log says so."""
+    one = supervised(2)
+    before = one.start()
+    one.signal(HUP)
+    new = one.children[-1]
+    one.say(new, say="failed", why="no module 'a'", traceback="Traceback: here\n")
+    assert one.end(new, status=1) == []
+    assert one.children == before and all(child.state == State.READY for child in before)
+    assert (
+        f"SIGHUP: nothing was reloaded: {new} could not start: no module 'a'; correct it, and send SIGHUP; "
+        "still serving as before: 2 of 2 workers" in caplog.text
+    )
+    assert one.turn(100.0) == [] and "degraded" not in caplog.text
+
+
+def test_code_that_does_not_start_at_once(supervised):
+    """The other successors, which are starting too, are ended."""
+    one = supervised(3, reload_at_once=True)
+    before = one.start()
+    one.signal(HUP)
+    new = one.children[3:]
+    one.end(new[1], status=1)
+    assert told(one, new[0]) == told(one, new[2]) == [LEAVE]
+    for child in (new[0], new[2]):
+        assert one.end(child, number=9) == []
+    assert one.children == before
+
+
+def test_a_later_successor_that_does_not_start(supervised, caplog):
+    """The new code has shown that it can: it is tried again, and the worker of before goes on meanwhile."""
+    one = supervised(2)
+    first, second = one.start()
+    one.signal(HUP)
+    one.say(one.children[-1], say="ready")
+    other = one.children[-1]
+    one.end(other, number=9)
+    assert (
+        f"{other} could not start: it was killed by SIGKILL before it was ready, without a word; the next"
+        in caplog.text
+    )
+    assert second.state == State.READY and "degraded" not in caplog.text
+    (other,) = one.turn(0.11)
+    one.say(other, say="ready")
+    one.leave(first)
+    assert second.state == State.DRAINING and "SIGHUP: done" not in caplog.text
+    one.end(second, number=9)
+    assert "SIGHUP: done" in caplog.text
+
+
+def test_settings_that_are_wrong(supervised, caplog):
+    """They change nothing."""
+    one = supervised(1)
+    one.start()
+    for error in (ConfigError("workers: no"), AserveError("route: no")):
+        one.read_error = error
+        one.signal(HUP)
+        assert len(one.children) == 1 and f"SIGHUP: nothing was reloaded: {error}; correct it" in caplog.text
+
+
+def test_settings_that_have_changed(supervised, caplog):
+    """They are those of the successors, and from the first of these on the supervisor's; where it listens stays."""
+    one = supervised(1)
+    one.start()
+    one.settings.update(workers=3, threads=5, bind=":1", log_level="warning")
+    one.signal(HUP)
+    assert "SIGHUP: --bind stay as they are until the command is started anew" in caplog.text
+    (new,) = [child for child in one.children if child.state == State.STARTING]
+    assert new.plan.config.threads == 5 and new.plan.config.bind == ("127.0.0.1:8000",)
+    one.say(new, say="ready")
+    assert slots_of(child for child in one.children if child.state == State.STARTING) == [2, 3]
+
+
+def test_asked_for_once_more(supervised, caplog):
+    """Reloads that are asked for during one are one more, afterwards, whether that one was done or not."""
+    one = supervised(1)
+    (before,) = one.start()
+    one.signal(HUP)
+    one.system.now += 7.0
+    for _ in range(3):
+        one.signal(HUP)
+    new = one.children[-1]
+    assert f"once more, after what is under way: {new} has been starting for 7.0 s; kill it if it hangs" in caplog.text
+    one.end(new, number=9)
+    assert caplog.text.count("SIGHUP: replacing 1 worker") == 2
+    (new,) = one.turn() or one.children[-1:]
+    one.signal(HUP)
+    one.say(new, say="ready")
+    one.leave(before)
+    assert caplog.text.count("SIGHUP: done") == 1 and caplog.text.count("SIGHUP: replacing 1 worker") == 3
+
+
+def test_asked_for_at_the_start(supervised, caplog):
+    """A reload during the first start follows it."""
+    one = supervised(1)
+    one.supervisor.reload("SIGHUP")
+    (first,) = one.turn()
+    one.say(first, say="ready")
+    assert slots_of(one.children) == [1, 1]
+
+
+def test_what_is_starting_is_started_anew(supervised):
+    """A worker whose import may hang, or has the fault that was repaired, does not hold up a reload."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.end(child, number=9)
+    (hanging,) = one.turn(0.11)
+    one.signal(HUP)
+    hanging, new = one.children
+    assert told(one, hanging) == [LEAVE]
+    one.end(hanging, number=9)
+    one.say(new, say="ready")
+    assert one.supervisor._rollout.reload is None
+
+
+def test_everything_is_down(supervised, caplog):
+    """When no worker is left, a reload of repaired code starts all of them at once."""
+    one = supervised(3)
+    for child in one.start():
+        one.end(child, number=9)
+    for child in one.turn(0.11):
+        one.end(child, status=1)
+    one.signal(HUP)
+    starting = [child for child in one.children if child.state == State.STARTING]
+    assert slots_of(starting) == [1, 2, 3]
+    for child in starting:
+        one.say(child, say="ready")
+    assert "no worker is missing any more: 3 workers" in caplog.text and "SIGHUP: done" in caplog.text
+
+
+def test_the_end_of_a_reload(supervised):
+    """SIGTERM during a reload ends those of before, those that are new and those that are starting."""
+    one = supervised(2)
+    first, second = one.start()
+    one.signal(HUP)
+    one.say(one.children[-1], say="ready")
+    new, starting = one.children[2:]
+    one.signal(TERM)
+    assert told(one, first)[-1:] == [LEAVE]
+    for child in (second, new, starting):
+        assert told(one, child)[-1:] == [{"do": "drain", "stopping": True}]
+    one.signal(HUP)
+    for child in (first, second, new, starting):
+        assert one.end(child) == []
+    assert one.supervisor._shutdown.has_begun
+
+
+def test_a_file_that_has_changed(supervised, tmp_path, caplog):
+    """--touch-reload: it is looked at once a second."""
+    one = supervised(1, touch_reload=[str(tmp_path / "touched")])
+    one.start()
+    (tmp_path / "touched").touch()
+    one.turn(0.5)
+    assert len(one.children) == 1
+    assert slots_of(one.turn(0.6)) == [1]
+    assert "touched has changed: replacing 1 worker, one after another" in caplog.text

@@ -1,0 +1,113 @@
+"""Requests that an app answers before it serves: as from a client, and whatever comes of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.connections.listeners import bind_listeners
+from aserve.processes.warming import WarmUp
+from aserve.settings import Config
+
+
+@pytest.fixture
+def warm_up(caplog):
+    """warm_up(app, *places, **settings): let an app answer these."""
+    caplog.set_level("INFO", "aserve")
+    opened = []
+
+    def run(app, *places, **settings):
+        config = Config(workers=1, bind="127.0.0.1:0", **settings)
+        opened.extend(bind_listeners(config))
+        one = WarmUp(app, config, opened[-1])
+        for place in places:
+            one.answer(place)
+
+    yield run
+    for listener in opened:
+        listener.close()
+
+
+def test_the_request(warm_up, caplog):
+    """A GET like any other, for localhost or the host that was given."""
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(environ)
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [b"x"]
+
+    warm_up(app, "/cart%20x?id=1", "shop.example:8000/", threads=1)
+    first, second = seen
+    assert (first["REQUEST_METHOD"], first["PATH_INFO"], first["QUERY_STRING"]) == ("GET", "/cart x", "id=1")
+    assert (first["HTTP_HOST"], second["HTTP_HOST"]) == ("localhost", "shop.example:8000")
+    assert (first["REMOTE_ADDR"], first["SERVER_NAME"], first["wsgi.url_scheme"]) == ("127.0.0.1", "127.0.0.1", "http")
+    assert first["wsgi.multiprocess"] and not first["wsgi.multithread"] and first["wsgi.input"].read() == b""
+    assert "--warm-up /cart%20x?id=1: status 200, after 0.00 s" in caplog.text
+
+
+def test_the_response(warm_up, tmp_path, caplog):
+    """It is read to its end and closed, in whatever form it comes."""
+    done = []
+    (tmp_path / "file").write_bytes(b"octets")
+
+    class Body:
+        def __iter__(self):
+            yield b"one"
+            done.append("two")
+            yield b"two"
+
+        def close(self):
+            done.append("closed")
+
+    def pieces(environ, start_response):
+        start_response("200 OK", [])
+        return Body()
+
+    def written(environ, start_response):
+        environ["wsgi.early_hints"]([("Link", "</a.css>; rel=preload")])
+        start_response("200 OK", [])(b"written")
+        return []
+
+    def file(environ, start_response):
+        start_response("200 OK", [])
+        opened = open(tmp_path / "file", "rb")
+        done.append(opened)
+        return environ["wsgi.file_wrapper"](opened)
+
+    for app in (pieces, written, file):
+        warm_up(app, "/")
+    assert done[:2] == ["two", "closed"] and done[2].closed
+    assert caplog.text.count("--warm-up /: status 200") == 3
+
+
+@pytest.mark.parametrize(("status", "why"), [("400 Bad Request", "HOST/PATH"), ("503 No", "its reason is above")])
+def test_a_refusal(warm_up, caplog, status, why):
+    """It is told, with what to do, and is no reason not to serve."""
+
+    def app(environ, start_response):
+        start_response(status, [])
+        return [b"no"]
+
+    warm_up(app, "/x")
+    assert f"--warm-up /x: status {status[:3]}, after 0.00 s: " in caplog.text
+    assert why in caplog.text and "workers start all the same" in caplog.text
+
+
+@pytest.mark.parametrize("when", ["at once", "later"])
+@pytest.mark.provokes("raised ValueError")
+def test_an_app_that_raises(warm_up, caplog, when):
+    """Its traceback is in the log, as for any request; the next one follows."""
+
+    def app(environ, start_response):
+        if when == "at once":
+            raise ValueError
+        start_response("200 OK", [])
+        return later()
+
+    def later():
+        yield b"one"
+        raise ValueError
+
+    warm_up(app, "/a", "/b")
+    assert caplog.text.count("raised ValueError at GET /") == 2
+    assert "--warm-up /a: status 500, after" in caplog.text and "--warm-up /b: status 500, after" in caplog.text

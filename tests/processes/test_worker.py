@@ -1,0 +1,381 @@
+"""The child's side: what it says, and what it does at the supervisor's word."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+import threading
+
+import pytest
+from harness.asking import get
+from harness.interpreter import has_module
+from harness.leading import Leading
+
+from aserve import forks
+from aserve.errors import BindError
+from aserve.loading import LoadError
+from aserve.processes import worker as worker_module
+from aserve.processes.slots import Field, Slots
+from aserve.processes.worker import LEFT_TO_SUPERVISOR, Role, Worker, run_worker
+from aserve.settings import ConfigError
+
+LOOPS = ["asyncio", "uvloop"] if has_module("uvloop") else ["asyncio"]
+
+
+def hello(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"hello"]
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch):
+    """Put back what a process that is a worker has set for good."""
+    numbers = (*LEFT_TO_SUPERVISOR, signal.SIGTERM, signal.SIGUSR1)
+    before = {number: signal.getsignal(number) for number in numbers}
+    monkeypatch.setattr(worker_module.faulthandler, "enable", lambda: None)
+    yield
+    forks.disown_handlers()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+class Led(Leading):
+    """A worker's surroundings: the supervisor's end of its channel, its page, its listeners."""
+
+    def __init__(self, **settings):
+        super().__init__(**{"workers": 1, "threads": 1, **settings})
+        slots = Slots(1)
+        number = slots.take()
+        self.page = slots.page(number)
+        self.address = self.listeners[0].address
+        self.role = Role(2, 1, self.plan, self.theirs, self.listeners, self.page, slots, slots.new_board(number))
+
+    def run(self, load, supervise=None):
+        """Be this worker, and its supervisor in another thread; return the exit status."""
+        thread = threading.Thread(target=supervise or (lambda: None), daemon=True)
+        thread.start()
+        try:
+            return run_worker(self.role, load)
+        finally:
+            thread.join(10)
+            assert not thread.is_alive()
+
+    def wait_now(self, said):
+        """Return the first message that says this, with its descriptors; it has been sent."""
+        while True:
+            message, fds = self.channel.receive()
+            if message["say"] == said:
+                return message, fds
+
+    def wait_for(self, said, wait_until):
+        """Wait until the worker says this; return the words."""
+        heard = []
+
+        def look():
+            heard.extend(self.heard())
+            return [message for message in heard if message["say"] == said]
+
+        return wait_until(look)[0]
+
+
+@pytest.fixture
+def lead():
+    made = []
+
+    def make(**settings):
+        made.append(Led(**settings))
+        return made[-1]
+
+    yield make
+    for led in made:
+        led.close()
+
+
+DRAIN = {"do": "drain", "stopping": True}
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        (LoadError("no module 'a'", "Traceback: here\n"), "no module 'a'"),
+        (BindError("cannot write the access log"), "cannot write the access log"),
+        (ConfigError("no certificate"), "no certificate"),
+    ],
+)
+def test_an_app_that_cannot_be_loaded(lead, fault, why):
+    """The supervisor is told why, with the app's traceback; the exit status is 1."""
+    led = lead()
+
+    def load():
+        raise fault
+
+    assert led.run(load) == 1
+    assert led.heard() == [{"say": "failed", "why": why, "traceback": getattr(fault, "app_traceback", "")}]
+
+
+@pytest.mark.provokes("internal error; please report this as a bug in aserve")
+def test_a_bug_of_ours(lead, caplog):
+    """Its traceback is in this worker's log; the supervisor is told in short."""
+    led = lead()
+    assert led.run(lambda: 1 / 0) == 1
+    assert led.heard() == [{"say": "failed", "why": "ZeroDivisionError: division by zero", "traceback": ""}]
+    assert "internal error; please report this as a bug in aserve" in caplog.text
+
+
+def test_a_long_traceback_fits(lead):
+    """Its end is what is kept, whatever characters it has."""
+    led = lead()
+
+    def load():
+        raise LoadError("é" * 10_000, "\U0001f600" * 100_000 + "the end")
+
+    assert led.run(load) == 1
+    (said,) = led.heard()
+    assert said["traceback"].endswith("the end") and said["why"] == "é" * 500
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_serving(lead, wait_until, loop):
+    """It says that it is ready when it serves, writes its page, and drains when it is told to."""
+    led = lead(loop=loop)
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        with socket.create_connection(led.address) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert client.recv(4096).endswith(b"hello")
+            wait_until(lambda: led.page[Field.CONNECTIONS] == 1)
+        assert led.page[Field.TICK] > 0 and led.page[Field.TICKED_AT] > 0
+        led.channel.send(DRAIN)
+
+    assert led.run(lambda: hello, supervise) == 0
+
+
+def test_a_trial(lead, wait_until):
+    """It serves without a place among others: nobody can reach it."""
+    led = lead()
+    led.role = led.role._replace(slots=None, load_board=None)
+    assert led.run(lambda: hello, lambda: (led.wait_for("ready", wait_until), led.channel.send(DRAIN))) == 0
+
+
+def test_told_to_end_before_it_serves(lead, monkeypatch):
+    """It accepts nobody, and says nothing."""
+    led = lead()
+    new_loop = worker_module.new_loop
+    monkeypatch.setattr(worker_module, "new_loop", lambda kind: (led.channel.send(DRAIN), new_loop(kind))[1])
+    assert led.run(lambda: hello) == 0
+    assert led.heard() == [] and led.page[Field.TICK] == 0
+
+
+def test_told_to_end_before_the_import(lead, monkeypatch):
+    """It ends at once: an import may take its time, or hang."""
+    led = lead()
+    killed = []
+    monkeypatch.setattr(worker_module.os, "kill", lambda *arguments: killed.append(arguments))
+    led.channel.send(DRAIN)
+    assert led.run(lambda: hello) == 0
+    assert killed == [(os.getpid(), signal.SIGKILL)]
+
+
+def test_what_was_not_finished(lead, wait_until, tmp_path):
+    """The exit status says so."""
+    led = lead(drain_seconds=0)
+    gate = threading.Event()
+
+    def app(environ, start_response):
+        led.channel.send(DRAIN)
+        gate.wait(10)
+        return hello(environ, start_response)
+
+    clients = []
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        clients.append(socket.create_connection(led.address))
+        clients[0].sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    assert led.run(lambda: app, supervise) == 1
+    gate.set()
+    clients[0].close()
+
+
+def test_a_server_that_cannot_start(lead, tmp_path):
+    """What only the server finds is told, too."""
+    led = lead(access_log=str(tmp_path / "no" / "log"))
+    assert led.run(lambda: hello) == 1
+    (said,) = led.heard()
+    assert said["why"].startswith("cannot write the access log")
+
+
+def test_without_a_supervisor(lead, wait_until, caplog):
+    """A worker whose supervisor has died drains, and ends."""
+    led = lead()
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        led.channel.close()
+
+    assert led.run(lambda: hello, supervise) == 0
+    assert "the supervisor has died: draining; start the command again" in caplog.text
+
+
+def test_signals(lead, wait_until, caplog):
+    """SIGTERM asks for a successor; what is for the supervisor does nothing; the app's own handlers run."""
+    caplog.set_level(logging.INFO, "aserve")
+    led, calls = lead(), []
+
+    def load():
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, lambda number, _: calls.append(number))
+        return hello
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        for number in (*LEFT_TO_SUPERVISOR, signal.SIGUSR1):
+            os.kill(os.getpid(), number)
+        wait_until(lambda: sorted(calls) == sorted([signal.SIGUSR1, signal.SIGUSR2]))
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert led.wait_for("failing", wait_until) == {"say": "failing", "why": "it was sent SIGTERM"}
+        led.channel.send({"do": "drain", "stopping": False})
+        led.channel.send(DRAIN)  # it has been told already
+
+    assert led.run(load, supervise) == 0
+    assert caplog.text.count("the app's own handler") == 2
+
+
+def test_logs_are_reopened(lead, wait_until, tmp_path, caplog):
+    """At the supervisor's word, and by SIGUSR1."""
+    caplog.set_level(logging.INFO, "aserve")
+    led = lead(access_log=str(tmp_path / "log"))
+
+    def load():
+        os.kill(os.getpid(), signal.SIGUSR1)  # there is nothing to reopen yet
+        return hello
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        assert "the app's own handler" not in caplog.text
+        led.channel.send({"do": "reopen logs"})
+        wait_until(lambda: caplog.text.count("was reopened") == 1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        wait_until(lambda: caplog.text.count("was reopened") == 2)
+        led.channel.send(DRAIN)
+
+    assert led.run(load, supervise) == 0
+
+
+# On a loop of the test's
+
+
+async def run_until_ready(led):
+    worker = Worker(led.role, hello, asyncio.get_running_loop())
+    running = asyncio.ensure_future(worker.run())
+    while not led.page[Field.TICK]:
+        await asyncio.sleep(0)
+    return worker, running
+
+
+async def test_threads_that_are_stuck(lead):
+    """A server that fails goes on, and a successor is asked for."""
+    led = lead()
+    worker, running = await run_until_ready(led)
+    worker._server._failing.begin("3 threads are stuck")
+    while len(heard := led.heard()) < 1 or heard[-1]["say"] != "failing":
+        await asyncio.sleep(0)
+    assert heard[-1]["why"] == "3 threads are stuck"
+    assert (await get(led.address)).endswith(b"hello")
+    led.channel.send(DRAIN)
+    assert await running == 0
+
+
+async def test_a_supervisor_that_does_not_read(lead):
+    """What it has no room for is sent when there is some."""
+    led = lead()
+    worker, running = await run_until_ready(led)
+    count = 0
+    while not led.role.channel.has_unsent:
+        worker._say({"say": "x" * 10_000})
+        count += 1
+    heard = []
+    while len(heard) <= count:
+        heard += led.heard()
+        await asyncio.sleep(0)
+    assert heard[0] == {"say": "ready"} and len(heard) == count + 1
+    led.channel.send(DRAIN)
+    assert await running == 0
+
+
+async def test_last_words(lead):
+    """It ends when the supervisor has had room for them, and not before."""
+    led = lead()
+    worker = Worker(led.role, hello, asyncio.get_running_loop())
+    while not led.role.channel.has_unsent:
+        worker._say({"say": "x" * 10_000})
+    saying = asyncio.ensure_future(worker._say_the_rest())
+    await asyncio.sleep(0)
+    assert not saying.done()
+    while not saying.done():
+        led.heard()
+        await asyncio.sleep(0)
+    assert not led.role.channel.has_unsent
+
+
+async def test_connections_that_idle(lead):
+    """They are given to the supervisor when it says so, as many as it says; and taken from it."""
+    led = lead()
+    _, running = await run_until_ready(led)
+    streams = [await get(led.address, keep_alive=True) for _ in range(3)]
+    led.channel.send({"do": "hand over", "count": 2})
+    given = []
+    while len(given) < 2:
+        await asyncio.sleep(0)
+        with contextlib.suppress(BlockingIOError):
+            message, fds = led.channel.receive()
+            given += [(message, fds)] if message["say"] == "idle" else []
+    assert [message["listener"] for message, _ in given] == [0, 0]
+    for message, fds in given:
+        led.channel.send({**message, "do": "adopt"}, fds)
+    for _, reader, writer in streams:
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        assert await reader.readexactly(5) == b"hello"
+        writer.close()
+    led.channel.send(DRAIN)
+    assert await running == 0
+
+
+async def test_one_that_drains_gives_all_of_them(lead):
+    """So nobody need wait for the end of a kept connection."""
+    led = lead()
+    _, running = await run_until_ready(led)
+    _, reader, writer = await get(led.address, keep_alive=True)
+    led.channel.send({"do": "drain", "stopping": False})
+    assert await running == 0
+    said, (fd,) = led.wait_now("idle")
+    assert said == {"say": "idle", "listener": 0, "peer": said["peer"]}
+    with socket.socket(fileno=fd) as sock:
+        sock.sendall(b"from another")
+    assert await reader.read() == b"from another"
+    writer.close()
+
+
+async def test_a_connection_that_cannot_be_taken(lead):
+    """It is closed: nobody else would."""
+    led = lead()
+    _, running = await run_until_ready(led)
+    one, other = socket.socketpair()
+    led.channel.send({"do": "adopt", "listener": 7, "peer": {}}, [other.detach()])
+    one.setblocking(False)
+    assert await asyncio.get_running_loop().sock_recv(one, 9) == b""
+    one.close()
+    led.channel.send(DRAIN)
+    assert await running == 0
+
+
+def test_its_name():
+    """In the log a worker is called by its slot."""
+    assert Role(3, 1, None, None, (), None).name == "worker 3"

@@ -1,0 +1,205 @@
+"""The command with --workers: what reaches the supervisor, and what becomes of its children."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import sys
+import types
+
+import pytest
+
+from aserve import cli
+from aserve.compat.uwsgi import install
+from aserve.processes.channel import Channel
+from aserve.processes.child import MOLD
+from aserve.processes.inheritance import FORM
+from aserve.processes.memory_file import open_memory_file
+from aserve.processes.plan import Plan
+from aserve.processes.supervisor import StartFailed
+from aserve.processes.worker import Role
+from aserve.settings import Config, ConfigError
+
+
+@pytest.fixture
+def supervised(served, monkeypatch):
+    """What reaches the supervisor, which does not run: supervised.outcome is what its run returns, or raises."""
+    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[])
+
+    class FakeSupervisor:
+        def __init__(self, plan, read, listeners, command):
+            calls.made.append((plan, read, listeners, command))
+
+        def run(self, inherited):
+            calls.inherited.append(inherited)
+            if isinstance(calls.outcome, Exception):
+                raise calls.outcome
+            return calls.outcome
+
+    monkeypatch.setattr(cli, "Supervisor", FakeSupervisor)
+    monkeypatch.setattr(cli, "bind_listeners", lambda config: f"bound for {config.workers}")
+    monkeypatch.setattr(cli, "run_worker", lambda role, load: calls.roles.append((role, load())) or 7)
+    return calls
+
+
+def test_workers(supervised, served, capsys, tmp_path):
+    """--workers: a supervisor runs, which can read the settings anew; the app is not imported."""
+    (tmp_path / "hello.py").write_text("raise ValueError\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 3\n")
+    supervised.outcome = 5
+    assert cli.main(["hello:app", "--workers", "4"]) == 5
+    ((plan, read, listeners, command),) = supervised.made
+    assert command.words[0] == sys.executable and supervised.inherited == [None]
+    assert plan == (Config(workers=4, threads=3), "hello:app") and listeners == "bound for 4"
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 9\n")
+    assert read() == (Config(workers=4, threads=9), "hello:app")
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 'x'\n")
+    with pytest.raises(ConfigError):
+        read()
+    assert served == [] and supervised.roles == []
+
+
+def test_the_platforms_workers(supervised, monkeypatch, capsys):
+    """WEB_CONCURRENCY is how many a platform has room for, and the log says so; not so where a flag says otherwise."""
+    monkeypatch.setenv("WEB_CONCURRENCY", "3")
+    cli.main(["hello:app"])
+    cli.main(["hello:app", "--workers", "2"])
+    assert [plan.config.workers for plan, _, _, _ in supervised.made] == [3, 2]
+    assert capsys.readouterr().err.count("WEB_CONCURRENCY is 3") == 1
+
+
+def test_workers_of_a_process(supervised, tmp_path):
+    """What is bound and written first, as --pid-file asks for, is the supervisor's; a worker leaves it there."""
+    path, pid_file = str(tmp_path / "s"), str(tmp_path / "pid")
+    assert cli.main(["hello:app", "--workers", "1", "--pid-file", pid_file, "--bind", f"unix:{path}"]) == 0
+    ((_, _, (listener,), _),) = supervised.made
+    assert listener.address == path and not os.path.exists(pid_file)
+
+
+def test_workers_that_cannot_start(supervised, capsys):
+    """The app's traceback, one line, and status 1."""
+    supervised.outcome = StartFailed("worker 1 could not start", "Traceback: here\n")
+    assert cli.main(["hello:app", "--workers", "1"]) == 1
+    assert capsys.readouterr().err == "Traceback: here\naserve: error: worker 1 could not start\n"
+
+
+def test_in_a_worker(supervised, served, capsys, monkeypatch):
+    """Where the supervisor's run returns a role, the app is imported and served; the log has the worker's name."""
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
+    plan = Plan(Config(workers=4, uwsgi_module="on"), "hello:app")
+    supervised.outcome = Role(3, 1, plan, None, (), None, supervisor_pid=4242)
+    assert cli.main(["hello:app", "--workers", "4"]) == 7
+    ((role, app),) = supervised.roles
+    assert role.slot == 3 and app.__module__ == "hello"
+    uwsgi = importlib.import_module("uwsgi")
+    assert (uwsgi.worker_id(), uwsgi.masterpid(), uwsgi.numproc) == (3, 4242, 4)
+    logging.getLogger("aserve").warning("it is so")
+    assert " worker 3: it is so\n" in capsys.readouterr().err
+    del sys.modules["uwsgi"]
+    install()
+
+
+def test_in_a_mold(supervised, served, capsys, monkeypatch):
+    """It imports the app as no worker; each worker that it forks then has a name of its own."""
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
+    plan = Plan(Config(workers=4, preload=True, uwsgi_module="on"), "hello:app")
+    mold = Role(MOLD, 1, plan, None, (), None, supervisor_pid=4242)
+    molds = []
+    monkeypatch.setattr(cli, "run_mold", lambda *arguments: molds.append(arguments) or 7)
+    supervised.outcome = mold
+    assert cli.main(["hello:app", "--workers", "4", "--preload"]) == 7
+    ((role, load, enter),) = molds
+    assert role is mold and load().__module__ == "hello"
+    uwsgi = importlib.import_module("uwsgi")
+    assert (uwsgi.worker_id(), uwsgi.masterpid(), uwsgi.numproc) == (0, 4242, 4)
+    enter(mold._replace(slot=2))
+    assert uwsgi.worker_id() == 2
+    enter(mold._replace(slot=3, plan=Plan(Config(workers=4), None)))
+    assert uwsgi.worker_id() == 2  # nothing is told to a module that nobody may import
+    logging.getLogger("aserve").warning("it is so")
+    assert capsys.readouterr().err.endswith(" worker 3: it is so\n")
+    del sys.modules["uwsgi"]
+    install()
+
+
+def test_check_of_workers(supervised, capsys):
+    """--check imports the app here, and starts nothing."""
+    assert cli.main(["hello:app", "--workers", "4", "--check"]) == 0
+    assert supervised.made == [] and "All is well" in capsys.readouterr().out
+
+
+def test_the_demo_in_workers(supervised, capsys):
+    """The supervisor says that it is the demo, once."""
+    cli.main(["--workers", "4"])
+    assert capsys.readouterr().err.count("no APP was named") == 1
+
+
+# Upgrades
+
+
+@pytest.fixture
+def memory_file():
+    """Return the descriptor of a file in memory with this in JSON."""
+
+    def write(value):
+        fd = open_memory_file("test")
+        os.write(fd, json.dumps(value).encode())
+        return fd
+
+    return write
+
+
+def test_new_code(supervised, monkeypatch, memory_file):
+    """What code of before has left is taken, and named to nobody else; where it is not understood, settings are those of now."""
+    common = {
+        "version": "0.0.1",
+        "blocked": [],
+        "descriptors": [],
+        "listeners": [],
+        "farewell": {"channels": [], "message": {}},
+    }
+    known = {"settings": {"workers": 7}, "app": "hello:app", "size": 8, "pages": 0, "children": []}
+    for left, workers in (({**common, **known, "form": FORM}, 7), ({**common, "form": 99}, 4)):
+        monkeypatch.setenv("ASERVE_INHERITANCE", str(memory_file(left)))
+        assert cli.main(["hello:app", "--workers", "4"]) == 0
+        plan, _, listeners, command = supervised.made[-1]
+        assert (plan.config.workers, plan.spec, listeners) == (workers, "hello:app", [])
+        assert supervised.inherited[-1].version == "0.0.1"
+        assert "ASERVE_INHERITANCE" not in command.environ and "ASERVE_INHERITANCE" not in os.environ
+
+
+def test_a_trial(supervised, served, monkeypatch, tmp_path):
+    """It becomes a worker, for the settings of now."""
+    ours, theirs = Channel.pair()
+    monkeypatch.setenv("ASERVE_TRIAL", str(os.dup(theirs.fileno())))
+    assert cli.main(["hello:app", "--workers", "4"]) == 7
+    assert supervised.made == [] and "ASERVE_TRIAL" not in os.environ
+    ((role, app),) = supervised.roles
+    assert role.name == "the trial" and role.plan.config.workers == 4 and app.__module__ == "hello"
+    theirs.close()
+    assert ours.receive() is None  # it had the other end, and has ended
+    for each in (*(listener.socket for listener in role.listeners), ours):
+        each.close()
+
+
+@pytest.mark.parametrize("argv", [["--thred", "3"], ["--workers", "x"], ["--threads", "3"]])
+def test_a_trial_with_settings_that_are_wrong(supervised, monkeypatch, argv, capsys):
+    """It tells the supervisor, and nobody else."""
+    ours, theirs = Channel.pair()
+    monkeypatch.setenv("ASERVE_TRIAL", str(os.dup(theirs.fileno())))
+    theirs.close()
+    assert cli.main(argv) == 1
+    message, _ = ours.receive()
+    assert message["say"] == "failed" and message["why"] and message["traceback"] == ""
+    assert capsys.readouterr().err == ""
+    ours.close()
+
+
+@pytest.mark.parametrize("text", ["x", "987654"])
+def test_variables_that_are_aserves_own(served, monkeypatch, capsys, text):
+    """A person who sets one is told."""
+    monkeypatch.setenv("ASERVE_TRIAL", text)
+    assert cli.main(["hello"]) == 2
+    assert "ASERVE_TRIAL is for aserve itself, when it is upgraded; unset it" in capsys.readouterr().err

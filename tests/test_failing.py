@@ -1,0 +1,20 @@
+"""Why a process should be replaced: the first reason, told once, to whoever waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aserve.failing import Failing
+
+
+async def test_the_first_reason(caplog):
+    """It is logged, and stays; whoever waits has it, before and after."""
+    failing = Failing()
+    assert failing.why == ""
+    waiting = asyncio.ensure_future(failing.wait())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    failing.begin("3 threads are stuck")
+    failing.begin("4 threads are stuck")
+    assert await waiting == await failing.wait() == failing.why == "3 threads are stuck"
+    assert caplog.messages == ["this process should be replaced: 3 threads are stuck"]

@@ -1,0 +1,60 @@
+"""What an app wants done in each process that serves it: called once, in order, before it serves."""
+
+from __future__ import annotations
+
+import pytest
+
+import aserve
+from aserve import hooks
+from aserve.hooks import call_post_fork, post_fork
+from aserve.loading import LoadError
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch):
+    """A process in which nothing was named, and nothing called."""
+    monkeypatch.setattr(hooks, "_functions", [])
+    monkeypatch.setattr(hooks, "_has_begun", False)
+
+
+def test_in_order():
+    """All are called, the first first; what one of them names, too."""
+    calls = []
+    post_fork(lambda: post_fork(lambda: calls.append("third")))
+    post_fork(lambda: calls.append("second"))
+    assert calls == []
+    call_post_fork()
+    assert calls == ["second", "third"]
+
+
+def test_decorator():
+    """The function stays what it is."""
+
+    @aserve.post_fork
+    def connect():
+        return 5
+
+    assert connect() == 5
+
+
+def test_too_late():
+    """In a process that serves already, a function is called at once."""
+    calls = []
+    call_post_fork()
+    post_fork(lambda: calls.append(1))
+    assert calls == [1]
+
+
+@pytest.mark.parametrize("fault", [ValueError("no"), SystemExit(3)])
+def test_a_function_that_raises(fault):
+    """The process cannot serve; what it was, and its traceback, are told."""
+
+    @post_fork
+    def connect():
+        raise fault
+
+    with pytest.raises(
+        LoadError, match=r"calling the post_fork function .*test_hooks:.*connect raised (Val|Sys)"
+    ) as told:
+        call_post_fork()
+    assert "in connect" in told.value.app_traceback

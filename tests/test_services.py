@@ -1,0 +1,83 @@
+"""What a listener's connections share, from the settings: each kind of bind has its gateway, log and environ."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from aserve.access_log import AccessLog
+from aserve.budgets import Budgets
+from aserve.connections.acceptor import ConnectionLimit
+from aserve.connections.listeners import open_listeners
+from aserve.protocols.http1 import HTTP1
+from aserve.protocols.uwsgi import Uwsgi
+from aserve.proxies.trust import TrustingGateway, TrustingLog, peers_of
+from aserve.services import Shared, new_service
+from aserve.settings import Config, parse_bind
+from aserve.tls.certificates import load_certificates
+from aserve.workers.inline import InlineExecutor
+from aserve.wsgi import Gateway
+from aserve.wsgi.response import CommonFields
+from aserve.wsgi.routes import RoutingGateway
+
+
+def app(environ, start_response):
+    raise NotImplementedError
+
+
+@pytest.fixture
+def service(tmp_path):
+    """Make the service of a listener that has just been opened: service(bind, multiprocess=False, **settings)."""
+    opened = []
+
+    def make(bind="127.0.0.1:0", multiprocess=False, **settings):
+        config = Config(bind=bind, access_log=str(tmp_path / "log"), **settings)
+        loop, log = asyncio.new_event_loop(), AccessLog(config.access_log)
+        (listener,) = open_listeners([parse_bind(config.bind[0])])
+        opened.extend((loop, log, listener))
+        shared = Shared(
+            config, loop, app, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config), log,
+            load_certificates(config), peers_of(config), multiprocess,
+        )  # fmt: skip
+        return new_service(listener, shared)
+
+    yield make
+    for each in opened:
+        each.close()
+
+
+def test_http(service):
+    """Plain HTTP: the app's gateway and the log as they are, and an environ of this listener."""
+    found = service(threads=1)
+    assert type(found.gateway) is Gateway and type(found.access_log) is AccessLog
+    assert isinstance(found.new_protocol(), HTTP1) and found.wrap is None and found.identify is None
+    environ = found.base_environ
+    assert (environ["SERVER_NAME"], environ["wsgi.url_scheme"]) == ("127.0.0.1", "http")
+    assert (environ["wsgi.multithread"], environ["wsgi.multiprocess"]) == (False, False)
+
+
+def test_uwsgi_and_routes(service):
+    """Where functions or routes may be asked for, the gateway knows them."""
+    found = service("uwsgi://127.0.0.1:0")
+    assert isinstance(found.gateway, RoutingGateway) and isinstance(found.new_protocol(), Uwsgi)
+    assert isinstance(service(route="^/cut rpcret cut").gateway, RoutingGateway)
+
+
+def test_tls(service, localhost):
+    """An https bind wraps its connections, and says so in the environ."""
+    found = service("https://127.0.0.1:0", multiprocess=True, certificate=localhost.certificate, key=localhost.key)
+    assert found.wrap is not None and found.base_environ["HTTPS"] == "on"
+    assert (found.base_environ["wsgi.multithread"], found.base_environ["wsgi.multiprocess"]) == (True, True)
+
+
+def test_trusted_proxies(service):
+    """Who is believed stands before the gateway and the log."""
+    found = service(trusted_proxies="127.0.0.1")
+    assert isinstance(found.gateway, TrustingGateway) and isinstance(found.access_log, TrustingLog)
+
+
+def test_peers_whom_the_kernel_knows(service, tmp_path):
+    """Where only some peers of a unix socket are believed, each connection is asked."""
+    found = service(f"unix:{tmp_path}/s", trusted_proxies="unix:uid=0")
+    assert found.identify is not None

@@ -1,0 +1,275 @@
+"""Which worker runs a job, when another one comes, and who takes the place of one that yields it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from harness.executors import resolve, run, until, wait, worker_names
+from harness.waiting import PATIENCE_SECONDS
+
+from aserve.workers import executor as executor_module
+from aserve.workers import time_slices as slices_module
+
+# Which worker, and when another one
+
+
+async def test_the_hottest_worker_is_taken():
+    """Last in, first out: the worker that slept last is woken first."""
+
+    async def test(harness):
+        await harness.start_workers(3)
+        for _ in range(5):
+            _, name = await wait(harness.submit())
+            assert name == "aserve-worker-3"
+            await harness.wait_for_idle(3)
+
+    await run(test)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+async def test_a_blocked_job_holds_up_nobody(count):
+    """Behind an app that blocks, more workers come, one after another, up to the maximum."""
+
+    async def test(harness):
+        held = [harness.submit_held() for _ in range(count)]
+        names = [await wait(started) for _, started in held]
+        assert len(set(names)) == count
+
+    await run(test, max_threads=8)
+
+
+async def test_a_job_in_a_later_iteration_is_not_held_up_either():
+    """A job that comes while another blocks gets a worker of its own."""
+
+    async def test(harness):
+        _, started = harness.submit_held()
+        assert await wait(started) == "aserve-worker-1"
+        assert (await wait(harness.submit(7)))[0] == 7
+
+    await run(test)
+
+
+async def test_the_maximum_is_kept():
+    """With every worker blocked, the next job waits for one of them."""
+
+    async def test(harness):
+        held = [harness.submit_held() for _ in range(2)]
+        for _, started in held:
+            await wait(started)
+        waiting = harness.submit(1)
+        for _ in range(20):
+            await asyncio.sleep(0.001)  # the executor's own looks, which must find nobody
+        assert not waiting.done() and len(worker_names()) == 2
+        held[0][0].set()
+        await wait(waiting)
+
+    await run(test, max_threads=2)
+
+
+async def test_a_worker_on_its_way_does_not_strand_the_second_job():
+    """Jobs that come while a worker is on its way: if the first one blocks, the next gets another worker."""
+
+    async def test(harness):
+        executor = harness.executor
+        writing, go_on = harness.loop.create_future(), threading.Event()
+
+        def job(_):  # as a worker that writes its last response
+            executor.waking.append(None)
+            executor.post(resolve, writing, None)
+            go_on.wait(PATIENCE_SECONDS)
+            executor.waking.pop()
+
+        executor.submit(job, None)
+        await wait(writing)
+        _, started = harness.submit_held()
+        second = harness.submit(2)
+        harness.loop.call_soon(go_on.set)  # behind the executor's own callback
+        await wait(started)
+        assert (await wait(second))[0] == 2
+
+    await run(test)
+
+
+async def test_a_job_that_computes_holds_up_others_only_so_long():
+    """Behind an app that burns CPU, too, another worker comes, if later."""
+
+    async def test(harness):
+        stop = threading.Event()
+        spinning = harness.loop.create_future()
+
+        def spin(_):
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            harness.executor.post(resolve, spinning, None)
+            while not stop.is_set() and time.monotonic() < deadline:
+                pass
+
+        harness.executor.submit(spin, None)
+        await wait(spinning)
+        try:
+            for number in range(3):  # the process must have been seen to compute
+                await wait(harness.submit(number))
+        finally:
+            stop.set()
+
+    await run(test)
+
+
+async def test_without_a_gil_workers_wake_one_another(monkeypatch):
+    """Where threads run at once, a queue of several jobs wakes workers without a look."""
+    monkeypatch.setattr(executor_module, "HAS_GIL", False)
+
+    async def test(harness):
+        await harness.start_workers(3)
+        held = [harness.submit_held() for _ in range(3)]
+        assert len({await wait(started) for _, started in held}) == 3
+
+    await run(test)
+
+
+# Workers that yield their slots
+
+
+class SlowReader:
+    """A job at a response that outruns its reader: it yields its slot, tells where it is, and waits for its gate."""
+
+    def __init__(self, harness):
+        self._bench, self._gate = harness, threading.Event()
+        harness.gates.append(self._gate)
+        self.has_yielded, self.is_done = harness.loop.create_future(), harness.loop.create_future()
+        harness.executor.submit(self._run, None)
+
+    def _run(self, _):
+        executor = self._bench.executor
+        executor.yield_slot()
+        executor.post(resolve, self.has_yielded, threading.get_ident())
+        self._gate.wait(PATIENCE_SECONDS)
+        executor.yield_slot()
+        executor.post(resolve, self.is_done, threading.get_ident())
+
+    async def go_on(self):
+        self._gate.set()
+        return await wait(self.is_done)
+
+
+async def test_workers_that_yield_are_compensated_for():
+    """Others work in the places of those that yield, one thread more for each; in the end there are as many as before."""
+
+    async def test(harness):
+        executor = harness.executor
+        yielded = [SlowReader(harness) for _ in range(3)]
+        for each in yielded:
+            await wait(each.has_yielded)
+        assert executor.workers.compensated == 3 and not executor.is_idle
+        held = [harness.submit_held() for _ in range(2)]
+        names = {await wait(started) for _, started in held}
+        assert len(names) == 2 and len(worker_names()) == 5
+        for gate, _ in held:
+            gate.set()
+        assert len({await each.go_on() for each in yielded}) == 3
+        await until(lambda: executor.is_idle)
+        assert executor.workers.at_work <= 2 and executor.workers.compensated == 0 and executor._slices._running == {}
+        assert (await wait(harness.submit(1)))[0] == 1
+
+    assert await run(test, max_threads=2, extra_threads=3) == []
+
+
+async def test_no_more_may_yield():
+    """Beyond --extra-threads a worker keeps its place, and what waits for one waits."""
+
+    async def test(harness):
+        first, second = SlowReader(harness), SlowReader(harness)
+        await wait(first.has_yielded)
+        await wait(second.has_yielded)
+        waiting = harness.submit(1)
+        assert harness.executor.workers.compensated == 1
+        [at_work] = harness.executor._threads.at_work
+        await second.go_on()
+        await first.go_on()
+        assert (await wait(waiting))[0] == 1
+        assert at_work.is_alive()
+
+    assert await run(test, max_threads=1, extra_threads=1) == []
+
+
+async def test_nobody_to_take_the_place(monkeypatch, caplog):
+    """Where no thread can be started, who would yield stays, and serves what comes behind it."""
+
+    async def test(harness):
+        await harness.start_workers(1)
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            slow = SlowReader(harness)
+            worker = await wait(slow.has_yielded)
+        waiting = harness.submit(1)
+        assert harness.executor.workers[:3:2] == (1, 0)  # at work, compensated
+        assert await slow.go_on() == worker
+        assert await wait(waiting) == (1, "aserve-worker-1")
+
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    assert await run(test, max_threads=2, extra_threads=2) == []
+    assert "can't start new thread; going on with 1" in caplog.text
+
+
+async def test_requests_go_before_compensated_workers(monkeypatch):
+    """Who has yielded goes on when the queue is empty."""
+    monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)  # before that, only for this reason
+
+    async def test(harness):
+        slow = SlowReader(harness)
+        await wait(slow.has_yielded)
+        gate, started = harness.submit_held()
+        await wait(started)
+        done = []
+        waiting = [harness.submit(number) for number in range(3)]
+        for each in [*waiting, slow.is_done]:
+            each.add_done_callback(lambda each: done.append(each))
+        slow._gate.set()
+        await until(lambda: harness.executor._slices.is_paused)
+        assert done == []
+        gate.set()
+        await wait(asyncio.gather(*waiting, slow.is_done))
+        assert done[-1] is slow.is_done
+
+    assert await run(test, max_threads=1, extra_threads=1) == []
+
+
+async def test_stop_ends_the_waits(monkeypatch):
+    """Who waits for a slice goes on when the executor stops."""
+    monkeypatch.setattr(slices_module, "SLICE_SECONDS", PATIENCE_SECONDS)
+
+    async def test(harness):
+        slow = SlowReader(harness)
+        await wait(slow.has_yielded)
+        gate, started = harness.submit_held()
+        await wait(started)
+        waiting = harness.submit(1)
+        slow._gate.set()
+        await until(lambda: harness.executor._slices.is_paused)
+        harness.executor.stop()
+        await wait(slow.is_done)
+        gate.set()
+        await wait(waiting)
+
+    assert await run(test, max_threads=1, extra_threads=1) == []
+
+
+async def test_a_compensated_worker_is_written_off():
+    """A worker that hangs after it has yielded is counted on no longer; nobody is started for it, and its time slice is over."""
+
+    async def test(harness):
+        executor = harness.executor
+        slow = SlowReader(harness)
+        worker = await wait(slow.has_yielded)
+        assert await wait(harness.submit(1)) == (1, "aserve-worker-2")
+        executor.write_off(worker)
+        assert executor.stuck == ["aserve-worker-1"] and executor.workers.compensated == 0
+        assert executor._slices._running == {}
+        await until(lambda: executor.is_idle)
+        assert executor.workers.at_work == 1
+
+    assert await run(test, max_threads=1, extra_threads=1) == []

@@ -1,0 +1,71 @@
+"""The end of the workers: the idle ones end, and only those that are inside the app are left behind."""
+
+from __future__ import annotations
+
+import asyncio
+
+from harness.executors import run, wait
+
+from aserve.workers.inline import InlineExecutor
+from aserve.workers.stopping import stop_workers
+
+
+async def test_the_idle_end():
+    """Workers that sleep end, and nobody is left."""
+
+    async def test(harness):
+        await harness.start_workers(3)
+        assert await stop_workers(harness.executor, asyncio.get_running_loop(), 0.0) == []
+
+    await run(test)
+
+
+async def test_one_that_is_inside_the_app_is_named():
+    """At the deadline it is left behind, and those that were idle are not."""
+
+    async def test(harness):
+        await harness.start_workers(2)
+        gate, started = harness.submit_held()
+        name = await wait(started)
+        assert await stop_workers(harness.executor, asyncio.get_running_loop(), 0.0) == [name]
+        gate.set()
+
+    await run(test)
+
+
+async def test_the_idle_have_longer(monkeypatch):
+    """One that was idle is waited for beyond the deadline, where it gets no CPU; but not for ever."""
+    monkeypatch.setattr("aserve.workers.stopping.IDLE_SECONDS", 0.2)
+
+    async def test(harness):
+        await harness.start_workers(2)
+        executor, left = harness.executor, iter([["one"]] * 3 + [[]])
+        monkeypatch.setattr(executor, "join", lambda seconds: next(left))
+        monkeypatch.setattr("aserve.workers.stopping.BUSY_SECONDS", 0.0)
+        loop = asyncio.get_running_loop()
+        assert await stop_workers(executor, loop, 0.0) == []
+        monkeypatch.setattr(executor, "join", lambda seconds: ["one"])
+        assert await stop_workers(executor, loop, 0.0) == ["one"]
+        monkeypatch.undo()
+
+    await run(test)
+
+
+async def test_what_runs_has_until_the_deadline():
+    """A job that ends before the deadline is not left behind."""
+
+    async def test(harness):
+        await harness.start_workers(1)
+        gate, started = harness.submit_held()
+        await wait(started)
+        loop = asyncio.get_running_loop()
+        loop.call_later(0.15, gate.set)
+        assert await stop_workers(harness.executor, loop, loop.time() + 60) == []
+
+    await run(test)
+
+
+async def test_without_threads():
+    """Where the event loop runs the app there is nobody to wait for."""
+    loop = asyncio.get_running_loop()
+    assert await stop_workers(InlineExecutor(), loop, 0.0) == []

@@ -1,0 +1,186 @@
+"""Where an app may be interrupted: in its own code, never within what it calls of ours, and once."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import threading
+import time
+
+import pytest
+from harness.hanging import HOUR
+
+import aserve
+from aserve.errors import WrittenOff
+from aserve.exchange import Exchange
+from aserve.wsgi.deadlines import Deadlines, Run
+
+pytestmark = pytest.mark.interrupted
+
+
+class FakeExecutor:
+    def name_of(self, thread_id):
+        return "worker"
+
+
+def new_run(seconds=HOUR):
+    return Run(Deadlines(seconds, FakeExecutor(), 1, pytest.fail), Exchange("", 0))
+
+
+def test_nothing_interrupts_what_the_app_calls_of_ours():
+    """There is neither token in it, also where it calls itself."""
+    run = new_run()
+
+    def is_uninterruptible():
+        return not run.take_interruptible() and not run.take_ownership()
+
+    def nested():
+        assert run.guard(is_uninterruptible)()
+        return is_uninterruptible()
+
+    def app():
+        assert run.guard(nested)()
+        with pytest.raises(ZeroDivisionError):
+            run.guard(lambda: 1 // 0)()
+        return run._interruptible == run._ownership == [None]
+
+    assert run.call(app)
+    assert is_uninterruptible()
+
+
+def test_a_second_thread_of_the_app():
+    """It is never interrupted, does not make its worker uninterruptible, and may be late."""
+    run = new_run()
+    results = []
+    guarded = run.guard(lambda: results.append(bool(run._interruptible)))
+
+    def app():
+        thread = threading.Thread(target=guarded, daemon=True)
+        thread.start()
+        thread.join(5)
+
+    run.call(app)
+    assert results == [True]
+    run.end()
+    app()
+    assert results == [True, False]
+    guarded()
+    assert len(results) == 3
+
+
+def test_in_a_child_nobody_waits_for_an_interrupt():
+    """A process that is forked while its request is interrupted, or answered, has no loop that would finish that."""
+    for take in (lambda run: run.take_interruptible(), lambda run: run.take_interruptible() and run.take_ownership()):
+        run = new_run()
+
+        def app(run=run, take=take):
+            assert take(run)
+            run._deadlines.on_forked()
+            return "done"
+
+        try:
+            assert run.call(app) == "done"
+        except WrittenOff:
+            assert not run._ownership
+
+
+def test_an_interrupt_at_the_last_moment():
+    """What the app has returned by then is returned."""
+    run = new_run()
+
+    def app():
+        return "done"
+
+    class InterruptedLate(Run):
+        __slots__ = ()
+
+        def _disarm(self):
+            raise aserve.RequestTimeout
+
+    late = InterruptedLate(run._deadlines, run.exchange)
+    assert late.call(app) == "done"
+
+
+@contextlib.contextmanager
+def switching_often():
+    """Let threads meet one another where they seldom do."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+def test_interrupts_hit_the_app_alone():
+    """However close to its end: never before it, never behind it, and once at most."""
+    executor = FakeExecutor()
+    deadlines = Deadlines(HOUR, executor, 1, pytest.fail)
+    interrupt = deadlines._interrupt
+    assert interrupt is not None
+    counts = {"returned": 0, "interrupted": 0, "guarded": 0}
+    outside = []
+    end = time.monotonic() + 10
+    exchange = Exchange("", 0)
+
+    def is_over():
+        """Enough has happened; on a busy machine less must do."""
+        return min(counts["interrupted"], counts["returned"]) > 200 or time.monotonic() > end
+
+    def ours():
+        total = 0
+        for number in range(20):
+            total += number
+        return total
+
+    def work():
+        try:
+            while not is_over():
+                size = random.randrange(60)
+                run = Run(deadlines, exchange)
+                guarded = run.guard(ours)
+
+                def app(size=size, guarded=guarded):
+                    total = 0
+                    for number in range(size):
+                        total += number
+                        if number % 16 == 0:
+                            try:
+                                guarded()
+                            finally:
+                                counts["guarded"] += 1
+                    return total
+
+                try:
+                    for _ in range(2):
+                        run.call(app)
+                    counts["returned"] += 1
+                except aserve.RequestTimeout:
+                    counts["interrupted"] += 1
+                run.end()
+                assert not run._interruptible
+                assert not run._ownership
+                ours()
+        except BaseException as exc:
+            outside.append(exc)
+            raise
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+    with switching_often():
+        for thread in threads:
+            thread.start()
+        while not is_over():
+            for run in list(deadlines.runs.values()):
+                if run.interrupted_at is None and run.take_interruptible():
+                    run.interrupted_at = 0.0
+                    if random.random() < 0.3:
+                        time.sleep(0)  # the worker comes to wait for it
+                    interrupt(run.thread_id, aserve.RequestTimeout)
+                    run.is_interrupted = True
+            time.sleep(random.random() * 0.0005)
+        for thread in threads:
+            thread.join(5)
+    assert outside == []
+    assert counts["interrupted"] > 10
+    assert counts["returned"] > 10
