@@ -427,5 +427,7 @@ def test_results_that_are_kept_can_be_read():
             assert kept["seconds"] >= 60 and all(each["rounds"] for each in kept["storms"]), path
         elif kept["bench"] == "preload":
             assert all(len(each) > 1 for each in kept["rounds"].values()), path
+        elif kept["bench"] == "reload":
+            assert all(each["good"] for each in kept["events"]), path
         else:
             assert all(each["rounds"] > 1 for each in kept["sets"].values()), path

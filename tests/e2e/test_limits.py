@@ -156,7 +156,8 @@ def test_those_that_idle_are_evicted(start_server, raw_client, caplog):
     server = start_server(apps.hello, max_connections=2)
     oldest, newer = raw_client(server), raw_client(server)
     oldest.fetch()
-    server.pass_seconds(3)  # the first may find it with the app still, for which no time passes
+    server.wait_until_waiting(2)  # no time passes for one that is with the app still
+    server.pass_seconds(3)
     newer.fetch()
     server.pass_seconds(1)
     assert raw_client(server).fetch().status == 200
