@@ -1,8 +1,8 @@
 """From the vars block to the environ of PEP 3333.
 
-Owns:     the base environ of a listener, and the copy that each exchange gets.
+Owns:     the base environ of a listener, and the copy that each exchange gets; a cache of field sections.
 Thread:   `build_base_environ` on the event loop, once a listener;
-          `build_environ` in a worker.
+          `build_environ` in several workers at once: each step on the cache is one operation of a dict.
 Spec:     PEP 3333 "environ Variables"; RFC 3875 section 4.1.
 Not here: names, HTTP_ prefixes, and fields that never pass (cparsers/vars.c), wsgi.early_hints
           (response.py), FileWrapper (gateway.py).
@@ -24,7 +24,15 @@ Environ = dict[str, Any]
 SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 # RFC 3875 4.1: what an app may count on, if a front server does not send it. HTTP's parsers always write these.
 REQUEST_DEFAULTS = {"REQUEST_METHOD": "GET", "QUERY_STRING": "", "SERVER_PROTOCOL": "HTTP/1.1"}
-DEFAULT_COUNT = len(REQUEST_DEFAULTS)
+# What stands before the field section in an HTTP parser's vars: five names and values (cparsers/http1.h).
+REQUEST_LINE_PARTS = 10
+# Field sections seen lately, as they stand in the vars: one client sends the same with each request, but for the request line.
+# One that is known costs an environ 0.64 instead of 0.88 us with Host alone, 0.95 instead of 1.77 us with the thirteen fields
+# of a browser; one that is not costs 0.07 and 0.47 us more (2026-11-22, Debian's CPython 3.11).
+known_fields: dict[str, dict[str, str]] = {}
+_KNOWN_MAX = 256
+_KNOWN_FIELDS_SIZE = 2048  # longer ones are not kept: 512 KiB at most, and thrice as much for what is made of them
+_CREDENTIALS = "AUTHORIZATION\0"  # how a name ends; sections with one are not kept either
 # One name more than what makes CPython double the room of a dict, to 42 names.
 ROOM = 22
 
@@ -58,8 +66,7 @@ def build_base_environ(
     """
     Return what is the same in every environ of one listener.
 
-    Of the names that a parser writes it holds REQUEST_DEFAULTS alone: `build_environ` counts names to find out
-    whether a field was repeated.
+    It has room for the names of a request; see _make_room.
     """
     tls = {"HTTPS": "on"} if scheme == "https" else {}
     base = {
@@ -103,12 +110,9 @@ def build_environ(exchange: Exchange) -> Environ:
     client = exchange.client or exchange.connection
     base: Environ = client.base_environ
     environ = base.copy()
-    # Measured with Debian's CPython 3.11: one split and one update of pairs is 3 times as fast
-    # as slicing names and values one by one.
-    parts = iter(exchange.vars.split("\0"))
     if exchange.is_from_front:
         # The front server's vars may replace names of the base: count them separately.
-        vars = dict(zip(parts, parts))
+        vars = _pairs(exchange.vars)
         environ.update(vars)
         if len(vars) != exchange.nvars:
             _join_repeated(environ, exchange.vars)
@@ -120,9 +124,15 @@ def build_environ(exchange: Exchange) -> Environ:
             if script_name[-1] == "/":
                 _move_slash(environ)
     else:
-        environ.update(zip(parts, parts))
-        if len(environ) != len(base) - DEFAULT_COUNT + exchange.nvars:
-            _join_repeated(environ, exchange.vars)
+        parts = exchange.vars.split("\0", REQUEST_LINE_PARTS)
+        if len(parts) > REQUEST_LINE_PARTS:
+            (
+                _, environ["REQUEST_METHOD"], _, environ["REQUEST_URI"], _, environ["PATH_INFO"],
+                _, environ["QUERY_STRING"], _, environ["SERVER_PROTOCOL"], fields,
+            ) = parts  # fmt: skip
+            environ.update(known_fields.get(fields) or _read_fields(fields))
+        else:  # HTTP/1.0 without a field
+            environ.update(_pairs(exchange.vars))
         environ["REMOTE_ADDR"] = client.remote_addr
         environ["REMOTE_PORT"] = client.remote_port
     body = exchange.body
@@ -145,6 +155,24 @@ def build_bodyless_environ(exchange: Exchange) -> Environ:
     bodyless.connection, bodyless.client = exchange.connection, exchange.client
     bodyless.is_from_front, bodyless.is_mounted = exchange.is_from_front, exchange.is_mounted
     return build_environ(bodyless)
+
+
+def _pairs(vars: str) -> dict[str, str]:
+    # Measured with Debian's CPython 3.11: one split and a dict of pairs is 3 times as fast as slicing names and values one by one.
+    parts = iter(vars.split("\0"))
+    return dict(zip(parts, parts))
+
+
+def _read_fields(fields: str) -> dict[str, str]:
+    """Return what a field section says, repeated fields joined; keep it for the next request."""
+    pairs = _pairs(fields)
+    if 2 * len(pairs) != fields.count("\0") + 1:
+        _join_repeated(pairs, fields)
+    if len(fields) <= _KNOWN_FIELDS_SIZE and _CREDENTIALS not in fields:
+        if len(known_fields) >= _KNOWN_MAX:
+            known_fields.clear()  # there are many clients: those who go on are added again
+        known_fields[fields] = pairs
+    return pairs
 
 
 def _join_repeated(environ: Environ, vars: str) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 from harness.fakes import FakeConnection
 
+import aserve.wsgi.environ as environ_module
 from aserve.body import BufferedBody, LiveBody
 from aserve.exchange import Exchange
 from aserve.protocols import PROTOCOLS
@@ -78,7 +79,7 @@ def test_what_the_listener_says():
 
 
 def test_the_base_holds_no_name_of_a_parser():
-    """Repeats are found by counting names, so of those of the base a parser writes the defaults only, and these always."""
+    """Of the names of the base a parser writes the defaults only, and these always: a client can replace nothing else."""
     raw = b"POST /a?b HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Type: x\r\n"
     for name in new_base():  # whatever a client sends, HTTP_ stands before it
         raw += f"{name.replace('_', '-')}: 1\r\n".encode()
@@ -129,6 +130,39 @@ def test_repeated_fields(fields, name, value):
     """Repeated fields are joined, in their order, by commas; cookies by semicolons."""
     environ = build_environ(new_exchange(*fields))
     assert environ[name] == value and environ["PATH_INFO"] == "/a"
+
+
+def test_a_field_section_that_is_known():
+    """The next request with the same fields has the same environ but for its request line; what an app changes stays its own."""
+    environ_module.known_fields.clear()
+    fields = [("HTTP_A", "1"), ("HTTP_B", "x"), ("HTTP_A", "2")]
+    first = build_environ(new_exchange(*fields))
+    first["HTTP_B"] = "changed"
+    again = new_exchange(*fields)
+    again.vars = again.vars.replace("/a?b", "/c?d").replace("\0/a\0", "\0/c\0")
+    again.connection.base_environ["SERVER_NAME"] = "other"
+    environ = build_environ(again)
+    assert len(environ_module.known_fields) == 1
+    assert (environ["HTTP_A"], environ["HTTP_B"]) == ("1, 2", "x")
+    assert (environ["REQUEST_URI"], environ["PATH_INFO"], environ["SERVER_NAME"]) == ("/c?d", "/c", "other")
+
+
+def test_field_sections_that_are_not_kept():
+    """Long ones, and those with credentials; when there are too many, all are forgotten."""
+    known = environ_module.known_fields
+    known.clear()
+    for name, value in [("HTTP_A", "x" * 3000), ("HTTP_AUTHORIZATION", "Basic x"), ("HTTP_PROXY_AUTHORIZATION", "x")]:
+        assert build_environ(new_exchange((name, value)))[name] == value
+    assert known == {}
+    for number in range(300):
+        assert build_environ(new_exchange(("HTTP_A", str(number))))["HTTP_A"] == str(number)
+    assert len(known) == 300 - 256
+
+
+def test_no_field_at_all():
+    """An HTTP/1.0 request may have none."""
+    environ = build_environ(new_exchange())
+    assert environ["REQUEST_URI"] == "/a?b" and set(environ) == {*new_base(), *HEAD}
 
 
 def test_no_vars_at_all():
