@@ -35,6 +35,8 @@ _MAX_LINES = 1000
 class AccessLog:
     """An open access log."""
 
+    wants_times = False  # its lines say how long a request has waited, or taken: see Service.times_requests
+
     def __init__(self, path: str) -> None:
         try:
             self._file = sys.stdout if path == "-" else _open(path)

@@ -33,6 +33,7 @@ from .failing import Failing
 from .loading import check_unpatched
 from .proxies.peers import Peers
 from .proxies.trust import peers_of
+from .request_log import as_one
 from .services import Shared, new_service
 from .settings import Config
 from .statistics import Statistics, take_statistics
@@ -349,8 +350,9 @@ class Server:
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            self._access_log, self._certificates, self._peers, multiprocess=not self._is_alone,
+            as_one(self._access_log), self._certificates, self._peers, multiprocess=not self._is_alone,
             in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
+            times_requests=self._access_log is not None and self._access_log.wants_times,
         )  # fmt: skip
 
     def _accept(self) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from .access_log import AccessLog
 from .budgets import Budgets
 from .connections.greeting import identify_by
 from .connections.in_flight import InFlight
@@ -23,6 +22,7 @@ from .protocols.base import Limits
 from .proxies.forwarded import StripForwarded, strip_forwarded
 from .proxies.peers import Peers
 from .proxies.trust import TrustingGateway, TrustingLog, needs_identity, trust_of
+from .request_log import RequestLog
 from .settings import Config
 from .tls.certificates import Certificates
 from .workers.executor import Executor
@@ -31,6 +31,7 @@ from .wsgi import FileWrapper, Gateway, WSGIApp
 from .wsgi.environ import build_base_environ
 from .wsgi.response import CommonFields
 from .wsgi.routes import RoutingGateway, compile_routes
+from .wsgi.timing import TimingGateway
 
 
 class Shared(NamedTuple):
@@ -43,11 +44,12 @@ class Shared(NamedTuple):
     common_fields: CommonFields
     connections: ConnectionLimit
     budgets: Budgets
-    access_log: AccessLog | None
+    access_log: RequestLog | None
     certificates: Certificates
     peers: Peers | None
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
     in_flight: InFlight | None = None
+    times_requests: bool = False  # the access log, or whoever else is told of requests, wants to know how long they took
 
 
 def new_service(listener: Listener, shared: Shared) -> Service:
@@ -59,6 +61,10 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     protocol = "http" if bind.protocol == "https" else bind.protocol
     parser = config.http_parser if protocol == "http" else "c"
     gateway = _new_gateway(protocol, shared)
+    if trust is not None:
+        gateway = TrustingGateway(gateway, shared.common_fields, trust, listener.url)
+    if shared.times_requests:
+        gateway = TimingGateway(gateway)
     return Service(
         config,
         name=listener.url,
@@ -66,7 +72,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         limits=limits,
         new_protocol=PROTOCOLS[protocol, parser](limits),
         executor=shared.executor,
-        gateway=TrustingGateway(gateway, shared.common_fields, trust, listener.url) if trust else gateway,
+        gateway=gateway,
         common_fields=shared.common_fields,
         base_environ=build_base_environ(
             *listener.server_name_and_port,
@@ -83,6 +89,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
         in_flight=shared.in_flight,
+        times_requests=shared.times_requests,
     )
 
 

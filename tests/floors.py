@@ -109,6 +109,7 @@ FLOORS = {
     "aserve/proxies/peers.py": 100,
     "aserve/proxies/proxy_protocol.py": 100,
     "aserve/proxies/trust.py": 100,
+    "aserve/request_log.py": 100,
     "aserve/rpc/__init__.py": 100,
     "aserve/rpc/client.py": 100,
     "aserve/rpc/errors.py": 100,
@@ -147,6 +148,7 @@ FLOORS = {
     "aserve/wsgi/head.py": 100,
     "aserve/wsgi/response.py": 99,
     "aserve/wsgi/routes.py": 100,
+    "aserve/wsgi/timing.py": 100,
 }
 
 

@@ -27,7 +27,7 @@ FLOORS = (
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo",
     "hooks",  # which the app gives
-    "workers rpc access_log",  # none of which knows a connection, or WSGI
+    "workers rpc access_log request_log",  # none of which knows a connection, or WSGI
     "wsgi",
     "proxies",  # stand before the gateway of wsgi
     "protocols",
@@ -46,7 +46,7 @@ WITHIN = {
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "routes deadlines"),
+    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (

@@ -20,6 +20,7 @@ from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields
 from aserve.wsgi.routes import RoutingGateway
+from aserve.wsgi.timing import TimingGateway
 
 
 def app(environ, start_response):
@@ -28,17 +29,17 @@ def app(environ, start_response):
 
 @pytest.fixture
 def service(tmp_path):
-    """Make the service of a listener that has just been opened: service(bind, multiprocess=False, **settings)."""
+    """Make the service of a listener that has just been opened: service(bind, multiprocess=False, times_requests=False, **settings)."""
     opened = []
 
-    def make(bind="127.0.0.1:0", multiprocess=False, **settings):
+    def make(bind="127.0.0.1:0", multiprocess=False, times_requests=False, **settings):
         config = Config(bind=bind, access_log=str(tmp_path / "log"), **settings)
         loop, log = asyncio.new_event_loop(), AccessLog(config.access_log)
         (listener,) = open_listeners([parse_bind(config.bind[0])])
         opened.extend((loop, log, listener))
         shared = Shared(
             config, loop, app, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config), log,
-            load_certificates(config), peers_of(config), multiprocess,
+            load_certificates(config), peers_of(config), multiprocess, times_requests=times_requests,
         )  # fmt: skip
         return new_service(listener, shared)
 
@@ -75,6 +76,13 @@ def test_trusted_proxies(service):
     """Who is believed stands before the gateway and the log."""
     found = service(trusted_proxies="127.0.0.1")
     assert isinstance(found.gateway, TrustingGateway) and isinstance(found.access_log, TrustingLog)
+
+
+def test_times(service):
+    """Whoever is told how long requests take has a gateway that notes it, before all others."""
+    found = service(times_requests=True, trusted_proxies="127.0.0.1")
+    assert type(found.gateway) is TimingGateway and found.times_requests
+    assert not service().times_requests
 
 
 def test_peers_whom_the_kernel_knows(service, tmp_path):

@@ -15,6 +15,7 @@ import functools
 import logging
 import os
 import struct
+import time
 from typing import Any
 
 from .._cparsers import ffi, lib
@@ -40,6 +41,7 @@ from .wire_fast import FastWire, refuse
 logger = logging.getLogger("aserve")
 
 _poll = lib.lane_poll
+_monotonic = time.monotonic
 _STATE_AT: int = ffi.offsetof("lane_conn", "state")
 _unpack_arrivals = struct.Struct("@QiiIIIIIIIIIIII").iter_unpack
 WHOLE: int = lib.LANE_WHOLE
@@ -87,7 +89,8 @@ class Lane:
         self.services = [service for _, service in pairs]
         self._loop = self.services[0].loop
         self._listeners = [listener for listener, _ in pairs]
-        self._health_paths = self.services[0].health_paths  # the same for all
+        self._health_paths = self.services[0].health_paths  # the same for all, as is the next
+        self._times_requests = self.services[0].times_requests
         self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.
         self.connections: dict[int, Connection] = {}
@@ -285,6 +288,7 @@ class Lane:
         paths = self._health_paths
         if paths is not None and paths.path not in text:
             paths = None  # no health check is among them
+        now = _monotonic() if self._times_requests else 0.0
         connections, submit, factories = self.connections, self.executor.submit_here, self._factories
         for (
             length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
@@ -324,6 +328,8 @@ class Lane:
                         self._begin_body(fd, exchange, length, self._input[start + consumed : start + size])
                         continue
                     exchange.body = BufferedBody.of(self._input[start + consumed : start + consumed + length])
+                if now:
+                    exchange.arrived_at = now
                 submit((connection.run, exchange))
             except Exception:  # a bug in aserve: this request is lost, those beside it are not
                 logger.exception("internal error; please report this as a bug in aserve")
@@ -353,6 +359,8 @@ class Lane:
             release_exchange(exchange)
         elif self._feed_body(fd, upload, octets) and kind == lib.LANE_DONE:
             del self._uploads[fd]
+            if self._times_requests:
+                exchange.arrived_at = _monotonic()
             self.executor.submit_here((exchange.connection.run, exchange))
 
     def _begin_body(self, fd: int, exchange: Exchange, length: int, octets: bytes) -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable
 
-from ..access_log import AccessLog
 from ..budgets import Budgets
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
-from ..proxies.trust import TrustingLog
+from ..request_log import RequestLog
 from ..settings import Config
 from ..tls.certificates import Wrap
 from ..workers.executor import Executor
@@ -42,11 +41,12 @@ class Service:
         base_environ: Environ,
         connections: set[Any],
         budgets: Budgets,
-        access_log: AccessLog | TrustingLog | None,
+        access_log: RequestLog | None,
         peers: Peers | None = None,
         wrap: Wrap | None = None,
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
         in_flight: InFlight | None = None,
+        times_requests: bool = False,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
@@ -59,7 +59,8 @@ class Service:
         self.base_environ = base_environ
         self.connections = connections
         self.budgets = budgets  # of large bodies, for all listeners
-        self.access_log = access_log
+        self.access_log = access_log  # is told of the end of each request; None: nobody is
+        self.times_requests = times_requests  # it wants to know when they came and began: Exchange.arrived_at
         self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each

@@ -14,6 +14,7 @@ import asyncio
 import functools
 import logging
 import os
+import time
 from typing import cast
 
 from ..body import BufferedBody, LiveBody
@@ -259,6 +260,8 @@ class LoopWire(TimedHalf):
         service.request_count += 1
         if service.in_flight is not None:
             service.in_flight.begin(exchange)
+        if service.times_requests:
+            exchange.arrived_at = time.monotonic()
         self._executor.submit(self.connection.run, exchange)
 
     def _prepare_exchange(self, exchange: Exchange) -> None:

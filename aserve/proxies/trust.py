@@ -19,10 +19,10 @@ import logging
 import operator
 from typing import Any, Callable
 
-from ..access_log import AccessLog
 from ..errors import BindError, RequestRefused
 from ..exchange import Client, Exchange
 from ..log_once import LogOnce
+from ..request_log import RequestLog
 from ..settings import Bind, Config
 from ..wsgi import Gateway, Reply
 from ..wsgi.response import CommonFields, Response, error_response
@@ -137,7 +137,7 @@ class TrustingGateway(Gateway):
 class TrustingLog:
     """The access log of a listener that trusts proxies: refused requests show the client that they name, too."""
 
-    def __init__(self, inner: AccessLog, trust: Trust) -> None:
+    def __init__(self, inner: RequestLog, trust: Trust) -> None:
         self._inner = inner
         self._trust = trust
         self.write = inner.write

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import socket
+import time
 
 import pytest
 from harness.fakes import FakeTransport
@@ -315,6 +316,18 @@ def test_the_access_log(new):
     connection.data_received(GET_CLOSE)
     harness.executor.run()
     assert harness.log.codes == [200] * 4 and len(bodies(transport.received())) == 4
+
+
+@pytest.mark.parametrize("is_asked_for", [True, False])
+def test_when_a_request_came(new, is_asked_for):
+    """The time is that of a whole request, if somebody wants to know it."""
+    harness, connection, transport = new()
+    harness.service.times_requests = is_asked_for
+    connection.data_received(POST_HEAD)
+    before = time.monotonic()
+    connection.data_received(b"hello")
+    arrived_at = connection.exchange.arrived_at
+    assert before <= arrived_at <= time.monotonic() if is_asked_for else arrived_at == 0.0
 
 
 # Written off

@@ -1,0 +1,73 @@
+"""When each request came and was begun: on every way, if somebody wants to know, and never otherwise."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from harness import apps
+
+from aserve.access_log import AccessLog
+
+
+@pytest.fixture
+def told(monkeypatch, start_server, tmp_path):
+    """told(app, wants_times) -> a server, and the times of each request that has ended: came, begun, ended."""
+
+    def start(app, wants_times=True, **settings):
+        found = []
+        monkeypatch.setattr(AccessLog, "wants_times", wants_times)
+        monkeypatch.setattr(
+            AccessLog, "write", lambda log, exchange: found.append((exchange.arrived_at, exchange.began_at, time.monotonic()))
+        )  # fmt: skip
+        return start_server(app, access_log=str(tmp_path / "log"), **settings), found
+
+    return start
+
+
+@pytest.mark.also_inline
+@pytest.mark.parametrize("body", [b"", b"12345", bytes(300_000)])
+def test_times(told, raw_client, wait_until, body):
+    """A request came before it was begun, and was begun before its end; one with a body when that was whole."""
+    server, found = told(apps.echo)
+    client = raw_client(server)
+    before = time.monotonic()
+    client.fetch("/", method="POST", body=body)
+    wait_until(lambda: found)
+    client.fetch("/", method="POST", body=body)
+    wait_until(lambda: len(found) == 2)
+    (first, *_), second = found
+    assert before <= first <= found[0][1] <= found[0][2] <= second[0] <= second[1] <= second[2]
+
+
+def test_waiting_for_a_worker(told, raw_client, wait_until):
+    """What waits while the only worker is busy came before that was free, and was begun after."""
+    go_on, seen = threading.Event(), []
+
+    def app(environ, start_response):
+        seen.append(environ["PATH_INFO"])
+        assert go_on.wait(10)
+        return apps.hello(environ, start_response)
+
+    server, found = told(app, threads=1, extra_threads=0)
+    first, second = raw_client(server), raw_client(server)
+    first.request("/1")
+    wait_until(lambda: seen)
+    second.request("/2")
+    wait_until(lambda: server.statistics().requests_waiting)
+    freed_at = time.monotonic()
+    go_on.set()
+    first.recv_response()
+    second.recv_response()
+    wait_until(lambda: len(found) == 2)
+    assert found[1][0] <= freed_at <= found[1][1]
+
+
+@pytest.mark.also_inline
+def test_nobody_wants_to_know(told, raw_client, wait_until):
+    """Then nobody looks at the clock."""
+    server, found = told(apps.echo, wants_times=False)
+    raw_client(server).fetch("/", method="POST", body=b"1")
+    wait_until(lambda: found)
+    assert found[0][:2] == (0.0, 0.0)

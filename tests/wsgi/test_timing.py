@@ -1,0 +1,31 @@
+"""When a worker began a request: noted before the app is called."""
+
+from __future__ import annotations
+
+import time
+
+from harness.fakes import FakeConnection
+
+from aserve.exchange import Exchange
+from aserve.wsgi import Gateway
+from aserve.wsgi.environ import build_base_environ
+from aserve.wsgi.response import CommonFields
+from aserve.wsgi.timing import TimingGateway
+
+
+def test_the_time_of_the_beginning():
+    """The app runs after it; what it answers is passed on."""
+    called_at = []
+
+    def app(environ, start_response):
+        called_at.append(time.monotonic())
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    exchange = Exchange("", 0)
+    base = build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=None)
+    exchange.connection = FakeConnection(base)
+    before = time.monotonic()
+    gateway = TimingGateway(Gateway(app, CommonFields(""), has_sendfile=True))
+    assert gateway.respond(exchange).endswith(b"\r\n\r\nok") and gateway.has_sendfile
+    assert before <= exchange.began_at <= called_at[0]
