@@ -339,7 +339,8 @@ class Supervisor:
         """The new code serves: from now on it is what every worker is started for."""
         before, config = self._rollout.commit().config, self._rollout.plan.config
         self._molds.end(State.STARTING, State.READY, but=self._rollout.plan)
-        logger.setLevel(config.log_level.upper())
+        if config.log_config is None:
+            logger.setLevel(config.log_level.upper())
         self._touched = TouchedFiles(config.touch_reload)
         if config.workers != before.workers:
             size, self._why_size = self._rollout.plan.count_workers(self._watch.bytes_of(child))
