@@ -114,7 +114,7 @@ def test_a_file_that_is_wrong(tmp_path, name, content, why):
 @pytest.mark.parametrize("name", ["no.toml", "no.json"])
 def test_no_such_file(tmp_path, name):
     """The same."""
-    with pytest.raises(ConfigError, match="cannot read .*: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
         set_up_logging(Config(log_config=str(tmp_path / name)))
 
 
