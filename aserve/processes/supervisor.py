@@ -235,8 +235,7 @@ class Supervisor:
         self._children.forget_given()
         for slot, why in self._watch.look(self._rollout.plan.config, time.monotonic()):
             self.replace(slot, why)
-        if self._watch.has_turned():
-            self._manager.feed_watchdog()
+        self._manager.feed_watchdog(self._watch.has_moved())
 
     @property
     def size(self) -> int:

@@ -332,6 +332,7 @@ class Worker:
         page[Field.IN_FLIGHT] = now.connections_running
         page[Field.WAITING] = now.requests_waiting
         page[Field.THREADS_BUSY] = max(now.workers - now.workers_idle, 0)
+        page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1
         if self._board is not None and self._slots is not None:
