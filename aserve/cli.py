@@ -112,7 +112,7 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     toml, toml_name = _read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
     config = Config.from_sources(given, os.environ, toml, toml_name)
-    if config.access_log not in (None, "-"):
+    if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
         # By its place from here: the app may change the folder, and a supervisor writes to it, too.
         config = dataclasses.replace(config, access_log=os.path.abspath(config.access_log))
     compile_routes(config.route)

@@ -176,6 +176,8 @@ def test_defaults():
         "umask": None,
         "pid_file": None,
         "access_log": None,
+        "access_log_format": "combined",
+        "access_log_skip": (),
         "log_level": "info",
     }
 

@@ -1,0 +1,318 @@
+"""The values that a line of the access log can show, and the record that they are found in.
+
+Owns:     Record, what is kept of a request; a function for each value; which of them are JSON's.
+Thread:   who flushes the log, one at a time (access_log.py).
+Spec:     gunicorn's atoms; uWSGI's log-format; OpenTelemetry's semantic conventions for HTTP, 1.23 and later (json).
+Not here: how values are spelled (settings/log_line.py), escaped and put into a line (log_process.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import threading
+import time
+from typing import Callable, NamedTuple, Optional, Union
+from urllib.parse import unquote
+
+from .exchange import WORKER_DIED
+from .settings.log_line import Atom
+
+# What stands before the field section in an HTTP parser's vars: five names and values.
+_REQUEST_PARTS = 10
+MAX_REQUEST_ID = 128  # a UUID has 36, AWS's X-Ray ids have 35. Guess: nobody's is longer.
+
+
+class Times(NamedTuple):
+    """When, by time.monotonic(); 0.0: that has not come."""
+
+    arrived_at: float
+    began_at: float
+    ended_at: float
+    thread_id: int  # of the worker
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds from the arrival to the end."""
+        return self.ended_at - self.arrived_at if self.arrived_at else None
+
+    @property
+    def queue_wait(self) -> float | None:
+        """Seconds from the arrival until a worker began."""
+        return self.began_at - self.arrived_at if self.arrived_at and self.began_at else None
+
+
+class Record(NamedTuple):
+    """What is kept of a request until its line is made."""
+
+    vars: str
+    is_from_front: bool
+    client: str  # its address; of a front server's client: in the vars
+    status: int  # 0: there was none
+    size: int  # octets of the body that were sent
+    end: str
+    at: float  # time.time() at the end
+    times: Times | None = None  # None: the format does not ask
+    head: bytes = b""  # the response's, if the format asks
+
+
+Value = Union[str, int, float, None]
+# The request line of an HTTP parser's vars: method, target, decoded path, query and protocol stand at the odd places. At
+# place 0 is the client, if a front server names it; the last is the field section.
+Parts = list[Optional[str]]
+Getter = Callable[["Process", Record, Parts], Value]
+Fields = dict[str, str]
+
+
+class Process:
+    """What values need to know besides the record."""
+
+    def __init__(self, worker: int | None = None) -> None:
+        self.worker = worker  # the worker process's number; None: there is one process
+        self.pid = os.getpid()
+        self._second, self._stamp = -1, ""
+        self._threads: dict[int, str] = {}
+
+    def stamp(self, at: float) -> str:
+        """Return the time as Apache writes it."""
+        second = int(at)
+        if second != self._second:
+            self._second, self._stamp = second, time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(second))
+        return self._stamp
+
+    def thread_name(self, thread_id: int) -> str:
+        """Return the name of a worker; one that has ended since has none."""
+        if thread_id not in self._threads:
+            # The system gives a number again, to a thread that begins after this one has ended.
+            self._threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
+        return self._threads.get(thread_id, str(thread_id))
+
+
+# Values that are not of the field section alone
+
+
+def _client(process: Process, record: Record, parts: Parts) -> Value:
+    return (parts[0] if record.is_from_front and record.vars else record.client) or None
+
+
+def _request(process: Process, record: Record, parts: Parts) -> Value:
+    return f"{parts[1] or '-'} {parts[3] or '-'} {parts[9] or '-'}" if record.vars else None
+
+
+def _stamp(process: Process, record: Record, parts: Parts) -> Value:
+    return process.stamp(record.at)
+
+
+def _path(process: Process, record: Record, parts: Parts) -> Value:
+    return parts[3].partition("?")[0] if parts[3] else parts[5]
+
+
+def _query(process: Process, record: Record, parts: Parts) -> Value:
+    return parts[7] or ""
+
+
+def _status(process: Process, record: Record, parts: Parts) -> Value:
+    return record.status
+
+
+def _size(process: Process, record: Record, parts: Parts) -> Value:
+    return record.size
+
+
+def _size_or_dash(process: Process, record: Record, parts: Parts) -> Value:
+    return record.size or None
+
+
+def _duration(process: Process, record: Record, parts: Parts) -> float | None:
+    return record.times.duration if record.times is not None else None
+
+
+def _queue_wait(process: Process, record: Record, parts: Parts) -> Value:
+    return record.times.queue_wait if record.times is not None else None
+
+
+def _thread(process: Process, record: Record, parts: Parts) -> Value:
+    return process.thread_name(record.times.thread_id) if record.times is not None and record.times.thread_id else None
+
+
+def _whole(per_second: int) -> Getter:
+    """Return the getter of the duration in whole parts of a second."""
+
+    def get(process: Process, record: Record, parts: Parts) -> Value:
+        duration = _duration(process, record, parts)
+        return None if duration is None else int(duration * per_second)
+
+    return get
+
+
+def _part(place: int) -> Getter:
+    return lambda process, record, parts: parts[place]
+
+
+def _iso_time(process: Process, record: Record, parts: Parts) -> Value:
+    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.at))
+    return f"{text}.{int(record.at % 1 * 1000):03d}Z"
+
+
+def _response_field(name: str) -> Getter:
+    """Return the getter of a field that the app has given."""
+    pattern = re.compile(rb"\r\n" + re.escape(name.encode("ascii")) + rb":[ \t]*([^\r]*)", re.IGNORECASE)
+
+    def get(process: Process, record: Record, parts: Parts) -> Value:
+        match = pattern.search(record.head)
+        return match[1].decode("latin-1") if match else None
+
+    return get
+
+
+_GETTERS: dict[str, Getter] = {
+    "addr": _client,
+    "-": lambda process, record, parts: None,
+    "ltime": _stamp,
+    "[ltime]": lambda process, record, parts: f"[{process.stamp(record.at)}]",
+    "ctime": lambda process, record, parts: time.ctime(record.at),
+    "time": lambda process, record, parts: int(record.at),
+    "epoch": lambda process, record, parts: int(record.at),
+    "request": _request,
+    "method": _part(1),
+    "uri": _part(3),
+    "path": _path,
+    "query": _query,
+    "proto": _part(9),
+    "status": _status,
+    "size": _size,
+    "rsize": _size,
+    "size_or_dash": _size_or_dash,
+    "secs": _whole(1),
+    "msecs": _whole(1000),
+    "micros": _whole(1_000_000),
+    "duration": _duration,
+    "queue_wait": _queue_wait,
+    "thread": _thread,
+    "worker": lambda process, record, parts: process.worker,
+    "wid": lambda process, record, parts: process.worker or 0,  # as uWSGI's worker_id() without workers
+    "pid": lambda process, record, parts: process.pid,
+    "<pid>": lambda process, record, parts: f"<{process.pid}>",
+    "end": lambda process, record, parts: record.end,
+}
+TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread"}
+
+# Values of the field section: variables by their CGI names.
+
+
+def _user(fields: Fields) -> Value:
+    """Return who has signed in: by the front server, or by HTTP's own way (RFC 7617), whose word is the client's."""
+    scheme, _, credentials = fields.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if fields.get("REMOTE_USER") or scheme.lower() != "basic":
+        return fields.get("REMOTE_USER") or None
+    try:
+        return base64.b64decode(credentials.strip(), validate=True).partition(b":")[0].decode("latin-1") or None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _request_id(fields: Fields) -> Value:
+    sent = fields.get("HTTP_X_REQUEST_ID")
+    return sent[:MAX_REQUEST_ID] if sent else None
+
+
+def _field(name: str) -> Callable[[Fields], Value]:
+    return lambda fields: fields.get(name)
+
+
+_FIELD_GETTERS: dict[str, Callable[[Fields], Value]] = {
+    "user": _user,
+    "request_id": _request_id,
+    "referer": _field("HTTP_REFERER"),
+    "uagent": _field("HTTP_USER_AGENT"),
+    "host": _field("HTTP_HOST"),
+}
+_PLACES = {"REQUEST_METHOD": 1, "REQUEST_URI": 3, "PATH_INFO": 5, "QUERY_STRING": 7, "SERVER_PROTOCOL": 9}
+# RFC 3875 4.1: without HTTP_ before their names.
+_BARE = ("CONTENT_TYPE", "CONTENT_LENGTH")
+
+
+def is_of_fields(atom: Atom) -> bool:
+    is_other = atom.argument in _PLACES or atom.argument == "REMOTE_ADDR"
+    return atom.name in _FIELD_GETTERS or atom.name == "field" or (atom.name == "variable" and not is_other)
+
+
+def field_getter(atom: Atom) -> Callable[[Fields], Value]:
+    if atom.name == "variable":
+        return _field(atom.argument)
+    if atom.name == "field":
+        name = atom.argument.upper().replace("-", "_")
+        return _field(name if name in _BARE else f"HTTP_{name}")
+    return _FIELD_GETTERS[atom.name]
+
+
+def getter_of(atom: Atom) -> Getter:
+    if atom.name == "response_field":
+        return _response_field(atom.argument)
+    if atom.name == "variable":
+        return _client if atom.argument == "REMOTE_ADDR" else _part(_PLACES[atom.argument])
+    return _GETTERS[atom.name]
+
+
+JSON_GETTERS: dict[str, Getter] = {
+    "timestamp": _iso_time,
+    "client.address": _client,
+    "http.request.method": _part(1),
+    "url.path": _path,
+    "url.query": _query,
+    "network.protocol.version": lambda process, record, parts: (parts[9] or "").partition("/")[2],
+    "http.response.status_code": lambda process, record, parts: record.status or None,
+    "http.response.body.size": _size,
+    "http.server.request.duration": _duration,
+    "aserve.queue_wait": _queue_wait,
+    "aserve.end": _GETTERS["end"],
+    "aserve.worker": _GETTERS["worker"],
+    "process.pid": _GETTERS["pid"],
+    "thread.name": _thread,
+}
+JSON_FIELD_GETTERS: dict[str, Callable[[Fields], Value]] = {
+    "user_agent.original": _FIELD_GETTERS["uagent"],
+    "http.request.header.host": _FIELD_GETTERS["host"],
+    "http.request.header.referer": _FIELD_GETTERS["referer"],
+    "http.request.header.x-request-id": _request_id,
+}
+
+
+def died_record(text: str, seconds: float) -> Record:
+    """Return what is known of a request that a process was at when it died: "METHOD target", escaped, and for how long."""
+    method, _, target = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), text).partition(" ")
+    path, _, query = target.partition("?")
+    pairs = {
+        "REQUEST_METHOD": method, "REQUEST_URI": target, "PATH_INFO": unquote(path, "latin-1"), "QUERY_STRING": query,
+        "SERVER_PROTOCOL": "",
+    }  # fmt: skip
+    vars = "\0".join(part for pair in pairs.items() for part in pair)
+    # A clock that begins with 1 second: 0.0 would mean that the request never came.
+    return Record(vars, False, "", 0, 0, WORKER_DIED, time.time(), Times(1.0, 0.0, 1.0 + seconds, 0))
+
+
+def path_of(record: Record) -> str:
+    """Return the decoded path, as the app has it."""
+    return split(record)[5] or ""
+
+
+def split(record: Record) -> Parts:
+    parts: Parts
+    if not record.is_from_front:
+        parts = record.vars.split("\0", _REQUEST_PARTS)  # type: ignore[assignment]
+        if len(parts) == _REQUEST_PARTS + 1:
+            return parts
+    pairs = pairs_of(record.vars)  # of a front server, in any order; or HTTP/1.0 without a field, or nothing
+    get = pairs.get
+    uri = get("REQUEST_URI") or get("PATH_INFO")
+    return [
+        get("REMOTE_ADDR"), get("REQUEST_METHOD"), None, uri, None, get("PATH_INFO") or get("DOCUMENT_URI"), None,
+        get("QUERY_STRING"), None, get("SERVER_PROTOCOL"), record.vars if record.is_from_front else "",
+    ]  # fmt: skip
+
+
+def pairs_of(vars: str) -> Fields:
+    parts = iter(vars.split("\0"))
+    return dict(zip(parts, parts))
