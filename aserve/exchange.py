@@ -146,6 +146,7 @@ def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:
     """Return an exchange that answers a client's fault; `request` is what is known of the request, if anything."""
     exchange = Exchange(request.vars, request.nvars) if request is not None else Exchange("", 0)
     exchange.is_head = request is not None and request.is_head
+    exchange.is_from_front = request is not None and request.is_from_front
     exchange.forwarded = request.forwarded if request is not None else None
     exchange.keep_alive = False  # where the next request would begin is not known
     exchange.is_for_loop = True

@@ -59,15 +59,13 @@ class Server:
         async with aserve.Server(app, bind="127.0.0.1:0") as server:
             print(server.addresses)
 
-    Keyword arguments are the settings of Config. Leaving the block drains:
-    what runs is finished. No signal handlers, no global state; several
-    servers may share a loop.
+    Keyword arguments are the settings of Config. Leaving the block drains: what runs is finished. No signal handlers,
+    no global state; several servers may share a loop.
 
-    `listeners` are bound already and shared with other processes, in place of `bind`: they
-    are neither closed nor removed here, but at an end that is everybody's (`drain`). With
-    `is_alone` there are no other processes, and the app is told so. `load_board` decides which of
-    the processes accepts; `in_flight`, memory of connections.in_flight.TABLE_BYTES, shows others
-    what this one is at; `slot` is its number among them.
+    `listeners` are bound already and shared with other processes, in place of `bind`: they are neither closed nor
+    removed here, but at an end that is everybody's (`drain`). With `is_alone` there are no other processes, and the app
+    is told so. `load_board` decides which of the processes accepts; `in_flight`, memory of
+    connections.in_flight.TABLE_BYTES, shows others what this one is at; `slot` is its number among them.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
@@ -341,6 +339,8 @@ class Server:
         self._connections.leave_board()
         if self._timer is not None:
             self._timer.cancel()
+        for service in self._services:
+            service.log_cut()
         if self._access_log is not None:
             self._access_log.close()
         forks.unwatch(self)
