@@ -29,6 +29,8 @@ from .settings.log_line import parse_skip
 
 logger = logging.getLogger("aserve")
 
+_new = tuple.__new__
+
 # The most requests that wait for the next flush; beyond it, `write` flushes: 1 ms of work, which one request in so many
 # waits for. Guess.
 _MAX_RECORDS = 256
@@ -56,7 +58,7 @@ class AccessLog:
         self._format = LineFormat(line_format, worker)
         self.wants_times = self._format.wants_times  # see Service.times_requests
         self.wants_ids = self._format.wants_id
-        self._wants_head = self._format.wants_head
+        self._wants_more = self.wants_times or self._format.wants_head
         self._skips = [parse_skip(text) for text in skip]
         self._records: collections.deque[Record] = collections.deque()
         self._flushing = threading.Lock()  # whoever takes records out also writes their lines: they stay in order
@@ -72,19 +74,27 @@ class AccessLog:
 
     def write(self, exchange: Exchange) -> None:
         """Keep what the line of a finished exchange needs."""
-        response = exchange.response
-        code, sent_bytes = (response.code, response.sent_bytes) if response is not None else (0, 0)
-        self._keep(
-            exchange.vars,
+        response, vars = exchange.response, exchange.vars
+        times, head = None, b""
+        if self._wants_more:
+            times = self._times_of(exchange)
+            head = response.head if response is not None and self._format.wants_head else b""
+        # A tuple of all arguments: __new__ with its keywords would cost a third of all that is done here.
+        record = (
+            vars,
             exchange.is_from_front,
-            (exchange.client or exchange.connection).remote_addr,
-            code,
-            sent_bytes,
+            (exchange.client or exchange.connection).remote_addr or "-",
+            response.code if response is not None else 0,
+            response.sent_bytes if response is not None else 0,
             exchange.end,
             time.time(),
-            self._times_of(exchange) if self.wants_times else None,
-            response.head if self._wants_head and response is not None else b"",
+            times,
+            head,
         )
+        records = self._records
+        records.append(_new(Record, record))
+        if len(records) > _MAX_RECORDS or len(vars) > _MAX_KEPT:
+            self.flush()
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Keep what is known of a request that the app has not seen, or not answered in time."""
@@ -93,10 +103,9 @@ class AccessLog:
             vars, is_from_front, client = exchange.vars, exchange.is_from_front, exchange.client or connection
             end = REFUSED if exchange.end is ANSWERED else exchange.end
             times = self._times_of(exchange) if self.wants_times else None
-        self._keep(vars, is_from_front, client.remote_addr, why.status, 0, end, time.time(), times, b"")
-
-    def _keep(self, vars: str, *rest: Any) -> None:
-        self._records.append(Record(vars, *rest))
+        self._records.append(
+            Record(vars, is_from_front, client.remote_addr or "-", why.status, 0, end, time.time(), times)
+        )
         if len(self._records) > _MAX_RECORDS or len(vars) > _MAX_KEPT:
             self.flush()
 
@@ -108,7 +117,9 @@ class AccessLog:
         with self._flushing:
             records = [self._records.popleft() for _ in range(len(self._records))]
             if records:
-                self._write_lines([self._format.line(each) for each in records if not self._is_skipped(each)])
+                if self._skips:
+                    records = [record for record in records if not self._is_skipped(record)]
+                self._write_lines(self._format.lines(records))
 
     def on_second(self) -> None:
         """Called once a second: write what waits, and tell when trouble is over."""
@@ -170,7 +181,7 @@ def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], wor
     if name is None:
         return
     line_format = LineFormat(config.access_log_format, worker)
-    lines = [line_format.line(died_record(text, seconds)) for seconds, text in requests]
+    lines = line_format.lines([died_record(text, seconds) for seconds, text in requests])
     try:
         target = open_target(name, is_patient=False)
         try:

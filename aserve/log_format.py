@@ -5,36 +5,46 @@ Thread:   who flushes the log, one at a time (access_log.py).
 Spec:     Apache's mod_log_config (combined, common); RFC 8259 (json).
 Not here: the values (log_values.py), how they are spelled (settings/log_line.py); when lines are made, and where they go (access_log.py).
 
-A value is found in the request's field section alone, or in all else. A client sends the same section with each of its requests:
-what was found there is remembered.
+A request of the same vars as one before, but for its end, costs a look into a dict: many clients ask the same again and again.
+One whose field section alone is known costs more, and one of which nothing is known the most.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any, Callable
 
 from .exchange import escape
 from .log_values import (
-    JSON_FIELD_GETTERS,
-    JSON_GETTERS,
+    JSON_END,
+    JSON_FIELDS,
+    JSON_REQUEST,
+    OF_END,
+    OF_FIELDS,
     TIMED,
     Process,
     Record,
     Value,
+    client_of,
+    end_getter,
     field_getter,
-    getter_of,
-    is_of_fields,
+    iso_time,
+    kind_of,
     pairs_of,
+    request_getter,
     split,
 )
 from .settings.log_line import JSON, NAMED, Atom, parse_line_format
 
-# Field sections that are remembered, and how long one may be: 256 KiB at most, and as much for what is made of them. Guess.
+# Vars and field sections that are remembered, and how long they may be: 512 KiB at most, and as much for what is made of them. Guess.
 _KNOWN_MAX = 128
 _KNOWN_SIZE = 2048
 _CREDENTIALS = "AUTHORIZATION\0"  # how a name ends
+# Where a record has a value; behind it `lines` puts the time, the size as Apache shows it, and others.
+_PLACES = {"addr": 2, "status": 3, "size": 4, "rsize": 4, "end": 5, "ltime": 9, "size_or_dash": 10}
+_OTHERS_AT = 11
 # Longer values are cut: 8190 is the longest request line by default, and a line must end somewhere.
 MAX_VALUE = 8192
 
@@ -45,69 +55,88 @@ class LineFormat:
     def __init__(self, text: str, worker: int | None = None) -> None:
         """`text`: --access-log-format; `worker`: see Process."""
         self._process = Process(worker)
-        self._known: dict[str, tuple[object, ...]] = {}
-        self.line = self._json_line
-        self.wants_times, self.wants_head, self.wants_id = True, False, False  # see Service.times_requests, Record.head
-        if text != JSON:
-            self._compile(parse_line_format(NAMED.get(text, text)))
-            self._escape = _escape_json if text.lstrip().startswith("{") else _escape_text
-            self.line = self._text_line
-
-    def _compile(self, pieces: list[str | Atom]) -> None:
-        """Make the template, and what fills it."""
-        atoms = [piece for piece in pieces if isinstance(piece, Atom)]
+        self._second, self._stamp = 0, ""
+        self._templates: dict[str, str] = {}  # by vars: the format with what they say; how the request ended is to come
+        self._fields: dict[str, dict[Atom, str]] = {}  # by field sections: what is asked for of them
+        self._is_json = text == JSON
+        self._pieces = [] if self._is_json else parse_line_format(NAMED.get(text, text))
+        self._escape = _escape_json if text.lstrip().startswith("{") else escape
+        atoms = [piece for piece in self._pieces if isinstance(piece, Atom)]
         names = {atom.name for atom in atoms}
-        self.wants_times = not names.isdisjoint(TIMED)
+        self.wants_times = self._is_json or not names.isdisjoint(TIMED)  # see Service.times_requests
         self.wants_head = "response_field" in names
         self.wants_id = "request_id" in names
-        self._template = (
-            "".join("%s" if isinstance(piece, Atom) else piece.replace("%", "%%") for piece in pieces) + "\n"
-        )
-        of_fields = [atom for atom in atoms if is_of_fields(atom)]
-        others = [atom for atom in atoms if not is_of_fields(atom)]
-        self._field_getters = [field_getter(atom) for atom in of_fields]
-        self._getters = [getter_of(atom) for atom in others]
-        # The values are found in this order, and the template wants them in its own.
-        found = [*others, *of_fields]
-        places = [found.index(atom) for atom in atoms]
-        self._order: Callable[[tuple[object, ...]], Any] = itemgetter(*places) if len(places) > 1 else tuple
+        self._of_fields = [atom for atom in atoms if kind_of(atom) is OF_FIELDS]
+        # How a request ended: by places in what `lines` makes of a record. What stands in no record is found in addition.
+        of_end = [atom for atom in atoms if kind_of(atom) is OF_END]
+        others = [atom for atom in of_end if atom.name not in _PLACES]
+        self._others = [end_getter(atom) for atom in others]
+        places = [_PLACES.get(atom.name, _OTHERS_AT + others.index(atom) if atom in others else 0) for atom in of_end]
+        self._values: Callable[[Any], Any] = itemgetter(*places) if len(places) > 1 else _one_or_none(places)
 
-    # Lines: `line` is one of these
+    def lines(self, records: Iterable[Record]) -> list[str]:
+        """Return a line for each of these."""
+        if self._is_json:
+            return [self._json_line(record) for record in records]
+        made, templates, values, others = [], self._templates, self._values, self._others
+        second, stamp = self._second, self._stamp
+        for record in records:
+            vars, is_from_front, _, _, size, _, at, _, _ = record
+            if not 0.0 <= at - second < 1.0:
+                self._second = second = int(at)
+                self._stamp = stamp = self._process.stamp(at)
+            if is_from_front:
+                record = record._replace(client=self._show(client_of(record)))
+            template = templates.get(vars)
+            if template is None:
+                template = self._new_template(record)
+            found: tuple[object, ...] = (*record, stamp, size or "-")
+            if others:
+                found += tuple([self._show(getter(self._process, record)) for getter in others])
+            made.append(template % values(found))
+        return made
 
-    def _text_line(self, record: Record) -> str:
-        parts = split(record)
+    def _new_template(self, record: Record) -> str:
+        """Return the format with what the request says; keep it for the next that says the same."""
+        vars, parts = record.vars, split(record)
         fields: str = parts[-1]  # type: ignore[assignment]
-        shown = self._known.get(fields)
+        # What is from a front server differs with each request, and so does a request's id; credentials are not to be kept.
+        is_kept = len(vars) <= _KNOWN_SIZE and not (record.is_from_front or self.wants_id or _CREDENTIALS in fields)
+        shown = self._fields.get(fields)
         if shown is None:
-            shown = self._show_fields(fields, record.is_from_front)
-        line: str = self._template % self._order(
-            (*[self._show(getter(self._process, record, parts)) for getter in self._getters], *shown)
-        )
-        return line
+            pairs = pairs_of(fields)
+            shown = {atom: self._show(field_getter(atom)(pairs)).replace("%", "%%") for atom in self._of_fields}
+            if is_kept:
+                _keep(self._fields, fields, shown)
+        template = ""
+        for piece in self._pieces:
+            if isinstance(piece, str):
+                template += piece.replace("%", "%%")
+            elif kind_of(piece) is OF_END:
+                template += "%s"
+            elif piece in shown:
+                template += shown[piece]
+            else:
+                template += self._show(request_getter(piece)(record, parts)).replace("%", "%%")
+        template += "\n"
+        if is_kept:
+            _keep(self._templates, vars, template)
+        return template
 
-    def _show(self, value: Value) -> object:
-        if type(value) is int:
-            return value
+    def _show(self, value: Value) -> str:
+        if type(value) is str:
+            return self._escape(value[:MAX_VALUE])
         if type(value) is float:
             return f"{value:.6f}"
-        return "-" if value is None else self._escape(value[:MAX_VALUE])  # type: ignore[index]
-
-    def _show_fields(self, fields: str, is_from_front: bool) -> tuple[object, ...]:
-        """Return what is asked for of a field section; keep it for the next request."""
-        pairs = pairs_of(fields)
-        shown = tuple([self._show(getter(pairs)) for getter in self._field_getters])
-        # What is from a front server differs with each request, and so does a request's id; credentials are not to be kept.
-        if len(fields) <= _KNOWN_SIZE and not (is_from_front or self.wants_id or _CREDENTIALS in fields):
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()
-            self._known[fields] = shown
-        return shown
+        return "-" if value is None else str(value)
 
     def _json_line(self, record: Record) -> str:
-        parts = split(record)
+        parts, process = split(record), self._process
         fields = pairs_of(parts[-1] or "")
-        found: dict[str, Value] = {name: getter(self._process, record, parts) for name, getter in JSON_GETTERS.items()}
-        found.update({name: getter(fields) for name, getter in JSON_FIELD_GETTERS.items()})
+        found: dict[str, Value] = {"timestamp": iso_time(record.at), "client.address": client_of(record)}
+        found.update({name: getter(record, parts) for name, getter in JSON_REQUEST.items()})
+        found.update({name: getter(process, record) for name, getter in JSON_END.items()})
+        found.update({name: getter(fields) for name, getter in JSON_FIELDS.items()})
         found = {
             name: _decode(value[:MAX_VALUE]) if isinstance(value, str) else value
             for name, value in found.items()
@@ -116,7 +145,17 @@ class LineFormat:
         return _encode_json(found) + "\n"
 
 
-_escape_text = escape
+def _one_or_none(places: list[int]) -> Callable[[Any], Any]:
+    """Return what itemgetter would be for one place, or none, if it returned tuples then, too."""
+    return lambda found: tuple([found[place] for place in places])
+
+
+def _keep(known: dict[str, Any], key: str, value: object) -> None:
+    if len(known) >= _KNOWN_MAX:
+        known.clear()  # there are many: those that go on are added again
+    known[key] = value
+
+
 _encode_json = json.JSONEncoder(ensure_ascii=True, check_circular=False).encode
 
 

@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
     vars: str
     is_from_front: bool
-    client: str  # its address; of a front server's client: in the vars
+    client: str  # its address, or "-"; a front server names it in the vars
     status: int  # 0: there was none
     size: int  # octets of the body that were sent
     end: str
@@ -62,8 +62,10 @@ Value = Union[str, int, float, None]
 # The request line of an HTTP parser's vars: method, target, decoded path, query and protocol stand at the odd places. At
 # place 0 is the client, if a front server names it; the last is the field section.
 Parts = list[Optional[str]]
-Getter = Callable[["Process", Record, Parts], Value]
+EndGetter = Callable[["Process", Record], Value]
+RequestGetter = Callable[[Record, Parts], Value]
 Fields = dict[str, str]
+FieldGetter = Callable[[Fields], Value]
 
 
 class Process:
@@ -90,114 +92,103 @@ class Process:
         return self._threads.get(thread_id, str(thread_id))
 
 
-# Values that are not of the field section alone
+# Values of how a request ended
 
 
-def _client(process: Process, record: Record, parts: Parts) -> Value:
-    return (parts[0] if record.is_from_front and record.vars else record.client) or None
-
-
-def _request(process: Process, record: Record, parts: Parts) -> Value:
-    return f"{parts[1] or '-'} {parts[3] or '-'} {parts[9] or '-'}" if record.vars else None
-
-
-def _stamp(process: Process, record: Record, parts: Parts) -> Value:
-    return process.stamp(record.at)
-
-
-def _path(process: Process, record: Record, parts: Parts) -> Value:
-    return parts[3].partition("?")[0] if parts[3] else parts[5]
-
-
-def _query(process: Process, record: Record, parts: Parts) -> Value:
-    return parts[7] or ""
-
-
-def _status(process: Process, record: Record, parts: Parts) -> Value:
-    return record.status
-
-
-def _size(process: Process, record: Record, parts: Parts) -> Value:
-    return record.size
-
-
-def _size_or_dash(process: Process, record: Record, parts: Parts) -> Value:
-    return record.size or None
-
-
-def _duration(process: Process, record: Record, parts: Parts) -> float | None:
-    return record.times.duration if record.times is not None else None
-
-
-def _queue_wait(process: Process, record: Record, parts: Parts) -> Value:
-    return record.times.queue_wait if record.times is not None else None
-
-
-def _thread(process: Process, record: Record, parts: Parts) -> Value:
-    return process.thread_name(record.times.thread_id) if record.times is not None and record.times.thread_id else None
-
-
-def _whole(per_second: int) -> Getter:
+def _whole(per_second: int) -> EndGetter:
     """Return the getter of the duration in whole parts of a second."""
 
-    def get(process: Process, record: Record, parts: Parts) -> Value:
-        duration = _duration(process, record, parts)
+    def get(process: Process, record: Record) -> Value:
+        duration = _duration(process, record)
         return None if duration is None else int(duration * per_second)
 
     return get
 
 
-def _part(place: int) -> Getter:
-    return lambda process, record, parts: parts[place]
+def _duration(process: Process, record: Record) -> float | None:
+    return record.times.duration if record.times is not None else None
 
 
-def _iso_time(process: Process, record: Record, parts: Parts) -> Value:
-    text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.at))
-    return f"{text}.{int(record.at % 1 * 1000):03d}Z"
+def _queue_wait(process: Process, record: Record) -> Value:
+    return record.times.queue_wait if record.times is not None else None
 
 
-def _response_field(name: str) -> Getter:
+def _thread(process: Process, record: Record) -> Value:
+    return process.thread_name(record.times.thread_id) if record.times is not None and record.times.thread_id else None
+
+
+def iso_time(at: float) -> str:
+    """Return the time as RFC 3339 has it, with milliseconds."""
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at % 1 * 1000):03d}Z"
+
+
+def _response_field(name: str) -> EndGetter:
     """Return the getter of a field that the app has given."""
     pattern = re.compile(rb"\r\n" + re.escape(name.encode("ascii")) + rb":[ \t]*([^\r]*)", re.IGNORECASE)
 
-    def get(process: Process, record: Record, parts: Parts) -> Value:
+    def get(process: Process, record: Record) -> Value:
         match = pattern.search(record.head)
         return match[1].decode("latin-1") if match else None
 
     return get
 
 
-_GETTERS: dict[str, Getter] = {
-    "addr": _client,
-    "-": lambda process, record, parts: None,
-    "ltime": _stamp,
-    "[ltime]": lambda process, record, parts: f"[{process.stamp(record.at)}]",
-    "ctime": lambda process, record, parts: time.ctime(record.at),
-    "time": lambda process, record, parts: int(record.at),
-    "epoch": lambda process, record, parts: int(record.at),
-    "request": _request,
-    "method": _part(1),
-    "uri": _part(3),
-    "path": _path,
-    "query": _query,
-    "proto": _part(9),
-    "status": _status,
-    "size": _size,
-    "rsize": _size,
-    "size_or_dash": _size_or_dash,
+_END_GETTERS: dict[str, EndGetter] = {
+    "addr": lambda process, record: record.client,
+    "ltime": lambda process, record: process.stamp(record.at),
+    "[ltime]": lambda process, record: f"[{process.stamp(record.at)}]",
+    "ctime": lambda process, record: time.ctime(record.at),
+    "time": lambda process, record: int(record.at),
+    "epoch": lambda process, record: int(record.at),
+    "status": lambda process, record: record.status,
+    "size": lambda process, record: record.size,
+    "rsize": lambda process, record: record.size,
+    "size_or_dash": lambda process, record: record.size or None,
     "secs": _whole(1),
     "msecs": _whole(1000),
     "micros": _whole(1_000_000),
     "duration": _duration,
     "queue_wait": _queue_wait,
     "thread": _thread,
-    "worker": lambda process, record, parts: process.worker,
-    "wid": lambda process, record, parts: process.worker or 0,  # as uWSGI's worker_id() without workers
-    "pid": lambda process, record, parts: process.pid,
-    "<pid>": lambda process, record, parts: f"<{process.pid}>",
-    "end": lambda process, record, parts: record.end,
+    "worker": lambda process, record: process.worker,
+    "wid": lambda process, record: process.worker or 0,  # as uWSGI's worker_id() without workers
+    "pid": lambda process, record: process.pid,
+    "<pid>": lambda process, record: f"<{process.pid}>",
+    "end": lambda process, record: record.end,
 }
 TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread"}
+
+# Values of the request, without its field section
+
+
+def client_of(record: Record) -> str | None:
+    """Return who has asked."""
+    if record.is_from_front and record.vars:
+        return split(record)[0] or None
+    return record.client if record.client != "-" else None
+
+
+def _request(record: Record, parts: Parts) -> Value:
+    return f"{parts[1] or '-'} {parts[3] or '-'} {parts[9] or '-'}" if record.vars else None
+
+
+def _path(record: Record, parts: Parts) -> Value:
+    return parts[3].partition("?")[0] if parts[3] else parts[5]
+
+
+def _part(place: int) -> RequestGetter:
+    return lambda record, parts: parts[place]
+
+
+_REQUEST_GETTERS: dict[str, RequestGetter] = {
+    "-": lambda record, parts: None,
+    "request": _request,
+    "method": _part(1),
+    "uri": _part(3),
+    "path": _path,
+    "query": lambda record, parts: parts[7] or "",
+    "proto": _part(9),
+}
 
 # Values of the field section: variables by their CGI names.
 
@@ -218,11 +209,11 @@ def _request_id(fields: Fields) -> Value:
     return sent[:MAX_REQUEST_ID] if sent else None
 
 
-def _field(name: str) -> Callable[[Fields], Value]:
+def _field(name: str) -> FieldGetter:
     return lambda fields: fields.get(name)
 
 
-_FIELD_GETTERS: dict[str, Callable[[Fields], Value]] = {
+_FIELD_GETTERS: dict[str, FieldGetter] = {
     "user": _user,
     "request_id": _request_id,
     "referer": _field("HTTP_REFERER"),
@@ -234,12 +225,20 @@ _PLACES = {"REQUEST_METHOD": 1, "REQUEST_URI": 3, "PATH_INFO": 5, "QUERY_STRING"
 _BARE = ("CONTENT_TYPE", "CONTENT_LENGTH")
 
 
-def is_of_fields(atom: Atom) -> bool:
-    is_other = atom.argument in _PLACES or atom.argument == "REMOTE_ADDR"
-    return atom.name in _FIELD_GETTERS or atom.name == "field" or (atom.name == "variable" and not is_other)
+OF_REQUEST, OF_FIELDS, OF_END = "request", "fields", "end"
 
 
-def field_getter(atom: Atom) -> Callable[[Fields], Value]:
+def kind_of(atom: Atom) -> str:
+    """Return where a value is found."""
+    if atom.name == "variable":
+        return OF_REQUEST if atom.argument in _PLACES else OF_END if atom.argument == "REMOTE_ADDR" else OF_FIELDS
+    if atom.name in _END_GETTERS or atom.name == "response_field":
+        return OF_END
+    return OF_REQUEST if atom.name in _REQUEST_GETTERS else OF_FIELDS
+
+
+def field_getter(atom: Atom) -> FieldGetter:
+    """Return what finds a value in the field section."""
     if atom.name == "variable":
         return _field(atom.argument)
     if atom.name == "field":
@@ -248,31 +247,35 @@ def field_getter(atom: Atom) -> Callable[[Fields], Value]:
     return _FIELD_GETTERS[atom.name]
 
 
-def getter_of(atom: Atom) -> Getter:
+def request_getter(atom: Atom) -> RequestGetter:
+    """Return what finds a value in the rest of the request."""
+    return _part(_PLACES[atom.argument]) if atom.name == "variable" else _REQUEST_GETTERS[atom.name]
+
+
+def end_getter(atom: Atom) -> EndGetter:
+    """Return what finds a value in how the request ended."""
     if atom.name == "response_field":
         return _response_field(atom.argument)
-    if atom.name == "variable":
-        return _client if atom.argument == "REMOTE_ADDR" else _part(_PLACES[atom.argument])
-    return _GETTERS[atom.name]
+    return _END_GETTERS["addr" if atom.name == "variable" else atom.name]
 
 
-JSON_GETTERS: dict[str, Getter] = {
-    "timestamp": _iso_time,
-    "client.address": _client,
+JSON_REQUEST: dict[str, RequestGetter] = {
     "http.request.method": _part(1),
     "url.path": _path,
-    "url.query": _query,
-    "network.protocol.version": lambda process, record, parts: (parts[9] or "").partition("/")[2],
-    "http.response.status_code": lambda process, record, parts: record.status or None,
-    "http.response.body.size": _size,
+    "url.query": _part(7),
+    "network.protocol.version": lambda record, parts: (parts[9] or "").partition("/")[2],
+}
+JSON_END: dict[str, EndGetter] = {
+    "http.response.status_code": lambda process, record: record.status or None,
+    "http.response.body.size": _END_GETTERS["size"],
     "http.server.request.duration": _duration,
     "aserve.queue_wait": _queue_wait,
-    "aserve.end": _GETTERS["end"],
-    "aserve.worker": _GETTERS["worker"],
-    "process.pid": _GETTERS["pid"],
+    "aserve.end": _END_GETTERS["end"],
+    "aserve.worker": _END_GETTERS["worker"],
+    "process.pid": _END_GETTERS["pid"],
     "thread.name": _thread,
 }
-JSON_FIELD_GETTERS: dict[str, Callable[[Fields], Value]] = {
+JSON_FIELDS: dict[str, FieldGetter] = {
     "user_agent.original": _FIELD_GETTERS["uagent"],
     "http.request.header.host": _FIELD_GETTERS["host"],
     "http.request.header.referer": _FIELD_GETTERS["referer"],
@@ -290,7 +293,7 @@ def died_record(text: str, seconds: float) -> Record:
     }  # fmt: skip
     vars = "\0".join(part for pair in pairs.items() for part in pair)
     # A clock that begins with 1 second: 0.0 would mean that the request never came.
-    return Record(vars, False, "", 0, 0, WORKER_DIED, time.time(), Times(1.0, 0.0, 1.0 + seconds, 0))
+    return Record(vars, False, "-", 0, 0, WORKER_DIED, time.time(), Times(1.0, 0.0, 1.0 + seconds, 0))
 
 
 def path_of(record: Record) -> str:

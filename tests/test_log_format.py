@@ -14,14 +14,15 @@ NASTY = 'a" 200 "b\\\n\r\x1b[31m\x7f\x85\xff\0'.replace("\0", "")
 
 
 def line(text, *args, **changes):
-    return LineFormat(text, 2).line(record(*args, **changes))
+    return LineFormat(text, 2).lines([record(*args, **changes)])[0]
 
 
 def test_text():
     """Common and combined are Apache's."""
     assert line("combined") == line("common")[:-1] + ' "http://a/" "curl/8"\n'
     assert line("%(s)s%% %(q)s", {}) == "201% \n"
-    assert line("%(h)s") == "192.0.2.1\n"
+    assert line("%(h)s") == "192.0.2.1\n" and line("%(m)s %({X}i)s") == "POST -\n"
+    assert line("%(h)s %(h)s %(T)s %(h)s") == "192.0.2.1 192.0.2.1 1 192.0.2.1\n"
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ def test_json():
         "http.request.header.referer": "http://a/",
         "http.request.header.x-request-id": "abc",
     }
-    found = json.loads(line("json", {}, status=0, client="", times=None))
+    found = json.loads(line("json", {}, status=0, client="-", times=None))
     assert found.keys() == {
         "timestamp", "http.response.body.size", "aserve.end", "aserve.worker", "process.pid"
     }  # fmt: skip
@@ -83,22 +84,24 @@ def test_what_is_asked_for():
     assert (whole.wants_times, whole.wants_head, whole.wants_id) == (True, True, True)
 
 
-def test_fields_that_are_remembered(monkeypatch):
-    """What one client sends again and again is read once; not credentials, nor what is long, and not for ever."""
+def test_what_is_remembered(monkeypatch):
+    """What clients send again and again is read once; not credentials, nor what is long, and not for ever."""
     monkeypatch.setattr(log_format, "_KNOWN_MAX", 2)
     combined = LineFormat("combined")
-    for agent in ("a", "b", "a", "c"):
-        assert f'"{agent}"\n' in combined.line(record({**PAIRS, "HTTP_USER_AGENT": agent}))
-        assert len(combined._known) <= 2
-    before = dict(combined._known)
+    for agent in ("a%s", "b", "a%s", "c"):
+        for status in (200, 404):
+            (found,) = combined.lines([record({**PAIRS, "HTTP_USER_AGENT": agent}, status=status)])
+            assert f'" {status} 7 ' in found and f'"{agent}"\n' in found
+        assert len(combined._templates) <= 2 and len(combined._fields) <= 2
+    before = dict(combined._templates), dict(combined._fields)
     for more in ({"HTTP_AUTHORIZATION": "Basic x"}, {"HTTP_X": "x" * 2048}):
-        combined.line(record({**PAIRS, **more}))
-    combined.line(record(PAIRS, is_from_front=True))
-    assert combined._known == before
+        combined.lines([record({**PAIRS, **more})])
+    combined.lines([record(PAIRS, is_from_front=True)])
+    assert (combined._templates, combined._fields) == before
 
 
 def test_the_time(monkeypatch):
     """It is made once a second."""
     combined = LineFormat("%(epoch) %(ltime)")
-    found = [combined.line(record(at=AT + more)) for more in (0.0, 0.1, 1.0)]
-    assert found[0] == found[1] != found[2]
+    found = [combined.lines([record(at=AT + more)])[0] for more in (0.0, 0.1, 1.0, 0.0)]
+    assert found[0] == found[1] == found[3] != found[2]

@@ -33,7 +33,7 @@ def record(pairs=PAIRS, **changes):
 
 def shown(text, *args, worker=None, **changes):
     """Return what a format makes of a record."""
-    return LineFormat(text, worker).line(record(*args, **changes))[:-1]
+    return LineFormat(text, worker).lines([record(*args, **changes)])[0][:-1]
 
 
 STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
@@ -62,7 +62,7 @@ def test_values(name, text):
 def test_every_name_has_a_value(name):
     """Whatever is known of a request: all, or nothing."""
     assert shown(f"%({name})s")
-    shown(f"%({name})s", {}, client="", times=None, status=0, size=0)
+    shown(f"%({name})s", {}, client="-", times=None, status=0, size=0)
 
 
 @pytest.mark.parametrize(
