@@ -7,6 +7,9 @@ Thread:   `write` from both sides; `flush` on the event loop, once a second,
           `append_unanswered` in another process, which serves nothing.
 Not here: what a line says (log_format.py), where it goes (log_target.py); what is logged when (connections/connection.py,
           connections/wire_loop.py); error logs (logging).
+
+A line costs hello 11,400 instructions of 80,800, if the same was asked before: 2,200 in `write`, the rest in `flush` (2026-11-22,
+callgrind, --threads 0 --loop asyncio, CPython 3.11).
 """
 
 from __future__ import annotations
@@ -23,13 +26,12 @@ from .errors import BindError, RequestRefused
 from .exchange import ANSWERED, REFUSED, Exchange
 from .log_format import LineFormat
 from .log_target import Target, open_target
-from .log_values import Record, Times, died_record, path_of
+from .log_values import Kept, died, path_of, record_of
 from .settings import Config
 from .settings.log_line import parse_skip
 
 logger = logging.getLogger("aserve")
 
-_new = tuple.__new__
 
 # The most requests that wait for the next flush; beyond it, `write` flushes: 1 ms of work, which one request in so many
 # waits for. Guess.
@@ -60,7 +62,7 @@ class AccessLog:
         self.wants_ids = self._format.wants_id
         self._wants_more = self.wants_times or self._format.wants_head
         self._skips = [parse_skip(text) for text in skip]
-        self._records: collections.deque[Record] = collections.deque()
+        self._records: collections.deque[Kept] = collections.deque()
         self._flushing = threading.Lock()  # whoever takes records out also writes their lines: they stay in order
         # The lock guards these, too.
         self._trouble = Episode()
@@ -74,48 +76,39 @@ class AccessLog:
 
     def write(self, exchange: Exchange) -> None:
         """Keep what the line of a finished exchange needs."""
-        response, vars = exchange.response, exchange.vars
-        times, head = None, b""
-        if self._wants_more:
-            times = self._times_of(exchange)
-            head = response.head if response is not None and self._format.wants_head else b""
-        # A tuple of all arguments: __new__ with its keywords would cost a third of all that is done here.
-        record = (
-            vars,
-            exchange.is_from_front,
-            (exchange.client or exchange.connection).remote_addr or "-",
-            response.code if response is not None else 0,
-            response.sent_bytes if response is not None else 0,
-            exchange.end,
-            time.time(),
-            times,
-            head,
-        )
+        response = exchange.response
+        if exchange.body is not None or response is None or self._wants_more:
+            self._keep(exchange, response)
+            return
         records = self._records
-        records.append(_new(Record, record))
-        if len(records) > _MAX_RECORDS or len(vars) > _MAX_KEPT:
+        records.append((exchange, response.code, response.sent_bytes, time.time(), 0.0, b""))
+        if len(records) > _MAX_RECORDS or len(exchange.vars) > _MAX_KEPT:
             self.flush()
+
+    def _keep(self, exchange: Exchange, response: Any) -> None:
+        """Keep a less common one: its body, if it has one, must not be kept with it."""
+        head = response.head if response is not None and self._format.wants_head else b""
+        code, sent_bytes = (response.code, response.sent_bytes) if response is not None else (0, 0)
+        self._add(_bodyless(exchange, exchange.connection), code, sent_bytes, head)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Keep what is known of a request that the app has not seen, or not answered in time."""
-        vars, is_from_front, client, end, times = "", False, connection, REFUSED, None
-        if exchange is not None:
-            vars, is_from_front, client = exchange.vars, exchange.is_from_front, exchange.client or connection
-            end = REFUSED if exchange.end is ANSWERED else exchange.end
-            times = self._times_of(exchange) if self.wants_times else None
-        self._records.append(
-            Record(vars, is_from_front, client.remote_addr or "-", why.status, 0, end, time.time(), times)
-        )
-        if len(self._records) > _MAX_RECORDS or len(vars) > _MAX_KEPT:
-            self.flush()
+        kept = _bodyless(exchange or Exchange("", 0), connection)
+        if kept.end is ANSWERED:
+            kept.end = REFUSED
+        self._add(kept, why.status, 0, b"")
 
-    def _times_of(self, exchange: Exchange) -> Times:
-        return Times(exchange.arrived_at, exchange.began_at, time.monotonic(), exchange.thread_id)
+    def _add(self, exchange: Exchange, code: int, sent_bytes: int, head: bytes) -> None:
+        ended_at = time.monotonic() if self.wants_times else 0.0
+        self._records.append((exchange, code, sent_bytes, time.time(), ended_at, head))
+        if len(self._records) > _MAX_RECORDS or len(exchange.vars) > _MAX_KEPT:
+            self.flush()
 
     def flush(self) -> None:
         """Make the lines of the requests that wait, and write them."""
         with self._flushing:
-            records = [self._records.popleft() for _ in range(len(self._records))]
+            take = self._records.popleft
+            records = [take() for _ in range(len(self._records))]
             if records:
                 if self._skips:
                     records = [record for record in records if not self._is_skipped(record)]
@@ -147,7 +140,8 @@ class AccessLog:
             self._tell_lost("is closed")
             self._target.close()
 
-    def _is_skipped(self, record: Record) -> bool:
+    def _is_skipped(self, kept: Kept) -> bool:
+        record = record_of(kept)
         return any(skip.path.match(path_of(record)) and skip.status.match(str(record.status)) for skip in self._skips)
 
     def _write_lines(self, lines: Sequence[str]) -> None:
@@ -171,6 +165,15 @@ class AccessLog:
             self._lost_count = 0
 
 
+def _bodyless(exchange: Exchange, connection: Any) -> Exchange:
+    """Return what a line needs of an exchange, which holds its body as long as somebody has it."""
+    kept = Exchange(exchange.vars, exchange.nvars)
+    kept.connection, kept.client, kept.is_from_front = connection, exchange.client, exchange.is_from_front
+    kept.arrived_at, kept.began_at, kept.thread_id = exchange.arrived_at, exchange.began_at, exchange.thread_id
+    kept.end = exchange.end
+    return kept
+
+
 def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], worker: int) -> None:
     """
     Add a line for each request that a worker process was at when it died: for how long, and "METHOD target", escaped.
@@ -181,7 +184,7 @@ def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], wor
     if name is None:
         return
     line_format = LineFormat(config.access_log_format, worker)
-    lines = line_format.lines([died_record(text, seconds) for seconds, text in requests])
+    lines = line_format.lines([died(text, seconds) for seconds, text in requests])
     try:
         target = open_target(name, is_patient=False)
         try:

@@ -24,6 +24,7 @@ from .log_values import (
     OF_END,
     OF_FIELDS,
     TIMED,
+    Kept,
     Process,
     Record,
     Value,
@@ -33,6 +34,7 @@ from .log_values import (
     iso_time,
     kind_of,
     pairs_of,
+    record_of,
     request_getter,
     split,
 )
@@ -42,9 +44,9 @@ from .settings.log_line import JSON, NAMED, Atom, parse_line_format
 _KNOWN_MAX = 128
 _KNOWN_SIZE = 2048
 _CREDENTIALS = "AUTHORIZATION\0"  # how a name ends
-# Where a record has a value; behind it `lines` puts the time, the size as Apache shows it, and others.
-_PLACES = {"addr": 2, "status": 3, "size": 4, "rsize": 4, "end": 5, "ltime": 9, "size_or_dash": 10}
-_OTHERS_AT = 11
+# Where `lines` puts these values; others are behind them.
+_PLACES = {"addr": 0, "status": 1, "size": 2, "rsize": 2, "end": 3, "ltime": 4, "size_or_dash": 5}
+_OTHERS_AT = 6
 # Longer values are cut: 8190 is the longest request line by default, and a line must end somewhere.
 MAX_VALUE = 8192
 
@@ -67,33 +69,35 @@ class LineFormat:
         self.wants_head = "response_field" in names
         self.wants_id = "request_id" in names
         self._of_fields = [atom for atom in atoms if kind_of(atom) is OF_FIELDS]
-        # How a request ended: by places in what `lines` makes of a record. What stands in no record is found in addition.
         of_end = [atom for atom in atoms if kind_of(atom) is OF_END]
         others = [atom for atom in of_end if atom.name not in _PLACES]
         self._others = [end_getter(atom) for atom in others]
         places = [_PLACES.get(atom.name, _OTHERS_AT + others.index(atom) if atom in others else 0) for atom in of_end]
         self._values: Callable[[Any], Any] = itemgetter(*places) if len(places) > 1 else _one_or_none(places)
 
-    def lines(self, records: Iterable[Record]) -> list[str]:
+    def lines(self, requests: Iterable[Kept]) -> list[str]:
         """Return a line for each of these."""
         if self._is_json:
-            return [self._json_line(record) for record in records]
-        made, templates, values, others = [], self._templates, self._values, self._others
+            return [self._json_line(record_of(kept)) for kept in requests]
+        made: list[str] = []
+        add, get, values, others = made.append, self._templates.get, self._values, self._others
         second, stamp = self._second, self._stamp
-        for record in records:
-            vars, is_from_front, _, _, size, _, at, _, _ = record
-            if not 0.0 <= at - second < 1.0:
-                self._second = second = int(at)
-                self._stamp = stamp = self._process.stamp(at)
-            if is_from_front:
-                record = record._replace(client=self._show(client_of(record)))
-            template = templates.get(vars)
-            if template is None:
-                template = self._new_template(record)
-            found: tuple[object, ...] = (*record, stamp, size or "-")
+        for kept in requests:
+            exchange, status, size, at, _, _ = kept
+            if not second <= at < second + 1:
+                second, stamp = int(at), self._process.stamp(at)
+            client = (exchange.client or exchange.connection).remote_addr or "-"
+            template = get(exchange.vars)
+            if template is None or exchange.is_from_front:
+                record = record_of(kept)
+                template, client = self._new_template(record), self._show(client_of(record))
             if others:
-                found += tuple([self._show(getter(self._process, record)) for getter in others])
-            made.append(template % values(found))
+                record = record_of(kept)
+                shown = [self._show(getter(self._process, record)) for getter in others]
+                add(template % values((client, status, size, exchange.end, stamp, size or "-", *shown)))
+            else:
+                add(template % values((client, status, size, exchange.end, stamp, size or "-")))
+        self._second, self._stamp = second, stamp
         return made
 
     def _new_template(self, record: Record) -> str:

@@ -17,7 +17,7 @@ import time
 from typing import Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
-from .exchange import WORKER_DIED
+from .exchange import WORKER_DIED, Client, Exchange
 from .settings.log_line import Atom
 
 # What stands before the field section in an HTTP parser's vars: five names and values.
@@ -45,7 +45,7 @@ class Times(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What is kept of a request until its line is made."""
+    """What values are found in."""
 
     vars: str
     is_from_front: bool
@@ -66,6 +66,19 @@ EndGetter = Callable[["Process", Record], Value]
 RequestGetter = Callable[[Record, Parts], Value]
 Fields = dict[str, str]
 FieldGetter = Callable[[Fields], Value]
+
+
+# What is kept of a request until its line is made: the exchange, which holds no body; status and octets sent of its response;
+# time.time() and time.monotonic() at the end; the response's head. The last two only if the format asks.
+Kept = tuple[Exchange, int, int, float, float, bytes]
+
+
+def record_of(kept: Kept) -> Record:
+    """Return what is kept by its names."""
+    exchange, status, size, at, ended_at, head = kept
+    times = Times(exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id) if ended_at else None
+    client = (exchange.client or exchange.connection).remote_addr or "-"
+    return Record(exchange.vars, exchange.is_from_front, client, status, size, exchange.end, at, times, head)
 
 
 class Process:
@@ -283,7 +296,7 @@ JSON_FIELDS: dict[str, FieldGetter] = {
 }
 
 
-def died_record(text: str, seconds: float) -> Record:
+def died(text: str, seconds: float) -> Kept:
     """Return what is known of a request that a process was at when it died: "METHOD target", escaped, and for how long."""
     method, _, target = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), text).partition(" ")
     path, _, query = target.partition("?")
@@ -291,9 +304,10 @@ def died_record(text: str, seconds: float) -> Record:
         "REQUEST_METHOD": method, "REQUEST_URI": target, "PATH_INFO": unquote(path, "latin-1"), "QUERY_STRING": query,
         "SERVER_PROTOCOL": "",
     }  # fmt: skip
-    vars = "\0".join(part for pair in pairs.items() for part in pair)
-    # A clock that begins with 1 second: 0.0 would mean that the request never came.
-    return Record(vars, False, "-", 0, 0, WORKER_DIED, time.time(), Times(1.0, 0.0, 1.0 + seconds, 0))
+    exchange = Exchange("\0".join(part for pair in pairs.items() for part in pair), len(pairs))
+    exchange.client, exchange.end = Client("", "", {}), WORKER_DIED
+    exchange.arrived_at = 1.0  # 0.0 would mean that it never came
+    return exchange, 0, 0, time.time(), 1.0 + seconds, b""
 
 
 def path_of(record: Record) -> str:

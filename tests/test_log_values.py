@@ -6,11 +6,13 @@ import base64
 import os
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from aserve.exchange import Exchange
 from aserve.log_format import LineFormat
-from aserve.log_values import MAX_REQUEST_ID, Record, Times, died_record, path_of
+from aserve.log_values import MAX_REQUEST_ID, Record, Times, died, path_of, record_of
 from aserve.settings.log_line import ATOMS
 
 AT = 1_800_000_000.25
@@ -31,9 +33,22 @@ def record(pairs=PAIRS, **changes):
     return whole._replace(**changes)
 
 
+def kept(record):
+    """Return what is kept of a request with such a record."""
+    exchange = Exchange(record.vars, 0)
+    exchange.is_from_front, exchange.end = record.is_from_front, record.end
+    exchange.connection = SimpleNamespace(remote_addr=record.client)
+    ended_at = 0.0
+    if record.times is not None:
+        exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id = record.times
+    made = (exchange, record.status, record.size, record.at, ended_at, record.head)
+    assert record_of(made) == record
+    return made
+
+
 def shown(text, *args, worker=None, **changes):
     """Return what a format makes of a record."""
-    return LineFormat(text, worker).lines([record(*args, **changes)])[0][:-1]
+    return LineFormat(text, worker).lines([kept(record(*args, **changes))])[0][:-1]
 
 
 STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
@@ -125,5 +140,5 @@ def test_without_fields():
 
 def test_a_request_that_was_with_a_process_when_it_died():
     """What was escaped for the log is what it was before."""
-    found = died_record(r"GET /\x22\x5cx\x0a?a", 2.0)
+    found = record_of(died(r"GET /\x22\x5cx\x0a?a", 2.0))
     assert path_of(found) == '/"\\x\n' and found.times.duration == 2.0 and found.times.queue_wait is None
