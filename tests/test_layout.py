@@ -26,7 +26,7 @@ FLOORS = (
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo",
-    "hooks",  # which the app gives
+    "hooks logs",  # hooks: which the app gives
     "workers rpc log_values log_target request_log",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
@@ -34,10 +34,11 @@ FLOORS = (
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
-    "failing signals statistics services privileges pid_file fd_store",  # statistics looks at all of them
+    "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
     "server",
     "running",  # run() makes the loop that a server runs on
     "processes",  # each worker runs a server
+    "alone",
     "compat",
     "cli",
     "aserve __main__",
@@ -72,10 +73,10 @@ WITHIN = {
     "processes": (
         "cgroups",
         "resources opened warming",
-        "absences backoff channel command liveness manager memory_file plan recycling signal_pipe timers touched",
+        "absences ask backoff channel command control liveness manager memory_file plan recycling signal_pipe timers touched",
         "child rollout slots",
         "children",
-        "inheritance molds worker",  # the last is the child's side
+        "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
         "supervisor",
@@ -111,6 +112,7 @@ RESERVED = {
             "connections.connection": "a worker meets the event loop there",
             "connections.sending": "a worker waits there for room",
             "connections.writing": "the loop wakes it",
+            "stacks": "asks for their names",
             "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",

@@ -477,6 +477,11 @@ class Config:
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
     )
+    control: str | None = _row(
+        None, "Process", "--control", FILE,
+        "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
+        "Nothing is written where nobody has asked for it.",
+    )
     access_log: str | None = _row(
         None, "Logs", "--access-log", LOG_PATH,
         "write a line for each request to a file, to standard output with -, or with syslog: to the machine's log; see docs/logging.md",
@@ -496,6 +501,11 @@ class Config:
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
         "least severe message to show on standard error",
         "Start, stop and errors; nothing per request.",
+    )
+    log_config: str | None = _row(
+        None, "Logs", "--log-config", FILE,
+        "TOML or JSON file in the form of Python's logging.config, for all loggers of the process",
+        "Messages go to standard error, one event a line.",
     )
     # fmt: on
 

@@ -56,13 +56,25 @@ class Led(Leading):
 
     def run(self, load, supervise=None):
         """Be this worker, and its supervisor in another thread; return the exit status."""
-        thread = threading.Thread(target=supervise or (lambda: None), daemon=True)
+        failures = []
+
+        def lead():
+            try:
+                supervise()
+            except BaseException as exc:  # the worker would wait for its word for ever
+                failures.append(exc)
+                self.channel.send(DRAIN)
+
+        thread = threading.Thread(target=lead if supervise else lambda: None, daemon=True)
         thread.start()
         try:
-            return run_worker(self.role, load)
+            status = run_worker(self.role, load)
         finally:
             thread.join(10)
             assert not thread.is_alive()
+        if failures:
+            raise failures[0]
+        return status
 
     def wait_now(self, said):
         """Return the first message that says this, with its descriptors; it has been sent."""
@@ -245,6 +257,20 @@ def test_signals(lead, wait_until, caplog):
 
     assert led.run(load, supervise) == 0
     assert caplog.text.count("the app's own handler") == 2
+
+
+def test_stacks_are_told(lead, wait_until):
+    """At the supervisor's word, with the number that it gives."""
+    led = lead()
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        led.channel.send({"do": "stacks", "number": 7})
+        told = led.wait_for("stacks", wait_until)
+        assert told["number"] == 7 and "waiting for requests: " in told["text"]
+        led.channel.send(DRAIN)
+
+    assert led.run(lambda: hello, supervise) == 0
 
 
 def test_logs_are_reopened(lead, wait_until, tmp_path, caplog):

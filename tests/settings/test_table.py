@@ -175,10 +175,12 @@ def test_defaults():
         "group": None,
         "umask": None,
         "pid_file": None,
+        "control": None,
         "access_log": None,
         "access_log_format": "combined",
         "access_log_skip": (),
         "log_level": "info",
+        "log_config": None,
     }
 
 
