@@ -94,7 +94,7 @@ class AccessLog:
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Keep what is known of a request that the app has not seen, or not answered in time."""
         kept = _bodyless(exchange or Exchange("", 0), connection)
-        if kept.end is ANSWERED:
+        if kept.end == ANSWERED:
             kept.end = REFUSED
         self._add(kept, why.status, 0, b"")
 

@@ -193,7 +193,7 @@ def discard_reply(exchange: Exchange, reply: Reply) -> None:
     if exchange.response is None:  # it has ended already
         release_exchange(exchange)
         return
-    if exchange.end is ANSWERED:
+    if exchange.end == ANSWERED:
         exchange.end = CLIENT_GONE
     exchange.connection.end_exchange(exchange)
 

@@ -81,7 +81,7 @@ class Service:
     def log_cut(self) -> None:
         """Log what has not ended by now, though the server does: workers are left behind with it."""
         for exchange in self.lost:
-            if exchange.end is ANSWERED:
+            if exchange.end == ANSWERED:
                 exchange.end = CUT
             if self.access_log is not None and not exchange.is_probe:
                 self.access_log.write(exchange)

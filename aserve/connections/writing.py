@@ -330,7 +330,7 @@ class WritingHalf(asyncio.Protocol):
 
     def _note_end(self, exchange: Exchange, otherwise: str) -> None:
         """Note for the access log how an exchange ends, unless that is known: its client has left, or `otherwise`."""
-        if exchange.end is ANSWERED:
+        if exchange.end == ANSWERED:
             is_lost = self._state > LOOP_ENDS or self._transport.is_closing()
             exchange.end = CLIENT_GONE if is_lost else otherwise
 
