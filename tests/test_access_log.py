@@ -229,8 +229,11 @@ def test_lines_are_written_in_batches(log):
 
 def test_very_long_requests_do_not_wait(log):
     """What is kept until the next flush is bounded, however much clients send."""
-    log.write(new_exchange(("HTTP_COOKIE", "a" * 16384)))
+    exchange = new_exchange(("HTTP_COOKIE", "a" * 16384))
+    log.write(exchange)
     assert log.text().count("\n") == 1
+    log.write_refused(exchange.connection, exchange, RequestRefused(413, "large"))
+    assert log.text().count("\n") == 2
 
 
 def test_long_values_are_cut(log):

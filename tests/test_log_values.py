@@ -120,6 +120,12 @@ def test_fields_of_the_response():
     assert shown("%({etag}o)s|%({x-big}o)s|%({x}o)s", head=head) == r"\x221\x22|a b|-"
 
 
+def test_threads_are_looked_up_once():
+    """The name is kept."""
+    name = threading.current_thread().name
+    assert LineFormat("%(thread)").lines([kept(record())] * 2) == [f"{name}\n"] * 2
+
+
 def test_a_thread_that_has_ended():
     """It has no name any more."""
     assert shown("%(thread)", times=Times(1.0, 1.0, 2.0, 12345)) == "12345"
