@@ -18,7 +18,6 @@ import anyio
 import anyio.abc
 
 from . import forks
-from .access_log import AccessLog
 from .budgets import Budgets
 from .connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
 from .connections.detaching import Detached, adopt, detach_idle
@@ -33,7 +32,7 @@ from .failing import Failing
 from .loading import check_unpatched
 from .proxies.peers import Peers
 from .proxies.trust import peers_of
-from .request_log import as_one
+from .records import Records
 from .services import Shared, new_service
 from .settings import Config
 from .statistics import Statistics, take_statistics
@@ -67,7 +66,8 @@ class Server:
     are neither closed nor removed here, but at an end that is everybody's (`drain`). With
     `is_alone` there are no other processes, and the app is told so. `load_board` decides which of
     the processes accepts; `in_flight`, memory of connections.in_flight.TABLE_BYTES, shows others
-    what this one is at.
+    what this one is at; `counters`, of metrics.table.WORDS words, what it has counted: then it does not
+    answer at the address of `metrics` itself.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
@@ -84,6 +84,7 @@ class Server:
         is_alone: bool = False,
         load_board: LoadBoard | None = None,
         in_flight: Any = None,
+        counters: Any = None,
         **settings: Any,
     ) -> None:
         if config is not None and settings:
@@ -100,7 +101,8 @@ class Server:
         self._connections = ConnectionLimit()
         self._services: list[Service] = []
         self._common_fields = CommonFields(self.config.server_name)
-        self._access_log: AccessLog | None = None
+        self._counters = counters
+        self._records: Records | None = None
         self._certificates = Certificates(())
         self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -165,14 +167,14 @@ class Server:
         forks.watch(self)
         self._services = []  # those of an earlier start are over
         try:
-            if config.access_log is not None:
-                self._access_log = AccessLog(config.access_log)
+            records = self._records = Records(config, loop, self._counters)
+            self._bound += records.bound
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
             if config.request_seconds:  # then there are threads: settings/table.py
                 self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, failing.begin)  # type: ignore[arg-type]
-            shared = self._shared()
+            shared = self._shared(records)
             self._services = [new_service(listener, shared) for listener in self._listeners]
             self._accept()
         except BaseException:
@@ -275,8 +277,8 @@ class Server:
 
     def reopen_logs(self) -> None:
         """Go on with the access log in the file that has its name now: the one of before was moved away."""
-        if self._access_log is not None:
-            self._access_log.reopen()
+        if self._records is not None:
+            self._records.reopen()
 
     @property
     def connection_count(self) -> int:
@@ -340,19 +342,19 @@ class Server:
         self._connections.leave_board()
         if self._timer is not None:
             self._timer.cancel()
-        if self._access_log is not None:
-            self._access_log.close()
+        if self._records is not None:
+            self._records.close()
         forks.unwatch(self)
         return not hung
 
-    def _shared(self) -> Shared:
+    def _shared(self, records: Records) -> Shared:
         is_seen = self._load_board is not None or self._in_flight is not None
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            as_one(self._access_log), self._certificates, self._peers, multiprocess=not self._is_alone,
+            records.told, self._certificates, self._peers, multiprocess=not self._is_alone,
             in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=self._access_log is not None and self._access_log.wants_times,
+            times_requests=records.wants_times,
         )  # fmt: skip
 
     def _accept(self) -> None:
@@ -395,5 +397,5 @@ class Server:
         self._budgets.on_second()
         if self._deadlines is not None:
             self._deadlines.on_second()
-        if self._access_log is not None:
-            self._access_log.flush()
+        if self._records is not None:
+            self._records.on_second(self.statistics)

@@ -33,6 +33,8 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals statistics services privileges pid_file fd_store",  # statistics looks at all of them
+    "metrics",  # counts what statistics knows
+    "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
     "processes",  # each worker runs a server
@@ -67,12 +69,14 @@ WITHIN = {
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
+    "metrics": ("table", "counting text totals", "scrapes", "single"),
     "processes": (
         "cgroups",
         "resources opened warming",
-        "absences backoff channel command liveness manager memory_file plan recycling signal_pipe timers touched",
+        "absences backoff channel command liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots",
         "children",
+        "overview",
         "inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
@@ -100,6 +104,7 @@ RESERVED = {
             "budgets": "workers and the loop count in it",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
+            "metrics.counting": "workers and the loop count at the same time",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
             "wsgi.response": "a second thread of the app may send pieces of it, too",

@@ -355,8 +355,11 @@ class LoopWire(TimedHalf):
         self._leave_exchange(exchange)
         if exchange.counted_bytes:
             self._release_memory(exchange)
+        is_lost = self._state > LOOP_ENDS
+        if is_lost:
+            exchange.is_cut = True
         self.connection.end_exchange(exchange)
-        if self._state > LOOP_ENDS:
+        if is_lost:
             if self._state == State.CLOSED:
                 self._leave_connection()
             return

@@ -316,7 +316,7 @@ class WritingHalf(asyncio.Protocol):
         self._close_spool(exchange.spool)
         if exchange is not self.connection.exchange:
             return  # it has ended; what failed came after its last octet, and another may be under way
-        exchange.keep_alive = False
+        exchange.keep_alive, exchange.is_cut = False, True
         if self._take_completion():
             if _tells_its_end(exchange) and not self._transport.is_closing():
                 # RFC 9112 8: the framing shows it. A reset would destroy what the client has not read yet,

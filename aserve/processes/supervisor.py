@@ -37,6 +37,7 @@ from typing import Any, Callable
 from ..access_log import append_unanswered
 from ..connections.listeners import Listener
 from ..errors import AserveError
+from ..metrics.table import OOM_KILLS, RELOADS, START_FAILURES
 from ..settings import MAX_WORKERS, ConfigError
 from .absences import Absences
 from .backoff import Backoff
@@ -47,6 +48,7 @@ from .command import Command
 from .inheritance import Inheritance
 from .manager import Manager
 from .molds import Molds
+from .overview import Overview
 from .plan import Plan, Read
 from .rollout import Reload, Rollout
 from .shutdown import Shutdown, StartFailed
@@ -66,8 +68,11 @@ CHECK_SECONDS = 1.0
 class Supervisor:
     """Keeps workers serving."""
 
-    def __init__(self, plan: Plan, read: Read, listeners: Sequence[Listener], command: Command) -> None:
+    def __init__(
+        self, plan: Plan, read: Read, listeners: Sequence[Listener], command: Command, metrics: Sequence[Listener] = ()
+    ) -> None:
         self._read = read
+        self._metrics_listeners = metrics  # closed in the end, too
         self._command = command  # which has started this process
         self._listeners = listeners  # closed in the end
         self._size, self._why_size = plan.workers
@@ -127,6 +132,7 @@ class Supervisor:
             self._wait()
         for listener in self._listeners:
             listener.close()
+        self._overview.close(is_end=True)
         self._let_go()
         if self._shutdown.start_failure is not None:
             raise self._shutdown.start_failure
@@ -139,6 +145,10 @@ class Supervisor:
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, self._size + 1)
         self._children = Children(slots, self._selector, self._timers, self._hear)
+        self._overview = Overview(slots, self._children, self._metrics_listeners, lambda: self._size)
+        self._tally, scrapes = self._overview.tally, self._overview.scrapes
+        if scrapes is not None:
+            self._selector.register(scrapes, selectors.EVENT_READ, scrapes.on_ready)
         self._watch = Watch(self._children)
         self._molds = Molds(self._children, self._rollout.is_trial, self._fail_start, self._delay_after)
         self._shutdown = Shutdown(self._children, self._molds, self._timers, self._listeners, self._manager)
@@ -146,6 +156,8 @@ class Supervisor:
         if inherited is not None:
             self._has_served, self._size = True, inherited.size or self._size
             self._upgrade.take_over(inherited)
+            if inherited.counted is not None:
+                self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
             self.reload("SIGUSR2")
         self._check()
 
@@ -174,7 +186,7 @@ class Supervisor:
         """Try new code, or become it, if that was asked for, and nothing else is under way."""
         is_quiet = self._rollout.reload is None and not self._children.has_unborn
         if self._has_served and not self._shutdown.has_begun and is_quiet:
-            self._upgrade.advance(self._rollout.plan, self._size, self._listeners)
+            self._upgrade.advance(self._rollout.plan, self._size, self._listeners, self._overview)
 
     def _fork(self, slot: int) -> Role | None:
         """Start a worker; return None, and in the child its role."""
@@ -195,6 +207,7 @@ class Supervisor:
         """Close what only the supervisor needs, and let signals mean what they did before; in a child, too."""
         self._selector.close()
         self._signals.close()
+        self._overview.close(is_end=False)
 
     def _wait(self) -> None:
         """Wait for the next event, and do what is to be done about it."""
@@ -213,8 +226,9 @@ class Supervisor:
         if path:
             self.reload(f"{path} has changed")
         self._children.forget_given()
-        for slot, why in self._watch.look(self._rollout.plan.config, time.monotonic()):
-            self.replace(slot, why)
+        self._overview.on_second()
+        for due in self._watch.look(self._rollout.plan.config, time.monotonic()):
+            self.replace(*due)
         if self._watch.has_turned():
             self._manager.feed_watchdog()
 
@@ -279,6 +293,7 @@ class Supervisor:
         try:
             plan, fixed = self._read().keep_fixed(self._rollout.plan)
         except (ConfigError, AserveError) as fault:
+            self._tally.count(RELOADS, 'result="refused"')
             logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, fault)
             self._manager.note_unchanged(why)
             return
@@ -295,9 +310,10 @@ class Supervisor:
         width = len(slots) if plan.config.reload_at_once else 1
         self._rollout.begin_reload(Reload(why, plan, time.monotonic()), slots, width)
 
-    def replace(self, slot: int, why: str) -> None:
-        """Give a worker a successor when it is its turn, unless that is on its way already."""
+    def replace(self, slot: int, why: str, reason: str) -> None:
+        """Give a worker a successor when it is its turn, unless that is on its way already; count it by `reason`."""
         if not self._shutdown.has_begun and slot <= self._size and self._rollout.add(slot, why):
+            self._tally.expect_restart(slot, reason)
             logger.info("worker %d is to be replaced: %s", slot, why)
 
     def _commit(self, child: Child) -> None:
@@ -315,6 +331,7 @@ class Supervisor:
         reload, serving = self._rollout.abandon(), len(self._children.having(State.READY))
         self._molds.end(State.STARTING, State.READY, but=self._rollout.plan)
         self._manager.note_unchanged(reload.why)
+        self._tally.count(RELOADS, 'result="refused"')
         for child in self._children.having(State.STARTING):
             self._children.drain(child, is_replaced=True)
         logger.error(
@@ -330,6 +347,7 @@ class Supervisor:
             return
         reload = self._rollout.take_done()
         if reload is not None:
+            self._tally.count(RELOADS, 'result="done"')
             seconds = time.monotonic() - reload.began_at
             logger.info(
                 "%s: done in %.1f s: code and settings of %s are new", reload.why, seconds, _workers(self._size)
@@ -382,7 +400,7 @@ class Supervisor:
     def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker asks for a successor."""
         if child.state == State.READY:
-            self.replace(child.slot, f"{child}: {message['why']}")
+            self.replace(child.slot, f"{child}: {message['why']}", "asked")
 
     def _on_left(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker that drains accepts nobody any more."""
@@ -395,6 +413,8 @@ class Supervisor:
 
     def _retire(self, child: Child, why: str) -> None:
         """Let a worker go, while others serve."""
+        if child.slot <= self._size:
+            self._tally.count_restart(child.slot)
         logger.info("%s drains: %s", child, why)
         self._children.drain(child, is_replaced=True)
         if self._watch.is_hung(child):
@@ -405,6 +425,8 @@ class Supervisor:
     def _reap(self) -> None:
         for child, before, how in self._children.reap():
             explained = how if before is State.KILLED else self._watch.explain(how)
+            if explained != how:
+                self._tally.count(OOM_KILLS)
             if child.slot == TRIAL:
                 self._upgrade.on_end(child, how)
             elif child.slot == MOLD:
@@ -432,6 +454,7 @@ class Supervisor:
         if not self._has_served:
             self._shutdown.give_up(StartFailed(f"{who} could not start: {why}", app_traceback))
             return
+        self._tally.count(START_FAILURES)
         if app_traceback and app_traceback != self._told_traceback:
             self._told_traceback = app_traceback  # once, and not with every try
             logger.error("%s: the app's traceback:\n%s", who, app_traceback.rstrip())
@@ -451,6 +474,7 @@ class Supervisor:
         if self._shutdown.has_begun:
             self._shutdown.note_unfinished()
         elif child.slot <= self._size:
+            self._tally.count_restart(child.slot, "crash")
             seconds = self._delay_after(child)
             why += f"; another is started in {seconds:.1f} s"
             if not self._children.find(child.slot, State.READY):

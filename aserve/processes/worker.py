@@ -40,7 +40,7 @@ from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of
 from .plan import Plan
 from .signal_pipe import block_signals
-from .slots import Field, Slots
+from .slots import COUNTERS_AT, Field, Slots
 
 logger = logging.getLogger("aserve")
 
@@ -185,8 +185,9 @@ class Worker:
         self._loop = loop
         self._slots, self._board = role.slots, role.load_board
         self._server = Server(
-            app, role.plan.config, listeners=role.listeners, load_board=role.load_board, in_flight=role.in_flight
-        )
+            app, role.plan.config, listeners=role.listeners, load_board=role.load_board, in_flight=role.in_flight,
+            counters=role.page[COUNTERS_AT:],
+        )  # fmt: skip
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
         self._adopting: set[asyncio.Task[None]] = set()
         # By what the supervisor says to `do`.
