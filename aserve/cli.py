@@ -24,6 +24,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
+from .alone import control_of
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
 from .connections.listeners import Listener, bind_listeners
@@ -32,6 +33,7 @@ from .errors import AserveError, BindError
 from .loading import LoadError, check_unpatched, load_app
 from .metrics.scrapes import open_metrics
 from .privileges import find_account, is_root
+from .processes.ask import is_command, run_command
 from .processes.channel import Channel
 from .processes.child import MOLD
 from .processes.command import Command
@@ -83,6 +85,8 @@ def _run(argv: Sequence[str]) -> int:
     trial_fd, inheritance_fd = _take_fd(TRIAL), _take_fd(INHERITANCE)
     if trial_fd is not None:
         return _run_trial(argv, Channel.inherit(trial_fd))
+    if is_command(argv):
+        return run_command(argv, os.environ)
     args = _parse_args(argv)
     if args.pop("version", False):
         sys.stdout.write(_version_line() + "\n")
@@ -102,7 +106,9 @@ def _run(argv: Sequence[str]) -> int:
         if plan.config.workers is not None:
             status = _run_workers(plan, functools.partial(_read_plan, args), listeners, inherited)
         else:
-            status = run_server(_load(plan), plan.config, listeners)
+            status = run_server(
+                _load(plan), plan.config, listeners, lambda server: control_of(server, plan.config.control)
+            )
     log_what_remains()
     return status
 
@@ -113,9 +119,11 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     toml, toml_name = _read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
     config = Config.from_sources(given, os.environ, toml, toml_name)
+    # By their places from here: the app may change the folder, and a supervisor has them, too.
     if config.access_log not in (None, "-"):
-        # By its place from here: the app may change the folder, and a supervisor writes to it, too.
         config = dataclasses.replace(config, access_log=os.path.abspath(config.access_log))
+    if config.control is not None:
+        config = dataclasses.replace(config, control=os.path.abspath(config.control))
     compile_routes(config.route)
     load_certificates(config)  # to see whether they can be; the server loads its own
     return Plan(config, _checked_spec(spec, toml_name) if spec else None)
@@ -253,7 +261,7 @@ def _join_routes(argv: Sequence[str]) -> list[str]:
 def _build_parser() -> _Parser:
     parser = _Parser(
         prog="aserve",
-        usage="aserve [APP] [flags]",
+        usage="aserve [APP] [flags]\n       aserve status|reload|workers|stacks --control PATH",
         description="Serve a WSGI app over HTTP/1.1.",
         epilog=EPILOG,
         formatter_class=_formatter,

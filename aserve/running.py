@@ -46,6 +46,9 @@ SAME_SIGNAL_SECONDS = 0.5
 FEEDING_SECONDS = 1.0  # between two words to systemd's watchdog
 
 
+Beside = Callable[[Server], "contextlib.AbstractContextManager[object]"]
+
+
 async def serve(
     app: WSGIApp,
     bind: str | list[str] | None = None,
@@ -84,7 +87,7 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
 
     Raises:
         BindError: see Server.
-        ConfigError: see Server, and `prepared`; or it names --workers.
+        ConfigError: see Server, and `prepared`; or it names --workers or --control.
         LoadError: a function of `post_fork` has raised.
         PatchedError: see Server.
         TypeError: both a Config and settings were given.
@@ -97,6 +100,8 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
         config = Config(**settings) if bind is None else Config(bind=bind, **settings)
     if config.workers is not None:
         raise ConfigError("workers are the command's, which imports the app in each; aserve.run serves in this process")
+    if config.control is not None:
+        raise ConfigError("control is the command's; a program that serves by aserve.run can answer by itself")
     with prepared(config) as listeners:
         return run_prepared(app, config, listeners)
 
@@ -138,23 +143,28 @@ def prepared(config: Config, inherited: Sequence[Listener] | None = None) -> Ite
             listener.socket.close()  # whose file may be another's by now
 
 
-def run_prepared(app: WSGIApp, config: Config, listeners: Sequence[Listener] | None) -> int:
-    """Serve as `run` does, on what `prepared` has bound."""
+def run_prepared(
+    app: WSGIApp, config: Config, listeners: Sequence[Listener] | None, beside: Beside = contextlib.nullcontext
+) -> int:
+    """Serve as `run` does, on what `prepared` has bound; `beside` is entered with the server, on its loop."""
     call_post_fork()
     check_unpatched()  # before the signal handlers, which belong to the main thread
     loop = new_loop(config.loop)
     try:
         asyncio.set_event_loop(loop)
-        return loop.run_until_complete(_run_until_signalled(app, config, listeners, loop))
+        return loop.run_until_complete(_run_beside(Server(app, config, listeners=listeners, is_alone=True), beside))
     finally:
         asyncio.set_event_loop(None)
         loop.close()
 
 
-async def _run_until_signalled(
-    app: WSGIApp, config: Config, listeners: Sequence[Listener] | None, loop: asyncio.AbstractEventLoop
-) -> int:
-    server = Server(app, config, listeners=listeners, is_alone=True)
+async def _run_beside(server: Server, beside: Beside) -> int:
+    with beside(server):
+        return await _run_until_signalled(server, asyncio.get_running_loop())
+
+
+async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) -> int:
+    config = server.config
     signalled: asyncio.Future[tuple[str, float]] = loop.create_future()
     signals = Signals(loop)
     is_main = threading.current_thread() is threading.main_thread()

@@ -49,7 +49,9 @@ class Shared(NamedTuple):
     peers: Peers | None
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
     in_flight: InFlight | None = None
-    times_requests: bool = False  # the access log, or whoever else is told of requests, wants to know how long they took
+    times_requests: bool = (
+        False  # the access log, or whoever else is told of requests, wants to know how long they took
+    )
 
 
 def new_service(listener: Listener, shared: Shared) -> Service:

@@ -302,7 +302,7 @@ def served(tmp_path, monkeypatch):
         name for name in os.environ if name.startswith("ASERVE_") or name in ("PORT", "WEB_CONCURRENCY", "LISTEN_FDS")
     ]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(cli, "run_server", lambda app, config, _: calls.append((app, config)) or 0)
+    monkeypatch.setattr(cli, "run_server", lambda app, config, *_: calls.append((app, config)) or 0)
     monkeypatch.setattr(cli, "is_root", lambda: False)
     logger = logging.getLogger("aserve")
     before = logger.handlers[:], logger.level, logger.propagate

@@ -68,9 +68,17 @@ def test_the_access_log_has_a_place_of_its_own(served, monkeypatch, tmp_path):
     assert [config.access_log for _, config in served] == [str(tmp_path / "log"), "-"]
 
 
+def test_the_control_socket_has_a_place_of_its_own(served, monkeypatch, tmp_path):
+    """The same; and the first word may be a question to a server that runs."""
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["--control", "socket"]) == 0
+    assert [config.control for _, config in served] == [str(tmp_path / "socket")]
+    assert cli.main(["status", "--control", "socket"]) == 2
+
+
 def test_exit_status_is_the_servers(served, monkeypatch):
     """The command ends as the server says."""
-    monkeypatch.setattr(cli, "run_server", lambda app, config, _: 7)
+    monkeypatch.setattr(cli, "run_server", lambda app, config, *_: 7)
     assert cli.main([]) == 7
 
 
@@ -274,7 +282,7 @@ def test_help(served, capsys):
 @pytest.mark.checkout
 def test_every_flag_that_is_named_exists():
     """No message, comment or page of ours sends the user to a flag that is not there."""
-    flags = {"--config", "--check", "--version", "--help", *(setting.flag for setting in SETTINGS)}
+    flags = {"--config", "--check", "--version", "--help", "--json", *(setting.flag for setting in SETTINGS)}
     root = pathlib.Path(__file__).parent.parent
     for path in [
         *(root / "aserve").rglob("*.py"),
@@ -330,7 +338,7 @@ def test_app_in_toml_is_text(served, capsys, tmp_path):
 def test_errors_of_the_server(served, capsys, monkeypatch, fault):
     """What the server cannot do is one line, too."""
 
-    def run_server(app, config, listeners):
+    def run_server(app, config, listeners, beside):
         raise fault
 
     monkeypatch.setattr(cli, "run_server", run_server)

@@ -32,12 +32,13 @@ FLOORS = (
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
-    "failing signals statistics services privileges pid_file fd_store",  # statistics looks at all of them
+    "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
     "metrics",  # counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
     "processes",  # each worker runs a server
+    "alone",
     "compat",
     "cli",
     "aserve __main__",
@@ -73,11 +74,11 @@ WITHIN = {
     "processes": (
         "cgroups",
         "resources opened warming",
-        "absences backoff channel command liveness manager memory_file plan recycling signal_pipe tally timers touched",
+        "absences ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots",
         "children",
         "overview",
-        "inheritance molds worker",  # the last is the child's side
+        "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
         "supervisor",
@@ -112,6 +113,7 @@ RESERVED = {
             "connections.connection": "a worker meets the event loop there",
             "connections.sending": "a worker waits there for room",
             "connections.writing": "the loop wakes it",
+            "stacks": "asks for their names",
             "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",

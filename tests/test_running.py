@@ -204,6 +204,12 @@ def test_run_takes_a_config_or_settings():
         aserve.run(hello, Config(bind=LOOPBACK), threads=3)
 
 
+def test_run_has_no_control_socket(tmp_path):
+    """A program can answer by itself."""
+    with pytest.raises(ConfigError, match="control is the command's"):
+        aserve.run(hello, control=str(tmp_path / "c"))
+
+
 def test_run_has_no_workers():
     """run() serves in this process: workers would have to import the app themselves."""
     with pytest.raises(ConfigError, match="workers are the command's"):

@@ -1,8 +1,8 @@
-"""What systemd is told of a supervisor: where it stands, and that a worker's event loop turns.
+"""What systemd is told of a supervisor: where it stands, and that a worker makes progress.
 
 Owns:     Manager: what was said last.
 Thread:   the supervisor's only one.
-Not here: the words (systemd.py); when anything changes (supervisor.py), which loops turn (watch.py).
+Not here: the words (systemd.py); when anything changes (supervisor.py), which workers make progress (watch.py).
 
 The supervisor says after each event how things are, and only what has changed goes out. A reload is the exception, and so
 is an upgrade: they are answered even when they fail at once, or `systemctl reload` waits in vain (Type=notify-reload).
@@ -10,9 +10,12 @@ is an upgrade: they are answered even when they fail at once, or `systemctl relo
 
 from __future__ import annotations
 
+import logging
 import os
 
 from ..systemd import Notifier, watchdog_seconds
+
+logger = logging.getLogger("aserve")
 
 
 class Manager:
@@ -24,6 +27,7 @@ class Manager:
         self._is_stopping = False
         self._status = ""
         self._unchanged = ""  # what has changed nothing, and was the last to try
+        self._still_seconds = 0  # since when no worker has made progress
 
     def tell_ready(self, status: str) -> None:
         """Say that workers serve, unless that was said last; and in one line how they are, and what has failed."""
@@ -52,7 +56,18 @@ class Manager:
             self._is_stopping = True
             self._notifier.stopping(why)
 
-    def feed_watchdog(self) -> None:
-        """Put off the watchdog, if there is one."""
-        if watchdog_seconds():
+    def feed_watchdog(self, has_moved: bool) -> None:
+        """Put off the watchdog, if there is one and a worker has made progress; called once a second."""
+        seconds = watchdog_seconds()
+        if not seconds:
+            return
+        if has_moved:
             self._notifier.alive()
+            self._still_seconds = 0
+            return
+        self._still_seconds += 1
+        if self._still_seconds == max(round(seconds / 2), 1):
+            logger.warning(
+                "no worker has made progress for %d s: event loops hang, or no thread begins a request that waits; in %d s "
+                "systemd's watchdog ends all of this (WatchdogSec=)", self._still_seconds, round(seconds) - self._still_seconds,
+            )  # fmt: skip

@@ -42,6 +42,7 @@ class Field(enum.IntEnum):
     IN_FLIGHT = 8  # requests that are with the app, or wait for a thread, or whose responses are sent
     WAITING = 9  # of these: no thread has begun them
     THREADS_BUSY = 10
+    STALLED_SECONDS = 12  # for so long no thread has begun a request that waits
     # Written by the worker at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there
 

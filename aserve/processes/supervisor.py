@@ -3,7 +3,7 @@
 Owns:     the listeners, once they are bound, the loop that waits for signals, workers' words and time, and what is done about each of them.
 Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app.
 Not here: how a worker is forked, told something and reaped (children.py), from what (molds.py), whose turn it is to be replaced
-          (rollout.py), what a worker does (worker.py), the end of it all (shutdown.py).
+          (rollout.py), what a worker does (worker.py), the end of it all (shutdown.py), what people ask (answers.py).
 
 What happens, by event:
 
@@ -40,11 +40,13 @@ from ..errors import AserveError
 from ..metrics.table import OOM_KILLS, RELOADS, START_FAILURES
 from ..settings import MAX_WORKERS, ConfigError
 from .absences import Absences
+from .answers import Answers
 from .backoff import Backoff
 from .channel import Message
 from .child import MOLD, TRIAL, Child, State, describe_requests, name_of
 from .children import Children
 from .command import Command
+from .control import Control
 from .inheritance import Inheritance
 from .manager import Manager
 from .molds import Molds
@@ -91,8 +93,8 @@ class Supervisor:
             signal.SIGINT: self._stop,
             signal.SIGQUIT: self._end_at_once,
             signal.SIGHUP: lambda number: self.reload(number.name),
-            signal.SIGTTIN: lambda number: self._resize(self._size + 1, number.name),
-            signal.SIGTTOU: lambda number: self._resize(self._size - 1, number.name),
+            signal.SIGTTIN: lambda number: self.resize(self._size + 1, number.name),
+            signal.SIGTTOU: lambda number: self.resize(self._size - 1, number.name),
             signal.SIGUSR1: self._reopen_logs,
             signal.SIGUSR2: lambda number: self._upgrade.ask(number.name),
             signal.SIGCHLD: lambda number: self._reap(),
@@ -103,6 +105,7 @@ class Supervisor:
             "failing": self._on_failing,
             "left": self._on_left,
             "idle": self._on_idle,
+            "stacks": lambda child, message, fds: self._answers.on_stacks(child, message, fds),
         }
         self._by_end: dict[State, Callable[[Child, str], None]] = {
             State.STARTING: self._on_failed_start,
@@ -132,6 +135,8 @@ class Supervisor:
             self._wait()
         for listener in self._listeners:
             listener.close()
+        if self._control is not None:
+            self._control.close()
         self._overview.close(is_end=True)
         self._let_go()
         if self._shutdown.start_failure is not None:
@@ -153,6 +158,9 @@ class Supervisor:
         self._molds = Molds(self._children, self._rollout.is_trial, self._fail_start, self._delay_after)
         self._shutdown = Shutdown(self._children, self._molds, self._timers, self._listeners, self._manager)
         self._upgrade = Upgrade(self._command, self._children, self._signals, self._manager)
+        self._answers = Answers(self, self._children, self._timers)
+        path = self._rollout.plan.config.control
+        self._control = Control(path, self._watch_caller, self._answers.by_question) if path is not None else None
         if inherited is not None:
             self._has_served, self._size = True, inherited.size or self._size
             self._upgrade.take_over(inherited)
@@ -199,6 +207,8 @@ class Supervisor:
                 return None
             if channel is None:
                 return None
+            if self._control is not None:
+                self._control.let_go()
             self._let_go()
             shared = self._children.memory_of(child)
             return Role(slot, child.generation, plan, channel, self._listeners, *shared, os.getppid())
@@ -209,6 +219,16 @@ class Supervisor:
         self._signals.close()
         self._overview.close(is_end=False)
 
+    def _watch_caller(self, fd: int, callback: Callable[[], None] | None, wants_room: bool) -> None:
+        """See control.Watch."""
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
+        if callback is None:
+            self._selector.unregister(fd)
+        elif fd in self._selector.get_map():
+            self._selector.modify(fd, events, callback)
+        else:
+            self._selector.register(fd, events, callback)
+
     def _wait(self) -> None:
         """Wait for the next event, and do what is to be done about it."""
         for key, _ in self._selector.select(self._timers.seconds_to_next()):
@@ -216,7 +236,7 @@ class Supervisor:
         for timer in self._timers.pop_due():
             _guard(timer.run)
         if self._has_served and self._rollout.reload is None and not self._upgrade.is_under_way:
-            self._manager.tell_ready(self._describe())
+            self._manager.tell_ready(self.describe())
 
     def _check(self) -> None:
         """Look once a second at what nobody tells."""
@@ -229,10 +249,24 @@ class Supervisor:
         self._overview.on_second()
         for due in self._watch.look(self._rollout.plan.config, time.monotonic()):
             self.replace(*due)
-        if self._watch.has_turned():
-            self._manager.feed_watchdog()
+        self._manager.feed_watchdog(self._watch.has_moved())
 
-    def _describe(self) -> str:
+    @property
+    def size(self) -> int:
+        """See answers.Supervised; and so on."""
+        return self._size
+
+    @property
+    def is_reloading(self) -> bool:
+        """Whether a reload is under way."""
+        return self._rollout.reload is not None
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether no worker is to begin any more."""
+        return self._shutdown.has_begun
+
+    def describe(self) -> str:
         """Return in one line how things are."""
         if self._absences:
             return f"degraded: {self._absences.describe(self._size)}"
@@ -258,7 +292,7 @@ class Supervisor:
         for child in self._children.having(State.READY, State.DRAINING):
             self._children.tell(child, {"do": "reopen logs"})
 
-    def _resize(self, size: int, why: str) -> None:
+    def resize(self, size: int, why: str) -> None:
         """Have so many workers from now on."""
         if self._shutdown.has_begun:
             return
@@ -296,6 +330,7 @@ class Supervisor:
             self._tally.count(RELOADS, 'result="refused"')
             logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, fault)
             self._manager.note_unchanged(why)
+            self._answers.on_reload_end(f"nothing was reloaded: {fault}", is_done=False)
             return
         if fixed:
             logger.warning("%s: %s stay as they are until the command is started anew", why, ", ".join(fixed))
@@ -324,7 +359,7 @@ class Supervisor:
         self._touched = TouchedFiles(config.touch_reload)
         if config.workers != before.workers:
             size, self._why_size = self._rollout.plan.count_workers(self._watch.bytes_of(child))
-            self._resize(size, self._why_size)
+            self.resize(size, self._why_size)
 
     def _abandon_reload(self, who: str, why: str) -> None:
         """The new code does not start: let everything be as before."""
@@ -334,10 +369,12 @@ class Supervisor:
         self._tally.count(RELOADS, 'result="refused"')
         for child in self._children.having(State.STARTING):
             self._children.drain(child, is_replaced=True)
+        text = f"nothing was reloaded: {who} could not start: {why}"
         logger.error(
-            "%s: nothing was reloaded: %s could not start: %s; correct it, and send SIGHUP; still serving as before: %d of %s",
-            reload.why, who, why, serving, _workers(self._size),
+            "%s: %s; correct it, and send SIGHUP; still serving as before: %d of %s",
+            reload.why, text, serving, _workers(self._size),
         )  # fmt: skip
+        self._answers.on_reload_end(text, is_done=False)
         self._reload_again()
 
     def _finish_reload(self) -> None:
@@ -349,9 +386,9 @@ class Supervisor:
         if reload is not None:
             self._tally.count(RELOADS, 'result="done"')
             seconds = time.monotonic() - reload.began_at
-            logger.info(
-                "%s: done in %.1f s: code and settings of %s are new", reload.why, seconds, _workers(self._size)
-            )
+            text = f"done in {seconds:.1f} s: code and settings of {_workers(self._size)} are new"
+            logger.info("%s: %s", reload.why, text)
+            self._answers.on_reload_end(text, is_done=True)
             self._upgrade.dismiss_strangers()
         if self._rollout.reload is None:
             self._reload_again()
@@ -381,7 +418,7 @@ class Supervisor:
             self._has_served = True
             if child.plan.config.workers == "auto":
                 self._size, self._why_size = child.plan.count_workers(self._watch.bytes_of(child))
-            logger.info("%s (%s)", self._describe(), self._why_size)
+            logger.info("%s (%s)", self.describe(), self._why_size)
         logger.info("%s is ready, after %.1f s", child, child.ready_at - child.began_at)
         if self._absences.end(child.slot):
             logger.info("no worker is missing any more: %s", _workers(self._size))
@@ -466,7 +503,7 @@ class Supervisor:
             logger.error("%s could not start: %s; the next try is in %.1f s", who, why, seconds)
         if slot <= self._size and not self._children.find(slot, State.READY):
             self._absences.begin(slot, why)
-            logger.error("%s; correct it; SIGHUP tries again at once", self._describe())
+            logger.error("%s; correct it; SIGHUP tries again at once", self.describe())
 
     def _on_crash(self, child: Child, how: str) -> None:
         """A worker that served has ended by itself."""

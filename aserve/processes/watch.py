@@ -63,15 +63,20 @@ class Watch:
         due = recycling.due(self._describe(child, recycling, serving) for child in serving)
         return [*hung, due] if due else hung
 
-    def has_turned(self) -> bool:
+    def has_moved(self) -> bool:
         """
-        Whether a worker's event loop has turned since this was asked last, or none could: then another starts, or waits to.
+        Whether a worker has made progress since this was asked last: its event loop has turned, and its threads begin what waits.
+
+        True also where nobody could: then another starts, or waits to.
 
         A restart by systemd's watchdog would begin that start anew, however long it takes.
         """
         before, serving = self._ticks, self._children.having(State.READY, State.DRAINING)
         self._ticks = {child: self._children.page(child)[Field.TICK] for child in serving}
-        return not serving or any(tick != before.get(child, 0) for child, tick in self._ticks.items())
+        return not serving or any(
+            tick != before.get(child, 0) and not self._children.page(child)[Field.STALLED_SECONDS]
+            for child, tick in self._ticks.items()
+        )
 
     def is_hung(self, child: Child) -> bool:
         """Whether a worker was to be replaced because its event loop hangs, and still does."""

@@ -35,6 +35,7 @@ from ..running import new_loop
 from ..server import Server
 from ..settings import ConfigError
 from ..signals import Signals
+from ..stacks import describe_stacks
 from ..wsgi import WSGIApp
 from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of
@@ -56,9 +57,10 @@ TICK_SECONDS = 1.0
 HAND_OVER_SECONDS = 0.05
 # How long its last words may wait for the supervisor, which reads all the time. Guess.
 LAST_WORDS_SECONDS = 2.0
-# Both fit into a message (channel.py).
+# They fit into a message (channel.py).
 MAX_WHY_LENGTH = 500
 MAX_TRACEBACK_LENGTH = 10_000
+MAX_STACKS_LENGTH = 50_000  # JSON makes two octets of a newline
 
 
 class Role(NamedTuple):
@@ -196,6 +198,7 @@ class Worker:
             "hand over": lambda message, _: self._hand_over(message["count"]),
             "adopt": self._on_adopt,
             "reopen logs": lambda *_: self._server.reopen_logs(),
+            "stacks": lambda message, _: self._tell_stacks(message["number"]),
         }
 
     async def run(self) -> int:
@@ -295,6 +298,10 @@ class Worker:
         if not self._told_to_end.done():
             self._told_to_end.set_result(is_replaced)
 
+    def _tell_stacks(self, number: int) -> None:
+        text = describe_stacks().encode("ascii", "backslashreplace")[:MAX_STACKS_LENGTH].decode()
+        self._say({"say": "stacks", "number": number, "text": text})
+
     # Connections that idle
 
     def _hand_over(self, count: int | None) -> None:
@@ -326,6 +333,7 @@ class Worker:
         page[Field.IN_FLIGHT] = now.connections_running
         page[Field.WAITING] = now.requests_waiting
         page[Field.THREADS_BUSY] = max(now.workers - now.workers_idle, 0)
+        page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1
         if self._board is not None and self._slots is not None:

@@ -482,6 +482,11 @@ class Config:
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
     )
+    control: str | None = _row(
+        None, "Process", "--control", FILE,
+        "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
+        "Nothing is written where nobody has asked for it.",
+    )
     access_log: str | None = _row(
         None, "Logs", "--access-log", LOG_PATH,
         "write a line for each request to a file, or to standard output with -",

@@ -142,7 +142,10 @@ def test_no_number_falls(start_workers, tmp_path):
         assert scraper.count > 5
     numbers, _ = scrape(path)
     assert numbers["aserve_worker_restarts_total", "crash"] == 3
-    assert numbers["aserve_worker_restarts_total", "reload"] >= 4 and numbers["aserve_worker_restarts_total", "recycle"] >= 1
+    assert (
+        numbers["aserve_worker_restarts_total", "reload"] >= 4
+        and numbers["aserve_worker_restarts_total", "recycle"] >= 1
+    )
     assert numbers["aserve_reloads_total", "done"] == 3
     assert process.stop() == 0 and not path.exists()
 

@@ -138,18 +138,24 @@ def test_what_systemd_is_told(start_process, manager):
     manager.wait_for("STOPPING=1")
 
 
-@pytest.mark.parametrize("lane", ["auto", "off"])
-def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_path, wait_until, lane):
-    """While every worker hangs and requests wait, it is not fed, and the log warns; when they move, it is again."""
-    process = start_process("steered", "--threads", "1", "--lane", lane, **manager.environ, WATCHDOG_USEC="4000000")
+@pytest.mark.parametrize(
+    ("flags", "warning"),
+    [
+        (["--lane", "auto"], "every worker is busy, and for . s none has begun a request that waits"),
+        (["--lane", "off"], "every worker is busy, and for . s none has begun a request that waits"),
+        (["--workers", "1"], "no worker has made progress for . s"),
+    ],
+    ids=["lane", "loop", "workers"],
+)
+def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_path, wait_until, flags, warning):
+    """While every thread hangs and requests wait, it is not fed, and the log warns; when they move, it is again."""
+    process = start_process("steered", "--threads", "1", *flags, **manager.environ, WATCHDOG_USEC="4000000")
     clients = [raw_client(process) for _ in range(2)]
     for number, client in enumerate(clients):
         client.request(f"/wait{tmp_path}/gate{number}")
         if not number:
             wait_until((tmp_path / "gate0.in").exists)
-    process.wait_for_log(
-        "every worker is busy, and for . s none has begun a request that waits; in . s systemd's watchdog"
-    )
+    process.wait_for_log(f"{warning}.* in . s systemd's watchdog")
     fed = manager.hear().count(["WATCHDOG=1"])
     for number in range(2):
         (tmp_path / f"gate{number}.go").touch()

@@ -42,7 +42,9 @@ def scrape(path: Any) -> tuple[Numbers, Numbers]:
 def requests(path: Any, *, end: str = "complete", status: str = "2xx") -> float:
     """Return how many requests have ended in this way, in all workers."""
     numbers, _ = scrape(path)
-    return sum(count for key, count in numbers.items() if key[0] == "aserve_requests_total" and key[1:3] == (end, status))
+    return sum(
+        count for key, count in numbers.items() if key[0] == "aserve_requests_total" and key[1:3] == (end, status)
+    )
 
 
 class Scraping:

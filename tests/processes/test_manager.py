@@ -59,8 +59,21 @@ def test_the_watchdog(heard, monkeypatch, usec, messages):
     """It is put off where there is one."""
     monkeypatch.setenv("WATCHDOG_USEC", usec)
     monkeypatch.delenv("WATCHDOG_PID", raising=False)
-    Manager(Notifier(heard.address)).feed_watchdog()
+    Manager(Notifier(heard.address)).feed_watchdog(True)
     assert heard.hear() == messages
+
+
+def test_the_watchdog_of_workers_that_are_stuck(heard, monkeypatch, caplog):
+    """It is not put off, and half-way the log warns, once each time."""
+    monkeypatch.setenv("WATCHDOG_USEC", "10000000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    manager = Manager(Notifier(heard.address))
+    for has_moved in [False] * 9 + [True] + [False] * 5:
+        manager.feed_watchdog(has_moved)
+    assert heard.hear() == [["WATCHDOG=1"]]
+    assert (
+        caplog.text.count("no worker has made progress for 5 s") == caplog.text.count("in 5 s systemd's watchdog") == 2
+    )
 
 
 def test_no_manager(monkeypatch):

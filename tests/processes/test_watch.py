@@ -177,12 +177,24 @@ def test_whether_any_loop_turns(supervised):
     one = supervised(2)
     first, second = one.start()
     watch = one.supervisor._watch
-    assert not watch.has_turned()
+    assert not watch.has_moved()
     page_of(one, second)[Field.TICK] = 1
-    assert watch.has_turned() and not watch.has_turned()
+    assert watch.has_moved() and not watch.has_moved()
     one.supervisor._children.drain(second, is_replaced=True)
     page_of(one, second)[Field.TICK] = 2
-    assert watch.has_turned()
+    assert watch.has_moved()
+
+
+def test_whether_threads_begin_what_waits(supervised):
+    """A loop that turns is not enough, where every thread is stuck and requests wait."""
+    one = supervised(2)
+    first, second = one.start()
+    for child in (first, second):
+        page_of(one, child)[Field.TICK] = 1
+        page_of(one, child)[Field.STALLED_SECONDS] = 3
+    assert not one.supervisor._watch.has_moved()
+    page_of(one, second)[Field.TICK], page_of(one, second)[Field.STALLED_SECONDS] = 2, 0
+    assert one.supervisor._watch.has_moved()
 
 
 def test_whether_any_loop_turns_where_there_is_none(supervised):
@@ -190,11 +202,11 @@ def test_whether_any_loop_turns_where_there_is_none(supervised):
     one = supervised(1)
     watch = one.supervisor._watch
     (first,) = one.start()
-    assert not watch.has_turned()
+    assert not watch.has_moved()
     one.end(first, number=9)
-    assert one.children == [] and watch.has_turned()
+    assert one.children == [] and watch.has_moved()
     one.turn(0.11)
-    assert one.children != [] and watch.has_turned()
+    assert one.children != [] and watch.has_moved()
 
 
 # Who was killed for want of memory

@@ -247,6 +247,20 @@ def test_signals(lead, wait_until, caplog):
     assert caplog.text.count("the app's own handler") == 2
 
 
+def test_stacks_are_told(lead, wait_until):
+    """At the supervisor's word, with the number that it gives."""
+    led = lead()
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        led.channel.send({"do": "stacks", "number": 7})
+        told = led.wait_for("stacks", wait_until)
+        assert told["number"] == 7 and "waiting for requests: " in told["text"]
+        led.channel.send(DRAIN)
+
+    assert led.run(lambda: hello, supervise) == 0
+
+
 def test_logs_are_reopened(lead, wait_until, tmp_path, caplog):
     """At the supervisor's word, and by SIGUSR1."""
     caplog.set_level(logging.INFO, "aserve")

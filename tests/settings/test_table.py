@@ -176,6 +176,7 @@ def test_defaults():
         "group": None,
         "umask": None,
         "pid_file": None,
+        "control": None,
         "access_log": None,
         "log_level": "info",
     }

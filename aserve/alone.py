@@ -1,0 +1,97 @@
+"""What a process without a supervisor answers on its control socket.
+
+Owns:     control_of: the socket beside one server on an event loop.
+Thread:   event loop only.
+Not here: the socket (processes/control.py), the answers of a supervisor (processes/answers.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, Callable
+
+from . import forks
+from .processes.answers import describe_server
+from .processes.control import Caller, Control, Message
+from .processes.resources import memory_of
+from .server import Server
+from .stacks import describe_stacks
+
+NO_WORKERS = "this server has no supervisor, which does that: start it with --workers"
+
+
+@contextlib.contextmanager
+def control_of(server: Server, path: str | None) -> Iterator[None]:
+    """
+    Answer for a server that serves on the running event loop; None: do not.
+
+    Raises:
+        BindError: see Control.
+    """
+    if path is None:
+        yield
+        return
+    loop, began_at = asyncio.get_running_loop(), time.monotonic()
+    answers = {
+        "status": lambda caller, _: _tell(caller, *_status_of(server, time.monotonic() - began_at)),
+        "stacks": lambda caller, _: _tell(caller, {"worker": 0, "pid": os.getpid(), "text": describe_stacks()}),
+        "reload": lambda caller, _: caller.refuse(NO_WORKERS),
+        "workers": lambda caller, _: caller.refuse(NO_WORKERS),
+    }
+    control = Control(path, _watch_on(loop), answers)
+    forks.watch(control)
+    try:
+        yield
+    finally:
+        forks.unwatch(control)
+        control.close()
+
+
+def _watch_on(loop: asyncio.AbstractEventLoop) -> Callable[[int, Callable[[], None] | None, bool], None]:
+    def watch(fd: int, callback: Callable[[], None] | None, wants_room: bool) -> None:
+        if callback is None:
+            loop.remove_reader(fd)
+        else:
+            loop.add_reader(fd, callback)
+        if callback is not None and wants_room:
+            loop.add_writer(fd, callback)
+        else:
+            loop.remove_writer(fd)
+
+    return watch
+
+
+def _tell(caller: Caller, *messages: Message) -> None:
+    for message in messages:
+        caller.say(message)
+    caller.end()
+
+
+def _status_of(server: Server, seconds: float) -> list[dict[str, Any]]:
+    now, memory = server.statistics(), memory_of(os.getpid(), with_shares=True)
+    how = "draining" if now.is_draining else "serving"
+    worker: dict[str, Any] = {
+        "slot": 0,
+        "pid": os.getpid(),
+        "generation": 1,
+        "state": "draining" if now.is_draining else "ready",
+        "seconds": round(seconds, 1),
+        "requests": now.requests,
+        "connections": now.connections_open,
+        "running": now.connections_running,
+        "waiting": now.requests_waiting,
+        "threads_busy": max(now.workers - now.workers_idle, 0),
+        "silent_seconds": 0.0,
+        "rss_bytes": memory.rss_bytes if memory else None,
+        "pss_bytes": memory.pss_bytes if memory else None,
+        "uss_bytes": memory.uss_bytes if memory else None,
+        "at": [],
+    }
+    return [
+        {**describe_server(seconds, f"{how} on {', '.join(server.urls)}"), "workers_wanted": 0, "workers_ready": 0},
+        {"worker": worker},
+    ]

@@ -1,0 +1,206 @@
+"""What a supervisor answers on its control socket.
+
+Owns:     Answers: how things are, reloads and changes of size until their ends, stacks of workers.
+Thread:   the supervisor's only one.
+Not here: the socket (control.py), the commands that ask (ask.py), reloading and resizing (supervisor.py).
+
+Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import time
+from typing import Any, Protocol
+
+from ..connections.in_flight import read_in_flight
+from ..settings import VERSION
+from .channel import Message
+from .child import MOLD, STACKS_SIGNAL, Child, State
+from .children import Children
+from .control import Answer, Caller
+from .memory_file import map_memory_file
+from .resources import memory_of
+from .slots import Field
+from .timers import Timers
+
+# How long a worker's event loop may take to tell its stacks. Guess: one that turns does so in a millisecond.
+STACKS_SECONDS = 2.0
+MAX_REQUESTS = 10  # of a worker, the oldest
+
+
+class Supervised(Protocol):
+    """What a supervisor is asked for."""
+
+    @property
+    def size(self) -> int:
+        """How many workers there are to be."""
+
+    @property
+    def is_reloading(self) -> bool:
+        """Whether a reload is under way."""
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether no worker is to begin any more."""
+
+    def describe(self) -> str:
+        """Return in one line how things are."""
+
+    def reload(self, why: str) -> None:
+        """Replace all workers."""
+
+    def resize(self, size: int, why: str) -> None:
+        """Have so many workers from now on."""
+
+
+class Answers:
+    """The supervisor's answers, by the name of the question."""
+
+    def __init__(self, supervised: Supervised, children: Children, timers: Timers) -> None:
+        self._supervised = supervised
+        self._children = children
+        self._timers = timers
+        self._began_at = time.monotonic()
+        self._reloading: list[tuple[Caller, int]] = []  # for how many ends of reloads each waits
+        self._numbers = itertools.count(1)
+        self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
+        self.by_question: dict[str, Answer] = {
+            "status": self._on_status,
+            "reload": self._on_reload,
+            "workers": self._on_workers,
+            "stacks": self._on_stacks,
+        }
+
+    # Status
+
+    def _on_status(self, caller: Caller, message: Message) -> None:
+        states = [child.state for child in self._children if child.is_worker]
+        caller.say(
+            {
+                **describe_server(time.monotonic() - self._began_at, self._supervised.describe()),
+                "workers_wanted": self._supervised.size,
+                "workers_ready": states.count(State.READY),
+            }
+        )
+        for child in sorted(self._children, key=lambda child: (child.slot, child.generation)):
+            caller.say({"worker": self._describe(child)})
+        caller.end()
+
+    def _describe(self, child: Child) -> dict[str, Any]:
+        page, memory = self._children.page(child), memory_of(child.pid, with_shares=True) if child.pid else None
+        requests = read_in_flight(map_memory_file(child.in_flight)) if child.is_worker else []
+        ticked_at = page[Field.TICKED_AT]
+        return {
+            "slot": 0 if child.slot == MOLD else child.slot,
+            "pid": child.pid,
+            "generation": child.generation,
+            "state": "mold" if child.slot == MOLD else child.state.name.lower(),
+            "seconds": round(time.monotonic() - child.began_at, 1),
+            "requests": page[Field.REQUESTS],
+            "connections": page[Field.CONNECTIONS],
+            "running": page[Field.IN_FLIGHT],
+            "waiting": page[Field.WAITING],
+            "threads_busy": page[Field.THREADS_BUSY],
+            "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
+            "rss_bytes": memory.rss_bytes if memory else None,
+            "pss_bytes": memory.pss_bytes if memory else None,
+            "uss_bytes": memory.uss_bytes if memory else None,
+            "at": [[round(seconds, 1), text] for seconds, text in requests[:MAX_REQUESTS]],
+        }
+
+    # Reloading and resizing
+
+    def _on_reload(self, caller: Caller, message: Message) -> None:
+        if self._supervised.is_ending:
+            caller.refuse("the server is ending")
+            return
+        # One that is under way may have read the code of before.
+        self._reloading.append((caller, 2 if self._supervised.is_reloading else 1))
+        self._supervised.reload("aserve reload")
+
+    def on_reload_end(self, text: str, is_done: bool) -> None:
+        """Tell who has asked for it that a reload has ended, or has failed and changed nothing."""
+        waiting, self._reloading = self._reloading, []
+        for caller, ends in waiting:
+            if ends > 1:
+                self._reloading.append((caller, ends - 1))
+            elif is_done:
+                caller.say({"text": text})
+                caller.end()
+            else:
+                caller.refuse(text)
+
+    def _on_workers(self, caller: Caller, message: Message) -> None:
+        before, change = self._supervised.size, message.get("change")
+        wanted = before + change if isinstance(change, int) else message.get("count")
+        if not isinstance(wanted, int) or self._supervised.is_ending:
+            caller.refuse(
+                "the server is ending" if self._supervised.is_ending else "say how many: a count, or a change"
+            )
+            return
+        self._supervised.resize(wanted, "aserve workers")
+        if self._supervised.size == wanted:
+            caller.say({"text": f"workers: {wanted}; before: {before}"})
+            caller.end()
+        else:
+            caller.refuse(f"the number of workers stays {before}; {wanted} is not possible")
+
+    # Stacks
+
+    def _on_stacks(self, caller: Caller, message: Message) -> None:
+        slot = message.get("worker")
+        children = [child for child in self._children if child.pid and slot in (None, child.slot)]
+        asked = []
+        for child in children:
+            if child.is_worker and child.state in (State.READY, State.DRAINING):
+                number = next(self._numbers)
+                asked.append(number)
+                self._stacks[number] = caller, child
+                self._children.tell(child, {"do": "stacks", "number": number})
+            else:
+                self._have_logged(caller, child, "it does not serve")
+        if not children:
+            caller.refuse(f"there is no worker {slot}")
+        elif not asked:
+            caller.end()
+        else:
+            self._timers.after(STACKS_SECONDS, self._give_up_stacks, asked)
+
+    def on_stacks(self, child: Child, message: Message, fds: list[int]) -> None:
+        """A worker has told its stacks."""
+        caller, _ = self._stacks.pop(message["number"], (None, child))
+        if caller is not None:
+            caller.say({"worker": child.slot, "pid": child.pid, "text": message["text"]})
+            self._end_stacks(caller)
+
+    def _give_up_stacks(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if number in self._stacks:
+                caller, child = self._stacks.pop(number)
+                self._have_logged(caller, child, "its event loop does not turn")
+                self._end_stacks(caller)
+
+    def _have_logged(self, caller: Caller, child: Child, why: str) -> None:
+        """Have the kernel interrupt it, and write its stacks where nobody need wait for it."""
+        if not child.is_reaped:
+            os.kill(child.pid, STACKS_SIGNAL)
+        text = f"{why}: its stacks are written to its standard error, where the log goes\n"
+        caller.say({"worker": child.slot, "pid": child.pid, "text": text})
+
+    def _end_stacks(self, caller: Caller) -> None:
+        if all(other is not caller for other, _ in self._stacks.values()):
+            caller.end()
+
+
+def describe_server(seconds: float, text: str) -> dict[str, Any]:
+    """Return what a status says of a server as a whole; `text`: how it is."""
+    return {
+        "version": VERSION,
+        "python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}",
+        "pid": os.getpid(),
+        "seconds": round(seconds, 1),
+        "text": text,
+    }

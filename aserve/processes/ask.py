@@ -1,0 +1,192 @@
+"""The commands that ask a running server: aserve status, reload, workers, stacks.
+
+Owns:     their arguments, the question and the printed answer, the exit status.
+Thread:   the main thread; blocking.
+Not here: the socket's other end (control.py), what is answered (answers.py, ../alone.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import socket
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Callable, NoReturn
+
+from ..settings import ConfigError, read_toml, show_bytes
+
+# Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.
+REFUSED = 1
+COLUMNS = (
+    "worker",
+    "pid",
+    "state",
+    "for",
+    "requests",
+    "running",
+    "waiting",
+    "busy",
+    "open",
+    "memory",
+    "oldest request",
+)
+
+
+def is_command(argv: Sequence[str]) -> bool:
+    """Whether this is a question for a running server. (An app in a module of that name is `status:app`.)"""
+    return bool(argv) and argv[0] in _COMMANDS
+
+
+def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """
+    Ask a running server, print its answer; return the exit status: 0 done, 1 refused, or a worker is missing.
+
+    Raises:
+        ConfigError: it is not said whom to ask, or nobody answers there.
+    """
+    args = _parse(argv)
+    path = args.control or environ.get("ASERVE_CONTROL") or _from_file(args.config)
+    if not path:
+        raise ConfigError(f"aserve {args.command}: whom to ask? Give --control PATH, as the server was given it")
+    question, show = _COMMANDS[args.command]
+    return show(args, _ask(path, question(args)))
+
+
+def _ask(path: str, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    with socket.socket(socket.AF_UNIX) as sock:
+        try:
+            sock.connect(path)
+            sock.sendall(json.dumps(question).encode() + b"\n")
+        except OSError as exc:
+            raise ConfigError(
+                f"no server answers at {path!r} ({exc.strerror}); is it running, with --control?"
+            ) from None
+        has_answered = False
+        with sock.makefile("r", encoding="utf-8") as lines:
+            for line in lines:
+                has_answered = True
+                yield json.loads(line)
+        if not has_answered:
+            yield {"error": "the server ended before it had answered"}
+
+
+# Questions, and how their answers are shown
+
+
+def _show_text(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> int:
+    for message in answer:
+        if "error" in message:
+            return _fail(message)
+        sys.stdout.write(message["text"] + "\n")
+    return 0
+
+
+def _show_status(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> int:
+    server: dict[str, Any] = next(answer)
+    if "error" in server:
+        return _fail(server)
+    workers = [message["worker"] for message in answer]
+    if args.json:
+        sys.stdout.write(json.dumps({**server, "workers": workers}, indent=1) + "\n")
+    else:
+        sys.stdout.write(f"aserve {server['version']} on {server['python']}, pid {server['pid']}: {server['text']}\n")
+        sys.stdout.write(f"running for {show_age(server['seconds'])}\n\n")
+        sys.stdout.write(_table([COLUMNS, *map(_row_of, workers)]))
+    return 0 if server["workers_ready"] >= server["workers_wanted"] else REFUSED
+
+
+def _row_of(worker: dict[str, Any]) -> tuple[str, ...]:
+    memory = worker["uss_bytes"] or worker["rss_bytes"]
+    oldest = f"{worker['at'][0][1]} ({worker['at'][0][0]:g} s)" if worker["at"] else "-"
+    state = worker["state"]
+    if state in ("ready", "draining") and (worker["silent_seconds"] or 0) > 5:
+        state += f", silent for {worker['silent_seconds']:.0f} s"
+    return (
+        str(worker["slot"] or "-"), str(worker["pid"] or "-"), state, show_age(worker["seconds"]),
+        *(str(worker[name]) for name in ("requests", "running", "waiting", "threads_busy", "connections")),
+        show_bytes(memory >> 20 << 20) if memory else "-", oldest,
+    )  # fmt: skip
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    lines = ("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _show_stacks(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> int:
+    for message in answer:
+        if "error" in message:
+            return _fail(message)
+        who = f"worker {message['worker']} (pid {message['pid']})" if message["worker"] else f"pid {message['pid']}"
+        sys.stdout.write(f"--- {who}\n{message['text']}\n")
+    return 0
+
+
+def _fail(message: dict[str, Any]) -> int:
+    sys.stderr.write(f"aserve: error: {message['error']}\n")
+    return REFUSED
+
+
+def show_age(seconds: float) -> str:
+    """Return a time as a person says it: "42 s", "3 min 20 s", "5 h 2 min", "12 d 3 h"."""
+    left = int(seconds)
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60), ("s", 1)):
+        count, left = divmod(left, size)
+        if count or (parts and len(parts) < 2):
+            parts.append(f"{count} {unit}")
+        if len(parts) == 2:
+            break
+    return " ".join(parts) or "0 s"
+
+
+def _change(text: str) -> dict[str, int]:
+    """Return what `aserve workers` asks for: a count, or a change."""
+    if not re.fullmatch(r"[+-]?[0-9]{1,5}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number nor a change, such as +1")
+    return {"change" if text[0] in "+-" else "count": int(text)}
+
+
+_Show = Callable[[argparse.Namespace, "Iterator[dict[str, Any]]"], int]
+_COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], _Show]] = {
+    "status": (lambda args: {"ask": "status"}, _show_status),
+    "reload": (lambda args: {"ask": "reload"}, _show_text),
+    "workers": (lambda args: {"ask": "workers", **args.count}, _show_text),
+    "stacks": (lambda args: {"ask": "stacks", "worker": args.worker}, _show_stacks),
+}
+
+
+# Arguments
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see {self.prog} --help")
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    whom = _Parser(add_help=False)
+    whom.add_argument("--control", metavar="PATH", help="the server's control socket (default: $ASERVE_CONTROL)")
+    whom.add_argument("--config", metavar="FILE", help="TOML file of the server's settings, which names the socket")
+    parser = _Parser(prog="aserve")
+    parsers = parser.add_subparsers(dest="command", parser_class=_Parser)
+    status = parsers.add_parser("status", parents=[whom], help="how a running server and its workers are")
+    status.add_argument("--json", action="store_true", help="for programs")
+    parsers.add_parser("reload", parents=[whom], help="replace all workers; return when that is done, or has failed")
+    workers = parsers.add_parser("workers", parents=[whom], help="have more workers, or fewer")
+    workers.add_argument("count", type=_change, metavar="COUNT", help="how many: 4, +1 or -1")
+    stacks = parsers.add_parser("stacks", parents=[whom], help="what each thread is at, with its request")
+    stacks.add_argument("worker", type=int, nargs="?", help="of this worker only")
+    return parser.parse_args(argv)
+
+
+def _from_file(path: str | None) -> str | None:
+    """Return the socket that a TOML file of settings names, if any."""
+    if path is None and not os.path.isfile("pyproject.toml"):
+        return None
+    control = read_toml(path or "pyproject.toml").get("control")
+    return control if isinstance(control, str) else None

@@ -1,0 +1,189 @@
+"""The control socket: who may ask a server something, and the way of question and answer.
+
+Owns:     Control, a unix socket beside those of the clients; Caller, one who asks.
+Thread:   the supervisor's only one; without workers, the event loop's.
+Spec:     unix(7), SO_PEERCRED.
+Not here: what is answered (answers.py, ../alone.py), the commands that ask (ask.py).
+
+A question is an object in JSON, on one line: {"ask": "status"}. Each line of the answer is another; then the server closes.
+Nobody waits for a caller: what it has not read yet is kept, and it is closed if that becomes too much.
+Only root and the user that the server runs as may ask. The mode of the file says so, and the kernel tells who calls.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import logging
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from .. import forks
+from ..connections.listeners import UnixRights, open_listeners
+from ..proxies.peers import credentials_of
+from ..settings import parse_bind
+
+logger = logging.getLogger("aserve")
+
+MAX_CALLERS = 16  # beyond it, the one that came first is closed. Guess: people and their scripts ask, not clients.
+MAX_QUESTION_BYTES = 4096
+MAX_UNSENT_BYTES = 16 << 20  # of answers that a caller does not read. Guess: the stacks of 128 workers are a tenth.
+MODE = 0o600
+
+Message = dict[str, Any]
+# Have it called whenever the descriptor can be read, or, if the flag is set, written to; or, with None, no more.
+Watch = Callable[[int, "Callable[[], None] | None", bool], None]
+Answer = Callable[["Caller", Message], None]
+
+
+class Caller:
+    """One who asks; the answer may come later."""
+
+    def __init__(self, sock: socket.socket, watch: Watch, answer: Answer) -> None:
+        sock.setblocking(False)
+        self._socket = sock
+        who = credentials_of(sock)
+        self.uid = who.uid if who is not None else None  # None: this system does not tell, and the file's mode decides
+        self._watch = watch
+        self._answer: Answer | None = answer  # until it has asked
+        self._question = bytearray()
+        self._unsent = bytearray()
+        self._is_ended = False  # the answer is whole
+        self.is_open = True
+        self._watch_for_room(False)
+
+    def say(self, message: Message) -> None:
+        """Answer with one object, or one more."""
+        self._unsent += json.dumps(message).encode() + b"\n"
+        if len(self._unsent) > MAX_UNSENT_BYTES:
+            logger.warning("the control socket: a caller does not read its answer, and was closed")
+            self.close()
+        self._flush()
+
+    def end(self) -> None:
+        """Close when the answer is sent."""
+        self._is_ended = True
+        self._flush()
+
+    def refuse(self, why: str) -> None:
+        """Answer that it cannot be done."""
+        self.say({"error": why})
+        self.end()
+
+    def close(self) -> None:
+        """Close at once."""
+        if self.is_open:
+            self.is_open = False
+            self._watch(self._socket.fileno(), None, False)
+            self._socket.close()
+
+    def let_go(self) -> None:
+        """See Control.let_go."""
+        self._socket.close()
+
+    def _watch_for_room(self, wants_room: bool) -> None:
+        self._watch(self._socket.fileno(), self._on_event, wants_room)
+
+    def _on_event(self) -> None:
+        self._flush()
+        if not self.is_open:
+            return
+        try:
+            octets = self._socket.recv(MAX_QUESTION_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            octets = b""
+        if not octets:
+            self.close()
+        elif self._answer is not None:
+            self._question += octets
+            self._ask()
+
+    def _ask(self) -> None:
+        line, newline, _ = self._question.partition(b"\n")
+        if not newline and len(line) <= MAX_QUESTION_BYTES:
+            return
+        answer, self._answer = self._answer, None
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if isinstance(message, dict) and answer is not None:
+            answer(self, message)
+        else:
+            self.refuse('a question is an object in JSON on one line, such as {"ask": "status"}')
+
+    def _flush(self) -> None:
+        if not self.is_open:
+            return
+        try:
+            while self._unsent:
+                del self._unsent[: self._socket.send(self._unsent)]
+        except BlockingIOError:
+            self._watch_for_room(True)
+            return
+        except OSError:
+            self.close()  # it has gone
+            return
+        if self._is_ended:
+            self.close()
+        else:
+            self._watch_for_room(False)
+
+
+class Control:
+    """The socket, from the first call to the last."""
+
+    def __init__(self, path: str, watch: Watch, answers: Mapping[str, Answer]) -> None:
+        """
+        Listen at this path, and answer each question by the name that it asks for.
+
+        Raises:
+            BindError: there is no room for a socket, or somebody serves there.
+        """
+        self._answers = answers
+        self._watch = watch
+        self._callers: collections.deque[Caller] = collections.deque()
+        (self._listener,) = open_listeners([parse_bind(f"unix:{path}")], UnixRights(mode=MODE))
+        self._address = forks.local_address(self._listener.socket.fileno())
+        self._watch(self._listener.socket.fileno(), self._on_call, False)
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._watch(self._listener.socket.fileno(), None, False)
+        self._listener.close()
+        for caller in self._callers:
+            caller.close()
+
+    def let_go(self) -> None:
+        """Close what this process, which was just forked, has of it. (Its selector is its parent's, too, which goes on.)"""
+        self._listener.socket.close()
+        for caller in self._callers:
+            caller.let_go()
+
+    def on_forked(self) -> tuple[list[int], list[bytes]]:
+        """See forks.Watched: its address drops the callers, too."""
+        return [], [self._address]
+
+    def _on_call(self) -> None:
+        with contextlib.suppress(OSError):  # it has gone; or no descriptor is left, and it may call again
+            sock, _ = self._listener.socket.accept()
+            caller = Caller(sock, self._watch, self._on_question)
+            self._callers = collections.deque(one for one in self._callers if one.is_open)
+            self._callers.append(caller)
+            if len(self._callers) > MAX_CALLERS:
+                self._callers.popleft().close()
+
+    def _on_question(self, caller: Caller, message: Message) -> None:
+        answer = self._answers.get(str(message.get("ask")))
+        if caller.uid not in (None, 0, os.geteuid()):
+            logger.warning("the control socket: user %d asked, and was refused", caller.uid)
+            caller.refuse("only root and the user that the server runs as may ask")
+        elif answer is None:
+            caller.refuse(f"ask for one of {', '.join(sorted(self._answers))}")
+        else:
+            answer(caller, message)

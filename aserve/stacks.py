@@ -1,0 +1,69 @@
+"""What each thread of this process is at, for a person.
+
+Owns:     describe_stacks.
+Thread:   any that holds the GIL for a moment; it reads source files.
+Not here: stacks of a process whose event loop hangs (faulthandler, processes/worker.py).
+
+A thread's request is found on its stack: nothing is noted while requests are served.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from types import FrameType
+
+from .connections.connection import Connection
+from .exchange import Exchange
+from .wsgi.gateway import Gateway
+
+_RUN = Connection.run.__code__
+_RESPOND = Gateway.respond.__code__
+MAX_FRAMES = 30  # of a stack, the innermost
+
+
+def describe_stacks() -> str:
+    """Return for each thread its name, its request, and its stack from the app on; threads without anything to do in one line."""
+    threads = {thread.ident: thread.name for thread in threading.enumerate()}
+    own, texts, idle = threading.get_ident(), [], []
+    for ident, frame in sorted(sys._current_frames().items(), key=lambda item: threads.get(item[0], "")):
+        name = threads.get(ident, f"thread {ident}")
+        exchange, frames = _request_of(frame)
+        if exchange is not None:
+            texts.append(f"{name}, at {exchange.summary}{_age_of(exchange)}:\n{_format(frames)}")
+        elif ident == own or name.startswith("aserve-worker-"):
+            idle.append(name)
+        else:
+            texts.append(f"{name}:\n{_format(frames)}")
+    if idle:
+        texts.append(f"waiting for requests: {', '.join(idle)}\n")
+    return "\n".join(texts)
+
+
+def _request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
+    """Return the exchange that a stack is at, and the frames from the app on; without one, all frames. The innermost is first."""
+    frames: list[FrameType] = []
+    inside: list[FrameType] | None = None
+    at: FrameType | None = frame
+    while at is not None:
+        if at.f_code is _RESPOND:
+            inside = frames[:]
+        elif at.f_code is _RUN:
+            return at.f_locals.get("exchange"), frames if inside is None else inside
+        frames.append(at)
+        at = at.f_back
+    return None, frames
+
+
+def _age_of(exchange: Exchange) -> str:
+    return ""
+
+
+def _format(frames: list[FrameType]) -> str:
+    chosen = frames[:MAX_FRAMES]
+    lines = traceback.format_list(
+        [traceback.FrameSummary(f.f_code.co_filename, f.f_lineno or 0, f.f_code.co_name) for f in reversed(chosen)]
+    )
+    skipped = f"  ({len(frames) - MAX_FRAMES} frames before these)\n" if len(frames) > MAX_FRAMES else ""
+    return skipped + "".join(lines)

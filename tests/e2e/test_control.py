@@ -1,0 +1,125 @@
+"""The control socket of a real server: the commands, as somebody types them at 3 a.m."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness.client import RawClient
+from harness.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+
+@pytest.fixture
+def control(tmp_path):
+    return str(tmp_path / "control")
+
+
+def run(control, *argv):
+    """Run a command; return its exit status, standard output and error."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-m", "aserve", *argv, "--control", control], capture_output=True, text=True, timeout=60
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def ready_pids(control):
+    """Return the processes that serve."""
+    return {worker["pid"] for worker in status_of(control)["workers"] if worker["state"] == "ready"}
+
+
+def status_of(control):
+    _, out, _ = run(control, "status", "--json")
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["import", "preload"])
+def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
+    """A request hangs: status names it, stacks shows where; a reload, one more worker, code that is broken."""
+    if flags and sys.implementation.name == "pypy":
+        pytest.skip("PyPy has no --preload")
+    process = start_workers("--workers", "2", "--control", control, *flags)
+    wait_until(lambda: status_of(control)["workers_ready"] == 2)
+    client = RawClient(process.address)
+    client.request(f"/wait{tmp_path}/x")
+    wait_until((tmp_path / "x.in").exists)
+    code, out, _ = run(control, "status")
+    assert code == 0 and "with 2 workers" in out and f"GET /wait{tmp_path}"[:40] in out
+    code, out, _ = run(control, "stacks")
+    assert code == 0 and f", at GET /wait{tmp_path}/x:" in out and "time.sleep(0.005)" in out
+    (tmp_path / "x.go").touch()
+    assert client.recv_response().status == 200
+    client.close()
+    before = ready_pids(control)
+    process.write_app("two")
+    code, out, _ = run(control, "reload")
+    assert code == 0 and re.fullmatch(r"done in [\d.]+ s: code and settings of 2 workers are new\n", out)
+    assert not before & ready_pids(control)
+    assert run(control, "workers", "+1")[:2] == (0, "workers: 3; before: 2\n")
+    wait_until(lambda: status_of(control)["workers_ready"] == 3)
+    process.write_app("raise ValueError('broken')\n")
+    code, out, err = run(control, "reload")
+    assert code == 1 and out == "" and "nothing was reloaded: " in err and "ValueError: broken" in err
+    assert status_of(control)["workers_ready"] == 3
+
+
+def test_a_worker_has_nothing_of_it(start_workers, control):
+    """Only the supervisor holds the socket, and so its end is the end."""
+    process = start_workers("--workers", "1", "--control", control)
+    (worker,) = process.wait_for_workers(1)
+    held = inode_of(control)
+    assert held in sockets_of(process.pid) and held not in sockets_of(worker)
+    process.signal()
+    assert process.wait() == 0 and not os.path.exists(control)
+
+
+def inode_of(path):
+    """Return the number of the socket that listens at a path."""
+    for line in pathlib.Path("/proc/net/unix").read_text().splitlines():
+        if line.endswith(f" {path}"):
+            return line.split()[6]
+    raise AssertionError(path)
+
+
+def sockets_of(pid):
+    links = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            links.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+        except OSError:
+            pass
+    return {link[len("socket:[") : -1] for link in links if link.startswith("socket:")}
+
+
+def test_new_code_of_the_server(start_workers, control):
+    """After SIGUSR2 the supervisor that has become new code answers."""
+    process = start_workers("--workers", "1", "--control", control)
+    process.wait_for_workers(1)
+    process.signal(signal.SIGUSR2)
+    process.wait_for_log(r"SIGUSR2: done in")
+    assert status_of(control)["pid"] == process.pid
+
+
+def test_without_workers(start_process, control):
+    """It answers for itself; a second one at the same path does not start."""
+    process = start_process("steered", "--control", control)
+    found = status_of(control)
+    assert found["workers_wanted"] == 0 and found["workers"][0]["pid"] == process.pid
+    code, out, _ = run(control, "stacks")
+    assert code == 0 and "waiting for requests: " in out
+    code, _, err = run(control, "reload")
+    assert code == 1 and "start it with --workers" in err
+    process.signal()
+    assert process.wait() == 0 and not os.path.exists(control)
+    code, _, err = run(control, "status")
+    assert code == 2 and "no server answers at" in err

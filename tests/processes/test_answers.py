@@ -1,0 +1,154 @@
+"""What a supervisor answers, on children that only have numbers; tests/e2e/test_control.py has real ones."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from harness.callers import TestCaller
+
+from aserve.connections.in_flight import InFlight
+from aserve.exchange import Exchange
+from aserve.processes.child import STACKS_SIGNAL
+from aserve.processes.memory_file import map_memory_file
+from aserve.processes.slots import Field
+from aserve.settings import ConfigError
+
+
+@pytest.fixture
+def ask(supervised, tmp_path):
+    """Ask a supervisor that serves: ask(**question) -> TestCaller; ask.one is the supervisor."""
+    path = tmp_path / "control"
+    one = supervised(2, control=str(path))
+    callers = []
+
+    def ask(**question):
+        callers.append(TestCaller(path))
+        callers[-1].ask(**question)
+        for _ in range(3):
+            one.turn()
+        return callers[-1]
+
+    ask.one = one
+    yield ask
+    for caller in callers:
+        caller.close()
+    one.supervisor._control.close()
+
+
+def test_status(ask):
+    """How the server is, and each of its children, with the oldest requests."""
+    first, second = ask.one.start()
+    InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow", 2))
+    page = ask.one.supervisor._children.page(second)
+    page[Field.REQUESTS], page[Field.TICKED_AT] = 7, 1
+    server, one, two = ask(ask="status").read()
+    assert server["text"].startswith("serving on") and (server["workers_wanted"], server["workers_ready"]) == (2, 2)
+    assert one["worker"]["slot"] == 1 and one["worker"]["at"] == [] and one["worker"]["silent_seconds"] is None
+    two = two["worker"]
+    assert (two["pid"], two["state"], two["requests"]) == (second.pid, "ready", 7)
+    assert two["at"][0][1] == "GET /slow" and two["silent_seconds"] > 1
+    ask.one.end(first, number=signal.SIGKILL)
+    server, *others = ask(ask="status").read()
+    assert server["text"].startswith("degraded: 1 of 2") and server["workers_ready"] == 1
+
+
+def test_a_reload(ask):
+    """Who asks hears of the end."""
+    before = ask.one.start()
+    caller = ask(ask="reload")
+    assert caller.read() == []
+    while not caller.is_answered:
+        for child in ask.one.children:
+            if child not in before and child.ready_at == 0:
+                ask.one.say(child, say="ready")
+        ask.one.leave(*[child for child in before if not child.has_left and child.state.name == "DRAINING"])
+        ask.one.turn()
+        found = caller.read()
+    assert found == [{"text": "done in 0.0 s: code and settings of 2 workers are new"}]
+
+
+def test_a_reload_that_fails(ask):
+    """Who asks hears why, be it the settings or the app."""
+    ask.one.start()
+    ask.one.read_error = ConfigError("threads: 'x' is not a number")
+    assert ask(ask="reload").read() == [{"error": "nothing was reloaded: threads: 'x' is not a number"}]
+    ask.one.read_error = None
+    caller = ask(ask="reload")
+    newest = ask.one.children[-1]
+    ask.one.end(newest, status=1)
+    ask.one.turn()
+    assert caller.read()[0]["error"].startswith(f"nothing was reloaded: {newest} could not start")
+
+
+def test_a_reload_during_another(ask):
+    """It ends with the one that begins after it was asked for."""
+    ask.one.start()
+    first = ask(ask="reload")
+    second = ask(ask="reload")
+    ask.one.end(ask.one.children[-1], status=1)  # which the first had started
+    ask.one.turn()
+    assert "error" in first.read()[0] and second.read() == []
+    ask.one.end(ask.one.children[-1], status=1)
+    ask.one.turn()
+    assert "error" in second.read()[0]
+
+
+@pytest.mark.parametrize(("question", "size"), [({"change": 1}, 3), ({"change": -1}, 1), ({"count": 4}, 4)])
+def test_more_workers_or_fewer(ask, question, size):
+    """By a change, or by their number."""
+    ask.one.start()
+    assert ask(ask="workers", **question).read() == [{"text": f"workers: {size}; before: 2"}]
+    assert ask.one.supervisor.size == size
+
+
+@pytest.mark.parametrize("question", [{"count": 0}, {"change": -2}, {"count": 100_000}, {"count": "x"}, {}])
+def test_a_number_of_workers_that_cannot_be(ask, question):
+    """It stays as it is, and who asks hears so."""
+    ask.one.start()
+    assert "error" in ask(ask="workers", **question).read()[0]
+    assert ask.one.supervisor.size == 2
+
+
+def test_stacks(ask):
+    """Each worker that serves is asked, and the answer is what they tell."""
+    children = ask.one.start()
+    caller = ask(ask="stacks")
+    for child in children:
+        (order,) = [message for message, _ in ask.one.heard(child) if message["do"] == "stacks"]
+        ask.one.say(child, say="stacks", number=order["number"], text=f"of {child.slot}")
+    assert [(each["worker"], each["pid"], each["text"]) for each in caller.read()] == [
+        (child.slot, child.pid, f"of {child.slot}") for child in children
+    ]
+    assert caller.is_answered
+    ask.one.say(children[0], say="stacks", number=4711, text="nobody has asked for it")
+
+
+def test_stacks_of_one_that_hangs(ask):
+    """After two seconds the kernel has it write them to the log; others' have come meanwhile."""
+    first, second = ask.one.start()
+    caller = ask(ask="stacks")
+    (order,) = [message for message, _ in ask.one.heard(first) if message["do"] == "stacks"]
+    ask.one.say(first, say="stacks", number=order["number"], text="well")
+    assert not caller.is_answered
+    ask.one.turn(2.0)
+    one, two = caller.read()
+    assert one["text"] == "well" and caller.is_answered
+    assert two["text"].startswith("its event loop does not turn: its stacks are written to its standard error")
+    assert (second.pid, STACKS_SIGNAL) in ask.one.system.signals
+
+
+def test_stacks_of_one_that_starts(ask):
+    """It cannot be asked: whatever it hears ends it."""
+    (first,) = ask.one.turn()
+    assert ask(ask="stacks", worker=1).read()[0]["text"].startswith("it does not serve")
+    assert (first.pid, STACKS_SIGNAL) in ask.one.system.signals and ask.one.heard(first) == []
+    assert ask(ask="stacks", worker=9).read() == [{"error": "there is no worker 9"}]
+
+
+@pytest.mark.parametrize("question", ["reload", "workers"])
+def test_at_the_end(ask, question):
+    """A server that ends begins nothing."""
+    ask.one.start()
+    ask.one.signal(signal.SIGTERM)
+    assert ask(ask=question, count=3).read() == [{"error": "the server is ending"}]

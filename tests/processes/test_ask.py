@@ -1,0 +1,186 @@
+"""The commands that ask a server: what they send, what they print, and their exit status."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+
+import pytest
+
+from aserve.processes.ask import is_command, run_command, show_age
+from aserve.settings import ConfigError
+
+WORKER = {
+    "slot": 1, "pid": 12, "generation": 1, "state": "ready", "seconds": 3700.0, "requests": 7, "connections": 3, "running": 1,
+    "waiting": 0, "threads_busy": 1, "silent_seconds": 0.4, "rss_bytes": 50 << 20, "pss_bytes": 40 << 20,
+    "uss_bytes": 30 << 20, "at": [[2.5, "GET /slow"]],
+}  # fmt: skip
+MOLD = {**WORKER, "slot": 0, "state": "mold", "uss_bytes": None, "rss_bytes": None, "at": [], "silent_seconds": None}
+HUNG = {**WORKER, "slot": 2, "silent_seconds": 12.0}
+SERVER = {
+    "version": "1", "python": "cpython 3", "pid": 10, "seconds": 5.0, "text": "serving on x", "workers_wanted": 2, "workers_ready": 2,
+}  # fmt: skip
+
+
+class FakeServer:
+    """Gives one answer."""
+
+    def __init__(self, path):
+        self.path, self.question, self.answer = str(path), None, []
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self):
+        while True:
+            try:
+                sock, _ = self._listener.accept()
+            except OSError:
+                return
+            with sock, sock.makefile("r") as lines:
+                self.question = json.loads(lines.readline())
+                sock.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in self.answer))
+
+    def close(self):
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    server = FakeServer(tmp_path / "control")
+    yield server
+    server.close()
+
+
+def run(server, *argv):
+    return run_command([*argv, "--control", server.path], {})
+
+
+def test_which_words_are_commands():
+    """An app in a module of such a name is named with its app."""
+    assert is_command(["status"]) and is_command(["reload", "--control", "x"])
+    assert not is_command([]) and not is_command(["status:app"]) and not is_command(["--threads", "2", "status"])
+
+
+def test_status(server, capsys):
+    """A line about the server, and a table of its workers."""
+    server.answer = [SERVER, {"worker": MOLD}, {"worker": WORKER}, {"worker": HUNG}]
+    assert run(server, "status") == 0
+    assert server.question == {"ask": "status"}
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["aserve 1 on cpython 3, pid 10: serving on x", "running for 5 s"]
+    assert lines[3].split() == [
+        "worker",
+        "pid",
+        "state",
+        "for",
+        "requests",
+        "running",
+        "waiting",
+        "busy",
+        "open",
+        "memory",
+        "oldest",
+        "request",
+    ]
+    assert lines[4].split() == ["-", "12", "mold", "1", "h", "1", "min", "7", "1", "0", "1", "3", "-", "-"]
+    assert lines[5].split() == [
+        "1",
+        "12",
+        "ready",
+        "1",
+        "h",
+        "1",
+        "min",
+        "7",
+        "1",
+        "0",
+        "1",
+        "3",
+        "30MiB",
+        "GET",
+        "/slow",
+        "(2.5",
+        "s)",
+    ]
+    assert "ready, silent for 12 s" in lines[6]
+
+
+def test_status_of_one_that_lacks_a_worker(server, capsys):
+    """The exit status says that something is amiss; --json is for programs."""
+    server.answer = [{**SERVER, "workers_ready": 1}, {"worker": WORKER}]
+    assert run(server, "status", "--json") == 1
+    assert json.loads(capsys.readouterr().out) == {**SERVER, "workers_ready": 1, "workers": [WORKER]}
+
+
+@pytest.mark.parametrize(
+    ("argv", "question"),
+    [
+        (["reload"], {"ask": "reload"}),
+        (["workers", "+2"], {"ask": "workers", "change": 2}),
+        (["workers", "-1"], {"ask": "workers", "change": -1}),
+        (["workers", "4"], {"ask": "workers", "count": 4}),
+    ],
+)
+def test_what_changes_something(server, argv, question, capsys):
+    """It prints what has come of it."""
+    server.answer = [{"text": "done"}]
+    assert run(server, *argv) == 0
+    assert server.question == question and capsys.readouterr().out == "done\n"
+
+
+def test_stacks(server, capsys):
+    """One worker's after another's; of a server without workers, its process's."""
+    server.answer = [{"worker": 2, "pid": 12, "text": "here\n"}, {"worker": 0, "pid": 13, "text": "there\n"}]
+    assert run(server, "stacks", "2") == 0
+    assert server.question == {"ask": "stacks", "worker": 2}
+    assert capsys.readouterr().out == "--- worker 2 (pid 12)\nhere\n\n--- pid 13\nthere\n\n"
+
+
+@pytest.mark.parametrize("command", ["status", "reload", "stacks"])
+@pytest.mark.parametrize("answer", [[{"error": "not now"}], []])
+def test_a_refusal(server, command, answer, capsys):
+    """It is told on standard error, and so is an answer that does not come."""
+    server.answer = answer
+    assert run(server, command) == 1
+    why = "not now" if answer else "the server ended before it had answered"
+    assert capsys.readouterr().err == f"aserve: error: {why}\n"
+
+
+def test_who_is_asked(server, tmp_path, capsys):
+    """The flag wins over the variable, the variable over the file of settings."""
+    server.answer = [{"text": "done"}]
+    assert run_command(["reload"], {"ASERVE_CONTROL": server.path}) == 0
+    (tmp_path / "site.toml").write_text(f'control = "{server.path}"\n')
+    assert run_command(["reload", "--config", "site.toml"], {}) == 0
+    (tmp_path / "pyproject.toml").write_text(f'[tool.aserve]\ncontrol = "{server.path}"\n')
+    assert run_command(["reload"], {}) == 0
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 2\n")
+    with pytest.raises(ConfigError, match="aserve reload: whom to ask"):
+        run_command(["reload"], {})
+
+
+def test_mistakes(tmp_path, monkeypatch):
+    """Each is one line: nobody to ask, nobody who answers, arguments that are none."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="aserve status: whom to ask"):
+        run_command(["status"], {})
+    with pytest.raises(ConfigError, match=r"no server answers at '/no/such' \(No such file or directory\)"):
+        run_command(["status", "--control", "/no/such"], {})
+    with pytest.raises(ConfigError, match="'many' is neither a number nor a change"):
+        run_command(["workers", "many", "--control", "x"], {})
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0 s"), (42.9, "42 s"), (200, "3 min 20 s"), (3600, "1 h 0 min"), (18120, "5 h 2 min"), (90061, "1 d 1 h")],
+)
+def test_ages(seconds, text):
+    """As a person says them."""
+    assert show_age(seconds) == text

@@ -1,0 +1,63 @@
+"""What a process without workers answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from harness import apps
+
+import aserve
+from aserve.alone import NO_WORKERS, control_of
+
+
+async def ask(path, **question):
+    reader, writer = await asyncio.open_unix_connection(str(path))
+    writer.write(json.dumps(question).encode() + b"\n")
+    lines = (await reader.read()).splitlines()
+    writer.close()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+async def path(tmp_path):
+    path = tmp_path / "control"
+    async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=2) as server:
+        with control_of(server, str(path)):
+            yield path
+    assert not path.exists()
+
+
+async def test_status(path):
+    """One row, of the process itself."""
+    server, worker = await ask(path, ask="status")
+    assert server["text"].startswith("serving on http://127.0.0.1:") and server["workers_wanted"] == 0
+    worker = worker["worker"]
+    assert (worker["slot"], worker["state"], worker["requests"]) == (0, "ready", 0)
+
+
+async def test_stacks(path):
+    """Its threads."""
+    (found,) = await ask(path, ask="stacks")
+    assert found["worker"] == 0 and "waiting for requests: " in found["text"]
+
+
+@pytest.mark.parametrize("question", ["reload", "workers"])
+async def test_what_needs_a_supervisor(path, question):
+    """It says what to start."""
+    assert await ask(path, ask=question) == [{"error": NO_WORKERS}]
+
+
+async def test_a_caller_that_reads_late(path, monkeypatch):
+    """The loop waits for room, and nobody else waits."""
+    monkeypatch.setattr("aserve.alone.describe_stacks", lambda: "x" * 2_000_000)
+    (found,) = await ask(path, ask="stacks")
+    assert len(found["text"]) == 2_000_000
+
+
+async def test_not_asked_for(tmp_path):
+    """Without a path there is none."""
+    async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
+        with control_of(server, None):
+            assert list(tmp_path.iterdir()) == []
