@@ -66,7 +66,7 @@ class Server:
     are neither closed nor removed here, but at an end that is everybody's (`drain`). With
     `is_alone` there are no other processes, and the app is told so. `load_board` decides which of
     the processes accepts; `in_flight`, memory of connections.in_flight.TABLE_BYTES, shows others
-    what this one is at; `counters`, of metrics.table.WORDS words, what it has counted: then it does not
+    what this one is at; `counters`, of metrics.table.PAGE_WORDS words, what it has counted: then it does not
     answer at the address of `metrics` itself.
 
     Raises (on entering):

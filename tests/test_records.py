@@ -9,7 +9,7 @@ import pytest
 
 from aserve.errors import BindError
 from aserve.metrics.counting import read_words
-from aserve.metrics.table import PLACES, WORDS
+from aserve.metrics.table import PAGE_WORDS, PLACES
 from aserve.records import Records
 from aserve.settings import Config
 from aserve.statistics import Statistics
@@ -41,7 +41,7 @@ async def test_the_access_log(tmp_path):
 
 async def test_counters_of_a_worker():
     """They are in the memory that it is given, and it listens nowhere: its supervisor does."""
-    memory = mmap.mmap(-1, WORDS * 8)
+    memory = mmap.mmap(-1, PAGE_WORDS * 8)
     records = Records(Config(metrics="127.0.0.1:1"), asyncio.get_running_loop(), memory)
     assert records.wants_times and records.bound == []
     records.on_second(lambda: NOTHING._replace(connections_running=4))

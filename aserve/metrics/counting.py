@@ -22,7 +22,7 @@ from ..connections.shared_memory import pointer_to
 from ..errors import RequestRefused
 from ..exchange import Exchange
 from ..statistics import Statistics
-from .table import BUCKETS, CLASSES, COUNTED, ENDS, PLACES, REFUSALS, SUM, WORDS
+from .table import BUCKETS, CLASSES, COUNTED, ENDS, FIRST_WORD, PLACES, REFUSALS, SUM, WORDS
 
 # Where the words are that each request raises.
 _REQUESTS = PLACES["aserve_requests_total"]
@@ -50,10 +50,10 @@ class Counters:
     wants_times = True
 
     def __init__(self, memory: Any, threads: int) -> None:
-        """`memory`: room for WORDS words, all 0, which nobody else writes; `threads`: --threads."""
+        """`memory`: a page of PAGE_WORDS, of which ours are all 0, and nobody else writes them; `threads`: --threads."""
         self._memory = memory
         # By a pointer: PyPy writes an item of a memoryview octet by octet, and a reader may be between two of them.
-        self._words = pointer_to("uint64_t *", memory)
+        self._words = pointer_to("uint64_t *", memory) + FIRST_WORD
         self._counts = [0] * WORDS  # what is in them: to read it there again would cost as much as to write it
         self._lock = threading.Lock()
         self._words[PLACES["aserve_threads_limit"]] = threads or 1  # 0: the event loop's
@@ -103,6 +103,6 @@ class Counters:
 
 
 def read_words(memory: Any) -> list[int]:
-    """Return the words of a process, each as it is written: as a whole."""
-    words = pointer_to("uint64_t *", memory)
+    """Return the words of a process from its page, each as it is written: as a whole."""
+    words = pointer_to("uint64_t *", memory) + FIRST_WORD
     return [words[place] for place in range(WORDS)]

@@ -34,6 +34,8 @@ logger = logging.getLogger("aserve")
 
 # For a request, its answer, and the client's close, together. Guess: Prometheus itself gives up after 10 s.
 CONNECTION_SECONDS = 5.0
+# For those who are being answered when the process becomes another program. Guess: a request is a packet.
+FINISH_SECONDS = 1.0
 MAX_REQUEST_BYTES = 8192
 # At once. Guess: a few that scrape, and people with a browser.
 MAX_CONNECTIONS = 16
@@ -91,10 +93,22 @@ class Scrapes:
 
     def on_ready(self) -> None:
         """Do what can be done now, without waiting."""
-        for key, _ in self._selector.select(0):
+        self._turn(0)
+
+    def finish(self) -> None:
+        """Answer those who have been accepted, within a moment; until the next second, nobody else is: they wait in the kernel."""
+        for listener in self._listeners:
+            if listener.socket in self._selector.get_map():
+                self._selector.unregister(listener.socket)
+        deadline = time.monotonic() + FINISH_SECONDS
+        while any(not one.is_answered for one in self._connections) and time.monotonic() < deadline:
+            self._turn(deadline - time.monotonic())
+
+    def _turn(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
             if isinstance(key.data, Listener):
                 self._accept(key.data)
-            elif key.data in self._connections:
+            elif key.data in self._connections:  # and has not just made room
                 self._advance(key.data)
 
     def on_second(self) -> None:
@@ -183,6 +197,11 @@ class _Connection:
         self._received = b""
         self._unsent: memoryview | None = None  # None: the request is not whole
 
+    @property
+    def is_answered(self) -> bool:
+        """Whether all of the answer is with the kernel."""
+        return self._unsent is not None and not self._unsent
+
     def advance(self) -> int:
         """
         Go on; return what to wait for, of selectors' events, 0: it is over.
@@ -192,9 +211,8 @@ class _Connection:
         """
         if self._unsent is None:
             self._receive()
-        elif (
-            not self._unsent
-        ):  # answered: read on until the client has closed, or it might lose the answer (RFC 9112 9.6)
+        elif self.is_answered:
+            # RFC 9112 9.6: answered; what it still sends is read until it closes, or it might lose the answer.
             return selectors.EVENT_READ if self.socket.recv(PIECE_BYTES) else 0
         if self._unsent is None:
             return selectors.EVENT_READ

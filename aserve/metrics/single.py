@@ -14,7 +14,7 @@ import time
 from ..settings import Config
 from .counting import read_words
 from .scrapes import Scrapes, open_metrics
-from .table import WORDS
+from .table import PAGE_WORDS
 from .text import Samples
 
 WORKER = 1  # as if it were the only one of several: the same queries do for both
@@ -30,7 +30,7 @@ class Single:
         Raises:
             BindError: the address of --metrics could not be bound.
         """
-        self.memory = mmap.mmap(-1, WORDS * 8)
+        self.memory = mmap.mmap(-1, PAGE_WORDS * 8)
         self.listeners = open_metrics(config)
         self._started_at = time.time()
         self._loop = loop

@@ -166,6 +166,8 @@ def _lay_out() -> dict[str, int]:
 
 PLACES = _lay_out()  # by name: a metric's first word
 WORDS = sum(metric.width for metric in COUNTED)
+FIRST_WORD = 16  # of a page, that is theirs; those before are others' (processes/slots.py)
+PAGE_WORDS = FIRST_WORD + WORDS  # that a page has at least
 
 
 def key_of(metric: Metric, index: int) -> str:

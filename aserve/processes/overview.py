@@ -60,7 +60,9 @@ class Overview:
     # Over an exec
 
     def describe(self) -> dict[str, Any]:
-        """Return what is counted, by names: for `restore`."""
+        """Return what is counted, by names: for `restore`; and let nobody wait for an answer any more."""
+        if self.scrapes is not None:
+            self.scrapes.finish()
         present = [
             (str(child.slot), describe_words(self._slots.counters(child.page))) for child in self._children_with_pages()
         ]

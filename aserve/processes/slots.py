@@ -23,11 +23,10 @@ from .memory_file import map_memory_file, open_memory_file
 
 PAGE_BYTES = 4096
 WORD_BYTES = 8
-COUNTERS_AT = 16  # the first word of what a page's worker counts (metrics/table.py); those before are by Field
 
 
 class Field(enum.IntEnum):
-    """Where a word is in its page."""
+    """Where a word is in its page; behind them stands what its worker counts (metrics/table.py)."""
 
     # Written by the supervisor.
     PID = 0  # 0: nobody has the page
@@ -78,7 +77,7 @@ class Slots:
 
     def counters(self, number: int) -> list[int]:
         """Return what the worker of a page has counted."""
-        return read_words(self.page(number)[COUNTERS_AT:])
+        return read_words(self.page(number))
 
     def take(self) -> int:
         """

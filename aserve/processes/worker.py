@@ -41,7 +41,7 @@ from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of
 from .plan import Plan
 from .signal_pipe import block_signals
-from .slots import COUNTERS_AT, Field, Slots
+from .slots import Field, Slots
 
 logger = logging.getLogger("aserve")
 
@@ -188,7 +188,7 @@ class Worker:
         self._slots, self._board = role.slots, role.load_board
         self._server = Server(
             app, role.plan.config, listeners=role.listeners, load_board=role.load_board, in_flight=role.in_flight,
-            counters=role.page[COUNTERS_AT:],
+            counters=role.page,
         )  # fmt: skip
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
         self._adopting: set[asyncio.Task[None]] = set()

@@ -236,12 +236,14 @@ class StepExecutor:
 
 
 class FakeAccessLog:
-    """Remembers codes."""
+    """Remembers codes, and whether responses were cut."""
 
     def __init__(self) -> None:
         self.codes: list[int] = []
+        self.cuts: list[bool] = []
 
     def write(self, exchange: Any) -> None:
+        self.cuts.append(exchange.is_cut)
         self.codes.append(exchange.response.code if exchange.response is not None else 0)
 
     def write_refused(self, connection: Any, exchange: Any, why: Any) -> None:

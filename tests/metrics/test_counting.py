@@ -12,7 +12,7 @@ import pytest
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
 from aserve.metrics.counting import Counters, read_words
-from aserve.metrics.table import BOUNDS, BUCKETS, KEYS, METRICS, PLACES, SUM, WORDS
+from aserve.metrics.table import BOUNDS, BUCKETS, KEYS, METRICS, PAGE_WORDS, PLACES, SUM
 from aserve.statistics import Statistics
 
 
@@ -31,7 +31,7 @@ class Counted:
     """Counters, and what is in their memory."""
 
     def __init__(self, threads=3):
-        self.memory = mmap.mmap(-1, WORDS * 8)
+        self.memory = mmap.mmap(-1, PAGE_WORDS * 8)
         self.counters = Counters(self.memory, threads)
 
     def __getitem__(self, key):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import selectors
 import socket
@@ -12,6 +13,7 @@ import pytest
 from aserve.metrics import scrapes as module
 from aserve.metrics.scrapes import (
     CONNECTION_SECONDS,
+    FINISH_SECONDS,
     FRESH_SECONDS,
     MAX_CONNECTIONS,
     MAX_REQUEST_BYTES,
@@ -216,6 +218,23 @@ def test_a_bug_of_ours(answering, caplog):
     answering.text = None
     assert answering.ask()[0] == 500
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_before_another_program(answering, monkeypatch):
+    """Who has been accepted is answered, if that does not take long; who has not waits for the program that follows."""
+    silent, asking = answering.connect(), answering.connect()
+    answering.turn()
+    asking.sendall(GET)
+    later = answering.connect()
+    later.sendall(GET)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+    times = itertools.chain([0.0] * 4, itertools.repeat(FINISH_SECONDS))
+    answering.scrapes.finish()
+    assert asking.recv(15) == b"HTTP/1.1 200 OK"
+    for client in (silent, later):
+        client.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
 
 
 def test_whoever_waits(answering):

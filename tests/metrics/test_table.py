@@ -6,8 +6,21 @@ import re
 
 import pytest
 
-from aserve.metrics.table import BOUNDS, BUCKETS, COUNTED, COUNTER, GAUGE, HISTOGRAM, KEYS, METRICS, PLACES, WORDS
-from aserve.processes.slots import COUNTERS_AT, PAGE_BYTES, WORD_BYTES, Field
+from aserve.metrics.table import (
+    BOUNDS,
+    BUCKETS,
+    COUNTED,
+    COUNTER,
+    FIRST_WORD,
+    GAUGE,
+    HISTOGRAM,
+    KEYS,
+    METRICS,
+    PAGE_WORDS,
+    PLACES,
+    WORDS,
+)
+from aserve.processes.slots import PAGE_BYTES, WORD_BYTES, Field
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
@@ -25,7 +38,7 @@ def test_places():
     """Each has its own words, and all fit into a page behind what was there before."""
     taken = [PLACES[metric.name] + index for metric in COUNTED for index in range(metric.width)]
     assert taken == list(range(WORDS))
-    assert max(Field) < COUNTERS_AT and COUNTERS_AT + WORDS <= PAGE_BYTES // WORD_BYTES
+    assert max(Field) < FIRST_WORD and PAGE_WORDS <= PAGE_BYTES // WORD_BYTES
 
 
 def test_keys():

@@ -13,12 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.metrics.scrapes import open_metrics
-from aserve.metrics.table import PLACES
+from aserve.metrics.table import FIRST_WORD, PLACES
 from aserve.processes import overview as module
 from aserve.processes.child import TRIAL
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.processes.resources import Memory
-from aserve.processes.slots import COUNTERS_AT
 from aserve.settings import Config, ConfigError
 
 
@@ -34,7 +33,7 @@ def read(one):
 
 def count(one, child, number):
     """Let a worker count so many exceptions of its app."""
-    one.supervisor._children.page(child)[COUNTERS_AT + PLACES["aserve_app_exceptions_total"]] = number
+    one.supervisor._children.page(child)[FIRST_WORD + PLACES["aserve_app_exceptions_total"]] = number
 
 
 def exceptions(one):
