@@ -59,10 +59,13 @@ class Overview:
 
     # Over an exec
 
-    def describe(self) -> dict[str, Any]:
-        """Return what is counted, by names: for `restore`; and let nobody wait for an answer any more."""
+    def finish(self) -> None:
+        """Let nobody wait for an answer who would lose it by that."""
         if self.scrapes is not None:
             self.scrapes.finish()
+
+    def describe(self) -> dict[str, Any]:
+        """Return what is counted, by names: for `restore`."""
         present = [
             (str(child.slot), describe_words(self._slots.counters(child.page))) for child in self._children_with_pages()
         ]

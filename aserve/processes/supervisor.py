@@ -3,7 +3,8 @@
 Owns:     the listeners, once they are bound, the loop that waits for signals, workers' words and time, and what is done about each of them.
 Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app.
 Not here: how a worker is forked, told something and reaped (children.py), from what (molds.py), whose turn it is to be replaced
-          (rollout.py), what a worker does (worker.py), the end of it all (shutdown.py), what people ask (answers.py).
+          (rollout.py), what a worker does (worker.py), the end of it all (shutdown.py), what people ask (answers.py), and
+          Prometheus (overview.py).
 
 What happens, by event:
 

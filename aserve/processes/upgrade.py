@@ -161,6 +161,7 @@ class Upgrade:
         with block_signals() as blocked:
             for number in self._signals.read():
                 os.kill(os.getpid(), number)  # nobody has seen to it: it waits, as those do that come from now on
+            overview.finish()
             try:
                 with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview) as fd:
                     self._command.execute(inheritance.VARIABLE, fd)
