@@ -185,6 +185,31 @@ def test_very_many(answering):
         silent[1].recv(1)
 
 
+def test_the_oldest_asks_just_then(answering):
+    """Who has made room is not answered any more."""
+    oldest = answering.connect()
+    for _ in range(MAX_CONNECTIONS - 1):
+        answering.connect()
+    answering.turn()
+    answering.connect()
+    oldest.sendall(GET)
+    answering.turn(1)
+    assert len(answering.scrapes._connections) == MAX_CONNECTIONS
+    with pytest.raises(ConnectionResetError):
+        answering.read(oldest)
+
+
+def test_nothing_to_read(answering):
+    """A connection that is woken for nothing waits on."""
+    client = answering.connect()
+    answering.turn()
+    (connection,) = answering.scrapes._connections
+    answering.scrapes._advance(connection)
+    client.sendall(GET)
+    answering.turn()
+    assert answering.read(client)[0] == 200
+
+
 def test_no_descriptor_is_left(answering, monkeypatch):
     """Nobody is accepted for a second: the loop does not turn for nothing meanwhile."""
 
@@ -222,6 +247,9 @@ def test_a_bug_of_ours(answering, caplog):
 
 def test_before_another_program(answering, monkeypatch):
     """Who has been accepted is answered, if that does not take long; who has not waits for the program that follows."""
+    for _ in range(2):  # the other program may not be started at first
+        answering.scrapes.finish()
+    answering.scrapes.on_second()
     silent, asking = answering.connect(), answering.connect()
     answering.turn()
     asking.sendall(GET)
