@@ -23,7 +23,9 @@ from .statistics import Statistics
 class Records:
     """One server's."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, counters: Any = None) -> None:
+    def __init__(
+        self, config: Config, loop: asyncio.AbstractEventLoop, counters: Any = None, slot: int | None = None
+    ) -> None:
         """
         Open them. `counters`: memory for those of a process whose supervisor answers for all.
 
@@ -35,7 +37,7 @@ class Records:
         self._access_log: AccessLog | None = None
         with contextlib.ExitStack() as undo:
             if config.access_log is not None:
-                self._access_log = AccessLog(config.access_log)
+                self._access_log = AccessLog.of(config, slot)
                 undo.callback(self._access_log.close)
             if config.metrics is not None:
                 if counters is None:
@@ -56,6 +58,11 @@ class Records:
         return self._counters is not None or (self._access_log is not None and self._access_log.wants_times)
 
     @property
+    def wants_ids(self) -> bool:
+        """Whether one of them wants to know the names of requests."""
+        return self._access_log is not None and self._access_log.wants_ids
+
+    @property
     def bound(self) -> list[bytes]:
         """The addresses of their listeners, for forks.py."""
         listeners = self._single.listeners if self._single is not None else ()
@@ -64,7 +71,7 @@ class Records:
     def on_second(self, statistics: Callable[[], Statistics]) -> None:
         """Called once a second: write what waits, and the numbers of this moment."""
         if self._access_log is not None:
-            self._access_log.flush()
+            self._access_log.on_second()
         if self._counters is not None:
             self._counters.on_second(statistics())
         if self._single is not None:

@@ -58,16 +58,14 @@ class Server:
         async with aserve.Server(app, bind="127.0.0.1:0") as server:
             print(server.addresses)
 
-    Keyword arguments are the settings of Config. Leaving the block drains:
-    what runs is finished. No signal handlers, no global state; several
-    servers may share a loop.
+    Keyword arguments are the settings of Config. Leaving the block drains: what runs is finished. No signal handlers,
+    no global state; several servers may share a loop.
 
-    `listeners` are bound already and shared with other processes, in place of `bind`: they
-    are neither closed nor removed here, but at an end that is everybody's (`drain`). With
-    `is_alone` there are no other processes, and the app is told so. `load_board` decides which of
-    the processes accepts; `in_flight`, memory of connections.in_flight.TABLE_BYTES, shows others
-    what this one is at; `counters`, of metrics.table.PAGE_WORDS words, what it has counted: then it does not
-    answer at the address of `metrics` itself.
+    `listeners` are bound already and shared with other processes, in place of `bind`: they are neither closed nor
+    removed here, but at an end that is everybody's (`drain`). With `is_alone` there are no other processes, and the app
+    is told so. `load_board` decides which of the processes accepts; `in_flight`, memory of
+    connections.in_flight.TABLE_BYTES, shows others what this one is at; `slot` is its number among them. With
+    `counters`, metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
@@ -84,6 +82,7 @@ class Server:
         is_alone: bool = False,
         load_board: LoadBoard | None = None,
         in_flight: Any = None,
+        slot: int | None = None,
         counters: Any = None,
         **settings: Any,
     ) -> None:
@@ -91,9 +90,8 @@ class Server:
             raise TypeError("give either a Config or settings, not both")
         self.config = config if config is not None else Config(**settings)
         self._app = app
-        self._shared_listeners = listeners
-        self._is_alone = is_alone or listeners is None
-        self._load_board, self._in_flight = load_board, in_flight
+        self._shared_listeners, self._is_alone = listeners, is_alone or listeners is None
+        self._load_board, self._in_flight, self._slot, self._counters = load_board, in_flight, slot, counters
         self._listeners: list[Listener] = []
         self._bound: list[bytes] = []  # their addresses, for forks.py; also after their end
         self._acceptors: list[Acceptor] = []
@@ -101,7 +99,6 @@ class Server:
         self._connections = ConnectionLimit()
         self._services: list[Service] = []
         self._common_fields = CommonFields(self.config.server_name)
-        self._counters = counters
         self._records: Records | None = None
         self._certificates = Certificates(())
         self._peers: Peers | None = None
@@ -167,7 +164,7 @@ class Server:
         forks.watch(self)
         self._services = []  # those of an earlier start are over
         try:
-            records = self._records = Records(config, loop, self._counters)
+            records = self._records = Records(config, loop, self._counters, self._slot)
             self._bound += records.bound
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
@@ -342,6 +339,8 @@ class Server:
         self._connections.leave_board()
         if self._timer is not None:
             self._timer.cancel()
+        for service in self._services:
+            service.log_cut()
         if self._records is not None:
             self._records.close()
         forks.unwatch(self)
@@ -354,7 +353,7 @@ class Server:
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
             records.told, self._certificates, self._peers, multiprocess=not self._is_alone,
             in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=records.wants_times,
+            times_requests=records.wants_times, names_requests=records.wants_ids,
         )  # fmt: skip
 
     def _accept(self) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import types
 
 import pytest
 
-from aserve.errors import BindError
+from aserve.errors import BindError, RequestRefused
 from aserve.metrics.counting import read_words
 from aserve.metrics.table import PAGE_WORDS, PLACES
 from aserve.records import Records
@@ -30,7 +31,7 @@ async def test_the_access_log(tmp_path):
     """It is written once a second, and goes on in a new file when it is told to."""
     records = Records(Config(access_log=str(tmp_path / "log")), asyncio.get_running_loop())
     assert records.told is not None and not records.wants_times
-    records.told._add("10.0.0.1", None, 400, 0)
+    records.told.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
     records.on_second(None)
     assert "10.0.0.1" in (tmp_path / "log").read_text()
     (tmp_path / "log").unlink()

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..connections.shared_memory import pointer_to
 from ..errors import RequestRefused
-from ..exchange import Exchange
+from ..exchange import ANSWERED, Exchange
 from ..statistics import Statistics
 from .table import BUCKETS, CLASSES, COUNTED, ENDS, FIRST_WORD, PLACES, REFUSALS, SUM, WORDS
 
@@ -66,7 +66,7 @@ class Counters:
         status_class, size = (response.code // 100, response.sent_bytes) if response is not None else (0, 0)
         if status_class >= len(CLASSES):
             status_class = 0
-        place = _REQUESTS + status_class * len(ENDS) + exchange.is_cut
+        place = _REQUESTS + status_class * len(ENDS) + (exchange.end != ANSWERED)
         began_at = exchange.began_at
         if began_at:
             waited = int((began_at - (exchange.arrived_at or began_at)) * 1e6) or 1

@@ -10,7 +10,7 @@ import types
 import pytest
 
 from aserve.errors import RequestRefused
-from aserve.exchange import Exchange
+from aserve.exchange import CUT, Exchange
 from aserve.metrics.counting import Counters, read_words
 from aserve.metrics.table import BOUNDS, BUCKETS, KEYS, METRICS, PAGE_WORDS, PLACES, SUM
 from aserve.statistics import Statistics
@@ -53,10 +53,10 @@ def counted():
     [
         (new_exchange(200), "2xx", "complete"),
         (new_exchange(304), "3xx", "complete"),
-        (new_exchange(404, is_cut=True), "4xx", "cut"),
+        (new_exchange(404, end=CUT), "4xx", "cut"),
         (new_exchange(599), "5xx", "complete"),
         (new_exchange(0), "none", "complete"),
-        (new_exchange(None, is_cut=True), "none", "cut"),
+        (new_exchange(None, end=CUT), "none", "cut"),
         (new_exchange(999), "none", "complete"),  # no status of HTTP's
     ],
 )
