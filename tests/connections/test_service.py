@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from harness.fakes import Harness
+from harness.fakes import FakeAccessLog, FakeConnection, Harness
+
+from aserve.exchange import ANSWERED, CUT, TIMED_OUT, Exchange
 
 
 def test_what_connections_share():
@@ -46,3 +48,19 @@ def test_who_is_told_to_be_unready():
     assert harness.service.warning() == "the database is gone"
     harness.service.is_draining = True
     assert harness.service.warning() == "draining"
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+def test_what_has_not_ended_at_the_end(is_logged):
+    """It is logged as cut, if nothing else is known; a health check is not."""
+    service = Harness(lambda environ, start_response: []).service
+    log = service.access_log = FakeAccessLog() if is_logged else None
+    plain, late, probe = (Exchange("", 0) for _ in range(3))
+    late.end, probe.is_probe = TIMED_OUT, True
+    for exchange in (plain, late, probe):
+        exchange.connection = FakeConnection()
+        service.lost.add(exchange)
+    service.log_cut()
+    assert (plain.end, late.end) == (CUT, TIMED_OUT) and not service.lost
+    assert log is None or log.codes == [0, 0]
+    assert Exchange.end == ANSWERED

@@ -61,7 +61,8 @@ def test_waiting_for_a_worker(told, raw_client, wait_until):
     first.recv_response()
     second.recv_response()
     wait_until(lambda: len(found) == 2)
-    assert found[1][0] <= freed_at <= found[1][1]
+    arrived_at, began_at, _ = max(found, key=lambda one: one[1])  # the first may be told of last
+    assert arrived_at <= freed_at <= began_at
 
 
 @pytest.mark.also_inline
