@@ -36,7 +36,8 @@ FLOORS = (
     "server",
     "running",  # run() makes the loop that a server runs on
     "processes",  # each worker runs a server
-    "alone",
+    "alone top",
+    "top_screen",
     "compat",
     "cli",
     "aserve __main__",
@@ -123,6 +124,7 @@ RESERVED = {
 DOORS = {
     ("running", "uvloop"),
     ("cli", "importlib.metadata"),
+    ("cli", "top_screen"),  # which knows textual
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }
