@@ -31,6 +31,7 @@ from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .loading import LoadError, check_unpatched, load_app
+from .logs import enable_loggers, set_up_logging
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -94,12 +95,13 @@ def _run(argv: Sequence[str]) -> int:
     inherited = Inheritance.read(inheritance_fd) if inheritance_fd is not None else None
     plan = (inherited.plan if inherited else None) or _read_plan(args)
     if is_check:
+        set_up_logging(plan.config)
         find_account(plan.config.user, plan.config.group)
         app = _load(plan)
         load_certificates(plan.config).log_warnings()
         sys.stdout.write(_describe(plan.config, app, plan.spec))
         return 0
-    _set_up_logging(plan.config.log_level)
+    set_up_logging(plan.config)
     _log_surroundings(plan)
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
@@ -121,8 +123,9 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     # By their places from here: the app may change the folder, and a supervisor has them, too.
     if config.access_log not in (None, "-"):
         config = dataclasses.replace(config, access_log=os.path.abspath(config.access_log))
-    if config.control is not None:
-        config = dataclasses.replace(config, control=os.path.abspath(config.control))
+    for name in ("control", "log_config"):
+        if getattr(config, name) is not None:
+            config = dataclasses.replace(config, **{name: os.path.abspath(getattr(config, name))})
     compile_routes(config.route)
     load_certificates(config)  # to see whether they can be; the server loads its own
     return Plan(config, _checked_spec(spec, toml_name) if spec else None)
@@ -135,8 +138,7 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
         install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
     app = load_app(plan.spec) if plan.spec else demo_app
     check_unpatched()
-    # After the app, whose own set-up of logging may disable the loggers that it finds.
-    _set_up_logging(config.log_level, role.name if role is not None else "")
+    enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
     return app
 
 
@@ -144,7 +146,7 @@ def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
     if _has_uwsgi(role.plan.config):
         install_uwsgi(_uwsgi_process(role))
-    _set_up_logging(role.plan.config.log_level, role.name)
+    set_up_logging(role.plan.config, role.name)
 
 
 def _uwsgi_process(role: Role) -> UwsgiProcess:
@@ -164,7 +166,7 @@ def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, i
 
 
 def _work(role: Role) -> int:
-    _set_up_logging(role.plan.config.log_level, role.name)
+    set_up_logging(role.plan.config, role.name)
     load = functools.partial(_load, role.plan, role)
     return run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
 
@@ -353,16 +355,3 @@ def _describe_bind(bind: str) -> str:
     if bind.startswith("unix:") or "://" in bind:
         return bind
     return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"
-
-
-def _set_up_logging(level: str, name: str = "") -> None:
-    """Send the "aserve" loggers to standard error, whatever the app does with other loggers; `name` is this process's."""
-    handler = logging.StreamHandler()
-    who = f"{name}: " if name else ""
-    handler.setFormatter(logging.Formatter(f"{{asctime}} {{levelname:<8}} {who}{{message}}", style="{"))
-    logger.handlers[:] = [handler]
-    logger.setLevel(level.upper())
-    logger.propagate = False  # the app's root handler would show each message again
-    for name, known in logging.root.manager.loggerDict.items():
-        if name.split(".")[0] == "aserve" and isinstance(known, logging.Logger):
-            known.disabled = False  # by the app's logging.config, which disables what it finds

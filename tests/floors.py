@@ -66,6 +66,7 @@ FLOORS = {
     "aserve/loading.py": 100,
     "aserve/hooks.py": 100,
     "aserve/log_once.py": 100,
+    "aserve/logs.py": 100,
     "aserve/pid_file.py": 100,
     "aserve/privileges.py": 100,
     "aserve/processes/__init__.py": 100,

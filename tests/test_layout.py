@@ -26,7 +26,7 @@ FLOORS = (
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo",
-    "hooks",  # which the app gives
+    "hooks logs",  # hooks: which the app gives
     "workers rpc access_log request_log",  # none of which knows a connection, or WSGI
     "wsgi",
     "proxies",  # stand before the gateway of wsgi

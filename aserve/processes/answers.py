@@ -9,6 +9,7 @@ Shapes: each row of the table in docs/control.md is an object; the first of a st
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -97,7 +98,8 @@ class Answers:
 
     def _describe(self, child: Child) -> dict[str, Any]:
         page, memory = self._children.page(child), memory_of(child.pid, with_shares=True) if child.pid else None
-        requests = read_in_flight(map_memory_file(child.in_flight)) if child.is_worker else []
+        with contextlib.closing(map_memory_file(child.in_flight)) as table:
+            requests = read_in_flight(table) if child.is_worker else []
         ticked_at = page[Field.TICKED_AT]
         return {
             "slot": 0 if child.slot == MOLD else child.slot,

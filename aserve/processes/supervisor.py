@@ -36,7 +36,7 @@ from typing import Any, Callable
 
 from ..access_log import append_unanswered
 from ..connections.listeners import Listener
-from ..errors import AserveError
+from ..errors import AserveError, BindError
 from ..settings import MAX_WORKERS, ConfigError
 from .absences import Absences
 from .answers import Answers
@@ -149,13 +149,23 @@ class Supervisor:
         self._shutdown = Shutdown(self._children, self._molds, self._timers, self._listeners, self._manager)
         self._upgrade = Upgrade(self._command, self._children, self._signals, self._manager)
         self._answers = Answers(self, self._children, self._timers)
-        path = self._rollout.plan.config.control
-        self._control = Control(path, self._watch_caller, self._answers.by_question) if path is not None else None
+        self._control = self._open_control(self._rollout.plan.config.control, inherited is not None)
         if inherited is not None:
             self._has_served, self._size = True, inherited.size or self._size
             self._upgrade.take_over(inherited)
             self.reload("SIGUSR2")
         self._check()
+
+    def _open_control(self, path: str | None, is_upgraded: bool) -> Control | None:
+        if path is None:
+            return None
+        try:
+            return Control(path, self._watch_caller, self._answers.by_question)
+        except BindError as fault:
+            if not is_upgraded:
+                raise
+            logger.error("--control: %s; serving without it", fault)  # workers serve, and must not end for it
+            return None
 
     def _due(self) -> Iterator[int]:
         """
@@ -344,7 +354,8 @@ class Supervisor:
         """The new code serves: from now on it is what every worker is started for."""
         before, config = self._rollout.commit().config, self._rollout.plan.config
         self._molds.end(State.STARTING, State.READY, but=self._rollout.plan)
-        logger.setLevel(config.log_level.upper())
+        if config.log_config is None:
+            logger.setLevel(config.log_level.upper())
         self._touched = TouchedFiles(config.touch_reload)
         if config.workers != before.workers:
             size, self._why_size = self._rollout.plan.count_workers(self._watch.bytes_of(child))

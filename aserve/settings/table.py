@@ -490,6 +490,11 @@ class Config:
         "least severe message to show on standard error",
         "Start, stop and errors; nothing per request.",
     )
+    log_config: str | None = _row(
+        None, "Logs", "--log-config", FILE,
+        "TOML or JSON file in the form of Python's logging.config, for all loggers of the process",
+        "Messages go to standard error, one event a line.",
+    )
     # fmt: on
 
     def __post_init__(self) -> None:

@@ -56,13 +56,25 @@ class Led(Leading):
 
     def run(self, load, supervise=None):
         """Be this worker, and its supervisor in another thread; return the exit status."""
-        thread = threading.Thread(target=supervise or (lambda: None), daemon=True)
+        failures = []
+
+        def lead():
+            try:
+                supervise()
+            except BaseException as exc:  # the worker would wait for its word for ever
+                failures.append(exc)
+                self.channel.send(DRAIN)
+
+        thread = threading.Thread(target=lead if supervise else lambda: None, daemon=True)
         thread.start()
         try:
-            return run_worker(self.role, load)
+            status = run_worker(self.role, load)
         finally:
             thread.join(10)
             assert not thread.is_alive()
+        if failures:
+            raise failures[0]
+        return status
 
     def wait_now(self, said):
         """Return the first message that says this, with its descriptors; it has been sent."""

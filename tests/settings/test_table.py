@@ -178,6 +178,7 @@ def test_defaults():
         "control": None,
         "access_log": None,
         "log_level": "info",
+        "log_config": None,
     }
 
 

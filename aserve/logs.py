@@ -1,0 +1,87 @@
+"""Where the server's own messages go, and in which form.
+
+Owns:     set_up_logging, enable_loggers: the "aserve" loggers of a command; LineFormatter.
+Thread:   the main thread, before it serves.
+Not here: what is logged; the access log (access_log.py); the app's loggers, which nothing here touches.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import logging.config
+from typing import Any
+
+from .settings import Config, ConfigError, read_toml
+
+logger = logging.getLogger("aserve")
+
+# What could forge a line, or move the cursor of a terminal: C0 but HTAB and LF, DEL, C1, and two that some take for a new line.
+_CONTROLS = {n: f"\\x{n:02x}" for n in (*range(9), *range(11, 32), *range(127, 160))}
+_CONTROLS.update({n: f"\\u{n:04x}" for n in (0x2028, 0x2029)})
+
+
+class LineFormatter(logging.Formatter):
+    """
+    One event, one line that begins with its time; what belongs to it, as a traceback, is indented below.
+
+    So nothing that a client or an app has put into a message can pass for a line of the log.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the event as text, without the last newline."""
+        return super().format(record).translate(_CONTROLS).replace("\n", "\n  ")
+
+
+def set_up_logging(config: Config, name: str = "") -> None:
+    """
+    Send the "aserve" loggers to standard error; then do what --log-config says; `name` is this process's.
+
+    Raises:
+        ConfigError: --log-config names no file of the right form.
+    """
+    handler = logging.StreamHandler()
+    who = f"{name}: " if name else ""
+    handler.setFormatter(LineFormatter(f"{{asctime}} {{levelname:<8}} {who}{{message}}", style="{"))
+    logger.handlers[:] = [handler]
+    logger.setLevel(config.log_level.upper())
+    logger.propagate = False  # the app's root handler would show each message again
+    if config.log_config is not None:
+        _configure(config.log_config)
+    enable_loggers()
+
+
+def enable_loggers() -> None:
+    """Let all our loggers speak, whatever the app's own set-up has done with those that it found."""
+    for name, known in logging.root.manager.loggerDict.items():
+        if name.split(".")[0] == "aserve" and isinstance(known, logging.Logger):
+            known.disabled = False
+
+
+def _configure(path: str) -> None:
+    content = _read(path)
+    # The form of logging.config; what exists already is the server's, and whatever was imported with it.
+    content.setdefault("version", 1)
+    content.setdefault("disable_existing_loggers", False)
+    try:
+        logging.config.dictConfig(content)
+    except (ValueError, TypeError, AttributeError, ImportError, OSError) as fault:
+        cause = f": {fault.__cause__}" if fault.__cause__ is not None else ""
+        raise ConfigError(
+            f"--log-config {path}: {fault}{cause}; the form is that of logging.config.dictConfig"
+        ) from None
+
+
+def _read(path: str) -> dict[str, Any]:
+    if not path.endswith(".json"):
+        return dict(read_toml(path))
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+    except OSError as fault:
+        raise ConfigError(f"cannot read --log-config {path}: {fault.strerror}") from None
+    except ValueError as fault:
+        raise ConfigError(f"--log-config {path} is not valid JSON: {fault}") from None
+    if not isinstance(content, dict):
+        raise ConfigError(f"--log-config {path}: an object was expected, as logging.config.dictConfig takes it")
+    return content

@@ -1,0 +1,127 @@
+"""Where messages go, and that nothing in them can pass for a line of the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+
+import pytest
+
+from aserve.logs import LineFormatter, enable_loggers, set_up_logging
+from aserve.settings import Config, ConfigError
+
+ours = logging.getLogger("aserve")
+
+
+@pytest.fixture(autouse=True)
+def put_back():
+    """What a set-up changes in this process."""
+    root = logging.getLogger()
+    before = ours.handlers[:], ours.level, ours.propagate, root.handlers[:], root.level
+    yield
+    ours.handlers[:], ours.level, ours.propagate, root.handlers[:], root.level = before
+
+
+def test_standard_error(capsys):
+    """Time, level, the process's name and the message; from --log-level on."""
+    set_up_logging(Config(log_level="warning"), "worker 2")
+    logging.getLogger("aserve.wsgi").warning("shown")
+    ours.info("not shown")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING  worker 2: shown\n", capsys.readouterr().err)
+
+
+def test_a_message_that_would_forge_a_line():
+    """What follows a line's end is indented, and no control character gets through; a tab does."""
+    record = logging.LogRecord(
+        "aserve", logging.ERROR, "", 0, "a\tb\n2026-01-01 %s\r\x1b[2J\x85\x9b\u2028", ("fake",), None
+    )
+    assert LineFormatter("{message}", style="{").format(record) == (
+        "a\tb\n  2026-01-01 fake\\x0d\\x1b[2J\\x85\\x9b\\u2028"
+    )
+
+
+def test_a_traceback():
+    """It stands indented below its event."""
+    try:
+        raise ValueError("x\n2026-01-01 00:00:00,000 INFO     all is well")
+    except ValueError:
+        record = logging.LogRecord("aserve", logging.ERROR, "", 0, "it failed", (), sys.exc_info())
+    lines = LineFormatter("{message}", style="{").format(record).splitlines()
+    assert lines[0] == "it failed" and lines[1] == "  Traceback (most recent call last):"
+    assert all(line.startswith("  ") for line in lines[1:])
+
+
+TOML = """\
+[formatters.short]
+format = "{levelname} {message}"
+style = "{"
+[handlers.file]
+class = "logging.FileHandler"
+filename = "LOG"
+formatter = "short"
+[root]
+handlers = ["file"]
+level = "INFO"
+[loggers.aserve]
+handlers = ["file"]
+"""
+
+
+@pytest.mark.parametrize("kind", ["toml", "json"])
+def test_a_file_of_ones_own(tmp_path, kind, capsys):
+    """It says where the server's messages go, and others'; what it does not say is as without it."""
+    log, path = tmp_path / "log", tmp_path / f"logging.{kind}"
+    text = TOML.replace("LOG", str(log))
+    if kind == "json":
+        handler = {"class": "logging.FileHandler", "filename": str(log), "formatter": "short"}
+        content = {
+            "formatters": {"short": {"format": "{levelname} {message}", "style": "{"}},
+            "handlers": {"file": handler},
+            "root": {"handlers": ["file"], "level": "INFO"},
+            "loggers": {"aserve": {"handlers": ["file"]}},
+        }
+        text = json.dumps(content)
+    path.write_text(text)
+    known = logging.getLogger("shop")
+    set_up_logging(Config(log_level="warning", log_config=str(path)))
+    ours.warning("ours")
+    ours.info("not shown")
+    known.info("theirs")
+    assert log.read_text() == "WARNING ours\nINFO theirs\n" and capsys.readouterr().err == ""
+    for handler in ours.handlers:
+        handler.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("a.toml", "[loggers", "a.toml is not valid TOML"),
+        ("a.json", "{", "a.json is not valid JSON"),
+        ("a.json", "[]", "a.json: an object was expected"),
+        ("a.json", '{"handlers": {"x": {"class": "no.such"}}}', r"Unable to configure handler .x.: .*no"),
+        ("a.json", '{"version": 2}', "Unsupported version: 2; the form is that"),
+    ],
+)
+def test_a_file_that_is_wrong(tmp_path, name, content, why):
+    """One line says what."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(ConfigError, match=why):
+        set_up_logging(Config(log_config=str(tmp_path / name)))
+
+
+@pytest.mark.parametrize("name", ["no.toml", "no.json"])
+def test_no_such_file(tmp_path, name):
+    """The same."""
+    with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
+        set_up_logging(Config(log_config=str(tmp_path / name)))
+
+
+def test_loggers_that_an_app_has_disabled():
+    """They speak again; the app's own stay as they are."""
+    child, other = logging.getLogger("aserve.test_logs"), logging.getLogger("aserve_not.ours")
+    child.disabled = other.disabled = True
+    enable_loggers()
+    assert (child.disabled, other.disabled) == (False, True)
+    other.disabled = False
