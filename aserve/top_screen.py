@@ -87,12 +87,13 @@ class Reading(ModalScreen[None]):
         super().__init__()
         self._title = title
         self._text = text
+        self._shown = Static("asking ...", id="text")
 
     def compose(self) -> ComposeResult:
         """See textual."""
         yield Static(Text(self._title), id="title")
         with VerticalScroll():
-            yield Static("asking ...", id="text")
+            yield self._shown
         yield Footer()
 
     def on_mount(self) -> None:
@@ -105,7 +106,7 @@ class Reading(ModalScreen[None]):
             text = Text(printable(await self._text))
         except NoAnswer as fault:
             text = Text(printable(str(fault)), style=BAD)
-        self.query_one("#text", Static).update(text)
+        self._shown.update(text)
 
 
 class Confirming(ModalScreen[bool]):
@@ -137,7 +138,7 @@ class Lines(DataTable[Text]):
     @property
     def chosen_slot(self) -> int:
         """The worker of the chosen row; 0: there is none."""
-        return self._slots[self.cursor_row] if self._slots else 0
+        return self._slots[min(self.cursor_row, len(self._slots) - 1)] if self._slots else 0
 
     def fill(self, table: Table, width: int) -> None:
         """Show this, in so many columns of the terminal."""
