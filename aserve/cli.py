@@ -121,7 +121,7 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
     config = Config.from_sources(given, os.environ, toml, toml_name)
     # By their places from here: the app may change the folder, and a supervisor has them, too.
-    if config.access_log not in (None, "-"):
+    if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
         config = dataclasses.replace(config, access_log=os.path.abspath(config.access_log))
     for name in ("control", "log_config"):
         if getattr(config, name) is not None:

@@ -44,6 +44,15 @@ SCGI_STATUS_FIELD = UWSGI._replace(status_prefix="Status: ")  # RFC 3875 section
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), ord('"'), ord("\\"), *range(127, 256))}
 
 
+# How an exchange has ended, for the access log (docs/logging.md).
+ANSWERED = "answered"  # its response was given to the kernel, or to the transport
+TIMED_OUT = "timed_out"  # the app, by --request-timeout, or a client that does not read
+REFUSED = "refused"  # aserve has answered in the app's place, with an error
+CLIENT_GONE = "client_gone"  # before the response, or in the middle of it
+CUT = "cut"  # the app has failed behind its head, or the server has ended
+WORKER_DIED = "worker_died"  # the process, with the exchange
+
+
 class RpcCall(NamedTuple):
     """A uwsgi RPC packet."""
 
@@ -93,6 +102,8 @@ class Exchange:
     # By time.monotonic(), and only if Service.times_requests; 0.0: it has not come so far.
     arrived_at: float = 0.0  # it was whole (of a live body: its head), and waited for a worker from then on
     began_at: float = 0.0  # a worker began it
+    thread_id = 0  # which
+    end = ANSWERED
 
     def __init__(self, vars: str, nvars: int) -> None:
         self.vars = vars  # NAME NUL VALUE NUL ... , octets as latin-1
@@ -135,6 +146,7 @@ def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:
     """Return an exchange that answers a client's fault; `request` is what is known of the request, if anything."""
     exchange = Exchange(request.vars, request.nvars) if request is not None else Exchange("", 0)
     exchange.is_head = request is not None and request.is_head
+    exchange.is_from_front = request is not None and request.is_from_front
     exchange.forwarded = request.forwarded if request is not None else None
     exchange.keep_alive = False  # where the next request would begin is not known
     exchange.is_for_loop = True

@@ -59,15 +59,13 @@ class Server:
         async with aserve.Server(app, bind="127.0.0.1:0") as server:
             print(server.addresses)
 
-    Keyword arguments are the settings of Config. Leaving the block drains:
-    what runs is finished. No signal handlers, no global state; several
-    servers may share a loop.
+    Keyword arguments are the settings of Config. Leaving the block drains: what runs is finished. No signal handlers,
+    no global state; several servers may share a loop.
 
-    `listeners` are bound already and shared with other processes, in place of `bind`: they
-    are neither closed nor removed here, but at an end that is everybody's (`drain`). With
-    `is_alone` there are no other processes, and the app is told so. `load_board` decides which of
-    the processes accepts; `in_flight`, memory of connections.in_flight.TABLE_BYTES, shows others
-    what this one is at.
+    `listeners` are bound already and shared with other processes, in place of `bind`: they are neither closed nor
+    removed here, but at an end that is everybody's (`drain`). With `is_alone` there are no other processes, and the app
+    is told so. `load_board` decides which of the processes accepts; `in_flight`, memory of
+    connections.in_flight.TABLE_BYTES, shows others what this one is at; `slot` is its number among them.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
@@ -84,6 +82,7 @@ class Server:
         is_alone: bool = False,
         load_board: LoadBoard | None = None,
         in_flight: Any = None,
+        slot: int | None = None,
         **settings: Any,
     ) -> None:
         if config is not None and settings:
@@ -92,7 +91,7 @@ class Server:
         self._app = app
         self._shared_listeners = listeners
         self._is_alone = is_alone or listeners is None
-        self._load_board, self._in_flight = load_board, in_flight
+        self._load_board, self._in_flight, self._slot = load_board, in_flight, slot
         self._listeners: list[Listener] = []
         self._bound: list[bytes] = []  # their addresses, for forks.py; also after their end
         self._acceptors: list[Acceptor] = []
@@ -166,7 +165,7 @@ class Server:
         self._services = []  # those of an earlier start are over
         try:
             if config.access_log is not None:
-                self._access_log = AccessLog(config.access_log)
+                self._access_log = AccessLog.of(config, self._slot)
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
@@ -340,19 +339,21 @@ class Server:
         self._connections.leave_board()
         if self._timer is not None:
             self._timer.cancel()
+        for service in self._services:
+            service.log_cut()
         if self._access_log is not None:
             self._access_log.close()
         forks.unwatch(self)
         return not hung
 
     def _shared(self) -> Shared:
-        is_seen = self._load_board is not None or self._in_flight is not None
+        log, is_seen = self._access_log, self._load_board is not None or self._in_flight is not None
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            as_one(self._access_log), self._certificates, self._peers, multiprocess=not self._is_alone,
+            as_one(log), self._certificates, self._peers, multiprocess=not self._is_alone,
             in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=self._access_log is not None and self._access_log.wants_times,
+            times_requests=log is not None and log.wants_times, names_requests=log is not None and log.wants_ids,
         )  # fmt: skip
 
     def _accept(self) -> None:
@@ -396,4 +397,4 @@ class Server:
         if self._deadlines is not None:
             self._deadlines.on_second()
         if self._access_log is not None:
-            self._access_log.flush()
+            self._access_log.on_second()

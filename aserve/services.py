@@ -29,6 +29,7 @@ from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
 from .wsgi.environ import build_base_environ
+from .wsgi.request_id import RequestIdGateway
 from .wsgi.response import CommonFields
 from .wsgi.routes import RoutingGateway, compile_routes
 from .wsgi.timing import TimingGateway
@@ -49,9 +50,8 @@ class Shared(NamedTuple):
     peers: Peers | None
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
     in_flight: InFlight | None = None
-    times_requests: bool = (
-        False  # the access log, or whoever else is told of requests, wants to know how long they took
-    )
+    times_requests: bool = False  # who is told of requests, such as the access log, wants to know how long they took
+    names_requests: bool = False  # and by what name they can be found
 
 
 def new_service(listener: Listener, shared: Shared) -> Service:
@@ -65,6 +65,8 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     gateway = _new_gateway(protocol, shared)
     if trust is not None:
         gateway = TrustingGateway(gateway, shared.common_fields, trust, listener.url)
+    if shared.names_requests:
+        gateway = RequestIdGateway(gateway)
     if shared.times_requests:
         gateway = TimingGateway(gateway)
     return Service(

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import traceback
 from types import FrameType
 
@@ -57,7 +58,8 @@ def _request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
 
 
 def _age_of(exchange: Exchange) -> str:
-    return ""
+    """Return for how long a worker has been at it, if requests are timed (--metrics, or an access log that tells times)."""
+    return f" for {time.monotonic() - exchange.began_at:.1f} s" if exchange.began_at else ""
 
 
 def _format(frames: list[FrameType]) -> str:

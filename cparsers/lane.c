@@ -189,7 +189,7 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     end_request(set, fd);
     if (is_lost || !keep) {
         close_conn(set, fd);
-        return (int)len;
+        return is_lost ? -2 : (int)len;
     }
     set_since(set, conn);
     if (!make_idle(set, fd)) {

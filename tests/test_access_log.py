@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import sys
@@ -16,6 +17,7 @@ from harness.fakes import FakeConnection
 from aserve.access_log import AccessLog, append_unanswered
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
+from aserve.settings import Config
 
 
 def new_exchange(*fields, uri="/x?y", code=200, sent_bytes=5, client="203.0.113.7"):
@@ -94,20 +96,35 @@ def test_standard_output_is_not_reopened(monkeypatch):
 def test_what_was_not_answered(log, tmp_path):
     """Each request has its line, behind those of others: no status, no octets, nobody's."""
     line_of(log)
-    append_unanswered(str(tmp_path / "log"), ["GET /a", "PUT /b"])
+    append_unanswered(Config(access_log=str(tmp_path / "log")), [(3.0, "GET /a"), (0.5, r"PUT /b\x22")], worker=1)
     line_of(log)
     lines = [COMBINED.match(line).groups() for line in log.text().splitlines()]
     assert [(line[0], *line[2:]) for line in lines[1:3]] == [
         ("-", "GET /a -", "0", "-", "-", "-"),
-        ("-", "PUT /b -", "0", "-", "-", "-"),
+        ("-", r"PUT /b\x22 -", "0", "-", "-", "-"),
     ]
     assert [line[2] for line in lines[::3]] == ["GET /x?y HTTP/1.1"] * 2
 
 
 def test_what_was_not_answered_on_standard_output(capfd):
     """It goes there, if the log does."""
-    append_unanswered("-", ["GET /a"])
+    append_unanswered(Config(access_log="-"), [(0.0, "GET /a")], worker=1)
     assert '"GET /a -" 0 - "-" "-"\n' in capfd.readouterr().out
+
+
+def test_what_was_not_answered_in_another_format(tmp_path):
+    """It is in the log's own format, and says how it has ended, when and where."""
+    config = Config(access_log=str(tmp_path / "log"), access_log_format="json")
+    append_unanswered(config, [(3.5, r"GET /a\x22?q=1")], worker=7)
+    found = json.loads((tmp_path / "log").read_text())
+    assert found["url.path"] == '/a"' and found["url.query"] == "q=1" and found["aserve.worker"] == 7
+    assert (found["aserve.end"], found["http.server.request.duration"]) == ("worker_died", 3.5)
+    assert "http.response.status_code" not in found
+
+
+def test_what_was_not_answered_and_no_log():
+    """Then there is nothing to be written to."""
+    append_unanswered(Config(), [(3.5, "GET /a")], worker=7)
 
 
 @pytest.mark.parametrize(("kind", "why"), [("fifo", "No such device or address"), ("dir", "Is a directory")])
@@ -115,7 +132,7 @@ def test_what_cannot_be_written(tmp_path, caplog, kind, why):
     """A pipe that nobody reads is not waited for; the log says what is wrong."""
     path = tmp_path / "log"
     os.mkfifo(path) if kind == "fifo" else path.mkdir()
-    append_unanswered(str(path), ["GET /a"])
+    append_unanswered(Config(access_log=str(path)), [(0.0, "GET /a")], worker=1)
     assert f"cannot write what was cut to the access log {str(path)!r}: {why}" in caplog.text
 
 
@@ -203,9 +220,25 @@ def test_lines_are_written_in_batches(log):
     log.flush()
     log.flush()
     assert log.text().count("\n") == 1
-    for _ in range(1002):
+    for _ in range(256):
         log.write(new_exchange())
-    assert log.text().count("\n") > 1000
+    assert log.text().count("\n") == 1
+    log.write(new_exchange())
+    assert log.text().count("\n") == 258
+
+
+def test_very_long_requests_do_not_wait(log):
+    """What is kept until the next flush is bounded, however much clients send."""
+    exchange = new_exchange(("HTTP_COOKIE", "a" * 16384))
+    log.write(exchange)
+    assert log.text().count("\n") == 1
+    log.write_refused(exchange.connection, exchange, RequestRefused(413, "large"))
+    assert log.text().count("\n") == 2
+
+
+def test_long_values_are_cut(log):
+    """A line ends somewhere, whatever a client sends."""
+    assert len(line_of(log, ("HTTP_USER_AGENT", "a" * 60_000))) < 8192 + 200
 
 
 @pytest.mark.parametrize("step", range(12))
@@ -278,6 +311,100 @@ def test_a_full_disk_does_not_stop_the_service(error, monkeypatch):
     log.write(new_exchange())
     log.flush()
     log.close()
+
+
+class FailingTarget:
+    """Takes as many lines of each batch as `room` says; none: it raises."""
+
+    def __init__(self):
+        self.room, self.lines = 1000, []
+
+    def write(self, lines):
+        if not self.room:
+            raise OSError(28, "No space left on device")
+        self.lines += lines[: self.room]
+        return min(len(lines), self.room)
+
+    def reopen(self):
+        return True
+
+    def close(self):
+        self.lines.append("closed")
+
+
+@pytest.fixture
+def failing(log, caplog):
+    """The target of `log`, which fails when it is told to."""
+    caplog.set_level("INFO", "aserve")
+    log.close()
+    log._target = FailingTarget()
+    return log._target
+
+
+def test_lost_lines_are_told_once_and_counted(log, failing, caplog):
+    """A full disk does not fill the other log; when lines are written again, it says how many were lost."""
+    for room in (1000, 0, 0, 1):
+        failing.room = room
+        for _ in range(3):
+            log.write(new_exchange())
+        log.on_second()
+    log.on_second()
+    assert len(failing.lines) == 4
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("cannot write the access log") and "No space left on device; its lines are lost" in line
+    for _ in range(10):
+        log.on_second()  # nothing is written: nobody knows whether it could be
+    assert len(caplog.records) == 1
+    failing.room = 1000
+    for _ in range(6):
+        log.write(new_exchange())
+        log.on_second()
+    assert "is written again; lines that were lost: 8" in caplog.records[1].getMessage()
+    failing.room = 0
+    log.write(new_exchange())
+    log.flush()
+    assert "cannot write" in caplog.records[2].getMessage()
+    log.close()
+    assert "is closed; lines that were lost: 1" in caplog.records[3].getMessage() and failing.lines[-1] == "closed"
+
+
+# Requests without a line
+
+
+@pytest.mark.parametrize(
+    ("uri", "code", "has_line"),
+    [("/x?y", 200, False), ("/x", 204, False), ("/x", 503, True), ("/x/y", 200, True), ("/%78", 200, False)],
+)
+def test_skipped(tmp_path, uri, code, has_line):
+    """Health checks and the like have none, as long as all is well; the path is the app's, decoded."""
+    log = AccessLog(str(tmp_path / "log"), skip=["/other", "/x 2xx"])
+    path = "/x/y" if uri == "/x/y" else "/x"
+    exchange = new_exchange(uri=uri, code=code)
+    exchange.vars = exchange.vars.replace("PATH_INFO\0/x", f"PATH_INFO\0{path}")
+    log.write(exchange)
+    log.close()
+    assert bool((tmp_path / "log").read_text()) is has_line
+
+
+# What a format asks for
+
+
+def test_times_and_the_end(tmp_path):
+    """A format that asks for them has them; of a refused request, what there is."""
+    log = AccessLog(str(tmp_path / "log"), "%(end) %(s)s %(duration) %(queue_wait) %({x}o)s")
+    exchange = new_exchange()
+    exchange.response.head = b"HTTP/1.1 200 OK\r\nX: y\r\n"
+    exchange.arrived_at, exchange.began_at, exchange.end = time.monotonic() - 100, time.monotonic() - 50, "cut"
+    log.write(exchange)
+    log.write_refused(exchange.connection, exchange, RequestRefused(504, "late"))
+    exchange.end = "answered"
+    log.write_refused(exchange.connection, exchange, RequestRefused(413, "large"))
+    log.write_refused(exchange.connection, None, RequestRefused(408, "late"))
+    log.close()
+    lines = [line.split(" ") for line in (tmp_path / "log").read_text().splitlines()]
+    assert [line[:2] for line in lines] == [["cut", "200"], ["cut", "504"], ["refused", "413"], ["refused", "408"]]
+    assert 100 <= float(lines[0][2]) < 1000 and 49 <= float(lines[0][3]) <= 51 and lines[0][4] == "y"
+    assert float(lines[1][2]) >= 100 and lines[3][2:] == ["-", "-", "-"]
 
 
 def test_a_stream_without_many_characters(monkeypatch):

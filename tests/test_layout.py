@@ -27,7 +27,9 @@ FLOORS = (
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo",
     "hooks logs",  # hooks: which the app gives
-    "workers rpc access_log request_log",  # none of which knows a connection, or WSGI
+    "workers rpc log_values log_target request_log",
+    "log_format",
+    "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
     "proxies",  # stand before the gateway of wsgi
     "protocols",
@@ -44,11 +46,11 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform", "kinds", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing"),
+    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
@@ -102,6 +104,8 @@ RESERVED = {
             "budgets": "workers and the loop count in it",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
+            "log_values": "asks for the names of workers",
+            "wsgi.timing": "asks which of them it is in",
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
             "wsgi.response": "a second thread of the app may send pieces of it, too",

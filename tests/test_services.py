@@ -18,6 +18,7 @@ from aserve.settings import Config, parse_bind
 from aserve.tls.certificates import load_certificates
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import Gateway
+from aserve.wsgi.request_id import RequestIdGateway
 from aserve.wsgi.response import CommonFields
 from aserve.wsgi.routes import RoutingGateway
 from aserve.wsgi.timing import TimingGateway
@@ -29,10 +30,10 @@ def app(environ, start_response):
 
 @pytest.fixture
 def service(tmp_path):
-    """Make the service of a listener that has just been opened: service(bind, multiprocess=False, times_requests=False, **settings)."""
+    """Make the service of a listener that has just been opened: service(bind, multiprocess=False, **settings)."""
     opened = []
 
-    def make(bind="127.0.0.1:0", multiprocess=False, times_requests=False, **settings):
+    def make(bind="127.0.0.1:0", multiprocess=False, times_requests=False, names_requests=False, **settings):
         config = Config(bind=bind, access_log=str(tmp_path / "log"), **settings)
         loop, log = asyncio.new_event_loop(), AccessLog(config.access_log)
         (listener,) = open_listeners([parse_bind(config.bind[0])])
@@ -40,6 +41,7 @@ def service(tmp_path):
         shared = Shared(
             config, loop, app, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config), log,
             load_certificates(config), peers_of(config), multiprocess, times_requests=times_requests,
+            names_requests=names_requests,
         )  # fmt: skip
         return new_service(listener, shared)
 
@@ -83,6 +85,11 @@ def test_times(service):
     found = service(times_requests=True, trusted_proxies="127.0.0.1")
     assert type(found.gateway) is TimingGateway and found.times_requests
     assert not service().times_requests
+
+
+def test_names(service):
+    """Whoever wants to find requests by a name has a gateway that gives them one."""
+    assert type(service(names_requests=True).gateway) is RequestIdGateway
 
 
 def test_peers_whom_the_kernel_knows(service, tmp_path):

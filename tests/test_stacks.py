@@ -10,6 +10,7 @@ from harness import apps
 
 import aserve.stacks
 from aserve.stacks import describe_stacks
+from aserve.wsgi.timing import TimingGateway
 
 
 @pytest.mark.any_parser
@@ -26,6 +27,20 @@ def test_a_thread_with_a_request(start_server, raw_client):
     (found,) = re.findall(r"^(.+), at GET /slow\?\\x22x\\x22:\n((?:  .*\n)+)", text, re.M)
     frames = re.findall(r"in (\w+)\n", found[1])
     assert "__call__" in frames and "respond" not in frames
+
+
+def test_for_how_long(start_server, raw_client):
+    """Told where requests are timed."""
+    gate = apps.Gate()
+    server = start_server(gate, threads=2)
+    server.server._services[0].gateway = TimingGateway(server.server._services[0].gateway)
+    client = raw_client(server)
+    client.request("/slow")
+    gate.wait_entered()
+    text = describe_stacks()
+    gate.open()
+    assert client.recv_response().status == 200
+    assert re.search(r"at GET /slow for \d+\.\d s:\n", text)
 
 
 def test_other_threads(monkeypatch):

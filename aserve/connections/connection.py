@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ClientDisconnected, ResponseTruncated, WrittenOff
+from ..exchange import ANSWERED, CLIENT_GONE, TIMED_OUT
 from ..wsgi import Reply
 
 if TYPE_CHECKING:
@@ -112,6 +113,7 @@ class Connection:
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Wire.take_over."""
+        exchange.end = TIMED_OUT
         self.wire.take_over(exchange, why)
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
@@ -159,6 +161,16 @@ def peer_of(transport: asyncio.BaseTransport) -> tuple[str, str] | None:
     return ("", "") if transport.get_extra_info("socket").family == socket.AF_UNIX else None
 
 
+def tells_its_end(exchange: Exchange) -> bool:
+    """Whether a client sees without a reset that the response is not whole: by its length, its chunks, its absence."""
+    if exchange.is_from_front:
+        # The end of the connection is the framing of uwsgi and SCGI. Front servers do not all count the body
+        # of a response with a length: Apache passes on what has come, and keeps its client waiting for the rest.
+        return False
+    response = exchange.response
+    return response is None or not response.head_is_out or bool(response.tells_its_end)
+
+
 def release_exchange(exchange: Exchange) -> None:
     """Free what an exchange holds."""
     if exchange.body is not None:
@@ -178,7 +190,12 @@ def discard_reply(exchange: Exchange, reply: Reply) -> None:
         pass
     except Exception:
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
-    release_exchange(exchange)
+    if exchange.response is None:  # it has ended already
+        release_exchange(exchange)
+        return
+    if exchange.end == ANSWERED:
+        exchange.end = CLIENT_GONE
+    exchange.connection.end_exchange(exchange)
 
 
 LOST = LostWire()

@@ -8,6 +8,7 @@ Not here: when a connection ends (wire_loop.py, timeouts.py); the end of its tra
 
 from __future__ import annotations
 
+from ..exchange import CLIENT_GONE, CUT, Exchange
 from ..protocols.base import WireProtocol
 from .connection import Connection
 from .sending import SendingHalf
@@ -31,7 +32,15 @@ class EndingHalf(SendingHalf):
 
     def abort(self) -> None:
         """Close at once, whatever is unfinished."""
+        if self.connection.exchange is not None:
+            self._note_end(self.connection.exchange, CUT)
         self._transport.abort()
+
+    def _log_unanswered(self, exchange: Exchange) -> None:
+        """Log a request that no worker has begun: its client has left."""
+        if exchange.refusal is None and exchange.ping is None:
+            exchange.connection, exchange.end = self.connection, CLIENT_GONE
+            self.connection.end_exchange(exchange)
 
     def drop_octets(self, data: bytes) -> None:
         """Drop what a TLS client sends after our closure alert; `_linger` is why it is read at all."""

@@ -21,14 +21,14 @@ from typing import Any
 from .._cparsers import ffi, lib
 from ..body import BufferedBody, RequestBody
 from ..errors import RequestRefused
-from ..exchange import Exchange
+from ..exchange import CLIENT_GONE, Exchange
 from ..protocols import EXCHANGE_FACTORIES
 from ..protocols.base import new_body
 from ..protocols.http1 import PLAIN
 from ..proxies.trust import needs_identity
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
-from .connection import Connection, release_exchange
+from .connection import Connection
 from .data_rate import BODY_TOO_LATE, DataRate, why_overdue
 from .handover import Handovers
 from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Memory
@@ -218,6 +218,7 @@ class Lane:
         if self.executor.is_inline and self.set.epoll_fd >= 0:
             self._loop.remove_reader(self.set.epoll_fd)
         self._handovers.close()
+        self.services[0].lost.update(self.exchanges)
         lib.lane_close(self.set)
 
     def set_limit(self, max_count: int) -> None:
@@ -356,7 +357,8 @@ class Lane:
         if kind == lib.LANE_GONE:
             del self._uploads[fd]
             exchange.connection.exchange = None
-            release_exchange(exchange)
+            exchange.end = CLIENT_GONE
+            exchange.connection.end_exchange(exchange)
         elif self._feed_body(fd, upload, octets) and kind == lib.LANE_DONE:
             del self._uploads[fd]
             if self._times_requests:

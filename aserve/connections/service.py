@@ -10,6 +10,7 @@ import asyncio
 from typing import Any, Callable
 
 from ..budgets import Budgets
+from ..exchange import ANSWERED, CUT, Exchange
 from ..protocols.base import Limits, WireProtocol
 from ..proxies.peers import Peers
 from ..request_log import RequestLog
@@ -71,10 +72,20 @@ class Service:
         self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are the app's
         self.in_flight = in_flight  # shows other processes the requests on the event loop's wires; None: nobody looks
         self.request_count = 0  # of those, since the start; the event loop's
+        self.lost: set[Exchange] = set()  # with a worker, though their connections are lost
         self.is_draining = False
         # While it drains: another process serves the same listeners. Who is connected has time to ask once more.
         self.is_replaced = False
         self.why_unready = ""  # see Server.set_unready
+
+    def log_cut(self) -> None:
+        """Log what has not ended by now, though the server does: workers are left behind with it."""
+        for exchange in self.lost:
+            if exchange.end == ANSWERED:
+                exchange.end = CUT
+            if self.access_log is not None and not exchange.is_probe:
+                self.access_log.write(exchange)
+        self.lost.clear()
 
     def warning(self) -> str:
         """Return why a balancer should send its requests to another server; empty when all is well."""

@@ -11,7 +11,7 @@ Not here: how fast a client must be (data_rate.py); who notes that there was pro
 from __future__ import annotations
 
 from ..errors import RequestRefused
-from ..exchange import Exchange
+from ..exchange import TIMED_OUT, Exchange, refused_exchange
 from .connection import Connection
 from .data_rate import TOO_LATE, DataRate, why_overdue
 from .ending import EndingHalf
@@ -66,7 +66,7 @@ class TimedHalf(EndingHalf):
             else:
                 why = TOO_LATE if quiet > config.head_seconds else ""
             if why:
-                self._refuse(None, RequestRefused(408, why))
+                self._refuse_late(RequestRefused(408, why))
         elif state == State.LINGERING:
             self._lingered_seconds += 1.0
             at_most = LINGER_SECONDS if self._service.is_draining else LINGER_WHOLE_SECONDS
@@ -84,6 +84,16 @@ class TimedHalf(EndingHalf):
             self._quiet_seconds = 0.0  # with the app: not the client's time
             self._data_rate = None
 
+    def _refuse_late(self, why: RequestRefused) -> None:
+        """Answer a request that does not come; of one whose body does not come, the access log has the rest."""
+        incomplete = self._protocol.incomplete
+        self._refuse(refused_exchange(why, incomplete[0]) if incomplete else None, why)
+
+    def _abort_reader(self, why: str) -> None:
+        if self.connection.exchange is not None:
+            self._note_end(self.connection.exchange, TIMED_OUT)
+        self._abort(why)
+
     def _why_overdue(self) -> str:
         """Return what is wrong with the body that is being received; "": it comes in time."""
         body = self._protocol.body
@@ -98,13 +108,13 @@ class TimedHalf(EndingHalf):
         if self._count_read():
             self._quiet_seconds = 0.0  # slow, but the client reads
         if self._quiet_seconds > config.write_seconds:
-            self._abort("the client did not read for --write-timeout")
+            self._abort_reader("the client did not read for --write-timeout")
         elif config.min_rate_bytes:
             rate = self._data_rate = self._data_rate or DataRate()
             if rate.is_slow(
                 self.connection.exchange or self, self._read_bytes, config.write_seconds, config.min_rate_bytes
             ):
-                self._abort("the client read more slowly than --min-rate")
+                self._abort_reader("the client read more slowly than --min-rate")
 
     @property
     def idle_seconds(self) -> float:

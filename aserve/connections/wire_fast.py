@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .._cparsers import lib
 from ..errors import ClientDisconnected, RequestRefused
-from ..exchange import Exchange
+from ..exchange import CLIENT_GONE, Exchange
 from ..wsgi import Reply
 from .connection import discard_reply
 from .handover import Handover, Handovers
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 REPLY_BYTES = 1 << 17
 
 _reply = lib.lane_reply
+LOST = -2  # what it returns if the client is gone: lane.h
 
 
 class FastWire:
@@ -61,6 +62,9 @@ class FastWire:
         size, body_size = len(head), len(body)
         sent = _reply(self._handovers.set, self.fd, head, size, body, body_size, exchange.keep_alive)
         if sent == size + body_size:
+            return True
+        if sent == LOST:
+            exchange.end = CLIENT_GONE
             return True
         self._leave_lane_with(exchange, (head + body)[max(sent, 0) :])
         return False

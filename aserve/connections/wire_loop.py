@@ -19,7 +19,7 @@ from typing import cast
 
 from ..body import BufferedBody, LiveBody
 from ..errors import RequestRefused
-from ..exchange import Exchange
+from ..exchange import ANSWERED, CUT, Exchange
 from ..protocols.one_request import OneRequest
 from ..wsgi.response import error_response
 from .connection import LOST, Connection, release_exchange
@@ -73,8 +73,7 @@ class LoopWire(TimedHalf):
         self._is_closing_soon = service.is_draining  # perhaps since this was made, and everybody else was told
         if self._is_new and not connection.identify(transport):
             self._close()
-        exchange, initial = connection.exchange, self._initial
-        self._initial = b""
+        exchange, initial, self._initial = connection.exchange, self._initial, b""
         if exchange is not None:
             self._adopt(exchange)
         connection.wire = self
@@ -122,7 +121,7 @@ class LoopWire(TimedHalf):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone; its file descriptor closes right after this."""
-        is_detached = self._state == State.DETACHED
+        is_detached, is_done = self._state == State.DETACHED, self._state > LOOP_ENDS
         with self._lock:
             self._fd = -1
             self._transition(Event.LOST)
@@ -131,7 +130,7 @@ class LoopWire(TimedHalf):
             return
         # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
         for step in (
-            self._leave_limit, self._drop_waiting, self._protocol.receive_eof, self._stop_sending, self._call_on_writable,
+            self._leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._call_on_writable,
         ):  # fmt: skip
             try:
                 step()
@@ -146,16 +145,20 @@ class LoopWire(TimedHalf):
     def _leave_limit(self) -> None:
         self._service.connections.discard(self)
 
-    def _drop_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def _drop_waiting(self, is_done: bool) -> None:
+        """Drop what no worker has begun; with `is_done` the server will not, and the client was told so."""
+        waiting, self._waiting = [*self._waiting, *self._protocol.incomplete], []
         for exchange in waiting:
-            if exchange.body is not None:
-                exchange.body.close()
+            release_exchange(exchange)
+            if not is_done:
+                self._log_unanswered(exchange)
 
     def _stop_sending(self) -> None:
         if self._sender is not None:
             self._sender.cancel()
         if self.connection.exchange is not None:
+            self._note_end(self.connection.exchange, CUT)
+            self._service.lost.add(self.connection.exchange)
             self._close_spool(self.connection.exchange.spool)
 
     @property
@@ -353,11 +356,14 @@ class LoopWire(TimedHalf):
             self._on_writable = functools.partial(self._end_exchange, exchange)
             return
         self._leave_exchange(exchange)
+        if self._service.access_log is not None:
+            self._note_end(exchange, ANSWERED)
         if exchange.counted_bytes:
             self._release_memory(exchange)
         self.connection.end_exchange(exchange)
         if self._state > LOOP_ENDS:
             if self._state == State.CLOSED:
+                self._service.lost.discard(exchange)
                 self._leave_connection()
             return
         body = exchange.body

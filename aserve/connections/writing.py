@@ -21,10 +21,10 @@ from typing import Any, Callable, cast
 
 from ..budgets import SENT_FILE_COUNT
 from ..errors import ClientDisconnected, ResponseTruncated
-from ..exchange import Exchange
+from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
 from ..spool import ResponseSpool
 from ..wsgi import FileResponse
-from .connection import Connection
+from .connection import Connection, tells_its_end
 from .listeners import UNSENT_BYTES, limit_unsent
 from .sendfile import FileSender, call_close, read_piece
 from .states import TRANSITIONS, Event, State
@@ -251,6 +251,7 @@ class WritingHalf(asyncio.Protocol):
                 octets = spool.read(SPOOL_PIECE_BYTES)
             except OSError as exc:
                 logger.error("%s: a response was lost in its temporary file: %s", self._service.name, exc)
+                self._note_end(exchange, CUT)
                 self._abort("its temporary file cannot be read")
                 self._on_spool(exchange)
                 return
@@ -274,7 +275,7 @@ class WritingHalf(asyncio.Protocol):
         if spool.end_error is None:
             self._end_exchange(exchange)
             return
-        if self._state <= LOOP_ENDS and not _tells_its_end(exchange):
+        if self._state <= LOOP_ENDS and not tells_its_end(exchange):
             # The client gets what the app made before it failed; that is over when the transport is empty.
             self._transport.set_write_buffer_limits(high=0)
             if self._is_write_paused:
@@ -317,14 +318,21 @@ class WritingHalf(asyncio.Protocol):
         if exchange is not self.connection.exchange:
             return  # it has ended; what failed came after its last octet, and another may be under way
         exchange.keep_alive = False
+        self._note_end(exchange, CUT)
         if self._take_completion():
-            if _tells_its_end(exchange) and not self._transport.is_closing():
+            if tells_its_end(exchange) and not self._transport.is_closing():
                 # RFC 9112 8: the framing shows it. A reset would destroy what the client has not read yet,
                 # which may be whole responses before this one.
                 logger.info("%s: response cut short: %s", self.connection.name, why)
             else:
                 self._abort(why)
         self._end_exchange(exchange)
+
+    def _note_end(self, exchange: Exchange, otherwise: str) -> None:
+        """Note for the access log how an exchange ends, unless that is known: its client has left, or `otherwise`."""
+        if exchange.end == ANSWERED:
+            is_lost = self._state > LOOP_ENDS or self._transport.is_closing()
+            exchange.end = CLIENT_GONE if is_lost else otherwise
 
     def _abort(self, why: str) -> None:
         """
@@ -346,6 +354,7 @@ class WritingHalf(asyncio.Protocol):
         """See Wire.abort_slow_reader."""
         # Completion first: from then on no worker ends the exchange between a look and the abort.
         if self._take_completion() and exchange is self.connection.exchange and exchange.response.head_is_out:
+            exchange.end = TIMED_OUT
             self._abort(why)
 
     def _call_on_writable(self) -> None:
@@ -373,16 +382,6 @@ class WritingHalf(asyncio.Protocol):
             waiter, self._waiter = self._waiter, None
         if waiter is not None:
             waiter.release()
-
-
-def _tells_its_end(exchange: Exchange) -> bool:
-    """Whether a client sees without a reset that the response is not whole: by its length, its chunks, its absence."""
-    if exchange.is_from_front:
-        # The end of the connection is the framing of uwsgi and SCGI. Front servers do not all count the body
-        # of a response with a length: Apache passes on what has come, and keeps its client waiting for the rest.
-        return False
-    response = exchange.response
-    return response is None or not response.head_is_out or bool(response.tells_its_end)
 
 
 def _queued_bytes(fd: int) -> int:

@@ -469,9 +469,8 @@ class Supervisor:
 
     def _log_unanswered(self, child: Child) -> None:
         """Write to the access log what a worker can write no more."""
-        path = child.plan.config.access_log
-        if path is not None and child.was_at:
-            append_unanswered(path, [text for _, text in child.was_at])
+        if child.was_at:
+            append_unanswered(child.plan.config, child.was_at, child.slot)
 
     def _on_failed_start(self, child: Child, how: str) -> None:
         why = child.failure or f"it {how} before it was ready, without a word"

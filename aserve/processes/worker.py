@@ -187,7 +187,12 @@ class Worker:
         self._loop = loop
         self._slots, self._board = role.slots, role.load_board
         self._server = Server(
-            app, role.plan.config, listeners=role.listeners, load_board=role.load_board, in_flight=role.in_flight
+            app,
+            role.plan.config,
+            listeners=role.listeners,
+            load_board=role.load_board,
+            in_flight=role.in_flight,
+            slot=role.slot,
         )
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
         self._adopting: set[asyncio.Task[None]] = set()

@@ -95,6 +95,10 @@ class WireProtocol(Protocol):
         """The body that is still being received."""
 
     @property
+    def incomplete(self) -> list[Exchange]:
+        """The request whose buffered body is still being received, or nothing: that of a live one is with the app."""
+
+    @property
     def live_body(self) -> LiveBody | None:
         """The live body that is still being received."""
 
@@ -119,6 +123,11 @@ class RequestReceiver:
             self.live_body.feed_error("the connection was closed before the end of the request body")
         elif self._body is not None:
             self._body.close()  # its file goes now, not when the garbage is collected
+
+    @property
+    def incomplete(self) -> list[Exchange]:
+        """See WireProtocol."""
+        return [self._exchange] if self._exchange is not None and self.live_body is None else []
 
     @property
     def is_mid_message(self) -> bool:

@@ -20,7 +20,7 @@ import operator
 from typing import Any, Callable
 
 from ..errors import BindError, RequestRefused
-from ..exchange import Client, Exchange
+from ..exchange import REFUSED, Client, Exchange
 from ..log_once import LogOnce
 from ..request_log import RequestLog
 from ..settings import Bind, Config
@@ -130,7 +130,7 @@ class TrustingGateway(Gateway):
     def _refuse(self, exchange: Exchange, why: RequestRefused) -> bytes:
         logger.info("%s: answered %d: %s", exchange.connection.remote_addr or "unix socket", why.status, why)
         response = exchange.response = Response(exchange, self._common_fields)
-        response.code = why.status
+        response.code, exchange.end = why.status, REFUSED
         return error_response(why.status, str(why), exchange, self._common_fields)
 
 

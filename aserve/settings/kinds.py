@@ -14,6 +14,7 @@ from typing import Any, Callable, NamedTuple
 from urllib.parse import quote
 
 from .bind import OPTION_SAFE, parse_bind
+from .log_line import JSON, NAMED, parse_line_format, parse_skip
 from .peer import ACCOUNT_NAME, parse_peer
 
 
@@ -292,6 +293,21 @@ def _parse_log_path(value: object) -> str | None:
     return path
 
 
+def _parse_log_format(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError(f"{value!r} is not a line of text")
+    if value not in NAMED and value != JSON:
+        parse_line_format(value)
+    return value
+
+
+def _parse_skips(value: object) -> tuple[str, ...]:
+    texts = tuple(_texts_of(value, str.splitlines))
+    for text in texts:
+        parse_skip(text)
+    return texts
+
+
 def _parse_health_path(value: object) -> str | None:
     if value is None or value == "":
         return None
@@ -339,7 +355,23 @@ PLACES = Kind(
     lambda places: ", ".join(places) or "none",
 )
 PATHS = Kind("PATH", "paths", _parse_paths, lambda paths: ", ".join(paths) or "none")
-LOG_PATH = Kind("PATH", "a path, - for standard output", _parse_log_path, lambda v: v or "none")
+LOG_PATH = Kind(
+    "PATH",
+    "a path, - for standard output, syslog:, syslog:/PATH or syslog:udp://HOST:PORT",
+    _parse_log_path,
+    lambda v: v or "none",
+)
+LOG_FORMAT = Kind(
+    "FORMAT",
+    "combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
+    _parse_log_format,
+)
+SKIPS = Kind(
+    "'PATH [STATUS]'",
+    "a path, in which * is any text, and a status such as 200 or 2xx; in a variable one to a line",
+    _parse_skips,
+    lambda texts: ", ".join(texts) or "none",
+)
 # RFC 3986 2.3: unreserved characters, which nobody needs to escape; and no segment of dots alone, which clients resolve (6.2.2.3).
 HEALTH_PATH = re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
 URL_PATH = Kind(

@@ -28,6 +28,7 @@ from .kinds import (
     FILE,
     GIB,
     KIB,
+    LOG_FORMAT,
     LOG_PATH,
     MIB,
     MODE,
@@ -38,6 +39,7 @@ from .kinds import (
     PROGRESS,
     ROUTES,
     SERVER_NAME,
+    SKIPS,
     SNI,
     SWITCH,
     TIB,
@@ -482,8 +484,18 @@ class Config:
     )
     access_log: str | None = _row(
         None, "Logs", "--access-log", LOG_PATH,
-        "write a line for each request to a file, or to standard output with -",
+        "write a line for each request to a file, to standard output with -, or with syslog: to the machine's log; see docs/logging.md",
         "Most servers stand behind a proxy that writes one already.",
+    )
+    access_log_format: str = _row(
+        "combined", "Logs", "--access-log-format", LOG_FORMAT,
+        "what a line shows: combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
+        "What Apache and nginx write by default, and everybody's tools read.",
+    )
+    access_log_skip: Sequence[str] = _row(
+        (), "Logs", "--access-log-skip", SKIPS,
+        "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
+        "A line that was left out is missed when it is needed.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),

@@ -36,7 +36,7 @@ from ..errors import (
     WrittenOff,
     app_too_late,
 )
-from ..exchange import Exchange
+from ..exchange import REFUSED, TIMED_OUT, Exchange
 from ..forks import end_if_forked, forked
 from .environ import build_environ
 from .response import CommonFields, Response, error_response
@@ -210,8 +210,11 @@ class Gateway:
             logger.error("%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc_info=exc)
         elif not isinstance(exc, RequestTimeout):  # deadlines.py has logged that
             logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
+        if isinstance(exc, RequestTimeout):
+            exchange.end = TIMED_OUT
         if refusal is not None:
             exchange.keep_alive = False  # where the next request would begin is not known
+            exchange.end = TIMED_OUT if refusal.status == 504 else REFUSED
         elif isinstance(exc, RequestTimeout):
             refusal = app_too_late()
         else:

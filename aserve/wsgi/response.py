@@ -108,6 +108,11 @@ class Response:
         return self._exchange
 
     @property
+    def head(self) -> bytes:
+        """The status line, and the fields that the app has given; empty before it has."""
+        return self._head or b""
+
+    @property
     def tells_its_end(self) -> bool:
         """Whether the octets sent show where the body ends, without the end of the connection."""
         return self._is_chunked or self._length >= 0 or self._has_no_body

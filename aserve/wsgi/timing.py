@@ -9,6 +9,7 @@ A service has this gateway only while `Service.times_requests` is true: others' 
 
 from __future__ import annotations
 
+import threading
 import time
 
 from ..exchange import Exchange
@@ -25,6 +26,6 @@ class TimingGateway(Gateway):
         self.has_sendfile = inner.has_sendfile
 
     def respond(self, exchange: Exchange) -> Reply:
-        """Note when it is begun, then let the inner gateway respond; see Gateway.respond."""
-        exchange.began_at = time.monotonic()
+        """Note when it is begun, and where, then let the inner gateway respond; see Gateway.respond."""
+        exchange.began_at, exchange.thread_id = time.monotonic(), threading.get_ident()
         return self._inner.respond(exchange)

@@ -61,7 +61,7 @@ def new():
         connection = Connection(SimpleNamespace(gateway=gateway, access_log=FakeAccessLog(), base_environ={}))
         connection.wire = FakeWire()
         exchange = Exchange("", 0)
-        exchange.body, exchange.response = Body(), SimpleNamespace(code=200)
+        exchange.connection, exchange.body, exchange.response = connection, Body(), SimpleNamespace(code=200)
         return connection, exchange
 
     return make
@@ -137,10 +137,12 @@ def test_an_exchange_without_a_body():
 
 @pytest.mark.parametrize("reply", [b"whole", (b"head", b"body")])
 def test_a_whole_reply_is_discarded(reply, new):
-    """Nothing is left of its exchange."""
-    _, exchange = new()
+    """Nothing is left of its exchange, but its line in the access log: once."""
+    connection, exchange = new()
     discard_reply(exchange, reply)
     assert exchange.body.is_closed and exchange.response is None
+    discard_reply(exchange, reply)
+    assert exchange.end == "client_gone" and connection.service.access_log.codes == [200]
 
 
 def test_an_iterable_is_discarded(new):
@@ -168,7 +170,7 @@ def test_a_connection_that_is_lost(new):
         connection.send(exchange, b"late")
     connection.take_over(exchange, "late")
     connection.abort_slow_reader(exchange, "late")
-    exchange.connection = connection
     connection.service.gateway.respond = lambda exchange: reply
     connection.run(exchange)
-    assert reply.calls[-1] == "close" and exchange.body.is_closed and connection.service.access_log.codes == []
+    assert reply.calls[-1] == "close" and exchange.body.is_closed and connection.service.access_log.codes == [200]
+    assert exchange.end == "timed_out"

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 from harness.fakes import StepExecutor
 
+from aserve.connections.connection import release_exchange
 from aserve.connections.handover import Handover
 from aserve.errors import ClientDisconnected
 from aserve.exchange import Exchange
@@ -25,6 +26,7 @@ def handover():
     """One on its way, with its executor and its exchange."""
     executor, exchange = StepExecutor(), Exchange("", 0)
     exchange.response = object()
+    exchange.connection = SimpleNamespace(end_exchange=release_exchange)
     return SimpleNamespace(way=Handover(executor, exchange), executor=executor, exchange=exchange)
 
 

@@ -82,7 +82,7 @@ def test_clients_that_end(lane, is_first, when):
 
 @pytest.mark.parametrize("is_busy", [True, False])
 def test_clients_that_reset(lane, is_busy):
-    """A client that is gone with a reset is forgotten, at the latest by the reply, which counts as sent."""
+    """A client that is gone with a reset is forgotten, at the latest by the reply, which tells of it."""
     client = lane.connect()
     fd = lane.accept(client)
     if is_busy:
@@ -92,7 +92,7 @@ def test_clients_that_reset(lane, is_busy):
     client.close()
     lane.poll(20)
     if is_busy:
-        assert lane.state(fd) == MORE and lane.reply(fd) == 2
+        assert lane.state(fd) == MORE and lane.reply(fd) == -2
         lane.poll(0)
     assert lane.state(fd) == FREE and lane.set.nconns == 0
 
@@ -430,7 +430,7 @@ def test_closing(lane):
     assert is_at_end(idle) and is_at_end(busy)
     os.fstat(fd)  # the number is not free while its owner may still use it
     assert lane.set.nconns == 1
-    assert lane.reply(fd) == 2
+    assert lane.reply(fd) == -2
     assert lane.set.nconns == 0
     with pytest.raises(OSError):
         os.fstat(fd)

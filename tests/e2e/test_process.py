@@ -83,7 +83,7 @@ def test_a_key_that_only_root_may_read(tmp_path, folder, authority):
     assert (
         f"aserve: error: cannot read the certificate {secret}/cert.pem: Permission denied to user {NOBODY.pw_uid}\n"
         in done.stderr
-    )
+    ), done.stderr
 
 
 @needs_root

@@ -17,7 +17,7 @@ def told(monkeypatch, start_server, tmp_path):
 
     def start(app, wants_times=True, **settings):
         found = []
-        monkeypatch.setattr(AccessLog, "wants_times", wants_times)
+        settings["access_log_format"] = "%(duration)" if wants_times else "combined"
         monkeypatch.setattr(
             AccessLog, "write", lambda log, exchange: found.append((exchange.arrived_at, exchange.began_at, time.monotonic()))
         )  # fmt: skip

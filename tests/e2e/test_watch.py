@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import re
 import signal
 import sys
 
@@ -101,7 +100,8 @@ def test_a_worker_that_hangs(start_workers):
 def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_until, lane):
     """The log line of its end names the requests, and each of them has its line in the access log."""
     log = tmp_path / "access.log"
-    process = start_workers("--workers", "1", "--threads", "2", "--lane", lane, "--access-log", str(log), app=APP)
+    flags = ["--access-log", str(log), "--access-log-format", "%(end) %(worker) %(status) %(request) %(secs)"]
+    process = start_workers("--workers", "1", "--threads", "2", "--lane", lane, *flags, app=APP)
     (pid,) = process.wait_for_workers(1)
     slow, deadly = RawClient(process.address), RawClient(process.address)
     try:
@@ -117,8 +117,8 @@ def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_unti
         deadly.close()
     process.wait_for_workers(1)
     assert process.stop() == 0
-    cut = re.findall(r'- - - \[.*\] "(.*)" 0 - "-" "-"\n', log.read_text())
-    assert cut == [f"GET /wait{tmp_path}/in -", "GET /die?a=1 -"]
+    found = [line.rpartition(" ")[0] for line in log.read_text().splitlines() if "died" in line]
+    assert found == [f"worker_died 1 0 GET /wait{tmp_path}/in -", "worker_died 1 0 GET /die?a=1 -"]
 
 
 def test_workers_share_the_work(start_workers):

@@ -26,6 +26,8 @@ class RunningServer:
 
     def __init__(self, app: Any, loop: str, settings: dict[str, Any]) -> None:
         self.server = aserve.Server(app, **settings)
+        self._has_told = threading.Event()  # in a drain: every connection
+        self.server._drain_connections = self._drain_connections  # type: ignore[method-assign]
         self.faults: list[str] = []  # what reached the event loop's exception handler
         self.is_clean: bool | None = None  # what drain() returned
         self.clients: list[RawClient] = []
@@ -144,8 +146,11 @@ class RunningServer:
         self._do(self._stopping.set)
         wait_until(lambda: self.server.is_draining or not self._thread.is_alive())
         if not self.server.config.drain_delay_seconds:
-            # It lets go of its listeners after that. (`addresses` asks their sockets, which may be closed just now.)
-            wait_until(lambda: not self.server._listeners)
+            wait_until(lambda: self._has_told.is_set() or not self._thread.is_alive())
+
+    def _drain_connections(self) -> None:
+        aserve.Server._drain_connections(self.server)
+        self._has_told.set()
 
     def stop(self) -> None:
         """Drain, and check that nothing went wrong on the event loop."""

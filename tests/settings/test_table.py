@@ -177,6 +177,8 @@ def test_defaults():
         "pid_file": None,
         "control": None,
         "access_log": None,
+        "access_log_format": "combined",
+        "access_log_skip": (),
         "log_level": "info",
         "log_config": None,
     }

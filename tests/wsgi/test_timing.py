@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 from harness.fakes import FakeConnection
@@ -29,3 +30,4 @@ def test_the_time_of_the_beginning():
     gateway = TimingGateway(Gateway(app, CommonFields(""), has_sendfile=True))
     assert gateway.respond(exchange).endswith(b"\r\n\r\nok") and gateway.has_sendfile
     assert before <= exchange.began_at <= called_at[0]
+    assert exchange.thread_id == threading.get_ident()

@@ -1,0 +1,205 @@
+"""Where the lines of the access log go: a file, standard output, or syslog.
+
+Owns:     FileTarget, StreamTarget, SyslogTarget; `open_target` chooses.
+Thread:   who flushes the log, one at a time (access_log.py).
+Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
+Not here: what is done when a line cannot be written (access_log.py).
+
+Several processes may write one file: each appends whole lines with one write(2), which no other can tear.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Protocol, TextIO
+from urllib.parse import urlsplit
+
+SYSLOG = "syslog:"
+LOCAL_SYSLOG = "/dev/log"
+# RFC 5424 6.2.1: facility local7, as nginx has it; severity informational.
+_PRIORITY = 23 * 8 + 6
+# RFC 5424 6.1: receivers should take 2048 octets; rsyslog and syslog-ng take 8192 by default.
+MAX_MESSAGE_BYTES = 8192
+SYSLOG_PORT = 514
+
+
+class Target(Protocol):
+    """What lines are written to. Lines are ASCII, each with its newline."""
+
+    def write(self, lines: Sequence[str]) -> int:
+        """
+        Write these lines; return how many were written.
+
+        Raises:
+            OSError: none was.
+        """
+
+    def reopen(self) -> bool:
+        """
+        Go on in what has the name now; False: there is no such thing.
+
+        Raises:
+            OSError: it cannot be opened; nothing has changed.
+        """
+
+    def close(self) -> None:
+        """Free what it holds."""
+
+
+class FileTarget:
+    """A file, to which others append, too."""
+
+    def __init__(self, path: str, is_patient: bool = True) -> None:
+        """`is_patient`: wait for the reader of a named pipe."""
+        self._path = os.path.abspath(path)  # the app may change the folder
+        self._flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (0 if is_patient else os.O_NONBLOCK)
+        self._fd = os.open(self._path, self._flags, 0o666)
+        self._is_torn = False  # the last line has no end
+
+    def write(self, lines: Sequence[str]) -> int:
+        """See Target.write."""
+        octets = "".join(lines).encode("ascii")
+        if self._is_torn:
+            octets = b"\n" + octets
+        sent = os.write(self._fd, octets)
+        while 0 < sent < len(octets):
+            try:
+                sent += os.write(self._fd, octets[sent:])
+            except OSError:  # the disk is full: what is there must not begin the next line
+                break
+        self._is_torn = octets[sent - 1 : sent] != b"\n"
+        return len(lines) if sent == len(octets) else octets[:sent].lstrip(b"\n").count(b"\n")
+
+    def reopen(self) -> bool:
+        """See Target.reopen."""
+        fd = os.open(self._path, self._flags, 0o666)
+        os.close(self._fd)
+        self._fd, self._is_torn = fd, False
+        return True
+
+    def close(self) -> None:
+        """See Target.close."""
+        if self._fd >= 0:
+            with contextlib.suppress(OSError):  # a disk that is full
+                os.close(self._fd)
+        self._fd = -1
+
+
+class StreamTarget:
+    """Standard output, whatever that is: it is the program's."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, lines: Sequence[str]) -> int:
+        """See Target.write."""
+        try:
+            self._stream.write("".join(lines))
+            self._stream.flush()
+        except ValueError as exc:  # the program has closed it
+            raise OSError(0, str(exc)) from None
+        return len(lines)
+
+    def reopen(self) -> bool:
+        """See Target.reopen: nothing has moved it."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing: it is not ours."""
+
+
+class SyslogTarget:
+    """A syslog server: the machine's own, or one that is reached by UDP. A line is a datagram; nobody waits for one."""
+
+    def __init__(self, where: str) -> None:
+        """
+        Connect.
+
+        Raises:
+            OSError: nobody is there, as far as the system can tell.
+            ValueError: `where` is neither a path nor udp://HOST:PORT.
+        """
+        self._where = where
+        self._host_name = socket.gethostname() or "-"
+        self._place = self._find()
+        self._socket = _connected(*self._place)
+
+    def _find(self) -> tuple[int, object]:
+        """Return family and address."""
+        if not self._where.startswith("udp://"):
+            return socket.AF_UNIX, self._where or LOCAL_SYSLOG
+        url = urlsplit(self._where)
+        if not url.hostname or url.path:
+            raise ValueError(f"{self._where!r} is not of the form udp://HOST:PORT")
+        family, _, _, _, address = socket.getaddrinfo(url.hostname, url.port or SYSLOG_PORT, type=socket.SOCK_DGRAM)[0]
+        return family, address
+
+    def write(self, lines: Sequence[str]) -> int:
+        """See Target.write."""
+        now = time.time()
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        head = f"<{_PRIORITY}>1 {stamp}.{int(now % 1 * 1000):03d}Z {self._host_name} aserve {os.getpid()} access - "
+        sent = 0
+        for line in lines:
+            try:
+                self._send((head + line[:-1]).encode("ascii", "replace")[:MAX_MESSAGE_BYTES])
+            except OSError:
+                if not sent:
+                    raise
+                break
+            sent += 1
+        return sent
+
+    def _send(self, octets: bytes) -> None:
+        try:
+            self._socket.send(octets)
+        except BlockingIOError:
+            raise  # it does not keep up
+        except OSError:
+            # It has begun anew; or, over UDP, it did not listen when the last came. To ask for its name anew might take long.
+            before, self._socket = self._socket, _connected(*self._place)
+            before.close()
+            self._socket.send(octets)
+
+    def reopen(self) -> bool:
+        """See Target.reopen."""
+        place = self._find()
+        sock = _connected(*place)
+        self._socket.close()
+        self._place, self._socket = place, sock
+        return True
+
+    def close(self) -> None:
+        """See Target.close."""
+        self._socket.close()
+
+
+def _connected(family: int, address: object) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        sock.setblocking(False)
+        sock.connect(address)  # type: ignore[arg-type]
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def open_target(name: str, is_patient: bool = True) -> Target:
+    """
+    Return what --access-log means; `is_patient`: see FileTarget.
+
+    Raises:
+        OSError: it cannot be opened, or nobody is there.
+        ValueError: it is not of the form that syslog: wants.
+    """
+    if name == "-":
+        if sys.stdout is None:
+            raise OSError(0, "standard output is closed")
+        return StreamTarget(sys.stdout)
+    return SyslogTarget(name[len(SYSLOG) :]) if name.startswith(SYSLOG) else FileTarget(name, is_patient)

@@ -1,0 +1,335 @@
+"""The values that a line of the access log can show, and the record that they are found in.
+
+Owns:     Record, what is kept of a request; a function for each value; which of them are JSON's.
+Thread:   who flushes the log, one at a time (access_log.py).
+Spec:     gunicorn's atoms; uWSGI's log-format; OpenTelemetry's semantic conventions for HTTP, 1.23 and later (json).
+Not here: how values are spelled (settings/log_line.py), escaped and put into a line (log_process.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import threading
+import time
+from typing import Callable, NamedTuple, Optional, Union
+from urllib.parse import unquote
+
+from .exchange import WORKER_DIED, Client, Exchange
+from .settings.log_line import Atom
+
+# What stands before the field section in an HTTP parser's vars: five names and values.
+_REQUEST_PARTS = 10
+MAX_REQUEST_ID = 128  # a UUID has 36, AWS's X-Ray ids have 35. Guess: nobody's is longer.
+
+
+class Times(NamedTuple):
+    """When, by time.monotonic(); 0.0: that has not come."""
+
+    arrived_at: float
+    began_at: float
+    ended_at: float
+    thread_id: int  # of the worker
+
+    @property
+    def duration(self) -> float | None:
+        """Seconds from the arrival to the end."""
+        return self.ended_at - self.arrived_at if self.arrived_at else None
+
+    @property
+    def queue_wait(self) -> float | None:
+        """Seconds from the arrival until a worker began."""
+        return self.began_at - self.arrived_at if self.arrived_at and self.began_at else None
+
+
+class Record(NamedTuple):
+    """What values are found in."""
+
+    vars: str
+    is_from_front: bool
+    client: str  # its address, or "-"; a front server names it in the vars
+    status: int  # 0: there was none
+    size: int  # octets of the body that were sent
+    end: str
+    at: float  # time.time() at the end
+    times: Times | None = None  # None: the format does not ask
+    head: bytes = b""  # the response's, if the format asks
+
+
+Value = Union[str, int, float, None]
+# The request line of an HTTP parser's vars: method, target, decoded path, query and protocol stand at the odd places. At
+# place 0 is the client, if a front server names it; the last is the field section.
+Parts = list[Optional[str]]
+EndGetter = Callable[["Process", Record], Value]
+RequestGetter = Callable[[Record, Parts], Value]
+Fields = dict[str, str]
+FieldGetter = Callable[[Fields], Value]
+
+
+# What is kept of a request until its line is made: the exchange, which holds no body; status and octets sent of its response;
+# time.time() and time.monotonic() at the end; the response's head. The last two only if the format asks.
+Kept = tuple[Exchange, int, int, float, float, bytes]
+
+
+def record_of(kept: Kept) -> Record:
+    """Return what is kept by its names."""
+    exchange, status, size, at, ended_at, head = kept
+    times = Times(exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id) if ended_at else None
+    client = (exchange.client or exchange.connection).remote_addr or "-"
+    return Record(exchange.vars, exchange.is_from_front, client, status, size, exchange.end, at, times, head)
+
+
+class Process:
+    """What values need to know besides the record."""
+
+    def __init__(self, worker: int | None = None) -> None:
+        self.worker = worker  # the worker process's number; None: there is one process
+        self.pid = os.getpid()
+        self._second, self._stamp = -1, ""
+        self._threads: dict[int, str] = {}
+
+    def stamp(self, at: float) -> str:
+        """Return the time as Apache writes it."""
+        second = int(at)
+        if second != self._second:
+            self._second, self._stamp = second, time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(second))
+        return self._stamp
+
+    def thread_name(self, thread_id: int) -> str:
+        """Return the name of a worker; one that has ended since has none."""
+        if thread_id not in self._threads:
+            # The system gives a number again, to a thread that begins after this one has ended.
+            self._threads = {thread.ident: thread.name for thread in threading.enumerate() if thread.ident is not None}
+        return self._threads.get(thread_id, str(thread_id))
+
+
+# Values of how a request ended
+
+
+def _whole(per_second: int) -> EndGetter:
+    """Return the getter of the duration in whole parts of a second."""
+
+    def get(process: Process, record: Record) -> Value:
+        duration = _duration(process, record)
+        return None if duration is None else int(duration * per_second)
+
+    return get
+
+
+def _duration(process: Process, record: Record) -> float | None:
+    return record.times.duration if record.times is not None else None
+
+
+def _queue_wait(process: Process, record: Record) -> Value:
+    return record.times.queue_wait if record.times is not None else None
+
+
+def _thread(process: Process, record: Record) -> Value:
+    return process.thread_name(record.times.thread_id) if record.times is not None and record.times.thread_id else None
+
+
+def iso_time(at: float) -> str:
+    """Return the time as RFC 3339 has it, with milliseconds."""
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at % 1 * 1000):03d}Z"
+
+
+def _response_field(name: str) -> EndGetter:
+    """Return the getter of a field that the app has given."""
+    pattern = re.compile(rb"\r\n" + re.escape(name.encode("ascii")) + rb":[ \t]*([^\r]*)", re.IGNORECASE)
+
+    def get(process: Process, record: Record) -> Value:
+        match = pattern.search(record.head)
+        return match[1].decode("latin-1") if match else None
+
+    return get
+
+
+_END_GETTERS: dict[str, EndGetter] = {
+    "addr": lambda process, record: record.client,
+    "ltime": lambda process, record: process.stamp(record.at),
+    "[ltime]": lambda process, record: f"[{process.stamp(record.at)}]",
+    "ctime": lambda process, record: time.ctime(record.at),
+    "time": lambda process, record: int(record.at),
+    "epoch": lambda process, record: int(record.at),
+    "status": lambda process, record: record.status,
+    "size": lambda process, record: record.size,
+    "rsize": lambda process, record: record.size,
+    "size_or_dash": lambda process, record: record.size or None,
+    "secs": _whole(1),
+    "msecs": _whole(1000),
+    "micros": _whole(1_000_000),
+    "duration": _duration,
+    "queue_wait": _queue_wait,
+    "thread": _thread,
+    "worker": lambda process, record: process.worker,
+    "wid": lambda process, record: process.worker or 0,  # as uWSGI's worker_id() without workers
+    "pid": lambda process, record: process.pid,
+    "<pid>": lambda process, record: f"<{process.pid}>",
+    "end": lambda process, record: record.end,
+}
+TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread"}
+
+# Values of the request, without its field section
+
+
+def client_of(record: Record) -> str | None:
+    """Return who has asked."""
+    if record.is_from_front and record.vars:
+        return split(record)[0] or None
+    return record.client if record.client != "-" else None
+
+
+def _request(record: Record, parts: Parts) -> Value:
+    return f"{parts[1] or '-'} {parts[3] or '-'} {parts[9] or '-'}" if record.vars else None
+
+
+def _path(record: Record, parts: Parts) -> Value:
+    return parts[3].partition("?")[0] if parts[3] else parts[5]
+
+
+def _part(place: int) -> RequestGetter:
+    return lambda record, parts: parts[place]
+
+
+_REQUEST_GETTERS: dict[str, RequestGetter] = {
+    "-": lambda record, parts: None,
+    "request": _request,
+    "method": _part(1),
+    "uri": _part(3),
+    "path": _path,
+    "query": lambda record, parts: parts[7] or "",
+    "proto": _part(9),
+}
+
+# Values of the field section: variables by their CGI names.
+
+
+def _user(fields: Fields) -> Value:
+    """Return who has signed in: by the front server, or by HTTP's own way (RFC 7617), whose word is the client's."""
+    scheme, _, credentials = fields.get("HTTP_AUTHORIZATION", "").partition(" ")
+    if fields.get("REMOTE_USER") or scheme.lower() != "basic":
+        return fields.get("REMOTE_USER") or None
+    try:
+        return base64.b64decode(credentials.strip(), validate=True).partition(b":")[0].decode("latin-1") or None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _request_id(fields: Fields) -> Value:
+    sent = fields.get("HTTP_X_REQUEST_ID")
+    return sent[:MAX_REQUEST_ID] if sent else None
+
+
+def _field(name: str) -> FieldGetter:
+    return lambda fields: fields.get(name)
+
+
+_FIELD_GETTERS: dict[str, FieldGetter] = {
+    "user": _user,
+    "request_id": _request_id,
+    "referer": _field("HTTP_REFERER"),
+    "uagent": _field("HTTP_USER_AGENT"),
+    "host": _field("HTTP_HOST"),
+}
+_PLACES = {"REQUEST_METHOD": 1, "REQUEST_URI": 3, "PATH_INFO": 5, "QUERY_STRING": 7, "SERVER_PROTOCOL": 9}
+# RFC 3875 4.1: without HTTP_ before their names.
+_BARE = ("CONTENT_TYPE", "CONTENT_LENGTH")
+
+
+OF_REQUEST, OF_FIELDS, OF_END = "request", "fields", "end"
+
+
+def kind_of(atom: Atom) -> str:
+    """Return where a value is found."""
+    if atom.name == "variable":
+        return OF_REQUEST if atom.argument in _PLACES else OF_END if atom.argument == "REMOTE_ADDR" else OF_FIELDS
+    if atom.name in _END_GETTERS or atom.name == "response_field":
+        return OF_END
+    return OF_REQUEST if atom.name in _REQUEST_GETTERS else OF_FIELDS
+
+
+def field_getter(atom: Atom) -> FieldGetter:
+    """Return what finds a value in the field section."""
+    if atom.name == "variable":
+        return _field(atom.argument)
+    if atom.name == "field":
+        name = atom.argument.upper().replace("-", "_")
+        return _field(name if name in _BARE else f"HTTP_{name}")
+    return _FIELD_GETTERS[atom.name]
+
+
+def request_getter(atom: Atom) -> RequestGetter:
+    """Return what finds a value in the rest of the request."""
+    return _part(_PLACES[atom.argument]) if atom.name == "variable" else _REQUEST_GETTERS[atom.name]
+
+
+def end_getter(atom: Atom) -> EndGetter:
+    """Return what finds a value in how the request ended."""
+    if atom.name == "response_field":
+        return _response_field(atom.argument)
+    return _END_GETTERS["addr" if atom.name == "variable" else atom.name]
+
+
+JSON_REQUEST: dict[str, RequestGetter] = {
+    "http.request.method": _part(1),
+    "url.path": _path,
+    "url.query": _part(7),
+    "network.protocol.version": lambda record, parts: (parts[9] or "").partition("/")[2],
+}
+JSON_END: dict[str, EndGetter] = {
+    "http.response.status_code": lambda process, record: record.status or None,
+    "http.response.body.size": _END_GETTERS["size"],
+    "http.server.request.duration": _duration,
+    "aserve.queue_wait": _queue_wait,
+    "aserve.end": _END_GETTERS["end"],
+    "aserve.worker": _END_GETTERS["worker"],
+    "process.pid": _END_GETTERS["pid"],
+    "thread.name": _thread,
+}
+JSON_FIELDS: dict[str, FieldGetter] = {
+    "user_agent.original": _FIELD_GETTERS["uagent"],
+    "http.request.header.host": _FIELD_GETTERS["host"],
+    "http.request.header.referer": _FIELD_GETTERS["referer"],
+    "http.request.header.x-request-id": _request_id,
+}
+
+
+def died(text: str, seconds: float) -> Kept:
+    """Return what is known of a request that a process was at when it died: "METHOD target", escaped, and for how long."""
+    method, _, target = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), text).partition(" ")
+    path, _, query = target.partition("?")
+    pairs = {
+        "REQUEST_METHOD": method, "REQUEST_URI": target, "PATH_INFO": unquote(path, "latin-1"), "QUERY_STRING": query,
+        "SERVER_PROTOCOL": "",
+    }  # fmt: skip
+    exchange = Exchange("\0".join(part for pair in pairs.items() for part in pair), len(pairs))
+    exchange.client, exchange.end = Client("", "", {}), WORKER_DIED
+    exchange.arrived_at = 1.0  # 0.0 would mean that it never came
+    return exchange, 0, 0, time.time(), 1.0 + seconds, b""
+
+
+def path_of(record: Record) -> str:
+    """Return the decoded path, as the app has it."""
+    return split(record)[5] or ""
+
+
+def split(record: Record) -> Parts:
+    parts: Parts
+    if not record.is_from_front:
+        parts = record.vars.split("\0", _REQUEST_PARTS)  # type: ignore[assignment]
+        if len(parts) == _REQUEST_PARTS + 1:
+            return parts
+    pairs = pairs_of(record.vars)  # of a front server, in any order; or HTTP/1.0 without a field, or nothing
+    get = pairs.get
+    uri = get("REQUEST_URI") or get("PATH_INFO")
+    return [
+        get("REMOTE_ADDR"), get("REQUEST_METHOD"), None, uri, None, get("PATH_INFO") or get("DOCUMENT_URI"), None,
+        get("QUERY_STRING"), None, get("SERVER_PROTOCOL"), record.vars if record.is_from_front else "",
+    ]  # fmt: skip
+
+
+def pairs_of(vars: str) -> Fields:
+    parts = iter(vars.split("\0"))
+    return dict(zip(parts, parts))

@@ -1,0 +1,116 @@
+"""What a line of the access log shows, and which requests have none: the grammars of two settings.
+
+Owns:     the names of the values (`ATOMS`), gunicorn's and uWSGI's spellings of a format, `Skip`.
+Thread:   any; pure.
+Not here: where the values come from, and how they are escaped (log_format.py); the lines (access_log.py).
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+import re
+from typing import NamedTuple
+
+# The formats that have a name. A JSON line is no text with gaps: log_format.py makes it.
+COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'
+NAMED = {"common": COMMON, "combined": COMMON + ' "%(f)s" "%(a)s"'}
+JSON = "json"
+
+# gunicorn's names, of one letter each, and what they mean; then uWSGI's; then our own.
+GUNICORN = {
+    "h": "addr", "l": "-", "u": "user", "t": "[ltime]", "r": "request", "m": "method", "U": "path", "q": "query",
+    "H": "proto", "s": "status", "B": "size", "b": "size_or_dash", "f": "referer", "a": "uagent", "T": "secs", "D": "micros",
+    "M": "msecs", "L": "duration", "p": "<pid>",
+}  # fmt: skip
+UWSGI = {
+    "addr", "method", "uri", "user", "host", "proto", "uagent", "referer", "status", "size", "rsize", "msecs", "micros",
+    "secs", "time", "epoch", "ctime", "ltime", "pid", "wid",
+}  # fmt: skip
+OWN = {"request", "path", "query", "duration", "queue_wait", "worker", "thread", "request_id", "end"}
+ATOMS = frozenset(GUNICORN) | UWSGI | OWN
+# What may be asked for by any name: a field of the request, one of the response, a variable (gunicorn: {X}i, {X}o, {X}e).
+NAMED_KINDS = {"i": "field", "o": "response_field", "e": "variable"}
+
+_ATOM = re.compile(r"%(?:%|\(([^)]*)\)(s?))")
+_NAMED_ATOM = re.compile(r"\{([A-Za-z0-9_-]+)\}([ioe])\Z")
+# One wildcard of each kind would do; a dozen of them could make one match slow.
+_MAX_STARS = 4
+
+
+class Atom(NamedTuple):
+    """A value in a format: its name, and with `field`, `response_field` and `variable` which."""
+
+    name: str
+    argument: str = ""
+
+
+def parse_line_format(text: str) -> list[str | Atom]:
+    """
+    Return a format's text and values, in their order.
+
+    gunicorn writes %(h)s, uWSGI %(addr). An s behind a name of several letters is text, as in uWSGI's "%(secs)s", unless
+    one stands behind every name, as gunicorn wants it.
+
+    Raises:
+        ValueError: a name is not known, or nothing at all is asked for.
+    """
+    matches = [match for match in _ATOM.finditer(text) if match[1] is not None]
+    if not matches:
+        raise ValueError(f"{text!r} is neither the name of a format nor one that shows a value, such as %(h)s")
+    has_suffixes = all(match[2] for match in matches)
+    parts: list[str | Atom] = []
+    at = 0
+    for match in _ATOM.finditer(text):
+        parts.append(text[at : match.start()])
+        at = match.end()
+        if match[1] is None:
+            parts.append("%")
+            continue
+        atom = _atom_of(match[1])
+        parts.append(atom)
+        if match[2] and not (has_suffixes or len(match[1]) == 1 or match[1][0] == "{"):
+            parts.append("s")
+    parts.append(text[at:])
+    stray = re.search(r"%\S*", _ATOM.sub(" ", text))
+    if stray:
+        raise ValueError(f"{stray[0]!r} is not of the form %(NAME) or %(NAME)s; a percent sign is %%")
+    return [part for part in parts if part]
+
+
+def _atom_of(name: str) -> Atom:
+    named = _NAMED_ATOM.match(name)
+    if named:
+        return Atom(NAMED_KINDS[named[2]], named[1])
+    if name.startswith("var.") and len(name) > len("var."):
+        return Atom("variable", name[len("var.") :])
+    if name in ATOMS:
+        return Atom(GUNICORN.get(name, name))
+    near = difflib.get_close_matches(name, sorted(ATOMS - set(GUNICORN)), 1)
+    hint = near[0] if near else "one letter of gunicorn's, or {NAME}i"
+    raise ValueError(f"%({name}) is not known; the nearest is {hint}")
+
+
+class Skip(NamedTuple):
+    """Requests that have no line."""
+
+    path: re.Pattern[str]  # of the path, decoded
+    status: re.Pattern[str]  # of the status, in text
+
+
+def parse_skip(text: str) -> Skip:
+    """
+    Return what `PATH [STATUS]` means.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    path, *statuses = text.split()
+    if not path.startswith(("/", "*")) or len(statuses) > 1:
+        raise ValueError(f"{text!r} is not of the form 'PATH [STATUS]', as in '/healthz 2xx'")
+    if path.count("*") > _MAX_STARS:
+        raise ValueError(f"{path!r} has more than {_MAX_STARS} stars")
+    status = statuses[0].lower() if statuses else "xxx"
+    if not re.match(r"[0-9x]{3}\Z", status):
+        raise ValueError(f"{statuses[0]!r} is not a status such as 200 or 2xx")
+    return Skip(re.compile(fnmatch.translate(path)), re.compile(status.replace("x", "[0-9]") + r"\Z"))

@@ -1,0 +1,217 @@
+"""A line for every end: whatever becomes of a request, the access log says so, once."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from harness import apps
+
+FORMAT = "%(end) %(status) %(request)"
+
+
+class Logged:
+    """A server whose app waits at /waits until told, and its lines."""
+
+    def __init__(self, path, start_server, **settings):
+        self.path, self.entered, self.go_on = path, threading.Event(), threading.Event()
+        self.server = start_server(self.app, access_log=str(path), access_log_format=FORMAT, **settings)
+
+    def app(self, environ, start_response):
+        path = environ["PATH_INFO"]
+        if path == "/waits":
+            self.entered.set()
+            assert self.go_on.wait(10)
+        while path == "/computes" and not self.go_on.is_set():
+            time.sleep(0.001)
+        if path == "/streams":
+            return self.stream(start_response)
+        if path in ("/raises", "/raises_mid_stream"):
+            return getattr(apps, path[1:])(environ, start_response)
+        if environ["REQUEST_METHOD"] == "POST":
+            environ["wsgi.input"].read()
+        return apps.hello(environ, start_response)
+
+    def stream(self, start_response):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        yield b"x" * 100_000
+        self.entered.set()
+        assert self.go_on.wait(10)
+        for _ in range(200):
+            yield b"x" * 100_000
+
+    def lines(self):
+        self.server.call(self.server.server._access_log.flush)
+        return self.path.read_text().splitlines()
+
+    def wait_for(self, wait_until, *lines):
+        """Wait until there are as many lines; they are these."""
+        wait_until(lambda: len(self.lines()) >= len(lines))
+        assert self.lines() == list(lines)
+
+
+@pytest.fixture
+def logged(tmp_path, start_server):
+    """logged(**settings) -> a server that writes an access log."""
+    started = []
+
+    def start(**settings):
+        started.append(Logged(tmp_path / "log", start_server, **settings))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.go_on.set()
+
+
+@pytest.mark.also_inline
+def test_answered(logged, raw_client, wait_until):
+    """The app has answered, be it with a failure."""
+    log = logged()
+    client = raw_client(log.server)
+    client.fetch("/")
+    client.fetch("/raises")
+    log.wait_for(wait_until, "answered 200 GET / HTTP/1.1", "answered 500 GET /raises HTTP/1.1")
+
+
+@pytest.mark.also_inline
+def test_refused(logged, raw_client, wait_until):
+    """aserve has answered in its place."""
+    log = logged(max_body_bytes=10)
+    client = raw_client(log.server)
+    client.request("/large", "Content-Length: 11", method="POST")
+    assert client.recv_response().status == 413
+    log.wait_for(wait_until, "refused 413 POST /large HTTP/1.1")
+
+
+def test_a_body_that_does_not_come(logged, raw_client, wait_until):
+    """The client was too slow: what it has asked for is known."""
+    log = logged(body_seconds=0.1)
+    client = raw_client(log.server)
+    client.send(b"POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345")
+    wait_until(lambda: log.server.has_received(5))
+    log.server.pass_seconds_until(lambda: log.lines())
+    log.wait_for(wait_until, "refused 408 POST /slow HTTP/1.1")
+
+
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.also_inline
+def test_a_client_that_leaves_within_its_body(logged, raw_client, wait_until, is_chunked):
+    """The app has not seen the request, and yet there was one."""
+    log = logged()
+    client = raw_client(log.server)
+    if is_chunked:
+        client.send(b"POST /cut HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n")
+    else:
+        client.send(b"POST /cut HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n12345")
+    wait_until(lambda: log.server.has_received(5))
+    client.reset()
+    log.wait_for(wait_until, "client_gone 0 POST /cut HTTP/1.1")
+
+
+def test_a_client_that_leaves_before_its_response(logged, raw_client, wait_until):
+    """The app has answered nobody."""
+    log = logged()
+    client = raw_client(log.server)
+    client.request("/waits")
+    assert log.entered.wait(10)
+    client.reset()
+    if log.server.server.config.lane == "off":  # a worker of the lane sees it when it replies
+        log.server.wait_until_idle()
+    log.go_on.set()
+    log.wait_for(wait_until, "client_gone 200 GET /waits HTTP/1.1")
+
+
+def test_a_client_that_leaves_before_its_pipelined_requests(logged, raw_client, wait_until):
+    """Those that no worker has begun had come all the same."""
+    log = logged(lane="off")
+    client = raw_client(log.server)
+    client.request("/waits")
+    assert log.entered.wait(10)
+    client.request("/second")
+    wait_until(lambda: log.server.call(lambda: any(wire._waiting for wire in log.server.server._connections)))
+    client.reset()
+    log.wait_for(wait_until, "client_gone 0 GET /second HTTP/1.1")
+    log.go_on.set()
+    log.wait_for(wait_until, "client_gone 0 GET /second HTTP/1.1", "client_gone 200 GET /waits HTTP/1.1")
+
+
+def test_a_client_that_leaves_within_its_response(logged, raw_client, wait_until):
+    """It has got a part."""
+    log = logged()
+    client = raw_client(log.server)
+    client.request("/streams")
+    assert log.entered.wait(10)
+    client.reset()
+    log.go_on.set()
+    log.wait_for(wait_until, "client_gone 200 GET /streams HTTP/1.1")
+
+
+@pytest.mark.also_inline
+def test_cut(logged, raw_client, wait_until):
+    """The app has failed behind its head."""
+    log = logged()
+    client = raw_client(log.server)
+    with pytest.raises(client.Truncated):
+        client.fetch("/raises_mid_stream")
+    log.wait_for(wait_until, "cut 200 GET /raises_mid_stream HTTP/1.1")
+
+
+@pytest.mark.parametrize("path", ["/waits", "/streams"])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_cut_by_the_end_of_the_server(logged, raw_client, wait_until, path, is_gone):
+    """It ends before the response, though the app is still inside; or the client has left even before that."""
+    log = logged(drain_seconds=0.0, lane="off")
+    client = raw_client(log.server)
+    client.request(path)
+    assert log.entered.wait(10)
+    if is_gone:
+        client.reset()
+        log.server.wait_until_idle()
+    log.server.begin_drain()
+    wait_until(lambda: log.path.read_text())
+    end, status = "client_gone" if is_gone else "cut", "200" if path == "/streams" else "0"
+    assert log.path.read_text() == f"{end} {status} GET {path} HTTP/1.1\n"
+
+
+@pytest.mark.one_way
+def test_cut_on_the_fast_path(logged, raw_client, wait_until):
+    """There, too."""
+    log = logged(drain_seconds=0.0)
+    raw_client(log.server).request("/waits")
+    assert log.entered.wait(10)
+    log.server.begin_drain()
+    wait_until(lambda: log.path.read_text())
+    assert log.path.read_text() == "cut 0 GET /waits HTTP/1.1\n"
+
+
+@pytest.mark.parametrize("path", ["/computes", "/waits"])
+def test_timed_out(logged, raw_client, wait_until, path):
+    """The app has taken too long, and got an exception; or it hangs, and its worker was written off."""
+    log = logged(request_seconds=0.1)
+    client = raw_client(log.server)
+    client.request(path)
+    log.server.pass_seconds_until(lambda: log.lines())
+    assert client.recv_response().status == 504
+    log.wait_for(wait_until, f"timed_out 504 GET {path} HTTP/1.1")
+
+
+def test_timed_out_behind_its_head(logged, raw_client, wait_until):
+    """The response is cut."""
+    log = logged(request_seconds=0.1)
+    client = raw_client(log.server)
+    client.request("/streams")
+    log.server.pass_seconds_until(lambda: log.lines())
+    log.wait_for(wait_until, "timed_out 200 GET /streams HTTP/1.1")
+
+
+def test_a_client_that_does_not_read(logged, raw_client, wait_until):
+    """It is not waited for for ever."""
+    log = logged(write_seconds=1.0, response_spool_bytes=0, write_buffer_bytes=1024)
+    client = raw_client(log.server, receive_buffer_bytes=4096)
+    client.request("/streams")
+    assert log.entered.wait(10)
+    log.go_on.set()
+    log.server.pass_seconds_until(lambda: log.lines())
+    log.wait_for(wait_until, "timed_out 200 GET /streams HTTP/1.1")

@@ -1,0 +1,187 @@
+"""Where lines go: files, standard output, syslog; and what becomes of lines that do not get there."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import resource
+import signal
+import socket
+import sys
+
+import pytest
+
+from aserve.log_target import MAX_MESSAGE_BYTES, FileTarget, StreamTarget, SyslogTarget, open_target
+
+MESSAGE = re.compile(rb"<190>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (\S+) aserve (\d+) access - (.*)", re.DOTALL)
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A target whose file is below tmp_path, named log."""
+    target = FileTarget(str(tmp_path / "log"))
+    yield target
+    target.close()
+    target.close()
+
+
+# Files
+
+
+def test_a_file(file, tmp_path, monkeypatch):
+    """Lines are appended; after `reopen` to the file that has the name then, wherever the app has gone."""
+    monkeypatch.chdir("/")
+    assert file.write(["a\n", "b\n"]) == 2
+    os.rename(tmp_path / "log", tmp_path / "log.1")
+    assert file.reopen()
+    file.write(["c\n"])
+    assert ((tmp_path / "log.1").read_text(), (tmp_path / "log").read_text()) == ("a\nb\n", "c\n")
+
+
+def test_a_batch_is_one_write(file, monkeypatch):
+    """Of several processes none can tear the other's lines."""
+    written = []
+    monkeypatch.setattr(os, "write", lambda fd, octets: written.append(bytes(octets)) or len(octets))
+    file.write(["a\n"] * 10_000)
+    assert written == [b"a\n" * 10_000]
+
+
+def test_a_disk_that_becomes_full(file, tmp_path):
+    """The lines that it takes are counted; a torn one does not begin the next."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (7, before[1]))
+        assert file.write(["abc\n", "def\n", "ghi\n"]) == 1
+        with pytest.raises(OSError, match="too large"):
+            file.write(["jkl\n"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert file.write(["mno\n", "pqr\n"]) == 2
+    assert (tmp_path / "log").read_text() == "abc\ndef\nmno\npqr\n"
+
+
+def test_a_pipe_that_nobody_reads(tmp_path):
+    """Who is in no position to wait learns of it."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="No such device"):
+        open_target(str(tmp_path / "pipe"), is_patient=False)
+
+
+# Standard output
+
+
+def test_standard_output(monkeypatch):
+    """It is the program's: not reopened, not closed."""
+    stream = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", stream)
+    target = open_target("-")
+    assert isinstance(target, StreamTarget)
+    assert target.write(["a\n"]) == 1 and not target.reopen()
+    target.close()
+    assert stream.getvalue() == "a\n"
+    stream.close()
+    with pytest.raises(OSError, match="closed"):
+        target.write(["b\n"])
+
+
+def test_no_standard_output(monkeypatch):
+    """A process may have none."""
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(OSError, match="standard output is closed"):
+        open_target("-")
+
+
+# Syslog
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """A local syslog server: its path, and what comes; journal() begins it anew."""
+    opened = []
+
+    def begin():
+        path = tmp_path / "dev-log"
+        path.unlink(missing_ok=True)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sock.bind(str(path))
+        sock.settimeout(10)
+        opened.append(sock)
+        return sock
+
+    yield begin
+    for each in opened:
+        each.close()
+
+
+def text_of(sock):
+    """Return the line of the next message, whose header is right."""
+    match = MESSAGE.fullmatch(sock.recv(1 << 16))
+    assert match and match[1].decode() == socket.gethostname() and int(match[2]) == os.getpid()
+    return match[3]
+
+
+def test_the_local_syslog(journal, tmp_path):
+    """A line is a datagram, as RFC 5424 has it; one that is too long is cut."""
+    sock = journal()
+    target = open_target(f"syslog:{tmp_path}/dev-log")
+    assert isinstance(target, SyslogTarget) and target.write(["a b\n", "c" * 10_000 + "\n"]) == 2
+    assert text_of(sock) == b"a b"
+    assert len(sock.recv(1 << 16)) == MAX_MESSAGE_BYTES
+    target.close()
+
+
+def test_a_syslog_that_begins_anew(journal, tmp_path):
+    """It is found again by its name."""
+    first = journal()
+    target = open_target(f"syslog:{tmp_path}/dev-log")
+    first.close()
+    second = journal()
+    assert target.write(["a\n"]) == 1 and text_of(second) == b"a"
+    second.close()
+    with pytest.raises(OSError, match="refused"):
+        target.write(["b\n"])
+    target.close()
+
+
+def test_a_syslog_that_does_not_keep_up(journal, tmp_path):
+    """Nobody waits for it; what it has not taken is counted."""
+    sock = journal()
+    target = open_target(f"syslog:{tmp_path}/dev-log")
+    lines = ["a" * 5000 + "\n"] * 10_000
+    taken = target.write(lines)
+    assert 0 < taken < len(lines)
+    with pytest.raises(BlockingIOError):
+        target.write(lines)
+    target.close()
+    sock.close()
+
+
+def test_syslog_over_udp():
+    """With or without a name of the host; the port is 514 if none is given."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(10)
+        sock.bind(("127.0.0.1", 0))
+        target = open_target(f"syslog:udp://127.0.0.1:{sock.getsockname()[1]}")
+        target.write(["a\n"])
+        assert text_of(sock) == b"a"
+        assert target.reopen() and target.write(["b\n"]) == 1 and text_of(sock) == b"b"
+        target.close()
+    target = SyslogTarget("udp://127.0.0.1")
+    assert target._socket.getpeername()[1] == 514
+    target.close()
+
+
+@pytest.mark.parametrize("name", ["syslog:udp://", "syslog:udp://a/b", "syslog:udp://a:99999"])
+def test_syslog_without_a_place(name):
+    """What it should have been is said."""
+    with pytest.raises(ValueError, match=r"udp://HOST:PORT|[Pp]ort"):
+        open_target(name)
+
+
+def test_no_syslog(tmp_path):
+    """Nobody is there."""
+    with pytest.raises(OSError, match="No such file"):
+        open_target(f"syslog:{tmp_path}/none")

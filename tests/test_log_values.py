@@ -1,0 +1,150 @@
+"""Each value that a line can show, from a record with literals."""
+
+from __future__ import annotations
+
+import base64
+import os
+import threading
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from aserve.exchange import Exchange
+from aserve.log_format import LineFormat
+from aserve.log_values import MAX_REQUEST_ID, Record, Times, died, path_of, record_of
+from aserve.settings.log_line import ATOMS
+
+AT = 1_800_000_000.25
+PAIRS = {
+    "REQUEST_METHOD": "POST", "REQUEST_URI": "/a%20b?q=1", "PATH_INFO": "/a b", "QUERY_STRING": "q=1",
+    "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": "example.com", "HTTP_REFERER": "http://a/", "HTTP_USER_AGENT": "curl/8",
+    "HTTP_X_REQUEST_ID": "abc", "CONTENT_TYPE": "text/plain",
+}  # fmt: skip
+
+
+def vars_of(pairs):
+    return "\0".join(part for pair in pairs.items() for part in pair)
+
+
+def record(pairs=PAIRS, **changes):
+    times = Times(100.0, 100.25, 101.5, threading.get_ident())
+    whole = Record(vars_of(pairs), False, "192.0.2.1", 201, 7, "answered", AT, times)
+    return whole._replace(**changes)
+
+
+def kept(record):
+    """Return what is kept of a request with such a record."""
+    exchange = Exchange(record.vars, 0)
+    exchange.is_from_front, exchange.end = record.is_from_front, record.end
+    exchange.connection = SimpleNamespace(remote_addr=record.client)
+    ended_at = 0.0
+    if record.times is not None:
+        exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id = record.times
+    made = (exchange, record.status, record.size, record.at, ended_at, record.head)
+    assert record_of(made) == record
+    return made
+
+
+def shown(text, *args, worker=None, **changes):
+    """Return what a format makes of a record."""
+    return LineFormat(text, worker).lines([kept(record(*args, **changes))])[0][:-1]
+
+
+STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("h", "192.0.2.1"), ("l", "-"), ("u", "-"), ("t", f"[{STAMP}]"), ("r", "POST /a%20b?q=1 HTTP/1.1"), ("m", "POST"),
+        ("U", "/a%20b"), ("q", "q=1"), ("H", "HTTP/1.1"), ("s", "201"), ("B", "7"), ("b", "7"), ("f", "http://a/"),
+        ("a", "curl/8"), ("T", "1"), ("D", "1500000"), ("M", "1500"), ("L", "1.500000"), ("p", f"<{os.getpid()}>"),
+        ("uri", "/a%20b?q=1"), ("host", "example.com"), ("wid", "0"), ("worker", "-"), ("pid", str(os.getpid())),
+        ("time", "1800000000"), ("epoch", "1800000000"), ("ctime", time.ctime(AT)), ("ltime", STAMP), ("size", "7"),
+        ("rsize", "7"), ("queue_wait", "0.250000"), ("request_id", "abc"), ("end", "answered"),
+        ("thread", threading.current_thread().name),
+        ("{content-type}i", "text/plain"), ("{X-Request-ID}i", "abc"), ("{None}i", "-"), ("var.HTTP_HOST", "example.com"),
+        ("{REMOTE_ADDR}e", "192.0.2.1"), ("{PATH_INFO}e", "/a b"), ("{SERVER_NAME}e", "-"),
+    ],
+)  # fmt: skip
+def test_values(name, text):
+    """What each name shows."""
+    assert shown(f"%({name})s") == text
+
+
+@pytest.mark.parametrize("name", sorted(ATOMS))
+def test_every_name_has_a_value(name):
+    """Whatever is known of a request: all, or nothing."""
+    assert shown(f"%({name})s")
+    shown(f"%({name})s", {}, client="-", times=None, status=0, size=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("wid", "3"), ("worker", "3")]
+)  # fmt: skip
+def test_the_worker(name, text):
+    """The number of the worker process."""
+    assert shown(f"%({name})s", worker=3) == text
+
+
+@pytest.mark.parametrize(
+    ("authorization", "user"),
+    [
+        ("Basic " + base64.b64encode(b"alice:secret").decode(), "alice"),
+        ("basic " + base64.b64encode(b'a"\n:x').decode(), r"a\x22\x0a"),
+        ("Basic !", "-"),
+        ("Basic \xe9", "-"),
+        ("Basic", "-"),
+        ("Bearer abc", "-"),
+    ],
+)
+def test_users(authorization, user):
+    """Who has signed in by HTTP's own way; never the password."""
+    assert shown("%(u)s", {**PAIRS, "HTTP_AUTHORIZATION": authorization}) == user
+
+
+def test_a_user_whom_a_front_server_names():
+    """Its word is not the client's."""
+    assert shown("%(user)", {"REMOTE_USER": "bob", "HTTP_AUTHORIZATION": "Basic x"}, is_from_front=True) == "bob"
+
+
+def test_request_ids_are_bounded():
+    """A client cannot make lines long with them."""
+    assert len(shown("%(request_id)", {**PAIRS, "HTTP_X_REQUEST_ID": "a" * 1000})) == MAX_REQUEST_ID
+
+
+def test_fields_of_the_response():
+    """As the app has given them, by any case of the letters."""
+    head = b'HTTP/1.1 200 OK\r\nETag: "1"\r\nX-Big:  a b\r\n'
+    assert shown("%({etag}o)s|%({x-big}o)s|%({x}o)s", head=head) == r"\x221\x22|a b|-"
+
+
+def test_threads_are_looked_up_once():
+    """The name is kept."""
+    name = threading.current_thread().name
+    assert LineFormat("%(thread)").lines([kept(record())] * 2) == [f"{name}\n"] * 2
+
+
+def test_a_thread_that_has_ended():
+    """It has no name any more."""
+    assert shown("%(thread)", times=Times(1.0, 1.0, 2.0, 12345)) == "12345"
+
+
+def test_from_a_front_server():
+    """Variables in any order, and what nobody has sent."""
+    pairs = {"REMOTE_ADDR": "198.51.100.1", "PATH_INFO": "/p", "REQUEST_METHOD": "GET"}
+    assert shown("%(h)s %(r)s %(U)s", pairs, is_from_front=True) == "198.51.100.1 GET /p - /p"
+    assert path_of(record(pairs, is_from_front=True)) == "/p"
+
+
+def test_without_fields():
+    """A request of HTTP/1.0 may have none."""
+    pairs = dict(list(PAIRS.items())[:5])
+    assert shown("%(r)s %(a)s", pairs) == "POST /a%20b?q=1 HTTP/1.1 -" and path_of(record(pairs)) == "/a b"
+
+
+def test_a_request_that_was_with_a_process_when_it_died():
+    """What was escaped for the log is what it was before."""
+    found = record_of(died(r"GET /\x22\x5cx\x0a?a", 2.0))
+    assert path_of(found) == '/"\\x\n' and found.times.duration == 2.0 and found.times.queue_wait is None

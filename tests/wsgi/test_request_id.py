@@ -1,0 +1,49 @@
+"""The name of a request: a proxy's, or one of ours, and the same for the app and the log."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from harness.fakes import FakeConnection
+
+from aserve.exchange import Exchange
+from aserve.wsgi import Gateway
+from aserve.wsgi.environ import build_base_environ
+from aserve.wsgi.request_id import RequestIdGateway
+from aserve.wsgi.response import CommonFields
+
+
+def seen_by_app(vars):
+    """Return the names that the app sees of two such requests."""
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(environ["HTTP_X_REQUEST_ID"])
+        start_response("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    gateway = RequestIdGateway(Gateway(app, CommonFields(""), has_sendfile=True))
+    base = build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=None)
+    for _ in range(2):
+        exchange = Exchange(vars, vars.count("\0") // 2 + 1)
+        exchange.connection = FakeConnection(base)
+        assert gateway.respond(exchange).endswith(b"\r\n\r\nok")
+        assert exchange.vars.count("\0") == 2 * exchange.nvars - 1
+        assert f"HTTP_X_REQUEST_ID\0{seen[-1]}" in exchange.vars
+    return seen
+
+
+LINE = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
+
+
+def test_one_that_was_sent():
+    """It stays."""
+    assert seen_by_app(f"{LINE}\0HTTP_X_REQUEST_ID\0abc") == ["abc", "abc"]
+
+
+@pytest.mark.parametrize("vars", [LINE, f"{LINE}\0HTTP_HOST\0a"])
+def test_one_of_ours(vars):
+    """It is new with each request."""
+    first, second = seen_by_app(vars)
+    assert first != second and re.fullmatch("[0-9a-f]{32}", first)
