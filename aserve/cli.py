@@ -32,6 +32,7 @@ from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
+from .metrics.scrapes import open_metrics
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -157,7 +158,13 @@ def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, i
     """Supervise workers; in each of these, serve."""
     listeners = bind_listeners(plan.config) if listeners is None else listeners
     try:
-        role = Supervisor(plan, read, listeners, Command.of_this_process(os.environ)).run(inherited)
+        metrics = (inherited.metrics if inherited else ()) or open_metrics(plan.config)
+    except BindError:
+        for listener in listeners:
+            listener.close()
+        raise
+    try:
+        role = Supervisor(plan, read, listeners, Command.of_this_process(os.environ), metrics).run(inherited)
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")

@@ -95,6 +95,7 @@ class Exchange:
     connection: Any = None  # set when it is the exchange's turn (a Connection)
     client: Client | None = None  # set if a trusted proxy names another client than its own address
     response: Any = None  # set when the app is called (a Response)
+    has_app_failed = False  # the app has raised an exception, or broken PEP 3333
     is_written = False  # the app has called write(), before any of its octets went out
     counted_bytes = 0  # of a large response in memory, counted in Budgets.memory
     entry: int | None = None  # its number in the table of connections/in_flight.py

@@ -18,7 +18,6 @@ import anyio
 import anyio.abc
 
 from . import forks
-from .access_log import AccessLog
 from .budgets import Budgets
 from .connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
 from .connections.detaching import Detached, adopt, detach_idle
@@ -33,7 +32,7 @@ from .failing import Failing
 from .loading import check_unpatched
 from .proxies.peers import Peers
 from .proxies.trust import peers_of
-from .request_log import as_one
+from .records import Records
 from .services import Shared, new_service
 from .settings import Config
 from .statistics import Statistics, take_statistics
@@ -65,7 +64,8 @@ class Server:
     `listeners` are bound already and shared with other processes, in place of `bind`: they are neither closed nor
     removed here, but at an end that is everybody's (`drain`). With `is_alone` there are no other processes, and the app
     is told so. `load_board` decides which of the processes accepts; `in_flight`, memory of
-    connections.in_flight.TABLE_BYTES, shows others what this one is at; `slot` is its number among them.
+    connections.in_flight.TABLE_BYTES, shows others what this one is at; `slot` is its number among them. With
+    `counters`, metrics.table.PAGE_WORDS words for others to read, it does not answer at the address of `metrics` itself.
 
     Raises (on entering):
         BindError: an address could not be bound, or the access log not opened.
@@ -83,15 +83,15 @@ class Server:
         load_board: LoadBoard | None = None,
         in_flight: Any = None,
         slot: int | None = None,
+        counters: Any = None,
         **settings: Any,
     ) -> None:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
         self.config = config if config is not None else Config(**settings)
         self._app = app
-        self._shared_listeners = listeners
-        self._is_alone = is_alone or listeners is None
-        self._load_board, self._in_flight, self._slot = load_board, in_flight, slot
+        self._shared_listeners, self._is_alone = listeners, is_alone or listeners is None
+        self._load_board, self._in_flight, self._slot, self._counters = load_board, in_flight, slot, counters
         self._listeners: list[Listener] = []
         self._bound: list[bytes] = []  # their addresses, for forks.py; also after their end
         self._acceptors: list[Acceptor] = []
@@ -99,7 +99,7 @@ class Server:
         self._connections = ConnectionLimit()
         self._services: list[Service] = []
         self._common_fields = CommonFields(self.config.server_name)
-        self._access_log: AccessLog | None = None
+        self._records: Records | None = None
         self._certificates = Certificates(())
         self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -164,14 +164,14 @@ class Server:
         forks.watch(self)
         self._services = []  # those of an earlier start are over
         try:
-            if config.access_log is not None:
-                self._access_log = AccessLog.of(config, self._slot)
+            records = self._records = Records(config, loop, self._counters, self._slot)
+            self._bound += records.bound
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
             if config.request_seconds:  # then there are threads: settings/table.py
                 self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, failing.begin)  # type: ignore[arg-type]
-            shared = self._shared()
+            shared = self._shared(records)
             self._services = [new_service(listener, shared) for listener in self._listeners]
             self._accept()
         except BaseException:
@@ -274,8 +274,8 @@ class Server:
 
     def reopen_logs(self) -> None:
         """Go on with the access log in the file that has its name now: the one of before was moved away."""
-        if self._access_log is not None:
-            self._access_log.reopen()
+        if self._records is not None:
+            self._records.reopen()
 
     @property
     def connection_count(self) -> int:
@@ -341,19 +341,19 @@ class Server:
             self._timer.cancel()
         for service in self._services:
             service.log_cut()
-        if self._access_log is not None:
-            self._access_log.close()
+        if self._records is not None:
+            self._records.close()
         forks.unwatch(self)
         return not hung
 
-    def _shared(self) -> Shared:
-        log, is_seen = self._access_log, self._load_board is not None or self._in_flight is not None
+    def _shared(self, records: Records) -> Shared:
+        is_seen = self._load_board is not None or self._in_flight is not None
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            as_one(log), self._certificates, self._peers, multiprocess=not self._is_alone,
+            records.told, self._certificates, self._peers, multiprocess=not self._is_alone,
             in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=log is not None and log.wants_times, names_requests=log is not None and log.wants_ids,
+            times_requests=records.wants_times, names_requests=records.wants_ids,
         )  # fmt: skip
 
     def _accept(self) -> None:
@@ -396,5 +396,5 @@ class Server:
         self._budgets.on_second()
         if self._deadlines is not None:
             self._deadlines.on_second()
-        if self._access_log is not None:
-            self._access_log.on_second()
+        if self._records is not None:
+            self._records.on_second(self.statistics)

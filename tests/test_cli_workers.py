@@ -13,6 +13,7 @@ import pytest
 
 from aserve import cli
 from aserve.compat.uwsgi import install
+from aserve.connections.listeners import bind_listeners
 from aserve.processes.channel import Channel
 from aserve.processes.child import MOLD
 from aserve.processes.inheritance import FORM
@@ -26,11 +27,12 @@ from aserve.settings import Config, ConfigError
 @pytest.fixture
 def supervised(served, monkeypatch):
     """What reaches the supervisor, which does not run: supervised.outcome is what its run returns, or raises."""
-    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[])
+    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], metrics=[])
 
     class FakeSupervisor:
-        def __init__(self, plan, read, listeners, command):
+        def __init__(self, plan, read, listeners, command, metrics):
             calls.made.append((plan, read, listeners, command))
+            calls.metrics.append(metrics)
 
         def run(self, inherited):
             calls.inherited.append(inherited)
@@ -59,6 +61,19 @@ def test_workers(supervised, served, capsys, tmp_path):
     with pytest.raises(ConfigError):
         read()
     assert served == [] and supervised.roles == []
+
+
+def test_metrics(supervised, served, monkeypatch, capsys):
+    """Their address is bound by the supervisor; where it cannot be, nothing is left listening."""
+    monkeypatch.setattr(cli, "bind_listeners", bind_listeners)
+    bind = ["--bind", "127.0.0.1:0"]
+    assert cli.main(["--workers", "4", "--metrics", "127.0.0.1:0", *bind]) == 0
+    ((metrics,),) = supervised.metrics
+    (listener,) = supervised.made[0][2]
+    listener.close()
+    assert cli.main(["--workers", "4", "--metrics", "127.0.0.1:%d" % metrics.address[1], *bind]) == 2
+    assert "another program listens there" in capsys.readouterr().err and len(supervised.made) == 1
+    metrics.close()
 
 
 def test_the_platforms_workers(supervised, monkeypatch, capsys):
@@ -160,7 +175,7 @@ def test_new_code(supervised, monkeypatch, memory_file):
         "listeners": [],
         "farewell": {"channels": [], "message": {}},
     }
-    known = {"settings": {"workers": 7}, "app": "hello:app", "size": 8, "pages": 0, "children": []}
+    known = {"settings": {"workers": 7}, "app": "hello:app", "size": 8, "pages": 0, "children": [], "metrics": []}
     for left, workers in (({**common, **known, "form": FORM}, 7), ({**common, "form": 99}, 4)):
         monkeypatch.setenv("ASERVE_INHERITANCE", str(memory_file(left)))
         assert cli.main(["hello:app", "--workers", "4"]) == 0

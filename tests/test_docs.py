@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterator
 
 import pytest
+import yaml
+
+from aserve.metrics.table import METRICS
 
 pytestmark = pytest.mark.checkout
 
@@ -58,6 +61,29 @@ def test_the_tests_of_each_promise():
     functions = set(re.findall(r"`(test_\w+)`", text))
     source = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert functions and functions <= set(re.findall(r"^def (test_\w+)", source, re.M))
+
+
+METRIC = re.compile(r"\b(?:aserve|process)(?:_[a-z]+)+")
+
+
+def names_of(text: str) -> set[str]:
+    """Return the metrics that a text names; those of a histogram's samples are its own."""
+    found = {re.sub(r"(_seconds)_(bucket|sum|count)$", r"\1", name) for name in METRIC.findall(text)}
+    return found - {"aserve_saturation"}  # made of others, by a rule on the page
+
+
+def test_metrics():
+    """The page has every metric, and no other; its blocks of YAML, and the alerts to begin with, can be read."""
+    page, alerts = (ROOT / "docs/metrics.md").read_text(), (ROOT / "examples/prometheus/alerts.yml").read_text()
+    assert names_of(page) == {*METRICS}
+    assert names_of(alerts) <= {*METRICS}
+    for block in re.findall(r"^```yaml\n(.*?)^```", page, re.M | re.S):
+        assert isinstance(yaml.safe_load(block), dict)
+    (group,) = yaml.safe_load(alerts)["groups"]
+    assert len(group["rules"]) > 5
+    for rule in group["rules"]:
+        assert {"alert", "expr", "labels", "annotations"} <= {*rule} and names_of(rule["expr"])
+        assert rule["expr"].count("(") == rule["expr"].count(")")
 
 
 def test_the_users_page():

@@ -35,6 +35,8 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
+    "metrics",  # counts what statistics knows
+    "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
     "processes",  # each worker runs a server
@@ -71,12 +73,14 @@ WITHIN = {
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
+    "metrics": ("table", "counting text totals", "scrapes", "single"),
     "processes": (
         "cgroups",
         "resources opened warming",
-        "absences ask backoff channel command control liveness manager memory_file plan recycling signal_pipe timers touched",
+        "absences ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots",
         "children",
+        "overview",
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
@@ -104,6 +108,7 @@ RESERVED = {
             "budgets": "workers and the loop count in it",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
+            "metrics.counting": "workers and the loop count at the same time",
             "log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "body": "a live body's reader waits for octets",

@@ -59,8 +59,8 @@ STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
     [
         ("h", "192.0.2.1"), ("l", "-"), ("u", "-"), ("t", f"[{STAMP}]"), ("r", "POST /a%20b?q=1 HTTP/1.1"), ("m", "POST"),
         ("U", "/a%20b"), ("q", "q=1"), ("H", "HTTP/1.1"), ("s", "201"), ("B", "7"), ("b", "7"), ("f", "http://a/"),
-        ("a", "curl/8"), ("T", "1"), ("D", "1500000"), ("M", "1500"), ("L", "1.500000"), ("p", f"<{os.getpid()}>"),
-        ("uri", "/a%20b?q=1"), ("host", "example.com"), ("wid", "0"), ("worker", "-"), ("pid", str(os.getpid())),
+        ("a", "curl/8"), ("T", "1"), ("D", "1500000"), ("M", "1500"), ("L", "1.500000"), ("p", "<PID>"),
+        ("uri", "/a%20b?q=1"), ("host", "example.com"), ("wid", "0"), ("worker", "-"), ("pid", "PID"),
         ("time", "1800000000"), ("epoch", "1800000000"), ("ctime", time.ctime(AT)), ("ltime", STAMP), ("size", "7"),
         ("rsize", "7"), ("queue_wait", "0.250000"), ("request_id", "abc"), ("end", "answered"),
         ("thread", threading.current_thread().name),
@@ -70,7 +70,7 @@ STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
 )  # fmt: skip
 def test_values(name, text):
     """What each name shows."""
-    assert shown(f"%({name})s") == text
+    assert shown(f"%({name})s") == text.replace("PID", str(os.getpid()))
 
 
 @pytest.mark.parametrize("name", sorted(ATOMS))

@@ -1,13 +1,14 @@
 """The requests that a process is at, for others to read: even after it has crashed.
 
 Owns:     the table, in memory that the caller gives and shares with who is to read it; InFlight, the exchanges of the
-          event loop's wires, in this table and on the load board; read_in_flight.
+          event loop's wires, in this table and on the load board; read_in_flight, read_oldest.
 Thread:   `begin`: event loop; `end`: who ends the exchange.
 Not here: the requests of the lane, which its C notes by descriptor (cparsers/in_flight.h).
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 from typing import Any
@@ -95,3 +96,17 @@ def read_in_flight(memory: Any) -> list[tuple[float, str]]:
             ),
             reverse=True,
         )
+
+
+def read_oldest(fd: int) -> float:
+    """
+    Return for how many seconds a process has been at its oldest request; 0: it is at none.
+
+    `fd`: of the file of its table. Only what is in use of that is read.
+    """
+    (lane_count,) = _SINCE.unpack(os.pread(fd, _ENTRIES_AT, 0))
+    with memoryview(os.pread(fd, _place_of(LOOP_COUNT + lane_count), 0)) as view:
+        words = view.cast("Q").tolist()
+    first = (_ENTRIES_AT + lib.IN_FLIGHT_TEXT_CAP) // _SINCE.size
+    since = min(filter(None, words[first :: _ENTRY.size // _SINCE.size]), default=0)
+    return max(time.monotonic_ns() // 1000 - since, 0) / 1e6 if since else 0.0

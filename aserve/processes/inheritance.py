@@ -8,7 +8,7 @@ It is an object in JSON, in a file in memory, whose descriptor a variable of the
 descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight.
 
 The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
-`listeners` and `farewell`. The form is a number for all else, for the fields of a page and the words of a channel: raise it when the meaning
+`listeners` and `farewell`, and since form 2 `metrics` and `counted`. The form is a number for all else, for the fields of a page and the words of a channel: raise it when the meaning
 of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
 then lets those of before go, by the one message that they understand (`Strangers`).
 """
@@ -27,10 +27,11 @@ from ..connections.listeners import Listener
 from ..settings import SETTINGS, VERSION, Config, ConfigError, parse_bind
 from .children import Children, drain_order
 from .memory_file import open_memory_file
+from .overview import Overview
 from .plan import Plan
 
 VARIABLE = "ASERVE_INHERITANCE"
-FORM = 1
+FORM = 2
 
 State = dict[str, Any]
 
@@ -63,11 +64,13 @@ class Inheritance(NamedTuple):
     blocked: Sequence[int]  # signals that were blocked when the command was started
     listeners: Sequence[Listener]
     strangers: Strangers
-    # Where the form is known; otherwise these stay as they are here.
+    # Where the form is known; otherwise these stay as they are here, but for the last two.
     plan: Plan | None = None
     size: int | None = None
     pages: int | None = None  # the descriptor of Slots
     children: Sequence[State] = ()
+    metrics: Sequence[Listener] = ()
+    counted: State | None = None  # where any is; see Overview.restore
 
     @classmethod
     def read(cls, fd: int) -> Inheritance:
@@ -78,23 +81,31 @@ class Inheritance(NamedTuple):
         for each in state["descriptors"]:
             os.set_inheritable(each, False)
         listeners = [_open_listener(each) for each in state["listeners"]]
-        common = state["version"], state["blocked"], listeners
+        metrics = [_open_listener(each) for each in state.get("metrics", ())]
+        common, counted = (state["version"], state["blocked"], listeners), state.get("counted")
         try:
             if state["form"] == FORM:
                 plan = Plan(_read_settings(state["settings"]), state["app"])
-                return cls(*common, Strangers(), plan, state["size"], state["pages"], state["children"])
+                return cls(
+                    *common, Strangers(), plan, state["size"], state["pages"], state["children"], metrics, counted
+                )
         except ConfigError:
             pass  # a setting means something else by now: so may the rest
         farewell = state["farewell"]
-        used = {*farewell["channels"], *(listener.socket.fileno() for listener in listeners)}
+        used = {*farewell["channels"], *(listener.socket.fileno() for listener in (*listeners, *metrics))}
         for fd in set(state["descriptors"]) - used:
             os.close(fd)  # whatever it is
-        return cls(*common, Strangers(farewell["channels"], farewell["message"]))
+        return cls(*common, Strangers(farewell["channels"], farewell["message"]), metrics=metrics, counted=counted)
 
 
 @contextlib.contextmanager
 def hand_down(
-    listeners: Sequence[Listener], plan: Plan, size: int, children: Children, blocked: Iterable[int]
+    listeners: Sequence[Listener],
+    plan: Plan,
+    size: int,
+    children: Children,
+    blocked: Iterable[int],
+    overview: Overview,
 ) -> Iterator[int]:
     """
     Write an inheritance; within the block, exec keeps what it names. Yield its descriptor.
@@ -108,7 +119,7 @@ def hand_down(
         pages,
         *channels,
         *(each["in_flight"] for each in descriptions),
-        *(listener.socket.fileno() for listener in listeners),
+        *(listener.socket.fileno() for listener in (*listeners, *overview.listeners)),
     ]
     state = {
         "form": FORM,
@@ -116,6 +127,8 @@ def hand_down(
         "blocked": sorted(blocked),
         "descriptors": fds,
         "listeners": [_describe_listener(listener) for listener in listeners],
+        "counted": overview.describe(),
+        "metrics": [_describe_listener(listener) for listener in overview.listeners],
         "farewell": {"channels": channels, "message": drain_order(is_replaced=True)},
         "settings": dataclasses.asdict(plan.config),
         "app": plan.spec,

@@ -14,7 +14,9 @@ from ..settings import SETTINGS, Config
 from .resources import choose_workers, read_limits
 
 # What is done with these once, before the first worker, is not done again while the supervisor runs.
-FIXED = ("bind", "unix_mode", "unix_owner", "unix_group", "backlog", "user", "group", "umask", "pid_file", "control")
+FIXED = (
+    "bind", "unix_mode", "unix_owner", "unix_group", "backlog", "user", "group", "umask", "pid_file", "control", "metrics",
+)  # fmt: skip
 
 
 class Plan(NamedTuple):

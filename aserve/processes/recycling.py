@@ -37,6 +37,7 @@ class Due(NamedTuple):
 
     slot: int
     why: str
+    reason: str = "recycle"  # for counting
 
 
 class Recycling:

@@ -17,6 +17,8 @@ import os
 import sys
 
 from ..connections.load_board import NOBODY, LoadBoard
+from ..metrics.counting import read_words
+from ..metrics.totals import Totals
 from .memory_file import map_memory_file, open_memory_file
 
 PAGE_BYTES = 4096
@@ -24,7 +26,7 @@ WORD_BYTES = 8
 
 
 class Field(enum.IntEnum):
-    """Where a word is in its page."""
+    """Where a word is in its page; behind them stands what its worker counts (metrics/table.py)."""
 
     # Written by the supervisor.
     PID = 0  # 0: nobody has the page
@@ -54,6 +56,7 @@ class Slots:
         Who looks at those that are taken looks at the first `expected` in any case.
         """
         self.fd = fd if fd is not None else _new_file(count)
+        self.totals = Totals()  # what those have counted that have given their pages back
         self._memory = memoryview(map_memory_file(self.fd))
         self._count = len(self._memory) // PAGE_BYTES - 1
         self._free = set(range(1, self._count + 1))
@@ -71,6 +74,10 @@ class Slots:
     def page(self, number: int) -> memoryview:
         """Return a page, as words by Field."""
         return self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES].cast("Q")
+
+    def counters(self, number: int) -> list[int]:
+        """Return what the worker of a page has counted."""
+        return read_words(self.page(number))
 
     def take(self) -> int:
         """
@@ -92,7 +99,10 @@ class Slots:
         self._free.discard(number)
 
     def give_back(self, number: int) -> None:
-        """Clear a page whose worker has ended."""
+        """Clear a page whose worker has ended; keep what it has counted."""
+        slot = self.page(number)[Field.SLOT]
+        if slot:
+            self.totals.add_gone(slot, self.counters(number))
         cleared = memoryview(bytearray(PAGE_BYTES)).cast("Q")
         cleared[Field.LOAD] = NOBODY
         self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES] = cleared.cast("B")

@@ -3,7 +3,8 @@
 Owns:     the listeners, once they are bound, the loop that waits for signals, workers' words and time, and what is done about each of them.
 Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app.
 Not here: how a worker is forked, told something and reaped (children.py), from what (molds.py), whose turn it is to be replaced
-          (rollout.py), what a worker does (worker.py), the end of it all (shutdown.py), what people ask (answers.py).
+          (rollout.py), what a worker does (worker.py), the end of it all (shutdown.py), what people ask (answers.py), and
+          Prometheus (overview.py).
 
 What happens, by event:
 
@@ -37,6 +38,7 @@ from typing import Any, Callable
 from ..access_log import append_unanswered
 from ..connections.listeners import Listener
 from ..errors import AserveError, BindError
+from ..metrics.table import OOM_KILLS, RELOADS, START_FAILURES
 from ..settings import MAX_WORKERS, ConfigError
 from .absences import Absences
 from .answers import Answers
@@ -49,6 +51,7 @@ from .control import Control
 from .inheritance import Inheritance
 from .manager import Manager
 from .molds import Molds
+from .overview import Overview
 from .plan import Plan, Read
 from .rollout import Reload, Rollout
 from .shutdown import Shutdown, StartFailed
@@ -68,8 +71,11 @@ CHECK_SECONDS = 1.0
 class Supervisor:
     """Keeps workers serving."""
 
-    def __init__(self, plan: Plan, read: Read, listeners: Sequence[Listener], command: Command) -> None:
+    def __init__(
+        self, plan: Plan, read: Read, listeners: Sequence[Listener], command: Command, metrics: Sequence[Listener] = ()
+    ) -> None:
         self._read = read
+        self._metrics_listeners = metrics  # closed in the end, too
         self._command = command  # which has started this process
         self._listeners = listeners  # closed in the end
         self._size, self._why_size = plan.workers
@@ -132,6 +138,7 @@ class Supervisor:
             listener.close()
         if self._control is not None:
             self._control.close()
+        self._overview.close(is_end=True)
         self._let_go()
         if self._shutdown.start_failure is not None:
             raise self._shutdown.start_failure
@@ -144,6 +151,10 @@ class Supervisor:
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, self._size + 1)
         self._children = Children(slots, self._selector, self._timers, self._hear)
+        self._overview = Overview(slots, self._children, self._metrics_listeners, lambda: self._size)
+        self._tally, scrapes = self._overview.tally, self._overview.scrapes
+        if scrapes is not None:
+            self._selector.register(scrapes, selectors.EVENT_READ, scrapes.on_ready)
         self._watch = Watch(self._children)
         self._molds = Molds(self._children, self._rollout.is_trial, self._fail_start, self._delay_after)
         self._shutdown = Shutdown(self._children, self._molds, self._timers, self._listeners, self._manager)
@@ -153,6 +164,8 @@ class Supervisor:
         if inherited is not None:
             self._has_served, self._size = True, inherited.size or self._size
             self._upgrade.take_over(inherited)
+            if inherited.counted is not None:
+                self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
             self.reload("SIGUSR2")
         self._check()
 
@@ -192,7 +205,7 @@ class Supervisor:
         """Try new code, or become it, if that was asked for, and nothing else is under way."""
         is_quiet = self._rollout.reload is None and not self._children.has_unborn
         if self._has_served and not self._shutdown.has_begun and is_quiet:
-            self._upgrade.advance(self._rollout.plan, self._size, self._listeners)
+            self._upgrade.advance(self._rollout.plan, self._size, self._listeners, self._overview)
 
     def _fork(self, slot: int) -> Role | None:
         """Start a worker; return None, and in the child its role."""
@@ -215,6 +228,7 @@ class Supervisor:
         """Close what only the supervisor needs, and let signals mean what they did before; in a child, too."""
         self._selector.close()
         self._signals.close()
+        self._overview.close(is_end=False)
 
     def _watch_caller(self, fd: int, callback: Callable[[], None] | None, wants_room: bool) -> None:
         """See control.Watch."""
@@ -243,8 +257,9 @@ class Supervisor:
         if path:
             self.reload(f"{path} has changed")
         self._children.forget_given()
-        for slot, why in self._watch.look(self._rollout.plan.config, time.monotonic()):
-            self.replace(slot, why)
+        self._overview.on_second()
+        for due in self._watch.look(self._rollout.plan.config, time.monotonic()):
+            self.replace(*due)
         self._manager.feed_watchdog(self._watch.has_moved())
 
     @property
@@ -328,6 +343,7 @@ class Supervisor:
         try:
             plan, fixed = self._read().keep_fixed(self._rollout.plan)
         except (ConfigError, AserveError) as fault:
+            self._tally.count(RELOADS, 'result="refused"')
             logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, fault)
             self._manager.note_unchanged(why)
             self._answers.on_reload_end(f"nothing was reloaded: {fault}", is_done=False)
@@ -345,9 +361,10 @@ class Supervisor:
         width = len(slots) if plan.config.reload_at_once else 1
         self._rollout.begin_reload(Reload(why, plan, time.monotonic()), slots, width)
 
-    def replace(self, slot: int, why: str) -> None:
-        """Give a worker a successor when it is its turn, unless that is on its way already."""
+    def replace(self, slot: int, why: str, reason: str) -> None:
+        """Give a worker a successor when it is its turn, unless that is on its way already; count it by `reason`."""
         if not self._shutdown.has_begun and slot <= self._size and self._rollout.add(slot, why):
+            self._tally.expect_restart(slot, reason)
             logger.info("worker %d is to be replaced: %s", slot, why)
 
     def _commit(self, child: Child) -> None:
@@ -366,6 +383,7 @@ class Supervisor:
         reload, serving = self._rollout.abandon(), len(self._children.having(State.READY))
         self._molds.end(State.STARTING, State.READY, but=self._rollout.plan)
         self._manager.note_unchanged(reload.why)
+        self._tally.count(RELOADS, 'result="refused"')
         for child in self._children.having(State.STARTING):
             self._children.drain(child, is_replaced=True)
         text = f"nothing was reloaded: {who} could not start: {why}"
@@ -383,6 +401,7 @@ class Supervisor:
             return
         reload = self._rollout.take_done()
         if reload is not None:
+            self._tally.count(RELOADS, 'result="done"')
             seconds = time.monotonic() - reload.began_at
             text = f"done in {seconds:.1f} s: code and settings of {_workers(self._size)} are new"
             logger.info("%s: %s", reload.why, text)
@@ -435,7 +454,7 @@ class Supervisor:
     def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker asks for a successor."""
         if child.state == State.READY:
-            self.replace(child.slot, f"{child}: {message['why']}")
+            self.replace(child.slot, f"{child}: {message['why']}", "asked")
 
     def _on_left(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker that drains accepts nobody any more."""
@@ -448,6 +467,8 @@ class Supervisor:
 
     def _retire(self, child: Child, why: str) -> None:
         """Let a worker go, while others serve."""
+        if child.slot <= self._size:
+            self._tally.count_restart(child.slot)
         logger.info("%s drains: %s", child, why)
         self._children.drain(child, is_replaced=True)
         if self._watch.is_hung(child):
@@ -458,6 +479,8 @@ class Supervisor:
     def _reap(self) -> None:
         for child, before, how in self._children.reap():
             explained = how if before is State.KILLED else self._watch.explain(how)
+            if explained != how:
+                self._tally.count(OOM_KILLS)
             if child.slot == TRIAL:
                 self._upgrade.on_end(child, how)
             elif child.slot == MOLD:
@@ -484,6 +507,7 @@ class Supervisor:
         if not self._has_served:
             self._shutdown.give_up(StartFailed(f"{who} could not start: {why}", app_traceback))
             return
+        self._tally.count(START_FAILURES)
         if app_traceback and app_traceback != self._told_traceback:
             self._told_traceback = app_traceback  # once, and not with every try
             logger.error("%s: the app's traceback:\n%s", who, app_traceback.rstrip())
@@ -503,6 +527,7 @@ class Supervisor:
         if self._shutdown.has_begun:
             self._shutdown.note_unfinished()
         elif child.slot <= self._size:
+            self._tally.count_restart(child.slot, "crash")
             seconds = self._delay_after(child)
             why += f"; another is started in {seconds:.1f} s"
             if not self._children.find(child.slot, State.READY):

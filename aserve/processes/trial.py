@@ -7,6 +7,7 @@ Not here: the supervisor's side (upgrade.py), what a worker does (worker.py).
 
 from __future__ import annotations
 
+import mmap
 import os
 import tempfile
 
@@ -30,7 +31,7 @@ def trial_role(plan: Plan, channel: Channel) -> Role:
     """
     if plan.config.workers is None:
         raise ConfigError("the settings do not ask for workers any more (--workers); that takes a restart")
-    page = memoryview(bytearray(PAGE_BYTES)).cast("Q")  # nobody reads it
+    page = memoryview(mmap.mmap(-1, PAGE_BYTES)).cast("Q")  # nobody reads it
     return Role(TRIAL, 1, plan, channel, _private_listeners(plan), page, supervisor_pid=os.getppid())
 
 

@@ -36,6 +36,7 @@ from .children import Children
 from .command import Command
 from .inheritance import Inheritance, Strangers
 from .manager import Manager
+from .overview import Overview
 from .plan import Plan
 from .signal_pipe import SignalPipe, block_signals, unblock_signals
 from .worker import FAILED, say_failed
@@ -78,7 +79,7 @@ class Upgrade:
         if self._trial is not None:
             logger.info("%s: once more, after %s; kill it if it hangs", why, self._trial)
 
-    def advance(self, plan: Plan, size: int, listeners: Sequence[Listener]) -> None:
+    def advance(self, plan: Plan, size: int, listeners: Sequence[Listener], overview: Overview) -> None:
         """Do what is due: try the new code, or become it."""
         if self._trial is not None:
             return
@@ -87,7 +88,7 @@ class Upgrade:
             self._begin_trial(plan)
         elif self._has_shown:
             self._has_shown = False
-            self._become(plan, size, listeners)
+            self._become(plan, size, listeners, overview)
 
     def abandon(self) -> None:
         """Ask for nothing any more; end the trial."""
@@ -155,13 +156,14 @@ class Upgrade:
 
     # Exec
 
-    def _become(self, plan: Plan, size: int, listeners: Sequence[Listener]) -> None:
+    def _become(self, plan: Plan, size: int, listeners: Sequence[Listener], overview: Overview) -> None:
         """Become the new code; return only if that cannot be."""
         with block_signals() as blocked:
             for number in self._signals.read():
                 os.kill(os.getpid(), number)  # nobody has seen to it: it waits, as those do that come from now on
+            overview.finish()
             try:
-                with inheritance.hand_down(listeners, plan, size, self._children, blocked) as fd:
+                with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview) as fd:
                     self._command.execute(inheritance.VARIABLE, fd)
             except OSError as exc:
                 self._fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")

@@ -59,7 +59,7 @@ class Watch:
         self._oom_kills.append(self._cgroups.oom_kill_count())
         serving = self._children.having(State.READY)
         self._watched = {child: self._watched.get(child) or Watched(config, recycling) for child in serving}
-        hung = [Due(child.slot, why) for child in serving if (why := self._find_hung(child, now))]
+        hung = [Due(child.slot, why, "hung") for child in serving if (why := self._find_hung(child, now))]
         due = recycling.due(self._describe(child, recycling, serving) for child in serving)
         return [*hung, due] if due else hung
 

@@ -193,6 +193,7 @@ class Worker:
             load_board=role.load_board,
             in_flight=role.in_flight,
             slot=role.slot,
+            counters=role.page,
         )
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
         self._adopting: set[asyncio.Task[None]] = set()

@@ -316,11 +316,25 @@ def _parse_health_path(value: object) -> str | None:
     return value
 
 
+def _parse_metrics(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    bind = parse_bind(value)
+    if bind.is_given or bind.is_proxied or bind.protocol != "http":
+        raise ValueError(f"{value!r}: metrics are told over plain HTTP")
+    return bind.spec
+
+
 BINDS = Kind(
     "ADDRESS",
     "host:port, [v6]:port, :port, unix:/path, unix:@name, fd:3, systemd:name; before it https://, uwsgi://, scgi:// or proxy+http://",
     _parse_binds,
     ", ".join,
+)
+METRICS_BIND = Kind(
+    "ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_metrics, lambda v: v or "none"
 )
 PEERS = Kind(
     "PEER",

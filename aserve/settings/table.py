@@ -30,6 +30,7 @@ from .kinds import (
     KIB,
     LOG_FORMAT,
     LOG_PATH,
+    METRICS_BIND,
     MIB,
     MODE,
     MONTH_SECONDS,
@@ -456,6 +457,12 @@ class Config:
         "how long a request may wait for a worker before the server is not ready, and pings over uwsgi say so; 0: any time",
         "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
         "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
+    )
+    metrics: str | None = _row(
+        None, "Metrics", "--metrics", METRICS_BIND,
+        "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
+        "An address of its own: what it tells is not for clients, and it answers while every thread is busy. Counting costs each request a "
+        "microsecond or two.",
     )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,

@@ -192,6 +192,7 @@ class Gateway:
             if not is_over:
                 yield from self._fail(exchange, response, exc)
             elif not isinstance(exc, GeneratorExit):
+                exchange.has_app_failed = True
                 logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)
 
     def _end_if_forked(self, exc: BaseException | None = None) -> None:
@@ -207,8 +208,10 @@ class Gateway:
                 raise exc
             logger.info("a request body was refused while %s read it: %s", self._name, refusal)
         elif isinstance(exc, (AppError, ResponseTruncated)):
+            exchange.has_app_failed = True
             logger.error("%s broke PEP 3333 at %s: %s", self._name, exchange.summary, exc, exc_info=exc)
         elif not isinstance(exc, RequestTimeout):  # deadlines.py has logged that
+            exchange.has_app_failed = True
             logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
         if isinstance(exc, RequestTimeout):
             exchange.end = TIMED_OUT

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import mmap
+import os
+import time
 
-from aserve.connections.in_flight import LOOP_COUNT, TABLE_BYTES, InFlight, lane_entries, read_in_flight
+import pytest
+
+from aserve.connections.in_flight import LOOP_COUNT, TABLE_BYTES, InFlight, lane_entries, read_in_flight, read_oldest
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
 from aserve.exchange import Exchange
+from aserve.processes.memory_file import map_memory_file, open_memory_file
 
 
 def new_exchange(method: str = "GET", target: str = "/x") -> Exchange:
@@ -36,6 +41,24 @@ def test_the_table():
     assert [text for _, text in read_in_flight(memory)] == ["PUT /b"]
     in_flight.end(exchanges[1])
     assert read_in_flight(memory) == []
+
+
+def test_the_oldest():
+    """Its age is found in the file of the table, without reading all of that: on the event loop's wires and in the lane."""
+    fd = open_memory_file("table")
+    os.truncate(fd, TABLE_BYTES)
+    memory = map_memory_file(fd)
+    assert read_oldest(fd) == 0.0
+    in_flight = InFlight(None, memory)
+    in_flight.begin(new_exchange())
+    in_flight.begin(new_exchange())
+    (earlier, _), _ = read_in_flight(memory)
+    assert read_oldest(fd) >= earlier > 0.0
+    lane_count, entries = lane_entries(memory)
+    lane_count[0] = 5
+    entries[4].since = 1
+    assert read_oldest(fd) == pytest.approx(time.monotonic(), abs=60)
+    os.close(fd)
 
 
 def test_what_forges_no_line_of_a_log():

@@ -163,7 +163,7 @@ def test_the_access_log_of_a_direct_write(new):
     harness.service.access_log = harness.log
     connection.data_received(GET)
     harness.executor.run()
-    assert harness.log.codes == [200]
+    assert harness.log.codes == [200] and harness.log.cuts == [False]
 
 
 # Deadlines

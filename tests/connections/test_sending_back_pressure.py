@@ -43,7 +43,7 @@ def test_a_client_that_leaves_a_large_body(new):
     assert harness.service.budgets.memory.count == 3_000_000
     transport.lose()
     harness.executor.run()
-    assert harness.log.codes == [200] and harness.service.connections == set()
+    assert harness.log.codes == [200] and harness.log.cuts == [True] and harness.service.connections == set()
     assert harness.service.budgets.memory.count == 0
 
 
@@ -60,7 +60,7 @@ def test_a_client_that_has_left_already(new, reply, tmp_path):
     connection.data_received(POST)
     transport.lose()
     harness.executor.run()
-    assert len(harness.log.codes) == 1
+    assert len(harness.log.codes) == 1 and harness.log.cuts == [True]
     assert closing.closed == (reply == "pieces") and file.closed == (reply == "file")
     file.close()
 

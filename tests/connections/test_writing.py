@@ -38,7 +38,7 @@ def test_a_response_that_cannot_be_finished(new, raw, headers, expected):
     harness.service.access_log = harness.log
     connection.data_received(raw)
     harness.executor.run()
-    assert expected(transport) and closing.closed == 1 and harness.log.codes == [200]
+    assert expected(transport) and closing.closed == 1 and harness.log.codes == [200] and harness.log.cuts == [True]
     octets = transport.received()
     assert b"ab" in body_of(octets) and not octets.endswith(b"0\r\n\r\n")
     assert connection.exchange is None

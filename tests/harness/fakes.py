@@ -14,6 +14,7 @@ from aserve.budgets import Budgets
 from aserve.connections.connection import Connection
 from aserve.connections.service import Service
 from aserve.connections.wire_loop import LoopWire
+from aserve.exchange import ANSWERED
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.settings import Config
@@ -236,12 +237,14 @@ class StepExecutor:
 
 
 class FakeAccessLog:
-    """Remembers codes."""
+    """Remembers codes, and whether responses were cut."""
 
     def __init__(self) -> None:
         self.codes: list[int] = []
+        self.cuts: list[bool] = []
 
     def write(self, exchange: Any) -> None:
+        self.cuts.append(exchange.end != ANSWERED)
         self.codes.append(exchange.response.code if exchange.response is not None else 0)
 
     def write_refused(self, connection: Any, exchange: Any, why: Any) -> None:

@@ -106,6 +106,7 @@ class Supervised:
         size: int = 2,
         inherited: Inheritance | None = None,
         listeners: Any = (),
+        metrics_listeners: Any = (),
         **settings: Any,
     ) -> None:
         self.system = System(monkeypatch)
@@ -113,7 +114,7 @@ class Supervised:
         self.settings = {"workers": size, "hang_warning_seconds": 0, "hang_timeout_seconds": 0, **settings}
         self.read_error: Exception | None = None
         plan = (inherited.plan if inherited else None) or self._read()
-        self.supervisor = Supervisor(plan, self._read, listeners, COMMAND)
+        self.supervisor = Supervisor(plan, self._read, listeners, COMMAND, metrics_listeners)
         self.supervisor._timers = Timers(lambda: self.system.now)
         self.supervisor._open(inherited)
 

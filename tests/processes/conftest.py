@@ -25,5 +25,5 @@ def supervised(monkeypatch, caplog):
         return made[-1]
 
     yield make
-    for one in made:
+    for one in reversed(made):  # each gives signals back to who had them before it
         one.close()

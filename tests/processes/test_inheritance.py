@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import selectors
@@ -11,10 +12,12 @@ import socket
 import pytest
 
 from aserve.connections.listeners import open_listeners
+from aserve.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.processes import inheritance
 from aserve.processes.child import State
 from aserve.processes.children import Children
-from aserve.processes.inheritance import Inheritance, hand_down
+from aserve.processes.inheritance import FORM, Inheritance, hand_down
+from aserve.processes.overview import Overview
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Field, Slots
 from aserve.processes.timers import Timers
@@ -33,6 +36,7 @@ class Before:
         self.slots = Slots(4)
         self.children = Children(self.slots, self.selector, Timers(), lambda *_: None)
         self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
+        self.overview = Overview(self.slots, self.children, open_listeners([parse_bind("127.0.0.1:0")]), lambda: 3)
         for slot in (1, 2):
             child, _ = self.children.fork(slot, PLAN)
             self.children.admit(child)
@@ -41,12 +45,12 @@ class Before:
 
     def write(self, **other):
         """Return the descriptor of a copy in which every descriptor is a copy, too."""
-        with hand_down(self.listeners, PLAN, 3, self.children, {signal.SIGUSR1}) as fd:
+        with hand_down(self.listeners, PLAN, 3, self.children, {signal.SIGUSR1}, self.overview) as fd:
             state = json.loads(os.pread(fd, 1 << 20, 0))
             assert all(os.get_inheritable(each) for each in [fd, *state["descriptors"]])
         assert not any(os.get_inheritable(each) for each in state["descriptors"])
         copies = {each: os.dup(each) for each in state["descriptors"]}
-        for each in state["listeners"]:
+        for each in (*state["listeners"], *state["metrics"]):
             each["fd"] = copies[each["fd"]]
         for each in state["children"]:
             each["channel"] = copies[each["channel"]]
@@ -69,6 +73,7 @@ def before(system, tmp_path):
         child.close()
     for listener in before.listeners:
         listener.close()
+    before.overview.close(is_end=True)
     before.selector.close()
 
 
@@ -85,7 +90,8 @@ def test_all_of_it(before, system, tmp_path):
     ]
     assert found.listeners[0].address == before.listeners[0].address
     assert not any(os.get_blocking(listener.socket.fileno()) for listener in found.listeners)
-    for listener in found.listeners:
+    assert [listener.address for listener in found.metrics] == [each.address for each in before.overview.listeners]
+    for listener in (*found.listeners, *found.metrics):
         listener.socket.close()
 
     selector, slots = selectors.DefaultSelector(), Slots(0, found.pages)
@@ -113,7 +119,7 @@ def test_another_form(before, system, other):
     """Then there are listeners, and workers to whom one may say one thing, once."""
     found = Inheritance.read(before.write(**other))
     assert len(found.listeners) == 2 and (found.plan, found.size, found.pages, found.children) == (None, None, None, ())
-    assert len(found.strangers) == 2
+    assert len(found.strangers) == 2 and found.counted is not None
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(before.pages)
     system.workers_ends[before.children.having(State.READY)[0].pid].close()  # to whom nothing can be said
@@ -124,15 +130,24 @@ def test_another_form(before, system, other):
     assert received == [{"do": "drain", "stopping": False}] * 2  # the first is that of before
     with pytest.raises(BlockingIOError):
         system.workers_ends[drains.pid].receive()
-    for each in [*found.listeners, *found.strangers._channels]:
+    assert [listener.address for listener in found.metrics] == [each.address for each in before.overview.listeners]
+    for each in [*found.listeners, *found.metrics, *found.strangers._channels]:
         getattr(each, "socket", each).close()
+
+
+def test_a_form_for_each_layout():
+    """Pages of before are read where the words are of now: a change of the table of what is counted is another form."""
+    layout = "\n".join([str(FIRST_WORD), *map(repr, PLACES.items()), *KEYS])
+    assert (FORM, hashlib.sha256(layout.encode()).hexdigest()[:16]) == (2, "2b0f65076119f903"), (
+        "raise FORM, and note the new layout here"
+    )
 
 
 def test_settings_that_are_gone(before):
     """A setting that this version does not have any more is left out."""
     found = Inheritance.read(before.write(settings={"threads": 5, "gone": 1}))
     assert found.plan == Plan(Config(threads=5), "a:app")
-    for each in found.listeners:
+    for each in (*found.listeners, *found.metrics):
         each.socket.close()
     for each in [found.pages, *(child[name] for child in found.children for name in ("channel", "in_flight"))]:
         os.close(each)

@@ -7,6 +7,9 @@ import os
 import pytest
 
 from aserve.connections.load_board import NOBODY, Load
+from aserve.errors import RequestRefused
+from aserve.metrics.counting import Counters
+from aserve.metrics.table import PLACES
 from aserve.processes.slots import PAGE_BYTES, WORD_BYTES, Field, Slots
 
 CLEAR = [NOBODY if number == Field.LOAD else 0 for number in range(PAGE_BYTES // WORD_BYTES)]
@@ -47,6 +50,19 @@ def test_the_same_pages_again():
         again.take()
     again.page(3)[Field.PID] = 3
     assert slots.page(3)[Field.PID] == 3
+
+
+def test_what_is_counted():
+    """It is in the page itself, where others see it, and is kept when the page is given back."""
+    slots = Slots(2)
+    others, number = Slots(0, os.dup(slots.fd)), slots.take()
+    slots.page(number)[Field.SLOT] = 7
+    Counters(slots.page(number), threads=5).write_refused(None, None, RequestRefused(400, "why"))
+    place = PLACES["aserve_requests_refused_total"]
+    assert slots.counters(number)[place] == others.counters(number)[place] == 1
+    assert others.counters(number)[PLACES["aserve_threads_limit"]] == 5
+    slots.give_back(number)
+    assert others.counters(number)[place] == 0 and slots.totals.with_present([])[7][place] == 1
 
 
 def test_fields_fit():

@@ -171,6 +171,7 @@ def test_defaults():
         "max_uss_bytes": 0,
         "hang_warning_seconds": 10.0,
         "hang_timeout_seconds": 60.0,
+        "metrics": None,
         "user": None,
         "group": None,
         "umask": None,

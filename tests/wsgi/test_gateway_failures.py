@@ -26,6 +26,7 @@ def test_an_app_that_raises(error, caplog):
     (octets,) = respond(app, exchange)
     assert octets.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
     assert b"its log says why" in body_of(octets) and exchange.response.code == 500
+    assert exchange.has_app_failed
     (record,) = caplog.records
     assert f"raised {type(error).__name__} at GET /x?y" in record.getMessage()
     assert "test_an_app_that_raises" in record.getMessage() and record.exc_info[1] is error
@@ -40,7 +41,7 @@ def test_an_app_that_takes_too_long(caplog):
     exchange = new_exchange()
     (octets,) = respond(app, exchange)
     assert octets.startswith(b"HTTP/1.1 504 Gateway Timeout\r\n") and exchange.response.code == 504
-    assert exchange.keep_alive and caplog.records == []
+    assert exchange.keep_alive and caplog.records == [] and not exchange.has_app_failed
 
 
 def test_a_worker_that_is_written_off():

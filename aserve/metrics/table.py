@@ -1,0 +1,184 @@
+"""Every metric, once.
+
+Owns:     the table; where each number of a worker's stands in its page. The text that Prometheus reads (text.py), and
+          docs/metrics.md (its test compares them), follow from it.
+Thread:   any; pure.
+Spec:     Prometheus, "Metric and label naming": base units, _total.
+Not here: who counts (counting.py, processes/tally.py), who finds the rest (single.py, processes/overview.py).
+
+A change of what a process counts moves words in the page. Workers of before, which an upgrade takes over, have the places of
+before: so raise FORM (processes/inheritance.py) with it; its test knows.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
+
+from ..statistics import Statistics
+
+COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
+MICROSECOND = 1e-6
+
+# A histogram's bounds: powers of two, so that a number's bit length is its bucket, and nobody searches. From 1 ms, since what
+# waits for less waits for nobody; each twice the one before, so that a quantile is wrong by a factor of two at
+# most; up to 65 s, just beyond the 60 s after which most front servers and balancers give up.
+BUCKETS = 17
+BOUNDS = tuple(0.001 * (1 << number) for number in range(BUCKETS))
+SUM = BUCKETS + 1  # behind the buckets, and that for more than the last bound
+
+# The classes of a status; 0: there was no response.
+CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")
+ENDS = ("complete", "cut")
+# What aserve refuses requests with; any other counts as the last.
+REFUSALS = (400, 408, 413, 414, 417, 431, 500, 501, 503, 504, 505)
+
+
+class Metric(NamedTuple):
+    """One row: a metric, and its cells, which differ in labels."""
+
+    name: str
+    kind: str
+    help: str
+    cells: Sequence[str] = ("",)  # the labels of each, as they are written, without the worker's
+    reads: Sequence[Callable[[Statistics], int]] = ()  # of a gauge, by cell: what is written once a second
+    unit: float = 1  # what one is in a cell of it, or in the sum of a histogram
+    by_worker: bool = True  # each worker has its own; otherwise there is one for all of them
+
+    @property
+    def width(self) -> int:
+        """How many words it takes in a page."""
+        return SUM + 1 if self.kind == HISTOGRAM else len(self.cells)
+
+    @property
+    def runs_on(self) -> bool:
+        """Whether it only rises, and must not be forgotten with the worker that has counted it."""
+        return self.kind != GAUGE
+
+
+def _labelled(label: str, values: Sequence[object]) -> tuple[str, ...]:
+    return tuple(f'{label}="{value}"' for value in values)
+
+
+def _reads(*names: str) -> tuple[Callable[[Statistics], int], ...]:
+    return tuple(operator.attrgetter(name) for name in names)
+
+
+def _busy(now: Statistics) -> int:
+    return max(now.workers - now.workers_idle, 0)
+
+
+# fmt: off
+# What each process counts, in the order of its page.
+COUNTED = (
+    Metric(
+        "aserve_requests_total", COUNTER, "Requests that have ended, by the class of their status (none: no response was begun) and by "
+        "how they ended (cut: the client left, or the response could not be finished). Health checks and refused requests are not among them.",
+        tuple(f'status="{status}",end="{end}"' for status in CLASSES for end in ENDS),
+    ),
+    Metric("aserve_response_body_bytes_total", COUNTER, "Octets of response bodies that the app has given."),
+    Metric("aserve_app_exceptions_total", COUNTER, "Requests in which the app raised an exception, or broke PEP 3333."),
+    Metric(
+        "aserve_requests_refused_total", COUNTER, "Requests that aserve has answered itself, with an error, by its status.",
+        _labelled("status", [*REFUSALS, "other"]),
+    ),
+    Metric(
+        "aserve_request_queue_seconds", HISTOGRAM, "How long requests waited for a thread, from when they were whole.",
+        unit=MICROSECOND, by_worker=False,
+    ),
+    Metric(
+        "aserve_request_duration_seconds", HISTOGRAM, "How long requests took, from when a thread began them until their response was sent "
+        "or given to the event loop's transport.", unit=MICROSECOND, by_worker=False,
+    ),
+    Metric("aserve_threads_limit", GAUGE, "How many requests may be with the app at once (--threads)."),
+    Metric(
+        "aserve_threads", GAUGE, "Threads, by what they do: busy with a request, idle, compensated (their clients read slowly, and others "
+        "have their places), stuck (written off by --request-timeout, and still inside the app).",
+        _labelled("state", ("busy", "idle", "compensated", "stuck")),
+        (_busy, *_reads("workers_idle", "workers_compensated", "workers_stuck")),
+    ),
+    Metric("aserve_requests_in_flight", GAUGE, "Requests that wait for a thread, are with the app, or whose responses are sent.",
+           reads=_reads("connections_running")),
+    Metric("aserve_requests_waiting", GAUGE, "Requests that wait for a thread.", reads=_reads("requests_waiting")),
+    Metric("aserve_requests_stalled_seconds", GAUGE, "For how long no request that waits could be begun, as every thread was busy.",
+           reads=_reads("requests_stalled_seconds")),
+    Metric(
+        "aserve_connections", GAUGE, "Open connections, by what they do.",
+        _labelled("state", ("handshake", "idle", "receiving", "running", "ending")),
+        _reads("connections_in_handshake", "connections_idle", "connections_receiving", "connections_running", "connections_ending"),
+    ),
+    Metric(
+        "aserve_memory_held_bytes", GAUGE, "Octets held in memory for clients, of request bodies and of responses.",
+        _labelled("of", ("requests", "responses")), _reads("bodies_memory_bytes", "responses_memory_bytes"),
+    ),
+    Metric(
+        "aserve_spool_files", GAUGE, "Temporary files, of request bodies and of responses.",
+        _labelled("of", ("requests", "responses")), _reads("bodies_spooled", "responses_spooled"),
+    ),
+    Metric("aserve_spool_bytes", GAUGE, "Octets of responses in temporary files that clients have not read yet.",
+           reads=_reads("responses_spooled_bytes")),
+)
+
+RESTARTS, START_FAILURES = "aserve_worker_restarts_total", "aserve_worker_start_failures_total"
+RELOADS, OOM_KILLS = "aserve_reloads_total", "aserve_oom_kills_total"
+# What a supervisor counts.
+SUPERVISED = (
+    Metric(
+        RESTARTS, COUNTER, "Workers that served, and were replaced: they crashed, had served their time (recycle), were of the code of "
+        "before (reload), had an event loop that hung, or asked for it (asked: SIGTERM, too many stuck threads).",
+        _labelled("reason", ("crash", "recycle", "reload", "hung", "asked")), by_worker=False,
+    ),
+    Metric(START_FAILURES, COUNTER, "Workers that ended before they served.", by_worker=False),
+    Metric(RELOADS, COUNTER, "Reloads, by what became of them.", _labelled("result", ("done", "refused")), by_worker=False),
+    Metric(OOM_KILLS, COUNTER, "Workers that the kernel has killed as memory ran out.", by_worker=False),
+)
+
+WORKERS, BUILD, START_TIME = "aserve_workers", "aserve_build_info", "process_start_time_seconds"
+WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_request_seconds"
+RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
+# What is found when somebody asks.
+FOUND = (
+    Metric(BUILD, GAUGE, "1; which aserve this is, and which Python.", by_worker=False),
+    Metric(START_TIME, GAUGE, "When this process started: seconds since 1970.", by_worker=False),
+    Metric(
+        WORKERS, GAUGE, "Worker processes: wanted, and how many there are by where they stand.",
+        _labelled("state", ("wanted", "ready", "starting", "draining")), by_worker=False,
+    ),
+    Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
+    Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
+    Metric(RESIDENT, GAUGE, "Memory of a worker, also what it shares with others (RSS)."),
+    Metric(PROPORTIONAL, GAUGE, "Memory of a worker; of what n processes share, the nth part (PSS)."),
+    Metric(UNIQUE, GAUGE, "Memory of a worker that is its own alone, and would be free without it (USS)."),
+)
+# fmt: on
+
+METRICS = {metric.name: metric for metric in (*COUNTED, *SUPERVISED, *FOUND)}
+
+
+def _lay_out() -> dict[str, int]:
+    places, place = {}, 0
+    for metric in COUNTED:
+        places[metric.name] = place
+        place += metric.width
+    return places
+
+
+PLACES = _lay_out()  # by name: a metric's first word
+WORDS = sum(metric.width for metric in COUNTED)
+FIRST_WORD = 16  # of a page, that is theirs; those before are others' (processes/slots.py)
+PAGE_WORDS = FIRST_WORD + WORDS  # that a page has at least
+
+
+def key_of(metric: Metric, index: int) -> str:
+    """Return what one word of a metric is called where its place may be another: after an upgrade."""
+    return f"{metric.name} {metric.cells[index] if metric.kind != HISTOGRAM else index}"
+
+
+# Of all that runs on: what its word is called, and its place.
+KEYS = {
+    key_of(metric, index): PLACES[metric.name] + index
+    for metric in COUNTED
+    if metric.runs_on
+    for index in range(metric.width)
+}

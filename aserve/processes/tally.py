@@ -1,0 +1,50 @@
+"""What the supervisor counts: workers replaced, reloads, ends for want of memory.
+
+Owns:     Tally: those counters, and why a slot's worker is about to be replaced.
+Thread:   the supervisor's only one; pure.
+Not here: what workers count (metrics/counting.py), and what of that is kept (metrics/totals.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..metrics.table import RESTARTS, SUPERVISED
+from ..metrics.text import Samples
+
+RELOAD = "reload"  # why a worker is replaced, unless there is another reason
+
+
+class Tally:
+    """Counters by name and label."""
+
+    def __init__(self) -> None:
+        self._counts = {(metric.name, cell): 0 for metric in SUPERVISED for cell in metric.cells}
+        self._reasons: dict[int, str] = {}  # by slot
+
+    def count(self, name: str, cell: str = "") -> None:
+        """Count one; `cell` is its label, as in the table."""
+        self._counts[name, cell] += 1
+
+    def expect_restart(self, slot: int, reason: str) -> None:
+        """Note why the worker of a slot is to be replaced, until it is."""
+        self._reasons[slot] = reason
+
+    def count_restart(self, slot: int, reason: str = "") -> None:
+        """Count a worker that served, and is replaced: for this reason, or what was expected, or a reload."""
+        expected = self._reasons.pop(slot, RELOAD)
+        self.count(RESTARTS, f'reason="{reason or expected}"')
+
+    def add_to(self, samples: Samples) -> None:
+        """Add all of them."""
+        for (name, cell), count in self._counts.items():
+            samples.add(name, count, cell)
+
+    def describe(self) -> dict[str, int]:
+        """Return them by names, for `restore`."""
+        return {f"{name} {cell}": count for (name, cell), count in self._counts.items()}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go on with those of before; what has no place any more is dropped."""
+        for name, cell in self._counts:
+            self._counts[name, cell] += state.get(f"{name} {cell}", 0)

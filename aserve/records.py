@@ -1,0 +1,83 @@
+"""What a server keeps of its requests: the access log, and its counters.
+
+Owns:     Records: which of them there are, by the settings, from start to stop.
+Thread:   event loop only; what they are told of requests, whoever ends one.
+Not here: the lines (access_log.py), the numbers (metrics/).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any, Callable
+
+from . import forks
+from .access_log import AccessLog
+from .metrics.counting import Counters
+from .metrics.single import Single
+from .request_log import RequestLog, as_one
+from .settings import Config
+from .statistics import Statistics
+
+
+class Records:
+    """One server's."""
+
+    def __init__(
+        self, config: Config, loop: asyncio.AbstractEventLoop, counters: Any = None, slot: int | None = None
+    ) -> None:
+        """
+        Open them. `counters`: memory for those of a process whose supervisor answers for all.
+
+        Raises:
+            BindError: the access log cannot be written, or the address of --metrics not be bound.
+        """
+        self._single: Single | None = None
+        self._counters: Counters | None = None
+        self._access_log: AccessLog | None = None
+        with contextlib.ExitStack() as undo:
+            if config.access_log is not None:
+                self._access_log = AccessLog.of(config, slot)
+                undo.callback(self._access_log.close)
+            if config.metrics is not None:
+                if counters is None:
+                    self._single = Single(config, loop)
+                    counters = self._single.memory
+                    undo.callback(self._single.close)
+                self._counters = Counters(counters, config.threads)
+            self.close = undo.pop_all().close  # lets go of them
+
+    @property
+    def told(self) -> RequestLog | None:
+        """Who is told of the end of each request; None: nobody."""
+        return as_one(self._access_log, self._counters)
+
+    @property
+    def wants_times(self) -> bool:
+        """Whether one of them wants to know when requests came, and were begun."""
+        return self._counters is not None or (self._access_log is not None and self._access_log.wants_times)
+
+    @property
+    def wants_ids(self) -> bool:
+        """Whether one of them wants to know the names of requests."""
+        return self._access_log is not None and self._access_log.wants_ids
+
+    @property
+    def bound(self) -> list[bytes]:
+        """The addresses of their listeners, for forks.py."""
+        listeners = self._single.listeners if self._single is not None else ()
+        return [forks.local_address(listener.socket.fileno()) for listener in listeners]
+
+    def on_second(self, statistics: Callable[[], Statistics]) -> None:
+        """Called once a second: write what waits, and the numbers of this moment."""
+        if self._access_log is not None:
+            self._access_log.on_second()
+        if self._counters is not None:
+            self._counters.on_second(statistics())
+        if self._single is not None:
+            self._single.on_second()
+
+    def reopen(self) -> None:
+        """Go on in the file that has the access log's name now."""
+        if self._access_log is not None:
+            self._access_log.reopen()

@@ -1,0 +1,302 @@
+"""Answering those who ask for metrics: nobody is waited for."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import logging
+import selectors
+import socket
+
+import pytest
+
+from aserve.metrics import scrapes as module
+from aserve.metrics.scrapes import (
+    CONNECTION_SECONDS,
+    FINISH_SECONDS,
+    FRESH_SECONDS,
+    MAX_CONNECTIONS,
+    MAX_REQUEST_BYTES,
+    Scrapes,
+    open_metrics,
+)
+from aserve.metrics.text import CONTENT_TYPE
+from aserve.settings import Config
+
+GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+class Answering:
+    """Scrapes whose loop turns when it is told to, and whose time is what a test says."""
+
+    def __init__(self, monkeypatch, path):
+        self.now = 0.0
+        self.text, self.made = b"a 1\n", 0
+        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
+        self.address = str(path)
+        self.listeners = open_metrics(Config(metrics=f"unix:{path}"))
+        self.scrapes = Scrapes(self.listeners, self._render)
+        self.clients = []
+
+    def _render(self):
+        self.made += 1
+        if self.text is None:
+            raise ZeroDivisionError
+        return self.text
+
+    def connect(self):
+        """Return a client, which does not wait."""
+        client = socket.socket(socket.AF_UNIX)
+        client.settimeout(10)
+        client.connect(self.address)
+        self.clients.append(client)
+        return client
+
+    def turn(self, count=20):
+        """Do what can be done."""
+        for _ in range(count):
+            self.scrapes.on_ready()
+
+    def ask(self, octets=GET):
+        """Return the status, the fields and the body of an answer."""
+        client = self.connect()
+        client.sendall(octets)
+        self.turn()
+        return self.read(client)
+
+    def read(self, client):
+        """Return what a client has got, to its end."""
+        received = b""
+        while octets := client.recv(1 << 20):
+            received += octets
+            self.turn()
+        head, _, body = received.partition(b"\r\n\r\n")
+        first, *fields = head.decode().split("\r\n")
+        return int(first.split()[1]), dict(field.split(": ") for field in fields), body
+
+    def close(self):
+        """Close all of it."""
+        for client in self.clients:
+            client.close()
+        self.scrapes.close()
+
+
+@pytest.fixture
+def answering(monkeypatch, tmp_path):
+    """Scrapes on a unix socket."""
+    answering = Answering(monkeypatch, tmp_path / "m")
+    yield answering
+    answering.close()
+
+
+def test_an_answer(answering):
+    """The text, with its type; the connection closes."""
+    status, fields, body = answering.ask()
+    assert (status, body) == (200, b"a 1\n")
+    assert fields == {
+        "Content-Type": CONTENT_TYPE, "Content-Length": "4", "Cache-Control": "no-store", "Connection": "close",
+    }  # fmt: skip
+    assert "version=0.0.4" in CONTENT_TYPE
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "body"),
+    [
+        (b"GET /metrics?name=a HTTP/1.0\r\n\r\n", 200, b"a 1\n"),
+        (b"HEAD /metrics HTTP/1.1\r\n\r\n", 200, b""),
+        (b"GET / HTTP/1.1\r\n\r\n", 404, b"aserve's metrics are at /metrics\n"),
+        (b"HEAD / HTTP/1.1\r\n\r\n", 404, b""),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 405, b"ask with GET or HEAD, not POST\n"),
+        (b"GET /metrics\r\n\r\n", 400, b"this is not HTTP/1.1\n"),
+        (b"GET /metrics HTTP/2.0\r\n\r\n", 400, b"this is not HTTP/1.1\n"),
+        (b"\x16\x03\x01\r\n\r\n", 400, b"this is not HTTP/1.1\n"),
+        (b"GET /" + b"x" * MAX_REQUEST_BYTES, 431, b"a request here has at most 8192 octets\n"),
+    ],
+)
+def test_requests(answering, request_, status, body):
+    """Each gets a sentence; a HEAD the length of what a GET would get."""
+    found, fields, got = answering.ask(request_)
+    assert (found, got) == (status, body)
+    assert int(fields["Content-Length"]) >= len(body) and (fields.get("Allow") == "GET, HEAD") == (status == 405)
+
+
+def test_in_pieces(answering):
+    """A request may come octet by octet."""
+    client = answering.connect()
+    for octet in GET:
+        client.sendall(bytes([octet]))
+        answering.turn(3)
+    assert answering.read(client)[0] == 200
+
+
+def test_many_ask_in_the_same_moment(answering):
+    """The text is made once for all of them."""
+    assert [answering.ask()[2] for _ in range(3)] == [b"a 1\n"] * 3 and answering.made == 1
+    answering.now, answering.text = FRESH_SECONDS, b"a 2\n"
+    assert answering.ask()[2] == b"a 2\n"
+
+
+def test_a_slow_reader(answering):
+    """A long text goes out as the client reads, and others are answered meanwhile; it is whole."""
+    answering.text = b"a 1\n" * 1_000_000
+    client = answering.connect()
+    client.sendall(GET)
+    answering.turn()
+    assert answering.ask(b"GET / HTTP/1.1\r\n\r\n")[0] == 404
+    assert answering.read(client)[2] == answering.text
+
+
+@pytest.mark.parametrize("octets", [b"", b"GET /metrics", GET], ids=["silent", "half", "reads nothing"])
+def test_a_slow_client(answering, octets):
+    """Whoever takes too long is let go of, whatever it waits for."""
+    answering.text = b"a 1\n" * 1_000_000
+    client = answering.connect()
+    client.sendall(octets)
+    answering.turn()
+    answering.now = CONNECTION_SECONDS
+    answering.scrapes.on_second()
+    assert answering.scrapes._connections
+    answering.now += 0.1
+    answering.scrapes.on_second()
+    assert not answering.scrapes._connections
+
+
+@pytest.mark.parametrize("octets", [b"", b"GET /metrics HTTP", GET])
+def test_a_client_that_leaves(answering, octets):
+    """Nothing is left of it."""
+    answering.text = b"a 1\n" * 1_000_000
+    client = answering.connect()
+    client.sendall(octets)
+    answering.turn()
+    client.close()
+    answering.turn()
+    assert not answering.scrapes._connections
+
+
+def test_very_many(answering):
+    """The oldest makes room; so who asks now is answered."""
+    silent = [answering.connect() for _ in range(MAX_CONNECTIONS)]
+    answering.turn()
+    assert len(answering.scrapes._connections) == MAX_CONNECTIONS
+    assert answering.ask()[0] == 200
+    assert silent[0].recv(1) == b""
+    silent[1].settimeout(0)
+    with pytest.raises(BlockingIOError):
+        silent[1].recv(1)
+
+
+def test_the_oldest_asks_just_then(answering):
+    """Who has made room is not answered any more."""
+    oldest = answering.connect()
+    for _ in range(MAX_CONNECTIONS - 1):
+        answering.connect()
+    answering.turn()
+    answering.connect()
+    oldest.sendall(GET)
+    answering.turn(1)
+    assert len(answering.scrapes._connections) == MAX_CONNECTIONS
+    with pytest.raises(ConnectionResetError):
+        answering.read(oldest)
+
+
+def test_nothing_to_read(answering):
+    """A connection that is woken for nothing waits on."""
+    client = answering.connect()
+    answering.turn()
+    (connection,) = answering.scrapes._connections
+    answering.scrapes._advance(connection)
+    client.sendall(GET)
+    answering.turn()
+    assert answering.read(client)[0] == 200
+
+
+def test_no_descriptor_is_left(answering, monkeypatch):
+    """Nobody is accepted for a second: the loop does not turn for nothing meanwhile."""
+
+    class Full:
+        def __getattr__(self, name):
+            return getattr(answering.listeners[0].socket, name)
+
+        def accept(self):
+            raise OSError(errno.EMFILE, "too many open files")
+
+    client = answering.connect()
+    client.sendall(GET)
+    listener = answering.listeners[0]
+    answering.scrapes._accept(listener._replace(socket=Full()))
+    answering.turn()
+    assert not answering.scrapes._connections
+    answering.scrapes.on_second()
+    answering.turn()
+    assert answering.read(client)[0] == 200
+
+
+def test_nobody_is_there_any_more(answering):
+    """Who has gone before it was accepted harms nobody."""
+    answering.scrapes._accept(answering.listeners[0])
+    assert not answering.scrapes._connections
+
+
+@pytest.mark.provokes("internal error")
+def test_a_bug_of_ours(answering, caplog):
+    """Who asks is told, and the log has it."""
+    answering.text = None
+    assert answering.ask()[0] == 500
+    assert "ZeroDivisionError" in caplog.text
+
+
+def test_before_another_program(answering, monkeypatch):
+    """Who has been accepted is answered, if that does not take long; who has not waits for the program that follows."""
+    for _ in range(2):  # the other program may not be started at first
+        answering.scrapes.finish()
+    answering.scrapes.on_second()
+    silent, asking = answering.connect(), answering.connect()
+    answering.turn()
+    asking.sendall(GET)
+    later = answering.connect()
+    later.sendall(GET)
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+    times = itertools.chain([0.0] * 4, itertools.repeat(FINISH_SECONDS))
+    answering.scrapes.finish()
+    assert asking.recv(15) == b"HTTP/1.1 200 OK"
+    for client in (silent, later):
+        client.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            client.recv(1)
+
+
+def test_whoever_waits(answering):
+    """Its descriptor can be waited for in any loop."""
+    with selectors.DefaultSelector() as outer:
+        outer.register(answering.scrapes, selectors.EVENT_READ)
+        assert not outer.select(0)
+        answering.connect().sendall(GET)
+        assert outer.select(10)
+        answering.turn()
+        assert outer.select(0) == []
+
+
+def test_a_forked_child(answering, tmp_path):
+    """It lets go without taking anything from its parent: the file stays, and who is connected."""
+    client = answering.connect()
+    answering.turn()
+    mine = [listener._replace(socket=listener.socket.dup()) for listener in answering.listeners]
+    Scrapes(mine, lambda: b"").close(is_end=False)
+    assert (tmp_path / "m").exists()
+    client.sendall(GET)
+    answering.turn()
+    assert answering.read(client)[0] == 200
+    answering.scrapes.close()
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(("bind", "is_exposed"), [("127.0.0.1:0", False), ("0.0.0.0:0", True), ("[::1]:0", False)])
+def test_where_it_listens(caplog, bind, is_exposed):
+    """It is logged where; and once more if other machines may ask."""
+    caplog.set_level(logging.INFO, "aserve")
+    listeners = open_metrics(Config(metrics=bind))
+    assert f":{listeners[0].address[1]}/metrics" in caplog.text
+    assert ("whoever reaches" in caplog.text) == is_exposed
+    for listener in listeners:
+        listener.close()
+    assert open_metrics(Config()) == []

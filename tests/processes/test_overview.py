@@ -1,0 +1,224 @@
+"""All that is to be known of workers, from their memory and /proc."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import types
+
+import pytest
+from harness.waiting import wait_until
+from prometheus_client.parser import text_string_to_metric_families
+
+from aserve.connections.in_flight import TABLE_BYTES
+from aserve.metrics.scrapes import open_metrics
+from aserve.metrics.table import FIRST_WORD, PLACES
+from aserve.processes import overview as module
+from aserve.processes.child import TRIAL
+from aserve.processes.inheritance import Inheritance, Strangers
+from aserve.processes.resources import Memory
+from aserve.settings import Config, ConfigError
+
+
+def read(one):
+    """Return what it tells: {(name, labels...): value}."""
+    text = one.supervisor._overview.render().decode()
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def count(one, child, number):
+    """Let a worker count so many exceptions of its app."""
+    one.supervisor._children.page(child)[FIRST_WORD + PLACES["aserve_app_exceptions_total"]] = number
+
+
+def exceptions(one):
+    """Return what was counted, by slot."""
+    return {key[1]: value for key, value in read(one).items() if key[0] == "aserve_app_exceptions_total"}
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch):
+    """What each process takes; `memory.looks` are the looks at it."""
+    memory = types.SimpleNamespace(found=Memory(100, 40, 30), looks=[])
+
+    def memory_of(pid, with_shares=False):
+        memory.looks.append((pid, with_shares))
+        return memory.found if with_shares or memory.found is None or memory.found.pss_bytes is None else None
+
+    monkeypatch.setattr(module, "memory_of", memory_of)
+    return memory
+
+
+def test_workers(supervised, memory):
+    """Where they stand, since when, and what they take."""
+    one = supervised(3)
+    one.turn()
+    assert read(one)["aserve_workers", "starting"] == 1
+    one.say(one.children[0], say="ready")
+    found = read(one)
+    assert [found["aserve_workers", state] for state in ("wanted", "ready", "starting", "draining")] == [3, 1, 2, 0]
+    assert [found[f"aserve_worker_{kind}_bytes", "1"] for kind in ("resident", "proportional", "unique")] == [
+        100,
+        40,
+        30,
+    ]
+    assert found["aserve_oldest_request_seconds", "1"] == 0.0
+    assert found["aserve_worker_start_time_seconds", "2"] >= found["aserve_worker_start_time_seconds", "1"]
+
+
+def test_memory_is_not_looked_at_each_time(supervised, memory, monkeypatch):
+    """To find it takes a while; a system that does not tell all of it tells a part, or nothing."""
+    one = supervised(1)
+    (child,) = one.start()
+    read(one)
+    read(one)
+    assert memory.looks == [(child.pid, True)]
+    now = module.time.monotonic() + module.MEMORY_SECONDS
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    memory.found = Memory(200)
+    found = read(one)
+    assert ("aserve_worker_resident_bytes", "1") in found and ("aserve_worker_unique_bytes", "1") not in found
+    memory.found, now = None, now + 2 * module.MEMORY_SECONDS
+    assert ("aserve_worker_resident_bytes", "1") not in read(one)
+
+
+def test_the_oldest_request(supervised):
+    """It is found in the table of the worker."""
+    one = supervised(1)
+    (child,) = one.start()
+    os.truncate(child.in_flight, TABLE_BYTES)
+    os.pwrite(child.in_flight, (1).to_bytes(8, "little"), 8 + module.read_oldest.__globals__["lib"].IN_FLIGHT_TEXT_CAP)
+    assert read(one)["aserve_oldest_request_seconds", "1"] > 0
+
+
+def test_numbers_never_fall(supervised):
+    """Over the end of a worker, and its successor's beginning; with both in a slot they add up."""
+    one = supervised(2)
+    first, second = one.start()
+    count(one, first, 5)
+    count(one, second, 7)
+    assert exceptions(one) == {"1": 5, "2": 7}
+    one.end(first, number=signal.SIGKILL)
+    assert exceptions(one) == {"1": 5, "2": 7}
+    one.turn(1)
+    third = one.start()[-1]
+    count(one, third, 10)
+    assert exceptions(one) == {"1": 15, "2": 7}
+    one.signal(signal.SIGHUP)
+    fourth = one.turn()[-1] if one.children[-1] is third else one.children[-1]
+    count(one, fourth, 100)
+    assert exceptions(one)["1"] == 115
+    one.signal(signal.SIGTTOU)
+    one.start()
+    for child in list(one.children):
+        one.end(child)
+    assert exceptions(one) == {"1": 115, "2": 7}
+
+
+def test_restarts_by_reason(supervised):
+    """A crash, a worker's own wish, a reload; and what never served."""
+    one = supervised(1)
+
+    def restarts():
+        found = {key[1]: value for key, value in read(one).items() if key[0] == "aserve_worker_restarts_total"}
+        return {reason: value for reason, value in found.items() if value}
+
+    (child,) = one.start()
+    one.end(child, number=signal.SIGSEGV)
+    assert restarts() == {"crash": 1}
+    one.turn(1)
+    (child,) = one.start()
+    one.say(child, say="failing", why="it was sent SIGTERM")
+    one.start()
+    assert restarts() == {"crash": 1, "asked": 1}
+    one.end(child)
+    one.signal(signal.SIGHUP)
+    one.start()
+    assert restarts() == {"crash": 1, "asked": 1, "reload": 1}
+    assert read(one)["aserve_reloads_total", "done"] == 0  # who was replaced may still accept
+    one.leave(*(child for child in one.children if child.state.name == "DRAINING"))
+    assert read(one)["aserve_reloads_total", "done"] == 1
+    one.signal(signal.SIGHUP)
+    one.end(one.children[-1], status=3)
+    found = read(one)
+    assert (found["aserve_reloads_total", "refused"], found["aserve_worker_start_failures_total",]) == (1, 1)
+
+
+def test_a_reload_with_a_mistake(supervised):
+    """It is refused, and counted."""
+    one = supervised(1)
+    one.start()
+    one.read_error = ConfigError("threads: no")
+    one.signal(signal.SIGHUP)
+    assert read(one)["aserve_reloads_total", "refused"] == 1
+
+
+def test_a_trial_is_no_worker(supervised):
+    """What new code does to show that it can serve is not counted."""
+    one = supervised(1)
+    one.start()
+    one.signal(signal.SIGUSR2)
+    (trial,) = [child for child in one.children if child.slot == TRIAL]
+    count(one, trial, 9)
+    assert exceptions(one) == {"1": 0}
+    one.end(trial, status=1)
+    assert exceptions(one) == {"1": 0}
+
+
+@pytest.mark.parametrize("has_children", [True, False])
+def test_new_code(supervised, has_children):
+    """It goes on counting: with the workers of before, or without them from where they stood."""
+    one = supervised(1)
+    (gone,) = one.start()
+    count(one, gone, 5)
+    one.end(gone, number=signal.SIGKILL)
+    one.turn(1)
+    (child,) = one.start()
+    count(one, child, 3)
+    state = one.supervisor._overview.describe()
+    state["started_at"] = 12.5
+    other = supervised(1)
+    other.supervisor._overview.restore(state, has_children)
+    assert exceptions(other) == {"1": 5 if has_children else 8}
+    found = read(other)
+    assert found["process_start_time_seconds",] == 12.5 and found["aserve_worker_restarts_total", "crash"] == 1
+
+
+def test_it_answers(supervised, tmp_path, monkeypatch):
+    """The supervisor's loop answers, beside all else; a child lets go of it, the end removes the file."""
+    listeners = open_metrics(Config(metrics=f"unix:{tmp_path}/m"))
+    one = supervised(1, metrics_listeners=listeners)
+    one.start()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(f"{tmp_path}/m")
+        client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+        client.setblocking(False)
+
+        def answer():
+            one.turn(1)
+            try:
+                return client.recv(100)
+            except BlockingIOError:
+                return b""
+
+        assert wait_until(answer).startswith(b"HTTP/1.1 200 OK\r\n")
+    one.supervisor._overview.close(is_end=False)
+    assert (tmp_path / "m").exists()
+    one.supervisor._overview.close(is_end=True)
+    assert not (tmp_path / "m").exists()
+
+
+def test_it_is_handed_down(supervised):
+    """What code of before has counted is the new code's; of code that has left nothing, nothing is known."""
+    one = supervised(1)
+    one.start()
+    state = one.supervisor._overview.describe()
+    state["started_at"] = 1.5
+    left = Inheritance("99.0", [], [], Strangers(), counted=state)
+    assert read(supervised(1, inherited=left))["process_start_time_seconds",] == 1.5
+    assert read(supervised(1, inherited=left._replace(counted=None)))["process_start_time_seconds",] > 1e9
