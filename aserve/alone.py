@@ -91,7 +91,8 @@ def _status_of(server: Server, seconds: float) -> list[dict[str, Any]]:
         "uss_bytes": memory.uss_bytes if memory else None,
         "at": [],
     }
+    text = f"{how} on {', '.join(server.urls)}"
     return [
-        {**describe_server(seconds, f"{how} on {', '.join(server.urls)}"), "workers_wanted": 0, "workers_ready": 0},
+        {**describe_server(seconds, text, server.config.threads), "workers_wanted": 0, "workers_ready": 0},
         {"worker": worker},
     ]

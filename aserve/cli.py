@@ -87,7 +87,7 @@ def _run(argv: Sequence[str]) -> int:
     if trial_fd is not None:
         return _run_trial(argv, Channel.inherit(trial_fd))
     if is_command(argv):
-        return run_command(argv, os.environ)
+        return run_command(argv, os.environ, _watch)
     args = _parse_args(argv)
     if args.pop("version", False):
         sys.stdout.write(_version_line() + "\n")
@@ -178,6 +178,15 @@ def _work(role: Role) -> int:
     return run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
 
 
+def _watch(path: str) -> int:
+    if not find_spec("textual"):
+        raise ConfigError("aserve top needs textual, which is not installed; pip install 'aserve-wsgi[top]'")
+    from .top_screen import run_top  # an optional dependency, which only somebody who looks needs
+
+    run_top(path)
+    return 0
+
+
 def _run_trial(argv: Sequence[str], channel: Channel) -> int:
     """Show the supervisor, which is of the code of before, whether this code can serve."""
     with contextlib.closing(channel):
@@ -263,7 +272,7 @@ def _join_routes(argv: Sequence[str]) -> list[str]:
 def _build_parser() -> _Parser:
     parser = _Parser(
         prog="aserve",
-        usage="aserve [APP] [flags]\n       aserve status|reload|workers|stacks --control PATH",
+        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|workers --control PATH",
         description="Serve a WSGI app over HTTP/1.1.",
         epilog=EPILOG,
         formatter_class=_formatter,

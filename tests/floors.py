@@ -152,6 +152,8 @@ FLOORS = {
     "aserve/tls/__init__.py": 100,
     "aserve/tls/certificates.py": 100,
     "aserve/tls/client_hello.py": 100,
+    "aserve/top.py": 100,
+    "aserve/top_screen.py": 100,
     "aserve/workers/__init__.py": 100,
     "aserve/workers/cpu.py": 100,
     "aserve/workers/executor.py": 98,

@@ -32,7 +32,11 @@ async def path(tmp_path):
 async def test_status(path):
     """One row, of the process itself."""
     server, worker = await ask(path, ask="status")
-    assert server["text"].startswith("serving on http://127.0.0.1:") and server["workers_wanted"] == 0
+    assert (
+        server["text"].startswith("serving on http://127.0.0.1:")
+        and server["workers_wanted"] == 0
+        and server["threads"] == 2
+    )
     worker = worker["worker"]
     assert (worker["slot"], worker["state"], worker["requests"]) == (0, "ready", 0)
 

@@ -76,6 +76,24 @@ def test_the_control_socket_has_a_place_of_its_own(served, monkeypatch, tmp_path
     assert cli.main(["status", "--control", "socket"]) == 2
 
 
+def test_top(monkeypatch, capsys):
+    """It has a screen where textual is; where it is not, it says what to install."""
+    shown = []
+    monkeypatch.setitem(sys.modules, "aserve.top_screen", types.SimpleNamespace(run_top=shown.append))
+    monkeypatch.setattr(cli, "find_spec", lambda name: name == "textual")
+    assert cli.main(["top", "--control", "/run/control"]) == 0 and shown == ["/run/control"]
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    assert cli.main(["top", "--control", "/run/control"]) == 2 and len(shown) == 1
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "textual" in told and "pip install 'aserve-wsgi[top]'" in told
+
+
+def test_serving_knows_no_textual():
+    """Only who looks pays for the screen."""
+    code = "import sys, aserve.cli; sys.exit(any(name.split('.')[0] in ('textual', 'rich') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-Ic", code], check=False).returncode == 0
+
+
 def test_exit_status_is_the_servers(served, monkeypatch):
     """The command ends as the server says."""
     monkeypatch.setattr(cli, "run_server", lambda app, config, *_: 7)

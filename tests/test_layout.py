@@ -40,7 +40,8 @@ FLOORS = (
     "server",
     "running",  # run() makes the loop that a server runs on
     "processes",  # each worker runs a server
-    "alone",
+    "alone top",
+    "top_screen",
     "compat",
     "cli",
     "aserve __main__",
@@ -132,6 +133,7 @@ RESERVED = {
 DOORS = {
     ("running", "uvloop"),
     ("cli", "importlib.metadata"),
+    ("cli", "top_screen"),  # which knows textual
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }

@@ -40,6 +40,10 @@ class Supervised(Protocol):
         """How many workers there are to be."""
 
     @property
+    def threads(self) -> int:
+        """How many threads each of them has for the app."""
+
+    @property
     def is_reloading(self) -> bool:
         """Whether a reload is under way."""
 
@@ -81,7 +85,9 @@ class Answers:
         states = [child.state for child in self._children if child.is_worker]
         caller.say(
             {
-                **describe_server(time.monotonic() - self._began_at, self._supervised.describe()),
+                **describe_server(
+                    time.monotonic() - self._began_at, self._supervised.describe(), self._supervised.threads
+                ),
                 "workers_wanted": self._supervised.size,
                 "workers_ready": states.count(State.READY),
             }
@@ -197,12 +203,13 @@ class Answers:
             caller.end()
 
 
-def describe_server(seconds: float, text: str) -> dict[str, Any]:
-    """Return what a status says of a server as a whole; `text`: how it is."""
+def describe_server(seconds: float, text: str, threads: int) -> dict[str, Any]:
+    """Return what a status says of a server as a whole; `text`: how it is; `threads`: of each process, for the app."""
     return {
         "version": VERSION,
         "python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}",
         "pid": os.getpid(),
         "seconds": round(seconds, 1),
         "text": text,
+        "threads": threads,
     }

@@ -1,8 +1,8 @@
-"""The commands that ask a running server: aserve status, reload, workers, stacks.
+"""The commands that ask a running server: aserve status, reload, workers, stacks; whom each asks, `aserve top` too.
 
 Owns:     their arguments, the question and the printed answer, the exit status.
 Thread:   the main thread; blocking.
-Not here: the socket's other end (control.py), what is answered (answers.py, ../alone.py).
+Not here: the socket's other end (control.py), what is answered (answers.py, ../alone.py), the screen of top (../top_screen.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from ..settings import ConfigError, read_toml, show_bytes
 
 # Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.
 REFUSED = 1
+TOP = "top"
+SILENT_SECONDS = 5  # of an event loop that has not turned: a person is told
 COLUMNS = (
     "worker",
     "pid",
@@ -37,12 +39,14 @@ COLUMNS = (
 
 def is_command(argv: Sequence[str]) -> bool:
     """Whether this is a question for a running server. (An app in a module of that name is `status:app`.)"""
-    return bool(argv) and argv[0] in _COMMANDS
+    return bool(argv) and (argv[0] in _COMMANDS or argv[0] == TOP)
 
 
-def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable[[str], int]) -> int:
     """
     Ask a running server, print its answer; return the exit status: 0 done, 1 refused, or a worker is missing.
+
+    `watch` is called with the path of the socket for `aserve top`.
 
     Raises:
         ConfigError: it is not said whom to ask, or nobody answers there.
@@ -51,6 +55,8 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     path = args.control or environ.get("ASERVE_CONTROL") or _from_file(args.config)
     if not path:
         raise ConfigError(f"aserve {args.command}: whom to ask? Give --control PATH, as the server was given it")
+    if args.command == TOP:
+        return watch(path)
     question, show = _COMMANDS[args.command]
     return show(args, _ask(path, question(args)))
 
@@ -99,16 +105,26 @@ def _show_status(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> 
 
 
 def _row_of(worker: dict[str, Any]) -> tuple[str, ...]:
-    memory = worker["uss_bytes"] or worker["rss_bytes"]
     oldest = f"{worker['at'][0][1]} ({worker['at'][0][0]:g} s)" if worker["at"] else "-"
     state = worker["state"]
-    if state in ("ready", "draining") and (worker["silent_seconds"] or 0) > 5:
+    if is_silent(worker):
         state += f", silent for {worker['silent_seconds']:.0f} s"
     return (
         str(worker["slot"] or "-"), str(worker["pid"] or "-"), state, show_age(worker["seconds"]),
         *(str(worker[name]) for name in ("requests", "running", "waiting", "threads_busy", "connections")),
-        show_bytes(memory >> 20 << 20) if memory else "-", oldest,
+        show_memory(worker), oldest,
     )  # fmt: skip
+
+
+def is_silent(worker: dict[str, Any]) -> bool:
+    """Whether a worker serves, and its event loop has not turned for too long."""
+    return worker["state"] in ("ready", "draining") and (worker["silent_seconds"] or 0) > SILENT_SECONDS
+
+
+def show_memory(worker: dict[str, Any]) -> str:
+    """Return the memory that a worker has alone."""
+    memory = worker["uss_bytes"] or worker["rss_bytes"]
+    return show_bytes(memory >> 20 << 20) if memory else "-"
 
 
 def _table(rows: list[tuple[str, ...]]) -> str:
@@ -121,9 +137,14 @@ def _show_stacks(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> 
     for message in answer:
         if "error" in message:
             return _fail(message)
-        who = f"worker {message['worker']} (pid {message['pid']})" if message["worker"] else f"pid {message['pid']}"
-        sys.stdout.write(f"--- {who}\n{message['text']}\n")
+        sys.stdout.write(show_stacks(message) + "\n")
     return 0
+
+
+def show_stacks(message: dict[str, Any]) -> str:
+    """Return the stacks of one process, with its name above."""
+    who = f"worker {message['worker']} (pid {message['pid']})" if message["worker"] else f"pid {message['pid']}"
+    return f"--- {who}\n{message['text']}"
 
 
 def _fail(message: dict[str, Any]) -> int:
@@ -176,6 +197,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parsers = parser.add_subparsers(dest="command", parser_class=_Parser)
     status = parsers.add_parser("status", parents=[whom], help="how a running server and its workers are")
     status.add_argument("--json", action="store_true", help="for programs")
+    parsers.add_parser(TOP, parents=[whom], help="the same, and the oldest requests, in the terminal, each second anew")
     parsers.add_parser("reload", parents=[whom], help="replace all workers; return when that is done, or has failed")
     workers = parsers.add_parser("workers", parents=[whom], help="have more workers, or fewer")
     workers.add_argument("count", type=_change, metavar="COUNT", help="how many: 4, +1 or -1")

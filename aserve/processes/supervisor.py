@@ -268,6 +268,11 @@ class Supervisor:
         return self._size
 
     @property
+    def threads(self) -> int:
+        """How many threads each worker has for the app."""
+        return self._rollout.plan.config.threads
+
+    @property
     def is_reloading(self) -> bool:
         """Whether a reload is under way."""
         return self._rollout.reload is not None

@@ -59,7 +59,7 @@ def server(tmp_path, monkeypatch):
 
 
 def run(server, *argv):
-    return run_command([*argv, "--control", server.path], {})
+    return run_command([*argv, "--control", server.path], {}, lambda path: pytest.fail(path))
 
 
 def test_which_words_are_commands():
@@ -156,25 +156,34 @@ def test_a_refusal(server, command, answer, capsys):
 def test_who_is_asked(server, tmp_path, capsys):
     """The flag wins over the variable, the variable over the file of settings."""
     server.answer = [{"text": "done"}]
-    assert run_command(["reload"], {"ASERVE_CONTROL": server.path}) == 0
+    assert run_command(["reload"], {"ASERVE_CONTROL": server.path}, None) == 0
     (tmp_path / "site.toml").write_text(f'control = "{server.path}"\n')
-    assert run_command(["reload", "--config", "site.toml"], {}) == 0
+    assert run_command(["reload", "--config", "site.toml"], {}, None) == 0
     (tmp_path / "pyproject.toml").write_text(f'[tool.aserve]\ncontrol = "{server.path}"\n')
-    assert run_command(["reload"], {}) == 0
+    assert run_command(["reload"], {}, None) == 0
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 2\n")
     with pytest.raises(ConfigError, match="aserve reload: whom to ask"):
-        run_command(["reload"], {})
+        run_command(["reload"], {}, None)
+
+
+def test_top(tmp_path, monkeypatch):
+    """It finds its socket as the others do, and has a screen of its own."""
+    monkeypatch.chdir(tmp_path)
+    assert is_command(["top"]) and not is_command(["top:app"])
+    assert run_command(["top"], {"ASERVE_CONTROL": "/run/x"}, lambda path: {"/run/x": 7}[path]) == 7
+    with pytest.raises(ConfigError, match="aserve top: whom to ask"):
+        run_command(["top"], {}, pytest.fail)
 
 
 def test_mistakes(tmp_path, monkeypatch):
     """Each is one line: nobody to ask, nobody who answers, arguments that are none."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="aserve status: whom to ask"):
-        run_command(["status"], {})
+        run_command(["status"], {}, None)
     with pytest.raises(ConfigError, match=r"no server answers at '/no/such' \(No such file or directory\)"):
-        run_command(["status", "--control", "/no/such"], {})
+        run_command(["status", "--control", "/no/such"], {}, None)
     with pytest.raises(ConfigError, match="'many' is neither a number nor a change"):
-        run_command(["workers", "many", "--control", "x"], {})
+        run_command(["workers", "many", "--control", "x"], {}, None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,286 @@
+"""The screen of `aserve top`: asks a running server each second, and does what its keys say.
+
+Owns:     run_top; asking without blocking; the screen, its keys.
+Thread:   event loop only.
+Not here: what is shown (top.py), what is answered (processes/answers.py), the other commands (processes/ask.py).
+
+The only door to textual, an optional dependency; only `aserve top` passes it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable
+from typing import Any, ClassVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.coordinate import Coordinate
+from textual.screen import ModalScreen, Screen
+from textual.widgets import DataTable, Footer, Static
+
+from .processes.ask import show_stacks
+from .top import Looks, Message, Table, head_of, printable, requests_table, workers_table
+
+EVERY_SECONDS = 1.0  # as often as a worker writes its numbers
+# How long a status may take. Guess: it takes milliseconds, and a machine that is short of memory takes a hundred times as long.
+STATUS_SECONDS = 5.0
+# The server gives up a worker's stacks after two seconds (processes/answers.py).
+STACKS_SECONDS = 10.0
+
+BAD = "bold red"
+WARNING = "bold yellow"
+
+
+class NoAnswer(Exception):
+    """Nobody has answered, or the answer is that it cannot be done; the text says why."""
+
+
+def run_top(path: str) -> None:
+    """Show the server at this control socket, until the person has seen enough."""
+    Top(path).run()
+
+
+async def ask(path: str, question: Message, seconds: float | None = None) -> list[Message]:
+    """
+    Return the whole answer of a server.
+
+    Raises:
+        NoAnswer: there is none, not within so many seconds, or it is a refusal.
+    """
+    try:
+        octets = await asyncio.wait_for(_exchange(path, json.dumps(question).encode() + b"\n"), seconds)
+        answer: list[Message] = [json.loads(line) for line in octets.splitlines()]
+    except asyncio.TimeoutError:
+        raise NoAnswer(f"nothing within {seconds:g} s") from None
+    except OSError as exc:
+        raise NoAnswer(f"no server answers at {path!r} ({exc.strerror})") from None
+    except ValueError:
+        answer = []
+    if not answer:
+        raise NoAnswer("the server ended before it had answered")
+    for message in answer:
+        if "error" in message:
+            raise NoAnswer(message["error"])
+    return answer
+
+
+async def _exchange(path: str, octets: bytes) -> bytes:
+    reader, writer = await asyncio.open_unix_connection(path)
+    try:
+        writer.write(octets)
+        return await reader.read()
+    finally:
+        writer.close()
+
+
+class Reading(ModalScreen[None]):
+    """A long text, such as stacks, as soon as it is there."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "back", key_display="q")]
+
+    def __init__(self, title: str, text: Awaitable[str]) -> None:
+        super().__init__()
+        self._title = title
+        self._text = text
+        self._shown = Static("asking ...", id="text")
+
+    def compose(self) -> ComposeResult:
+        """See textual."""
+        yield Static(Text(self._title), id="title")
+        with VerticalScroll():
+            yield self._shown
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """It is shown."""
+        self.query_one(VerticalScroll).focus()
+        self.run_worker(self._fill())
+
+    async def _fill(self) -> None:
+        try:
+            text = Text(printable(await self._text))
+        except NoAnswer as fault:
+            text = Text(printable(str(fault)), style=BAD)
+        self._shown.update(text)
+
+
+class Confirming(ModalScreen[bool]):
+    """A question before something is done."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "dismiss(True)", "yes"),
+        Binding("n,escape,q", "dismiss(False)", "no", key_display="n"),
+    ]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """See textual."""
+        with Vertical():
+            yield Static(Text(self._text))
+        yield Footer()
+
+
+class Lines(DataTable[Text]):
+    """A table whose rows a person can choose; it stays where it was scrolled to."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(id=name, cursor_type="row", cursor_foreground_priority="renderable", cell_padding=0)
+        self._slots: list[int] = []
+
+    @property
+    def chosen_slot(self) -> int:
+        """The worker of the chosen row; 0: there is none."""
+        return self._slots[min(self.cursor_row, len(self._slots) - 1)] if self._slots else 0
+
+    def fill(self, table: Table, width: int) -> None:
+        """Show this, in so many columns of the terminal."""
+        self._slots = [row.slot for row in table.rows]
+        if [column.width for column in self.ordered_columns] != [width]:
+            self.clear(columns=True)
+            self.add_column("", width=width)  # one, whose texts have columns: those of DataTable cannot become wider
+        self.ordered_columns[0].label = Text(" ".join(table.heads))
+        while self.row_count > len(table.rows):
+            self.remove_row(self.ordered_rows[-1].key)
+        for index, row in enumerate(table.rows):
+            text = Text(" ".join(row.cells), style=WARNING if row.needs_look else "")
+            if index == self.row_count:
+                self.add_row(text)
+            else:
+                self.update_cell_at(Coordinate(index, 0), text)
+
+
+class Watching(Screen[None]):
+    """The live view."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "stacks(False)", "stacks"),
+        Binding("a", "stacks(True)", "stacks of all"),
+        Binding("r", "reload", "reload"),
+        Binding("plus", "workers(1)", "one worker more", key_display="+"),
+        Binding("minus", "workers(-1)", "one less", key_display="-"),
+        Binding("q", "app.quit", "quit"),
+    ]
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+        self._looks = Looks()
+        self._failure: str | None = None
+        # Not to be looked for: when the screen ends, an answer may still come.
+        self._head, self._message = Static(id="head"), Static(id="message")
+        self._workers, self._requests = Lines("workers"), Lines("requests")
+
+    def compose(self) -> ComposeResult:
+        """See textual."""
+        yield from (self._head, self._workers, self._requests, self._message)
+        yield Footer()
+
+    # Asking
+
+    def on_mount(self) -> None:
+        """It is shown."""
+        self.run_worker(self._go_on_asking())
+        self.set_interval(EVERY_SECONDS, self._paint)  # also while no answer comes
+
+    async def _go_on_asking(self) -> None:
+        while True:
+            asked_at = time.monotonic()
+            try:
+                answer = await ask(self._path, {"ask": "status"}, STATUS_SECONDS)
+                self._looks.add(time.monotonic(), answer)
+                self._failure = None
+            except NoAnswer as fault:
+                self._failure = str(fault)
+            self._paint()
+            await asyncio.sleep(max(asked_at + EVERY_SECONDS - time.monotonic(), 0))
+
+    async def _do(self, name: str, question: Message) -> None:
+        self._message.update(Text(f"{name} ..."))
+        try:
+            (answer,) = await ask(self._path, question)
+            self._message.update(Text(f"{name}: {printable(answer['text'])}"))
+        except NoAnswer as fault:
+            self._message.update(Text(f"{name}: {printable(str(fault))}", style=BAD))
+
+    # Showing
+
+    def on_resize(self) -> None:
+        """The terminal has another size."""
+        self._paint()
+
+    def _paint(self) -> None:
+        with self.app.batch_update():
+            lines = head_of(self._looks, time.monotonic(), self._path, self._failure)
+            self._head.update(Text("\n").join(Text(line.text, style=WARNING if line.is_bad else "") for line in lines))
+            width = self.app.size.width - 1  # of the bar that scrolls
+            self._workers.fill(workers_table(self._looks, width), width)
+            self._requests.fill(requests_table(self._looks, width), width)
+
+    # Keys
+
+    def action_stacks(self, of_all: bool) -> None:
+        """Show what each thread is at: of the chosen worker, or of all."""
+        table = self._requests if self.focused is self._requests else self._workers
+        slot = 0 if of_all else table.chosen_slot
+        question: Message = {"ask": "stacks", "worker": slot} if slot else {"ask": "stacks"}
+        title = f"stacks of worker {slot}" if slot else "stacks of all workers"
+        self.app.push_screen(Reading(title, self._stacks(question)))
+
+    async def _stacks(self, question: Message) -> str:
+        answer = await ask(self._path, question, STACKS_SECONDS)
+        return "\n".join(map(show_stacks, sorted(answer, key=lambda message: message["worker"])))
+
+    def action_reload(self) -> None:
+        """Replace all workers, if that is meant."""
+
+        def on_answer(is_meant: Any) -> None:
+            if is_meant:
+                self.run_worker(self._do("reload", {"ask": "reload"}))
+
+        text = "Reload? All workers are replaced by new ones, which read code and settings anew.\n\ny: yes   n: no"
+        self.app.push_screen(Confirming(text), on_answer)
+
+    def action_workers(self, change: int) -> None:
+        """Have more workers, or fewer."""
+        self.run_worker(self._do(f"workers {change:+}", {"ask": "workers", "change": change}))
+
+
+class Top(App[None]):
+    """The program."""
+
+    ENABLE_COMMAND_PALETTE = False
+    TITLE = "aserve top"
+    CSS = """
+    #head { height: auto; padding: 0 0 1 0; }
+    Lines { overflow-x: hidden; scrollbar-size-vertical: 1; }
+    Lines, Lines:focus { background: $background; background-tint: $background 0%; }
+    Lines > .datatable--cursor { background: $background; }
+    Lines:focus > .datatable--cursor { background: $panel-lighten-2; }
+    #workers { height: auto; max-height: 60%; }
+    #requests { height: 1fr; margin: 1 0 0 0; }
+    #message { height: auto; max-height: 8; overflow-y: auto; }
+    Reading { background: $background; }
+    Reading #title { text-style: bold; padding: 0 0 1 0; }
+    Reading #text { height: auto; }
+    Confirming { align: center middle; }
+    Confirming Vertical { width: 60; height: auto; border: round $warning; background: $background; padding: 1 2; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+c", "quit", show=False, priority=True),  # what a person tries first
+    ]
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self._path = path
+
+    def get_default_screen(self) -> Watching:
+        """See textual."""
+        return Watching(self._path)

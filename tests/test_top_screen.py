@@ -1,0 +1,306 @@
+"""The screen of `aserve top`, driven as a person would, against a control socket that says what the test wants."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+
+import pytest
+from harness.fake_control import FakeControl
+
+pytest.importorskip("textual", reason="the screen needs textual, which this interpreter has not")
+
+from textual.widgets import DataTable
+
+from aserve import top_screen
+from aserve.top_screen import Confirming, NoAnswer, Reading, Top, ask
+
+WORKER = {
+    "slot": 1, "pid": 11, "generation": 1, "state": "ready", "seconds": 60.0, "requests": 7, "connections": 3, "running": 1,
+    "waiting": 0, "threads_busy": 1, "silent_seconds": 0.4, "rss_bytes": 50 << 20, "pss_bytes": 40 << 20,
+    "uss_bytes": 30 << 20, "at": [[2.5, "GET /a[b]"]],
+}  # fmt: skip
+SECOND = {**WORKER, "slot": 2, "pid": 12, "at": [[42.0, "GET /slow"]]}
+SERVER = {
+    "version": "1", "python": "cpython 3", "pid": 10, "seconds": 5.0, "text": "serving on x", "threads": 4,
+    "workers_wanted": 2, "workers_ready": 2,
+}  # fmt: skip
+STATUS = [SERVER, {"worker": WORKER}, {"worker": SECOND}]
+
+
+@pytest.fixture
+async def server(tmp_path, monkeypatch):
+    monkeypatch.setattr(top_screen, "EVERY_SECONDS", 0.2)
+    async with FakeControl(tmp_path / "control") as server:
+        server.answers["status"] = STATUS
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def watching(server, size=(80, 24)):
+    """Run the screen; `until` waits for what it should show."""
+    async with Top(server.path).run_test(size=size) as pilot:
+        yield pilot, Until(pilot)
+
+
+class Until:
+    def __init__(self, pilot):
+        self._pilot = pilot
+
+    async def __call__(self, condition):
+        deadline = time.monotonic() + 60
+        while not condition():
+            assert time.monotonic() < deadline, text_of(self._pilot.app)
+            await self._pilot.pause(0.01)
+
+    async def shows(self, *texts):
+        await self(lambda: all(text in text_of(self._pilot.app) for text in texts))
+
+    async def hides(self, text):
+        await self(lambda: text not in text_of(self._pilot.app))
+
+
+def text_of(app):
+    """Return the lines that the terminal shows."""
+    return "\n".join(strip.text for strip in app.screen._compositor.render_strips())
+
+
+def colours_of(app, text):
+    """Return the colours of the line with this text."""
+    (line,) = (strip for strip in app.screen._compositor.render_strips() if text in strip.text)
+    return {
+        segment.style.color.name for segment in line if segment.style and segment.style.color and segment.text.strip()
+    }
+
+
+async def test_what_it_shows(server):
+    """The head, both tables, the keys; a target is no markup."""
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        await until.shows(
+            "aserve 1 on cpython 3, pid 10",
+            "serving on x",
+            "2 of 2 workers ready",
+            "GET /a[b]",
+            "old request",
+            "q quit",
+        )
+        shown = text_of(pilot.app)
+        for key in ("s stacks", "r reload", "+ one worker more", "- one less", "q quit"):
+            assert key in shown.splitlines()[-1]
+        await pilot.press("q")
+    assert pilot.app.return_code == 0
+
+
+async def test_what_needs_a_look_is_coloured(server):
+    """The row of the worker, and of the request; also where the cursor is."""
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        await until.shows("  11 ready", "  12 ready")
+        plain, bad = colours_of(pilot.app, "  11 ready"), colours_of(pilot.app, "  12 ready")
+        assert len(plain) == len(bad) == 1 and plain != bad
+        await pilot.press("down")
+        await until(lambda: pilot.app.screen.query_one("#workers", DataTable).cursor_row == 1)
+        assert colours_of(pilot.app, "  12 ready") == bad
+        server.answers["status"] = [{**SERVER, "text": "degraded: bad", "workers_ready": 1}, *STATUS[1:]]
+        await until.shows("degraded: bad")
+        assert colours_of(pilot.app, "degraded: bad") == bad
+
+
+async def test_it_asks_anew(server):
+    """The numbers move, rows come and go, and the chosen row stays chosen."""
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        await pilot.press("down")
+        server.answers["status"] = [*STATUS, {"worker": {**WORKER, "slot": 3, "pid": 13, "at": []}}]
+        await until.shows("   13 ready")
+        assert pilot.app.screen.query_one("#workers", DataTable).cursor_row == 1
+        server.answers["status"] = STATUS[:2]
+        await until.hides("12 ready")
+        await until(lambda: pilot.app.screen.query_one("#workers", DataTable).cursor_row == 0)
+
+
+async def test_another_size(server):
+    """A wider terminal has more columns."""
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        assert "oldest request " not in text_of(pilot.app)
+        await pilot.resize_terminal(120, 40)
+        await until.shows("oldest request ")
+
+
+async def test_many_workers(server):
+    """The tables share the screen, and each scrolls; the chosen row is in sight after the next answer, too."""
+    many = [{"worker": {**WORKER, "slot": slot, "pid": 100 + slot}} for slot in range(1, 65)]
+    server.answers["status"] = [SERVER, *many]
+    async with watching(server) as (pilot, until):
+        await until.shows(" 101 ready", "oldest requests")
+        await pilot.press("ctrl+end")
+        await until.shows(" 164 ready")
+        count = len(server.questions)
+        await until(lambda: len(server.questions) > count + 2)
+        assert " 164 ready" in text_of(pilot.app)
+
+
+async def test_nobody_answers(server):
+    """It says so, goes on asking, and shows what was; at first it has nothing to show."""
+    server.stop()
+    async with watching(server) as (pilot, until):
+        await until.shows("no server answers at")
+        await server.start()
+        await until.shows("GET /slow")
+        await until.hides("no server answers")
+        server.stop()
+        await until.shows("no answer for")
+        assert "GET /slow" in text_of(pilot.app)
+        await server.start()
+        await until.hides("no answer for")
+
+
+async def test_a_silent_server_holds_nothing(server, monkeypatch):
+    """The screen turns while an answer is waited for, and says how old it is."""
+    monkeypatch.setattr("aserve.top.LATE_SECONDS", 0.1)
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        server.gate.clear()
+        await until.shows("asking again; what you see is from before")
+        await pilot.press("q")
+    assert pilot.app.return_code == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "question", "title"),
+    [
+        (["s"], {"ask": "stacks", "worker": 1}, "stacks of worker 1"),
+        (["down", "s"], {"ask": "stacks", "worker": 2}, "stacks of worker 2"),
+        (["tab", "s"], {"ask": "stacks", "worker": 2}, "stacks of worker 2"),  # the oldest request is its
+        (["a"], {"ask": "stacks"}, "stacks of all workers"),
+    ],
+)
+async def test_stacks(server, keys, question, title):
+    """Of the chosen worker, of that of the chosen request, or of all; they scroll, and are no markup."""
+    lines = "".join(f"  line {number}\n" for number in range(60))
+    server.answers["stacks"] = [
+        {"worker": 2, "pid": 12, "text": lines},
+        {"worker": 1, "pid": 11, "text": "at GET /a[b]\x1b[2J:\n"},
+    ]
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        await pilot.press(*keys)
+        await until.shows("at GET /a[b]?[2J:")
+        assert server.asked("stacks") == [question]
+        shown = text_of(pilot.app)
+        assert title in shown and shown.index("--- worker 1 (pid 11)") < shown.index("--- worker 2 (pid 12)")
+        await pilot.press("end")
+        await until.shows("line 59")
+        await pilot.press("q")
+        await until(lambda: not isinstance(pilot.app.screen, Reading))
+
+
+async def test_stacks_that_do_not_come(server):
+    """The reason takes their place; while they are waited for, that is said."""
+    server.answers["stacks"] = [{"error": "there is no worker 1"}]
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        server.gate.clear()
+        await pilot.press("s")
+        await until.shows("asking ...")
+        server.gate.set()
+        await until.shows("there is no worker 1")
+
+
+async def test_stacks_of_a_server_without_workers(server):
+    """There is one process, which has no number; and with no row, all are meant."""
+    server.answers["status"] = [{**SERVER, "workers_wanted": 0}, {"worker": {**WORKER, "slot": 0}}]
+    async with watching(server) as (pilot, until):
+        await pilot.press("s")
+        await until(lambda: server.asked("stacks") == [{"ask": "stacks"}])
+        await pilot.press("q")
+        await until.shows("   11 ready")
+        await pilot.press("s")
+        await until(lambda: len(server.asked("stacks")) == 2)
+        assert server.asked("stacks")[1] == {"ask": "stacks"}
+
+
+@pytest.mark.parametrize("answer", [{"text": "done in 1.0 s"}, {"error": "nothing was reloaded: [broken]"}])
+async def test_reload(server, answer):
+    """It is asked whether that is meant; the end is shown, and the screen is alive until then."""
+    server.answers["reload"] = [answer]
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        await pilot.press("r")
+        await until.shows("All workers are replaced")
+        await pilot.press("n")
+        await until(lambda: not isinstance(pilot.app.screen, Confirming))
+        assert server.asked("reload") == []
+        server.gate.clear()
+        await pilot.press("r")
+        await until(lambda: isinstance(pilot.app.screen, Confirming))
+        await pilot.press("y")
+        await until.shows("reload ...")
+        server.gate.set()
+        await until.shows(f"reload: {next(iter(answer.values()))}")
+        assert len(server.asked("reload")) == 1
+
+
+@pytest.mark.parametrize(("key", "change"), [("plus", 1), ("minus", -1)])
+async def test_more_or_fewer_workers(server, key, change):
+    """One key, one worker."""
+    server.answers["workers"] = [{"text": "workers: 3; before: 2"}]
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        await pilot.press(key)
+        await until.shows(f"workers {change:+}: workers: 3; before: 2")
+        assert server.asked("workers") == [{"ask": "workers", "change": change}]
+
+
+# Asking
+
+
+async def test_ask(server):
+    """The whole answer, however many objects it has."""
+    assert await ask(server.path, {"ask": "status"}, 60) == STATUS
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [([], "the server ended before it had answered"), ([{"error": "not now"}], "not now")],
+)
+async def test_no_answer(server, answer, why):
+    """Each is one reason."""
+    server.answers["status"] = answer
+    with pytest.raises(NoAnswer, match=why):
+        await ask(server.path, {"ask": "status"})
+
+
+async def test_half_an_answer(tmp_path):
+    """The server was killed amid it."""
+
+    async def on_call(reader, writer):
+        await reader.readline()
+        writer.write(b'{"version": ')
+        writer.close()
+
+    server = await asyncio.start_unix_server(on_call, str(tmp_path / "control"))
+    with pytest.raises(NoAnswer, match="the server ended before it had answered"):
+        await ask(str(tmp_path / "control"), {"ask": "status"})
+    server.close()
+
+
+async def test_nobody_to_ask(server, tmp_path):
+    """There is no such socket, or nothing comes in time."""
+    with pytest.raises(NoAnswer, match=r"no server answers at .*no.* \(No such file or directory\)"):
+        await ask(str(tmp_path / "no"), {"ask": "status"})
+    server.gate.clear()
+    with pytest.raises(NoAnswer, match=r"nothing within 0\.01 s"):
+        await ask(server.path, {"ask": "status"}, 0.01)
+    server.gate.set()
+
+
+def test_run_top(monkeypatch):
+    """The command's way in."""
+    ran = []
+    monkeypatch.setattr(Top, "run", lambda self: ran.append(self._path))
+    top_screen.run_top("/run/control")
+    assert ran == ["/run/control"]
