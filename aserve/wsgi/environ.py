@@ -32,7 +32,8 @@ REQUEST_LINE_PARTS = 10
 known_fields: dict[str, dict[str, str]] = {}
 _KNOWN_MAX = 256
 _KNOWN_FIELDS_SIZE = 2048  # longer ones are not kept: 512 KiB at most, and thrice as much for what is made of them
-_CREDENTIALS = "AUTHORIZATION\0"  # how a name ends; sections with one are not kept either
+# How names end of which one keeps a section from being kept: credentials; and what each request has of its own.
+_NEVER_KEPT = ("AUTHORIZATION\0", "X_REQUEST_ID\0", "TRACEPARENT\0")
 # One name more than what makes CPython double the room of a dict, to 42 names.
 ROOM = 22
 
@@ -168,7 +169,7 @@ def _read_fields(fields: str) -> dict[str, str]:
     pairs = _pairs(fields)
     if 2 * len(pairs) != fields.count("\0") + 1:
         _join_repeated(pairs, fields)
-    if len(fields) <= _KNOWN_FIELDS_SIZE and _CREDENTIALS not in fields:
+    if len(fields) <= _KNOWN_FIELDS_SIZE and not any(name in fields for name in _NEVER_KEPT):
         if len(known_fields) >= _KNOWN_MAX:
             known_fields.clear()  # there are many clients: those who go on are added again
         known_fields[fields] = pairs

@@ -148,10 +148,16 @@ def test_a_field_section_that_is_known():
 
 
 def test_field_sections_that_are_not_kept():
-    """Long ones, and those with credentials; when there are too many, all are forgotten."""
+    """Long ones, those with credentials or a name of the request; when there are too many, all are forgotten."""
     known = environ_module.known_fields
     known.clear()
-    for name, value in [("HTTP_A", "x" * 3000), ("HTTP_AUTHORIZATION", "Basic x"), ("HTTP_PROXY_AUTHORIZATION", "x")]:
+    for name, value in [
+        ("HTTP_A", "x" * 3000),
+        ("HTTP_AUTHORIZATION", "Basic x"),
+        ("HTTP_PROXY_AUTHORIZATION", "x"),
+        ("HTTP_X_REQUEST_ID", "1"),
+        ("HTTP_TRACEPARENT", "1"),
+    ]:
         assert build_environ(new_exchange((name, value)))[name] == value
     assert known == {}
     for number in range(300):
