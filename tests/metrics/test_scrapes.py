@@ -300,3 +300,16 @@ def test_where_it_listens(caplog, bind, is_exposed):
     for listener in listeners:
         listener.close()
     assert open_metrics(Config()) == []
+
+
+def test_after_the_answer(answering):
+    """What a client still sends is dropped until it closes; then it is forgotten."""
+    client = answering.connect()
+    client.sendall(GET)
+    answering.turn()
+    client.sendall(b"more")
+    answering.turn()
+    assert answering.read(client)[0] == 200
+    client.close()
+    answering.turn()
+    assert not answering.scrapes._connections

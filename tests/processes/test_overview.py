@@ -222,3 +222,13 @@ def test_it_is_handed_down(supervised):
     left = Inheritance("99.0", [], [], Strangers(), counted=state)
     assert read(supervised(1, inherited=left))["process_start_time_seconds",] == 1.5
     assert read(supervised(1, inherited=left._replace(counted=None)))["process_start_time_seconds",] > 1e9
+
+
+def test_the_end(supervised):
+    """Those who ask hear whether others go on to answer."""
+    overview, ended = supervised(1).supervisor._overview, []
+    overview.scrapes = types.SimpleNamespace(close=ended.append)
+    overview.close(is_end=True)
+    overview.scrapes = None
+    overview.close(is_end=False)
+    assert ended == [True]
