@@ -42,7 +42,7 @@ class Logged:
             yield b"x" * 100_000
 
     def lines(self):
-        self.server.call(self.server.server._access_log.flush)
+        self.server.call(self.server.server._records._access_log.flush)
         return self.path.read_text().splitlines()
 
     def wait_for(self, wait_until, *lines):
