@@ -225,10 +225,12 @@ def test_it_is_handed_down(supervised):
 
 
 def test_the_end(supervised):
-    """Those who ask hear whether others go on to answer."""
+    """Those who ask are answered before an exec, and hear whether others go on to answer."""
     overview, ended = supervised(1).supervisor._overview, []
-    overview.scrapes = types.SimpleNamespace(close=ended.append)
+    overview.scrapes = types.SimpleNamespace(close=ended.append, finish=lambda: ended.append("finish"))
+    overview.finish()
     overview.close(is_end=True)
     overview.scrapes = None
+    overview.finish()
     overview.close(is_end=False)
-    assert ended == [True]
+    assert ended == ["finish", True]
