@@ -173,8 +173,9 @@ void lane_wake(lane *set);
 
 /* Send a whole response, `head` and then `body`, on a BUSY connection.  If all
  * of it is sent, the connection waits for the next request (keep = 1) or is
- * closed.  Returns -2 if the client is gone, and the connection closed; else the octets that were
- * taken: when they are fewer, or -1, the caller must go on (lane_release).
+ * closed.  Returns -2 if the client is gone, and the connection closed; else
+ * the octets that were taken: when they are fewer, or -1, the caller must go
+ * on (lane_release).
  * -1: nothing was sent, because closing now could reset what the client has not
  * read: it was not told of the close and may send more, or it has sent more. */
 int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,

@@ -197,7 +197,7 @@ static void answer(const request *job, unsigned *seed)
         keep = 0;
     took = lane_reply(&set, job->fd, job->path, (uint32_t)half,
                       job->path + half, (uint32_t)(len - half), keep);
-    if (took == (int)len)
+    if (took == (int)len || took == -2) /* -2: it is closed already */
         return;
     if (took < 0)
         took = 0;
