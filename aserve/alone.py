@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from typing import Any, Callable
 
 from . import forks
-from .processes.answers import describe_server
+from .processes.answers import describe_memory, describe_server
 from .processes.control import Caller, Control, Message
-from .processes.resources import memory_of
 from .server import Server
 from .stacks import describe_stacks
 
@@ -72,7 +71,7 @@ def _tell(caller: Caller, *messages: Message) -> None:
 
 
 def _status_of(server: Server, seconds: float) -> list[dict[str, Any]]:
-    now, memory = server.statistics(), memory_of(os.getpid(), with_shares=True)
+    now = server.statistics()
     how = "draining" if now.is_draining else "serving"
     worker: dict[str, Any] = {
         "slot": 0,
@@ -84,11 +83,9 @@ def _status_of(server: Server, seconds: float) -> list[dict[str, Any]]:
         "connections": now.connections_open,
         "running": now.connections_running,
         "waiting": now.requests_waiting,
-        "threads_busy": max(now.workers - now.workers_idle, 0),
+        "threads_busy": now.workers_busy,
         "silent_seconds": 0.0,
-        "rss_bytes": memory.rss_bytes if memory else None,
-        "pss_bytes": memory.pss_bytes if memory else None,
-        "uss_bytes": memory.uss_bytes if memory else None,
+        **describe_memory(os.getpid()),
         "at": [],
     }
     text = f"{how} on {', '.join(server.urls)}"

@@ -56,6 +56,11 @@ class Statistics(NamedTuple):
     workers_stuck: int  # written off by --request-timeout, and still inside the app
     workers_written_off: int  # since the start, whether they have ended or not
 
+    @property
+    def workers_busy(self) -> int:
+        """Those in a slot that are with a request. (The two counts are of one moment each, and not of the same.)"""
+        return max(self.workers - self.workers_idle, 0)
+
 
 def take_statistics(
     wires: Iterable[OnLoop],

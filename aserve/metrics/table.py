@@ -65,10 +65,6 @@ def _reads(*names: str) -> tuple[Callable[[Statistics], int], ...]:
     return tuple(operator.attrgetter(name) for name in names)
 
 
-def _busy(now: Statistics) -> int:
-    return max(now.workers - now.workers_idle, 0)
-
-
 # fmt: off
 # What each process counts, in the order of its page.
 COUNTED = (
@@ -96,7 +92,7 @@ COUNTED = (
         "aserve_threads", GAUGE, "Threads, by what they do: busy with a request, idle, compensated (their clients read slowly, and others "
         "have their places), stuck (written off by --request-timeout, and still inside the app).",
         _labelled("state", ("busy", "idle", "compensated", "stuck")),
-        (_busy, *_reads("workers_idle", "workers_compensated", "workers_stuck")),
+        _reads("workers_busy", "workers_idle", "workers_compensated", "workers_stuck"),
     ),
     Metric("aserve_requests_in_flight", GAUGE, "Requests that wait for a thread, are with the app, or whose responses are sent.",
            reads=_reads("connections_running")),

@@ -97,7 +97,7 @@ class Answers:
         caller.end()
 
     def _describe(self, child: Child) -> dict[str, Any]:
-        page, memory = self._children.page(child), memory_of(child.pid, with_shares=True) if child.pid else None
+        page = self._children.page(child)
         with contextlib.closing(map_memory_file(child.in_flight)) as table:
             requests = read_in_flight(table) if child.is_worker else []
         ticked_at = page[Field.TICKED_AT]
@@ -113,9 +113,7 @@ class Answers:
             "waiting": page[Field.WAITING],
             "threads_busy": page[Field.THREADS_BUSY],
             "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
-            "rss_bytes": memory.rss_bytes if memory else None,
-            "pss_bytes": memory.pss_bytes if memory else None,
-            "uss_bytes": memory.uss_bytes if memory else None,
+            **describe_memory(child.pid),
             "at": [[round(seconds, 1), text] for seconds, text in requests[:MAX_REQUESTS]],
         }
 
@@ -212,4 +210,14 @@ def describe_server(seconds: float, text: str, threads: int) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "text": text,
         "threads": threads,
+    }
+
+
+def describe_memory(pid: int) -> dict[str, int | None]:
+    """Return what a status says of a process's memory; `pid` 0: it is not there yet."""
+    memory = memory_of(pid, with_shares=True) if pid else None
+    return {
+        "rss_bytes": memory.rss_bytes if memory else None,
+        "pss_bytes": memory.pss_bytes if memory else None,
+        "uss_bytes": memory.uss_bytes if memory else None,
     }

@@ -337,7 +337,7 @@ class Worker:
         page[Field.CONNECTIONS] = now.connections_open
         page[Field.IN_FLIGHT] = now.connections_running
         page[Field.WAITING] = now.requests_waiting
-        page[Field.THREADS_BUSY] = max(now.workers - now.workers_idle, 0)
+        page[Field.THREADS_BUSY] = now.workers_busy
         page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1

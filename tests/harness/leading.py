@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Callable
+
+import pytest
 
 from aserve.connections.listeners import bind_listeners
 from aserve.processes.channel import Channel, Message
@@ -36,3 +39,21 @@ class Leading:
             end.close()
         for listener in self.listeners:
             listener.close()
+
+
+def lead_by(kind: Callable[..., Leading]) -> Any:
+    """Return a fixture that makes such, lead(**settings), and closes them."""
+
+    @pytest.fixture
+    def lead() -> Iterator[Callable[..., Leading]]:
+        made = []
+
+        def make(**settings: Any) -> Leading:
+            made.append(kind(**settings))
+            return made[-1]
+
+        yield make
+        for led in made:
+            led.close()
+
+    return lead

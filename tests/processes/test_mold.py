@@ -9,7 +9,7 @@ import pathlib
 import signal
 
 import pytest
-from harness.leading import Leading
+from harness.leading import Leading, lead_by
 
 from aserve import forks
 from aserve.connections.in_flight import TABLE_BYTES
@@ -76,17 +76,7 @@ class Led(Leading):
             channel.close()
 
 
-@pytest.fixture
-def lead():
-    made = []
-
-    def make(**settings):
-        made.append(Led(**settings))
-        return made[-1]
-
-    yield make
-    for led in made:
-        led.close()
+lead = lead_by(Led)
 
 
 @pytest.fixture

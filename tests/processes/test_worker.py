@@ -13,7 +13,7 @@ import threading
 import pytest
 from harness.asking import get
 from harness.interpreter import has_module
-from harness.leading import Leading
+from harness.leading import Leading, lead_by
 
 from aserve import forks
 from aserve.errors import BindError
@@ -94,17 +94,7 @@ class Led(Leading):
         return wait_until(look)[0]
 
 
-@pytest.fixture
-def lead():
-    made = []
-
-    def make(**settings):
-        made.append(Led(**settings))
-        return made[-1]
-
-    yield make
-    for led in made:
-        led.close()
+lead = lead_by(Led)
 
 
 DRAIN = {"do": "drain", "stopping": True}
