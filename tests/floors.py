@@ -138,6 +138,7 @@ FLOORS = {
     "aserve/services.py": 100,
     "aserve/settings/__init__.py": 100,
     "aserve/settings/bind.py": 100,
+    "aserve/settings/files.py": 100,
     "aserve/settings/kinds.py": 100,
     "aserve/settings/log_line.py": 100,
     "aserve/settings/peer.py": 100,
