@@ -26,7 +26,9 @@ _APP = re.compile(r"[^\s=:]+(:.+)?\Z")
 class Below(NamedTuple):
     """What answers for the paths below a prefix."""
 
-    prefix: str  # of the decoded path, as PEP 3333 has it (octets as latin-1), without the slash at its end; "": every path
+    prefix: (
+        str  # of the decoded path, as PEP 3333 has it (octets as latin-1), without the slash at its end; "": every path
+    )
     what: str  # a folder's absolute path, or the spec of an app
 
 
@@ -115,7 +117,7 @@ def _parse_names(value: object) -> tuple[str, ...]:
     return names
 
 
-STATICS = Kind(
+FOLDERS = Kind(
     "PREFIX=FOLDER",
     "a path's beginning and a folder (or one file), as in /static=/srv/shop/static; in a variable one to a line",
     _parse_statics,

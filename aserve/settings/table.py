@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
-from .files import EXPIRIES, MOUNTS, NAMES, STATICS
+from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -201,7 +201,7 @@ class Config:
         "One app serves most sites. What is below no path is the APP's; without one it is 404.",
     )
     static: Sequence[str] = _row(
-        (), FILES, "--static", STATICS,
+        (), FILES, "--static", FOLDERS,
         "files for what is below a path; repeatable, the longest wins; what is no file there is the app's; see docs/files.md",
         "Only you know which folders are for everybody.",
     )

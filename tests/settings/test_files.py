@@ -41,7 +41,8 @@ def test_a_table():
 
 
 @pytest.mark.parametrize(
-    "text", ["static=/srv", "/static", "/static=", "=/srv", "/a//b=/srv", "/a/../b=/srv", "//=/srv", "/%41=/s", "/a\\b=/s"]
+    "text",
+    ["static=/srv", "/static", "/static=", "=/srv", "/a//b=/srv", "/a/../b=/srv", "//=/srv", "/%41=/s", "/a\\b=/s"],
 )
 def test_what_is_no_prefix(text):
     """What could never be a path below which something is, is refused."""
@@ -58,7 +59,7 @@ def test_mounts(app):
 @pytest.mark.parametrize("text", ["/admin=", "/admin=a b", "/admin=:app", "/admin=a:"])
 def test_what_is_no_app(text):
     """What cannot be an app's name is refused."""
-    with pytest.raises(ConfigError, match="^mount: "):
+    with pytest.raises(ConfigError, match=r"^mount: "):
         Config(mount=text)
 
 
@@ -78,7 +79,12 @@ def test_expiry(text, pattern, cache_control):
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("soon", "'soon' is not a number of seconds"), ("( 5m", "'[(]' is no regular expression"), ("9000h", "is too large")]
+    ("text", "why"),
+    [
+        ("soon", "'soon' is not a number of seconds"),
+        ("( 5m", "'[(]' is no regular expression"),
+        ("9000h", "is too large"),
+    ],
 )
 def test_what_is_no_expiry(text, why):
     """The message says what was wrong."""
