@@ -73,7 +73,7 @@ class Records:
         if self._access_log is not None:
             self._access_log.on_second()
         if self._counters is not None:
-            self._counters.on_second(statistics())
+            self._counters.on_second(statistics(), self._access_log.lost_count if self._access_log is not None else 0)
         if self._single is not None:
             self._single.on_second()
 

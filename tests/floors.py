@@ -67,6 +67,7 @@ FLOORS = {
     "aserve/hooks.py": 100,
     "aserve/log_format.py": 100,
     "aserve/log_once.py": 100,
+    "aserve/log_pipe.py": 100,
     "aserve/log_target.py": 90,
     "aserve/log_values.py": 100,
     "aserve/logs.py": 100,
