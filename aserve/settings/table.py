@@ -464,6 +464,11 @@ class Config:
         "An address of its own: what it tells is not for clients, and it answers while every thread is busy. Counting costs each request a "
         "microsecond or two.",
     )
+    status_page: str = _row(
+        "local", "Metrics", "--status-page", choice("local", "all", "off"),
+        "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
+        "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
+    )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,
         "user to become after binding, and before the app is imported; only root may",
