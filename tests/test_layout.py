@@ -31,6 +31,8 @@ FLOORS = (
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
+    "files",
+    "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
@@ -48,11 +50,12 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "files", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
+    "files": ("codings conditions content_types opening ranges", "reply", "static"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
@@ -75,7 +78,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice counting history status text totals",
+        "advice app counting history status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -83,7 +86,7 @@ WITHIN = {
     "processes": (
         "cgroups",
         "resources opened warming",
-        "absences ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
+        "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots",
         "children",
         "status",
@@ -115,6 +118,7 @@ RESERVED = {
             "budgets": "workers and the loop count in it",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
+            "metrics.app": "reads the app's registry off the loop",
             "metrics.counting": "workers and the loop count at the same time",
             "log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
@@ -141,6 +145,8 @@ DOORS = {
     ("running", "uvloop"),
     ("cli", "importlib.metadata"),
     ("cli", "top_screen"),  # which knows textual
+    ("metrics.app", "prometheus_client"),
+    ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }

@@ -19,6 +19,7 @@ import logging
 import pkgutil
 import re
 import time
+from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
 from .text import CONTENT_TYPE
@@ -58,14 +59,21 @@ class Reply(NamedTuple):
     is_stream: bool = False
 
 
+class Wanted(NamedTuple):
+    """Metrics are, which must be made first, for a request of this method."""
+
+    method: str
+
+
 class Pages:
     """What there is to be seen."""
 
     def __init__(self, metrics: Callable[[], bytes], event: Callable[[], bytes], reach: Callable[[], str]) -> None:
         """`metrics` makes the text, `event` an event; `reach`: --status-page."""
-        self._metrics = _Fresh(metrics)
+        self._make_metrics = metrics
+        self._metrics, self._metrics_at = b"", float("-inf")
         self._event = event
-        self._last_event = _Fresh(event)
+        self._first, self._first_at = b"", float("-inf")  # what new readers get
         self._reach = reach
         self._page = pkgutil.get_data(__package__, "page.html") or b""
         self._policy = _policy_of(self._page)
@@ -78,7 +86,16 @@ class Pages:
             logger.exception("internal error; please report this as a bug in aserve")
             return b": no event\n\n"
 
-    def answer(self, head: bytes, whence: Whence, has_room: bool) -> Reply:
+    def tell_metrics(self, app_text: bytes, methods: Sequence[str]) -> list[Reply]:
+        """Make the text, with the app's behind it; return the responses to requests of these methods."""
+        try:
+            self._metrics, self._metrics_at = self._make_metrics() + app_text, time.monotonic()
+            return [respond(200, self._metrics, method) for method in methods]
+        except Exception:
+            logger.exception("internal error; please report this as a bug in aserve")
+            return [respond(500, "the metrics could not be made; aserve's log says why", method) for method in methods]
+
+    def answer(self, head: bytes, whence: Whence, has_room: bool) -> Reply | Wanted:
         """Return the response to a request; `has_room`: for one more reader of the stream."""
         first, *lines = head.decode("latin-1").split("\r\n")
         words = first.split(" ")
@@ -90,13 +107,7 @@ class Pages:
         if method not in ("GET", "HEAD"):
             return respond(405, f"ask with GET or HEAD, not {method[:20]}", method, ALLOW)
         refusal = self._refuse(path, _host_of(lines), whence, method)
-        if refusal is not None:
-            return refusal
-        try:
-            return self._show(path, method, has_room)
-        except Exception:
-            logger.exception("internal error; please report this as a bug in aserve")
-            return respond(500, "this could not be made; aserve's log says why", method)
+        return refusal if refusal is not None else self._show(path, method, has_room)
 
     def _refuse(self, path: str, host: str, whence: Whence, method: str) -> Reply | None:
         reach = self._reach()
@@ -110,9 +121,11 @@ class Pages:
         is_known = whence.is_unix or not (whence.is_loopback or (whence.is_own and path != METRICS)) or _is_here(host)
         return None if is_known else respond(421, "this address is asked by its number, or as localhost", method)
 
-    def _show(self, path: str, method: str, has_room: bool) -> Reply:
+    def _show(self, path: str, method: str, has_room: bool) -> Reply | Wanted:
+        now = time.monotonic()
         if path == METRICS:
-            return respond(200, self._metrics.get(), method)
+            is_fresh = now - self._metrics_at < FRESH_SECONDS
+            return respond(200, self._metrics, method) if is_fresh else Wanted(method)
         if path in PAGES:
             return respond(200, self._page, method, self._policy + OURS_ONLY, "text/html; charset=utf-8")
         if not has_room:
@@ -123,22 +136,9 @@ class Pages:
         )
         if method == "HEAD":
             return Reply(head.encode())
-        return Reply(b"%bretry: %d\n\ndata: %b\n\n" % (head.encode(), RETRY_MILLISECONDS, self._last_event.get()), True)
-
-
-class _Fresh:
-    """What is made anew when it is no longer fresh."""
-
-    def __init__(self, make: Callable[[], bytes]) -> None:
-        self._make = make
-        self._made, self._made_at = b"", float("-inf")
-
-    def get(self) -> bytes:
-        """Return it."""
-        now = time.monotonic()
-        if now - self._made_at >= FRESH_SECONDS:
-            self._made, self._made_at = self._make(), now
-        return self._made
+        if now - self._first_at >= FRESH_SECONDS:
+            self._first, self._first_at = self.next_event(), now
+        return Reply(b"%bretry: %d\n\n%b" % (head.encode(), RETRY_MILLISECONDS, self._first), True)
 
 
 def respond(status: int, body: bytes | str, method: str = "GET", fields: str = "", kind: str = CONTENT_TYPE) -> Reply:

@@ -10,7 +10,8 @@ With workers, the supervisor answers, and not a worker from the memory that all 
 or has died, which is when somebody looks; a worker would need the other workers' processes, tables and states, which the supervisor has at
 hand; and the listener would have to be passed on with every restart. It must not wait for anybody: so nothing here blocks,
 a request that is large or late is dropped, and of very many connections the oldest. A reader of the stream that falls behind misses events,
-each of which tells everything; one that reads nothing any more is dropped.
+each of which tells everything; one that reads nothing any more is dropped. What the app itself counts (app.py) others
+read meanwhile; who asks waits for them, a while.
 
 All of it waits in a selector of its own, whose descriptor is itself one to wait for (epoll(7)): whoever has a loop of any kind waits
 for that, and calls `on_ready`. It is not aserve's own HTTP, which takes an event loop, and that is what a supervisor must not have.
@@ -29,6 +30,7 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..connections.listeners import Listener, UnixRights, open_listeners
+from ..log_once import LogOnce
 from ..settings import Config, parse_bind
 from .pages import METRICS, Pages, Reply, Whence, is_loopback, respond
 
@@ -46,6 +48,8 @@ MAX_READERS = 8
 # Events that a reader may leave unread, beside what the kernel holds for it: that much of its buffer.
 MAX_LATE = 5
 READER_BUFFER_BYTES = 65536
+# For so long the app's own metrics are waited for. Guess: within CONNECTION_SECONDS, with what the answer takes.
+APP_SECONDS = 3.0
 PIECE_BYTES = 65536
 
 
@@ -79,9 +83,16 @@ def _is_own(listener: Listener) -> bool:
 class Scrapes:
     """Answers who asks on these listeners, which it closes in the end."""
 
-    def __init__(self, listeners: Sequence[Listener], pages: Pages) -> None:
+    def __init__(
+        self, listeners: Sequence[Listener], pages: Pages, ask_app: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`ask_app` has the app's metrics brought to `on_app_metrics`; it returns False if there are none."""
         self._listeners = listeners
         self._pages = pages
+        self._ask_app = ask_app
+        self._asked_at = float("-inf")
+        self._waiting: dict[_Connection, str] = {}  # for the app's metrics: with the methods of their requests
+        self._left_out = LogOnce(logger, logging.WARNING)
         self._selector = selectors.DefaultSelector()
         self._connections: dict[_Connection, None] = {}  # the oldest first
         self._listen()
@@ -99,6 +110,7 @@ class Scrapes:
         for listener in self._listeners:
             if listener.socket in self._selector.get_map():
                 self._selector.unregister(listener.socket)
+        self._answer_waiting(b"")
         deadline = time.monotonic() + FINISH_SECONDS
         while any(not one.is_settled for one in self._connections) and time.monotonic() < deadline:
             self._turn(deadline - time.monotonic())
@@ -112,6 +124,8 @@ class Scrapes:
 
     def on_second(self) -> None:
         """Called once a second: tell the readers, let go of those that take too long."""
+        if self._waiting and time.monotonic() - self._asked_at >= APP_SECONDS:
+            self.on_app_metrics(b"", f"they could not be read within {APP_SECONDS:g} s")
         oldest = time.monotonic() - CONNECTION_SECONDS
         for connection in [one for one in self._connections if one.is_over(oldest)]:
             self._close(connection)
@@ -126,8 +140,17 @@ class Scrapes:
     def _readers(self) -> list[_Connection]:
         return [one for one in self._connections if one.is_reader]
 
+    def on_app_metrics(self, text: bytes, fault: str) -> None:
+        """What the app itself counts has been read; or why it has not."""
+        if fault:
+            self._left_out.log("the app's own metrics are left out: %s", fault)
+        elif self._waiting:
+            self._left_out.reset()
+        self._answer_waiting(text)
+
     def close(self, is_end: bool = True) -> None:
         """Let go of everything; with `is_end` nobody else has the listeners, and the file of a unix socket is removed."""
+        self._waiting.clear()
         self._selector.close()  # first: what a forked child takes out of it would be gone here as well
         for connection in self._connections:
             connection.socket.close()
@@ -165,18 +188,38 @@ class Scrapes:
             return
         except OSError:
             events = 0
-        if events:
+        if connection in self._waiting:
+            self._selector.unregister(connection.socket)
+        elif events:
             self._selector.modify(connection.socket, events, connection)
         else:
             self._close(connection)
 
     def _close(self, connection: _Connection) -> None:
         del self._connections[connection]
-        self._selector.unregister(connection.socket)
+        if self._waiting.pop(connection, None) is None:
+            self._selector.unregister(connection.socket)
         connection.socket.close()
 
-    def _answer(self, whence: Whence, head: bytes) -> Reply:
-        return self._pages.answer(head, whence, len(self._readers) < MAX_READERS)
+    def _answer(self, whence: Whence, connection: _Connection, head: bytes) -> Reply | None:
+        """Return the response to a request; None: it comes later."""
+        reply = self._pages.answer(head, whence, len(self._readers) < MAX_READERS)
+        if isinstance(reply, Reply):
+            return reply
+        if self._waiting or self._ask_app():
+            if not self._waiting:
+                self._asked_at = time.monotonic()
+            self._waiting[connection] = reply.method
+            return None
+        return self._pages.tell_metrics(b"", [reply.method])[0]
+
+    def _answer_waiting(self, text: bytes) -> None:
+        """Answer those who wait, with this behind the metrics of ours."""
+        waiting, self._waiting = self._waiting, {}
+        if waiting:
+            for connection, reply in zip(waiting, self._pages.tell_metrics(text, list(waiting.values()))):
+                connection.unsent = memoryview(reply.octets)
+                self._selector.register(connection.socket, selectors.EVENT_WRITE, connection)
 
 
 def _whence(listener: Listener, peer: Any) -> Whence:
@@ -188,19 +231,19 @@ def _whence(listener: Listener, peer: Any) -> Whence:
 class _Connection:
     """One client, and its one request."""
 
-    def __init__(self, accepted: socket.socket, answer: Callable[[bytes], Reply]) -> None:
+    def __init__(self, accepted: socket.socket, answer: Callable[[_Connection, bytes], Reply | None]) -> None:
         self.socket = accepted
         self.is_reader = False  # of events, which go on
         self._began_at = time.monotonic()
-        self._answer = answer
+        self._answer = answer  # None: it comes later, in `unsent`
         self._received = b""
-        self._unsent: memoryview | None = None  # None: the request is not whole
+        self.unsent: memoryview | None = None  # None: the request is not whole, or its answer is not made
         self._late = 0  # events that have found the one before unsent
 
     @property
     def is_settled(self) -> bool:
         """Whether all of the answer is with the kernel, or of the events so far."""
-        return self._unsent is not None and not self._unsent
+        return self.unsent is not None and not self.unsent
 
     def is_over(self, oldest: float) -> bool:
         """Whether it has taken too long, if it may have begun at `oldest`."""
@@ -209,7 +252,7 @@ class _Connection:
     def offer(self, event: bytes) -> None:
         """Send a reader this, if it has got what was before."""
         if self.is_settled:
-            self._unsent, self._late = memoryview(event), 0
+            self.unsent, self._late = memoryview(event), 0
         else:
             self._late += 1
 
@@ -220,16 +263,16 @@ class _Connection:
         Raises:
             OSError: the client has gone; BlockingIOError: not yet.
         """
-        if self._unsent is None:
+        if self.unsent is None:
             self._receive()
         elif self.is_settled:
             # RFC 9112 9.6: answered; what it still sends is read until it closes, or it might lose the answer.
             return selectors.EVENT_READ if self.socket.recv(PIECE_BYTES) else 0
-        if self._unsent is None:
+        if self.unsent is None:
             return selectors.EVENT_READ
         with contextlib.suppress(BlockingIOError):
-            self._unsent = self._unsent[self.socket.send(self._unsent[:PIECE_BYTES]) :]
-        if self._unsent:
+            self.unsent = self.unsent[self.socket.send(self.unsent[:PIECE_BYTES]) :]
+        if self.unsent:
             return selectors.EVENT_WRITE
         if not self.is_reader:
             self.socket.shutdown(socket.SHUT_WR)
@@ -242,9 +285,11 @@ class _Connection:
         self._received += octets
         head, end, _ = self._received.partition(b"\r\n\r\n")
         if end and len(head) <= MAX_REQUEST_BYTES:
-            reply = self._answer(head)
-            self._unsent, self.is_reader = memoryview(reply.octets), reply.is_stream
+            reply = self._answer(self, head)
+            if reply is None:
+                return
+            self.unsent, self.is_reader = memoryview(reply.octets), reply.is_stream
             if self.is_reader:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, READER_BUFFER_BYTES)
         elif len(self._received) > MAX_REQUEST_BYTES:
-            self._unsent = memoryview(respond(431, f"a request here has at most {MAX_REQUEST_BYTES} octets").octets)
+            self.unsent = memoryview(respond(431, f"a request here has at most {MAX_REQUEST_BYTES} octets").octets)

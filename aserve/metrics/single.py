@@ -14,6 +14,7 @@ import time
 from typing import Any
 
 from ..footprint import Footprints
+from .app import AppMetrics
 from .counting import read_words
 from .pages import Pages
 from .picture import Picture
@@ -43,7 +44,8 @@ class Single:
         self._footprints = Footprints()
         self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
         pages = Pages(self._render, self._picture.event, lambda: server.config.status_page)
-        self._scrapes = Scrapes(self.listeners, pages)
+        app = AppMetrics(loop, lambda text, fault: self._scrapes.on_app_metrics(text, fault))
+        self._scrapes = Scrapes(self.listeners, pages, app.ask if server.config.metrics_app == "on" else lambda: False)
         loop.add_reader(self._scrapes.fileno(), self._scrapes.on_ready)
 
     def on_second(self) -> None:
