@@ -21,7 +21,7 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode log_once systemd _cparsers",
+    "errors episode footprint log_once systemd _cparsers",
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
@@ -77,13 +77,20 @@ WITHIN = {
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
-    "metrics": ("table", "app counting text totals", "scrapes", "single"),
+    "metrics": (
+        "table",
+        "advice app counting history status text totals",
+        "pages picture",
+        "scrapes",
+        "single",
+    ),
     "processes": (
         "cgroups",
         "resources opened warming",
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots",
         "children",
+        "status",
         "overview",
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers

@@ -497,6 +497,11 @@ class Config:
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
     )
+    status_page: str = _row(
+        "local", "Metrics", "--status-page", choice("local", "all", "off"),
+        "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
+        "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
+    )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,
         "user to become after binding, and before the app is imported; only root may",
