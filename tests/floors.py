@@ -73,6 +73,7 @@ FLOORS = {
     "aserve/files/reply.py": 100,
     "aserve/files/static.py": 100,
     "aserve/layers.py": 100,
+    "aserve/mounts.py": 100,
     "aserve/hooks.py": 100,
     "aserve/log_format.py": 100,
     "aserve/log_once.py": 100,

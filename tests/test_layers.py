@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from harness import apps
 from harness.calling import call
 
 from aserve.files.static import StaticFiles
 from aserve.layers import layered, nothing_here
-from aserve.settings import Config
+from aserve.mounts import Mounts
+from aserve.settings import Config, ConfigError
 
 
 def test_nothing_is_in_front_of_an_app():
@@ -28,6 +30,14 @@ def test_the_name_of_the_app(tmp_path):
     outer = layered(apps.hello, Config(static=f"/s={tmp_path}"))
     assert type(outer) is StaticFiles and (outer.__module__, outer.__qualname__) == (apps.__name__, "hello")
     assert layered(App(), Config(static=f"/s={tmp_path}")).__qualname__ == "App"
+
+
+def test_mounts_of_a_program():
+    """Mounts are loaded by the command; a program would wait for apps that nobody has imported."""
+    with pytest.raises(ConfigError, match=r"^mount is the command's"):
+        layered(apps.hello, Config(mount="/a=b:c"))
+    mounts = Mounts([], apps.hello)
+    assert layered(mounts, Config(mount="/a=b:c")) is mounts
 
 
 def test_nothing_here():

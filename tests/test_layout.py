@@ -31,7 +31,7 @@ FLOORS = (
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files",
+    "files mounts",
     "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",

@@ -109,6 +109,15 @@ def _parse_statics(value: object) -> tuple[str, ...]:
     return tuple(f"{text.partition('=')[0].strip()}={parse_static(text).what}" for text in texts)
 
 
+def _parse_mounts(value: object) -> tuple[str, ...]:
+    texts = _texts(value, parse_mount)
+    prefixes = [parse_mount(text).prefix for text in texts]
+    for prefix in prefixes:
+        if prefixes.count(prefix) > 1:
+            raise ValueError(f"{prefix or '/'} is named twice")
+    return texts
+
+
 def _parse_names(value: object) -> tuple[str, ...]:
     names = tuple(_texts_of(value, str.split))
     for name in names:
@@ -126,7 +135,7 @@ FOLDERS = Kind(
 MOUNTS = Kind(
     "PREFIX=APP",
     "a path's beginning and an app, as in /admin=shop.admin:app; in a variable one to a line",
-    lambda value: _texts(value, parse_mount),
+    _parse_mounts,
     lambda texts: ", ".join(texts) or "none",
 )
 EXPIRIES = Kind(

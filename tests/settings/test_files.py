@@ -56,6 +56,12 @@ def test_mounts(app):
     assert parse_mount(f"/admin={app}") == Below("/admin", app)
 
 
+def test_one_app_to_a_place():
+    """Two apps below one path would leave one uncalled."""
+    with pytest.raises(ConfigError, match=r"^mount: /a is named twice"):
+        Config(mount=["/a=x", "/a/=y"])
+
+
 @pytest.mark.parametrize("text", ["/admin=", "/admin=a b", "/admin=:app", "/admin=a:"])
 def test_what_is_no_app(text):
     """What cannot be an app's name is refused."""
