@@ -33,6 +33,7 @@ from .errors import AserveError, BindError
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
+from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
 from .mounts import Mounts, load_mounts
 from .privileges import find_account, is_root
@@ -47,7 +48,7 @@ from .processes.plan import Plan, Read
 from .processes.shutdown import StartFailed
 from .processes.supervisor import Supervisor
 from .processes.trial import VARIABLE as TRIAL
-from .processes.trial import trial_role
+from .processes.trial import trial_role, with_own_files
 from .processes.worker import FAILED, Role, run_worker, say_failed
 from .running import prepared
 from .running import run_prepared as run_server
@@ -140,6 +141,7 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
 def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
     config = plan.config
+    _name_app_files(role)
     if _has_uwsgi(config):
         install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
@@ -151,9 +153,15 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
 
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
+    _name_app_files(role)
     if _has_uwsgi(role.plan.config):
         install_uwsgi(_uwsgi_process(role))
     set_up_logging(role.plan.config, role.name)
+
+
+def _name_app_files(role: Role | None) -> None:
+    if role is not None and role.app_files:
+        name_files(os.environ, *role.app_files)
 
 
 def _uwsgi_process(role: Role) -> UwsgiProcess:
@@ -200,7 +208,8 @@ def _run_trial(argv: Sequence[str], channel: Channel) -> int:
             role = trial_role(_read_plan(_parse_args(argv)), channel)
         except (ConfigError, AserveError, BindError) as fault:
             return say_failed(channel, str(fault))
-        status = _work(role)
+        with with_own_files(role, os.environ) as role:
+            status = _work(role)
     log_what_remains()
     return status
 

@@ -76,11 +76,11 @@ WITHIN = {
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
-    "metrics": ("table", "counting text totals", "scrapes", "single"),
+    "metrics": ("table", "app counting text totals", "scrapes", "single"),
     "processes": (
         "cgroups",
         "resources opened warming",
-        "absences ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
+        "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots",
         "children",
         "overview",
@@ -111,6 +111,7 @@ RESERVED = {
             "budgets": "workers and the loop count in it",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
+            "metrics.app": "reads the app's registry off the loop",
             "metrics.counting": "workers and the loop count at the same time",
             "log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
@@ -137,6 +138,8 @@ DOORS = {
     ("running", "uvloop"),
     ("cli", "importlib.metadata"),
     ("cli", "top_screen"),  # which knows textual
+    ("metrics.app", "prometheus_client"),
+    ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }

@@ -12,6 +12,7 @@ import mmap
 import time
 
 from ..settings import Config
+from .app import AppMetrics
 from .counting import read_words
 from .scrapes import Scrapes, open_metrics
 from .table import PAGE_WORDS
@@ -34,7 +35,8 @@ class Single:
         self.listeners = open_metrics(config)
         self._started_at = time.time()
         self._loop = loop
-        self._scrapes = Scrapes(self.listeners, self._render)
+        app = AppMetrics(loop, lambda text, fault: self._scrapes.on_app_metrics(text, fault))
+        self._scrapes = Scrapes(self.listeners, self._render, app.ask if config.metrics_app == "on" else lambda: False)
         self.on_second = self._scrapes.on_second
         loop.add_reader(self._scrapes.fileno(), self._scrapes.on_ready)
 

@@ -4,12 +4,14 @@ Owns:     Overview: what is counted, over the ends of workers and the supervisor
 Thread:   the supervisor's only one.
 Not here: the connections of those who ask (metrics/scrapes.py), the names (metrics/table.py).
 
-Nobody asks a worker anything: its page, its table in flight and /proc say it all, also when it hangs.
+Nobody asks a worker anything of this: its page, its table in flight and /proc say it all, also when it hangs. What the app itself
+counts a worker reads (metrics/app.py): the one that has ticked last, so that it is none that hangs.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable
@@ -20,14 +22,18 @@ from ..metrics.scrapes import Scrapes
 from ..metrics.table import OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
 from ..metrics.text import Samples, worker
 from ..metrics.totals import describe_words
+from .app_files import AppFiles, name_of
+from .channel import Message
 from .child import Child, State
 from .children import Children
 from .resources import Memory, memory_of
-from .slots import Slots
+from .slots import Field, Slots
 from .tally import Tally
 
 # For so long a worker's memory is taken to stay: the kernel walks its page tables to find it (resources.py). Guess.
 MEMORY_SECONDS = 5.0
+# Of the app's metrics: more is no text of metrics. Guess: a hundred thousand samples take ten.
+MAX_APP_BYTES = 64 << 20
 PRESENT = (State.STARTING, State.READY, State.DRAINING, State.KILLED)
 
 
@@ -35,8 +41,14 @@ class Overview:
     """What is counted and found, by metrics."""
 
     def __init__(
-        self, slots: Slots, children: Children, listeners: Sequence[Listener], size: Callable[[], int]
+        self,
+        slots: Slots,
+        children: Children,
+        listeners: Sequence[Listener],
+        size: Callable[[], int],
+        app_folder: str | None = None,
     ) -> None:
+        """`app_folder`: for what the app counts, "": one is to be made, None: that is nobody's concern."""
         self.listeners = listeners  # of --metrics
         self.tally = Tally()
         self._slots = slots
@@ -45,7 +57,9 @@ class Overview:
         self._started_at = time.time()
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
         self._memory: dict[Child, tuple[float, Memory | None]] = {}  # and when it was looked at
-        self.scrapes = Scrapes(listeners, self.render) if listeners else None
+        self._app_folder = app_folder
+        self._app_files: AppFiles | None = None
+        self.scrapes = Scrapes(listeners, self.render, self._ask_app) if listeners else None
 
     def on_second(self) -> None:
         """Called once a second."""
@@ -56,6 +70,44 @@ class Overview:
         """Answer nobody any more; without `is_end`, others go on to."""
         if self.scrapes is not None:
             self.scrapes.close(is_end)
+        if is_end and self._app_files is not None:
+            self._app_files.close()
+            self._app_files = None
+
+    # What the app counts
+
+    def app_files_of(self, page: int) -> tuple[str, str] | None:
+        """Return in which folder, and under which name, a worker is to keep what the app counts; None: nowhere."""
+        if self._app_folder is not None and self._app_files is None:
+            self._app_files = AppFiles.open(self._app_folder)
+            self._app_folder = None  # once
+        return (self._app_files.folder, name_of(page)) if self._app_files is not None else None
+
+    def forget(self, child: Child) -> None:
+        """A worker has ended."""
+        if self._app_files is not None:
+            self._app_files.forget(child.page)
+
+    def _ask_app(self) -> bool:
+        ready = self._children.having(State.READY)
+        if self._app_files is None or not ready:
+            return False
+        self._children.tell(
+            max(ready, key=lambda child: self._children.page(child)[Field.TICKED_AT]), {"do": "read app"}
+        )
+        return True
+
+    def on_app_metrics(self, child: Child, message: Message, fds: list[int]) -> None:
+        """A worker has read what the app counts, into a file; or why it could not."""
+        text, fault = b"", message["fault"]
+        for fd in fds:
+            with open(fd, "rb"):
+                if os.fstat(fd).st_size > MAX_APP_BYTES:
+                    fault = f"they take more than {MAX_APP_BYTES >> 20} MiB"
+                elif not fault:
+                    text = os.pread(fd, MAX_APP_BYTES, 0)
+        if self.scrapes is not None:
+            self.scrapes.on_app_metrics(text, fault)
 
     # Over an exec
 
@@ -72,13 +124,21 @@ class Overview:
         return {
             "started_at": self._started_at, "tally": self.tally.describe(), "gone": self._slots.totals.describe(),
             "present": present,
+            "app_files": self._app_files.describe() if self._app_files is not None else None,
         }  # fmt: skip
+
+    @property
+    def fds(self) -> list[int]:
+        """The descriptors that are described."""
+        return [self._app_files.lock] if self._app_files is not None and self._app_files.lock is not None else []
 
     def restore(self, state: dict[str, Any], has_children: bool) -> None:
         """Go on counting; without its children, what they had counted up to now is all that is known of them."""
         self._started_at = state["started_at"]
         self.tally.restore(state["tally"])
         self._slots.totals.restore(state["gone"])
+        if has_children and state["app_files"] is not None:
+            self._app_files = AppFiles.inherit(state["app_files"])
         if not has_children:
             for slot, counts in state["present"]:
                 self._slots.totals.restore({slot: counts})

@@ -42,6 +42,7 @@ from ..metrics.table import OOM_KILLS, RELOADS, START_FAILURES
 from ..settings import MAX_WORKERS, ConfigError
 from .absences import Absences
 from .answers import Answers
+from .app_files import chosen_folder
 from .backoff import Backoff
 from .channel import Message
 from .child import MOLD, TRIAL, Child, State, describe_requests, name_of
@@ -107,6 +108,7 @@ class Supervisor:
             "left": self._on_left,
             "idle": self._on_idle,
             "stacks": lambda child, message, fds: self._answers.on_stacks(child, message, fds),
+            "app metrics": lambda child, message, fds: self._overview.on_app_metrics(child, message, fds),
         }
         self._by_end: dict[State, Callable[[Child, str], None]] = {
             State.STARTING: self._on_failed_start,
@@ -151,7 +153,8 @@ class Supervisor:
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, self._size + 1)
         self._children = Children(slots, self._selector, self._timers, self._hear)
-        self._overview = Overview(slots, self._children, self._metrics_listeners, lambda: self._size)
+        folder = chosen_folder(self._rollout.plan.config, self._command.environ)
+        self._overview = Overview(slots, self._children, self._metrics_listeners, lambda: self._size, folder)
         self._tally, scrapes = self._overview.tally, self._overview.scrapes
         if scrapes is not None:
             self._selector.register(scrapes, selectors.EVENT_READ, scrapes.on_ready)
@@ -210,6 +213,7 @@ class Supervisor:
     def _fork(self, slot: int) -> Role | None:
         """Start a worker; return None, and in the child its role."""
         plan = self._rollout.begin(slot)
+        self._overview.app_files_of(0)  # the folder is there before the first child
         with block_signals():
             try:
                 child, channel = self._molds.fork(slot, plan)
@@ -222,7 +226,8 @@ class Supervisor:
                 self._control.let_go()
             self._let_go()
             shared = self._children.memory_of(child)
-            return Role(slot, child.generation, plan, channel, self._listeners, *shared, os.getppid())
+            files = self._overview.app_files_of(child.page)
+            return Role(slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), files)
 
     def _let_go(self) -> None:
         """Close what only the supervisor needs, and let signals mean what they did before; in a child, too."""
@@ -481,6 +486,7 @@ class Supervisor:
             explained = how if before is State.KILLED else self._watch.explain(how)
             if explained != how:
                 self._tally.count(OOM_KILLS)
+            self._overview.forget(child)
             if child.slot == TRIAL:
                 self._upgrade.on_end(child, how)
             elif child.slot == MOLD:

@@ -492,6 +492,11 @@ class Config:
         "An address of its own: what it tells is not for clients, and it answers while every thread is busy. Counting costs each request a "
         "microsecond or two.",
     )
+    metrics_app: str = _row(
+        "on", "Metrics", "--metrics-app", choice("on", "off"),
+        "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
+        "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
+    )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,
         "user to become after binding, and before the app is imported; only root may",

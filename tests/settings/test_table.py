@@ -177,6 +177,7 @@ def test_defaults():
         "hang_warning_seconds": 10.0,
         "hang_timeout_seconds": 60.0,
         "metrics": None,
+        "metrics_app": "on",
         "user": None,
         "group": None,
         "umask": None,
