@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .files.static import StaticFiles
+from .files.x_sendfile import XSendfile
 from .mounts import Mounts
 from .settings import Config, ConfigError
 from .wsgi import WSGIApp
@@ -29,6 +30,8 @@ def layered(app: WSGIApp, config: Config) -> WSGIApp:
             "werkzeug's DispatcherMiddleware"
         )
     outer: Any = app
+    if config.x_sendfile:
+        outer = XSendfile(outer, config)
     if config.static:
         outer = StaticFiles(outer, config)
     if outer is not app:

@@ -72,6 +72,7 @@ FLOORS = {
     "aserve/files/ranges.py": 100,
     "aserve/files/reply.py": 100,
     "aserve/files/static.py": 100,
+    "aserve/files/x_sendfile.py": 100,
     "aserve/layers.py": 100,
     "aserve/mounts.py": 100,
     "aserve/hooks.py": 100,

@@ -7,6 +7,7 @@ from harness import apps
 from harness.calling import call
 
 from aserve.files.static import StaticFiles
+from aserve.files.x_sendfile import XSendfile
 from aserve.layers import layered, nothing_here
 from aserve.mounts import Mounts
 from aserve.settings import Config, ConfigError
@@ -15,6 +16,13 @@ from aserve.settings import Config, ConfigError
 def test_nothing_is_in_front_of_an_app():
     """What nobody has asked for costs no request a step."""
     assert layered(apps.hello, Config()) is apps.hello
+
+
+def test_the_order(tmp_path):
+    """Files are looked for before the app is asked; what the app names is looked at next to it."""
+    settings = {"static": f"/s={tmp_path}", "x_sendfile": str(tmp_path)}
+    outer = layered(apps.hello, Config(**settings))
+    assert type(outer) is StaticFiles and type(outer._app) is XSendfile and outer._app._app is apps.hello
 
 
 class App:

@@ -55,7 +55,7 @@ WITHIN = {
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
-    "files": ("codings conditions content_types opening ranges", "reply", "static"),
+    "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (

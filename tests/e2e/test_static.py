@@ -196,3 +196,36 @@ def test_behind_a_front_server(start, raw_client, protocol):
     same = fetch("large", HTTP_IF_NONE_MATCH=whole.fields["ETag"])
     assert (same.status, same.body) == (304, b"")
     assert fetch("../secret").body.startswith(b"{")  # the app's
+
+
+@pytest.mark.parametrize("name", ["app.css", "large"])
+def test_files_that_the_app_names(start_server, raw_client, site, name, way):
+    """--x-sendfile: a file of any size takes the place of the body; the field does not go out."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [("X-Sendfile", f"{site}/{name}"), ("Content-Type", "text/x-mine")])
+        return [b"not this"]
+
+    server = start_server(app, x_sendfile=str(site), request_seconds=60 if way.threads else 0)
+    client = raw_client(server)
+    content = (site / name).read_bytes()
+    for _ in range(2):
+        reply = client.fetch()
+        assert (reply.body, reply.framing, reply.get("X-Sendfile")) == (content, "length", None)
+        assert client.fetch("/", "Range: bytes=2-").body == content[2:]
+        assert client.fetch("/", method="POST", body=b"x").body == content
+        assert client.fetch("/", method="HEAD").get("Content-Length") == str(len(content))
+    assert client.is_quiet()
+
+
+@pytest.mark.parametrize("protocol", sidecars.PROTOCOLS)
+def test_files_that_the_app_names_behind_a_front_server(start_server, raw_client, site, protocol):
+    """Also where that is for a front server that does not do it."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [("X-Accel-Redirect", "/protected/large")])
+        return []
+
+    server = start_server(app, x_sendfile=f"/protected={site}", bind=f"{protocol}://127.0.0.1:0")
+    reply = sidecars.fetch(raw_client(server), protocol, "/")
+    assert reply.body == LARGE and "X-Accel-Redirect" not in reply.fields

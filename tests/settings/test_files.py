@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aserve.settings import Config, ConfigError
-from aserve.settings.files import Below, parse_expiry, parse_mount, parse_static
+from aserve.settings.files import Below, Sent, parse_expiry, parse_mount, parse_sent, parse_static
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,16 @@ def test_a_folder_is_absolute(monkeypatch, tmp_path):
     assert config.static == (f"/static={tmp_path}/assets", f"/={tmp_path}")
     monkeypatch.chdir(os.sep)
     assert Config(static=config.static).static == config.static
+
+
+def test_what_the_app_may_name(monkeypatch, tmp_path):
+    """A folder, with the path that stands for it or without."""
+    monkeypatch.chdir(tmp_path)
+    config = Config(x_sendfile=["media", "/protected/ = media", "/srv/media/"])
+    assert config.x_sendfile == (f"{tmp_path}/media", f"/protected/={tmp_path}/media", "/srv/media")
+    assert [parse_sent(text) for text in config.x_sendfile] == [
+        Sent(None, f"{tmp_path}/media"), Sent("/protected", f"{tmp_path}/media"), Sent(None, "/srv/media"),
+    ]  # fmt: skip
 
 
 def test_a_table():
