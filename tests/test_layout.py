@@ -32,7 +32,7 @@ FLOORS = (
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files",
+    "files mounts",
     "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
@@ -56,7 +56,7 @@ WITHIN = {
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
-    "files": ("codings conditions content_types opening ranges", "reply", "static"),
+    "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
