@@ -8,8 +8,8 @@ Thread:   `write` from both sides; `flush` on the event loop, once a second,
 Not here: what a line says (log_format.py), where it goes (log_target.py); what is logged when (connections/connection.py,
           connections/wire_loop.py); error logs (logging).
 
-A line costs hello 11,400 instructions of 80,800, if the same was asked before: 2,200 in `write`, the rest in `flush` (2026-11-22,
-callgrind, --threads 0 --loop asyncio, CPython 3.11).
+A line of `combined` costs hello 6,300 instructions beside 69,300, if the same was asked in this second; 27,800, if its target is
+new (2026-11-23, callgrind, --threads 0 --loop asyncio, CPython 3.11; before lines were remembered: 11,700 and 70,100).
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ logger = logging.getLogger("aserve")
 _MAX_RECORDS = 256
 # A request whose vars are longer does not wait: 4 MiB may, at most.
 _MAX_KEPT = 1 << 14
+
+_time = time.time
 
 
 class AccessLog:
@@ -81,7 +83,7 @@ class AccessLog:
             self._keep(exchange, response)
             return
         records = self._records
-        records.append((exchange, response.code, response.sent_bytes, time.time(), 0.0, b""))
+        records.append((exchange, response.code, response.sent_bytes, _time(), 0.0, b""))
         if len(records) > _MAX_RECORDS or len(exchange.vars) > _MAX_KEPT:
             self.flush()
 

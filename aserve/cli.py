@@ -30,6 +30,7 @@ from .compat.uwsgi import install as install_uwsgi
 from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
+from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
 from .metrics.app import name_files
@@ -139,7 +140,7 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     _name_app_files(role)
     if _has_uwsgi(config):
         install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
-    app = load_app(plan.spec) if plan.spec else demo_app
+    app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
     check_unpatched()
     enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
     return app
@@ -232,13 +233,18 @@ def _log_surroundings(plan: Plan) -> None:
             "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
             "after binding, as does User= of a systemd unit"
         )
-    if not plan.spec:
+    if not plan.spec and not _needs_no_app(config):
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", _command())
 
 
 def _has_uwsgi(config: Config) -> bool:
     """Whether `import uwsgi` is to work."""
     return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and _speaks_uwsgi(config))
+
+
+def _needs_no_app(config: Config) -> bool:
+    """Whether there is something to serve without an APP, and so no need of the demo."""
+    return bool(config.static)
 
 
 def _speaks_uwsgi(config: Config) -> bool:
@@ -357,7 +363,8 @@ def _python_version() -> str:
 def _describe(config: Config, app: object, spec: str | None) -> str:
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
-    lines = [f"app:     {spec or 'the demo app'} ({what})"]
+    name = spec or ("none" if app is nothing_here else "the demo app")
+    lines = [f"app:     {name} ({what})", *(f"static:  {text}" for text in config.static)]
     lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
     lines.append(f"threads: {config.threads or LOOP_THREAD}")
     return "\n".join([*lines, "All is well; without --check this would be served.", ""])

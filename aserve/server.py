@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
-import anyio.abc
 
 from . import forks
 from .budgets import Budgets
@@ -29,6 +28,7 @@ from .connections.listeners import Address, Listener, bind_listeners
 from .connections.load_board import LoadBoard
 from .connections.service import Service
 from .failing import Failing
+from .layers import layered
 from .loading import check_unpatched
 from .proxies.peers import Peers
 from .proxies.trust import peers_of
@@ -89,7 +89,7 @@ class Server:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
         self.config = config if config is not None else Config(**settings)
-        self._app = app
+        self._app = layered(app, self.config)
         self._shared_listeners, self._is_alone = listeners, is_alone or listeners is None
         self._load_board, self._in_flight, self._slot, self._counters = load_board, in_flight, slot, counters
         self._listeners: list[Listener] = []

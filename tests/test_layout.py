@@ -31,6 +31,8 @@ FLOORS = (
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
+    "files",
+    "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
@@ -48,11 +50,12 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "files", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id tracing"),
+    "files": ("codings conditions content_types opening ranges", "reply", "static"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (

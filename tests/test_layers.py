@@ -1,0 +1,36 @@
+"""What stands in front of the app."""
+
+from __future__ import annotations
+
+from harness import apps
+from harness.calling import call
+
+from aserve.files.static import StaticFiles
+from aserve.layers import layered, nothing_here
+from aserve.settings import Config
+
+
+def test_nothing_is_in_front_of_an_app():
+    """What nobody has asked for costs no request a step."""
+    assert layered(apps.hello, Config()) is apps.hello
+
+
+class App:
+    """An app that is an object."""
+
+    def __call__(self, environ, start_response):
+        """Answer with nothing."""
+        return []
+
+
+def test_the_name_of_the_app(tmp_path):
+    """The log names the app, and not what is in front of it."""
+    outer = layered(apps.hello, Config(static=f"/s={tmp_path}"))
+    assert type(outer) is StaticFiles and (outer.__module__, outer.__qualname__) == (apps.__name__, "hello")
+    assert layered(App(), Config(static=f"/s={tmp_path}")).__qualname__ == "App"
+
+
+def test_nothing_here():
+    """Who asks where nothing is gets a text that says so."""
+    answer = call(nothing_here)
+    assert (answer.status, answer.body) == ("404 Not Found", b"404: nothing is served at this path\n")
