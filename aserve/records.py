@@ -83,7 +83,8 @@ class Records:
         if self._access_log is not None:
             self._access_log.on_second()
         if self._counters is not None:
-            self._counters.on_second(self._server.statistics())
+            lost = self._access_log.lost_count if self._access_log is not None else 0
+            self._counters.on_second(self._server.statistics(), lost)
         if self._single is not None:
             self._single.on_second()
 

@@ -27,11 +27,12 @@ FLOORS = (
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo",
     "hooks logs",  # hooks: which the app gives
-    "workers rpc log_values log_target request_log",
+    "workers rpc log_values log_pipe request_log",
+    "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files",
+    "files mounts",
     "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
@@ -55,7 +56,7 @@ WITHIN = {
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
-    "files": ("codings conditions content_types opening ranges", "reply", "static"),
+    "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (

@@ -126,6 +126,7 @@ def test_defaults():
         "static": (),
         "static_index": ("index.html",),
         "static_expires": (),
+        "x_sendfile": (),
         "static_symlinks": False,
         "workers": None,
         "preload": False,
