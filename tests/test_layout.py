@@ -79,7 +79,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting history status text totals",
+        "advice app counting gil history status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -121,6 +121,7 @@ RESERVED = {
             "access_log": "workers and the loop write it",
             "metrics.app": "reads the app's registry off the loop",
             "metrics.counting": "workers and the loop count at the same time",
+            "metrics.gil": "a thread of its own waits for the GIL",
             "log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "body": "a live body's reader waits for octets",
