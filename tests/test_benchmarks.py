@@ -5,29 +5,16 @@ That their servers and clients work is checked by `bench_serve.py --self-test` a
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import pathlib
-import sys
-from types import ModuleType
 
 import pytest
+from harness.benchmarks import BENCHMARKS, modules
 
 pytestmark = pytest.mark.checkout
 
-ROOT = pathlib.Path(__file__).parent.parent
-BENCHMARKS = ROOT / "benchmarks"
-
-
-def modules(*names: str) -> list[ModuleType]:
-    """Import these from benchmarks/, which is no package: its programs find one another beside them."""
-    sys.path.insert(0, str(BENCHMARKS))
-    try:
-        return [importlib.import_module(name) for name in names]
-    finally:
-        sys.path.remove(str(BENCHMARKS))
-
+ROOT = BENCHMARKS.parent
 
 bench_mixed, figures, mix, procs, record, reports, servers, tables, targets = modules(
     "bench_mixed", "figures", "mix", "procs", "record", "reports", "servers", "tables", "targets"
@@ -264,9 +251,7 @@ def call(app, path, body=b"", **environ):
 
 def test_the_app_answers_as_the_mix_expects():
     """What a step waits for is what the app ends with."""
-    spec = importlib.util.spec_from_file_location("benchmark_apps", BENCHMARKS / "apps.py")
-    apps = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(apps)
+    [apps] = modules("apps")
     body = b"x" * mix.POST_OCTETS
     ends = {step.end for step in mix.build_mix(mix.KINDS, 2)}
     answers = [call(apps.mixed, path) for path in ("/", "/second")]
