@@ -92,6 +92,11 @@ def testapp(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     return page
 
 
+def who(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with the number of the process."""
+    return _number(os.getpid(), start_response)
+
+
 def token(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """
     Answer with the query, how often it has come, what the body was, and as many more octets as `size=` asks for.

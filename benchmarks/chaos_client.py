@@ -34,7 +34,7 @@ import struct
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from apps import token_answer
@@ -149,7 +149,7 @@ def parse_mix(text: str) -> dict[str, int]:
 # Requests and answers in octets
 
 
-def build_request(target: Target, query: str, body: Optional[bytes], is_last: bool) -> bytes:
+def build_request(target: Target, query: str, body: bytes | None, is_last: bool) -> bytes:
     """Return a request in the target's protocol; body None: a GET."""
     method = "GET" if body is None else "POST"
     if target.protocol == "http":
@@ -236,7 +236,7 @@ class Asked(NamedTuple):
 
     kind: str
     query: str
-    body: Optional[bytes]
+    body: bytes | None
 
 
 class Findings:
@@ -303,7 +303,7 @@ class Client:
         self._random = random.Random(f"{seed} {number}")
         self._name = f"{seed}-{findings.run}-{number}"
         self._serial = 0
-        self._connection: Optional[Connection] = None
+        self._connection: Connection | None = None
 
     async def run(self, requests: int) -> None:
         """Do so many things, until the time is over."""
@@ -486,7 +486,7 @@ class Client:
         except asyncio.TimeoutError:
             raise Unanswered(f"no answer in {self._limits.timeout_seconds:g} s")
 
-    async def _leave(self, asked: Optional[Asked] = None) -> None:
+    async def _leave(self, asked: Asked | None = None) -> None:
         """Close the kept connection, and look whether anything follows that nobody has asked for."""
         if not self._connection:
             return

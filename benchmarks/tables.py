@@ -27,9 +27,11 @@ COLUMNS = (
     ("rps", "rps", ",.0f"),
     ("p50_ms", "p50 ms", ".2f"),
     ("p99_ms", "p99 ms", ".2f"),
+    ("pss_start_mb", "PSS MB at first", ".1f"),
     ("pss_mb", "PSS MB", ".1f"),
     ("busy", "busy", ".0%"),
     ("switches", "switches", ".3f"),
+    ("calls", "system calls", ".2f"),
 )
 
 
@@ -58,6 +60,8 @@ def _parts(kept: dict[str, Any]) -> Iterable[str]:
     """Return the tables of one file, by what it has."""
     if "sets" in kept:
         return _sets(kept)
+    if "probes" in kept:
+        return probes_tables(kept)
     if "events" in kept:
         return [events_table(kept)]
     if "rows" in kept:
@@ -65,32 +69,41 @@ def _parts(kept: dict[str, Any]) -> Iterable[str]:
     return [_storms(kept) if "storms" in kept else _long_run(kept)]
 
 
+def _targets_table(judged: list[dict[str, Any]]) -> str:
+    return _table(
+        ("target", "set", "connections", "server", "base", "at least", "reached", "met"),
+        [
+            (
+                each["target"], each["set"], each["connections"], each["server"], each["base"],
+                _bound(each), _cell(each["figure"], ".2f"),
+                "; ".join(["yes" if each["met"] else "**no**", *each["notes"]]),
+            )
+            for each in judged
+        ],
+    )  # fmt: skip
+
+
 def _sets(kept: dict[str, Any]) -> Iterable[str]:
     if kept["targets"]:
-        yield _table(
-            ("target", "set", "connections", "server", "base", "at least", "reached", "met"),
-            [
-                (
-                    each["target"], each["set"], each["connections"], each["server"], each["base"],
-                    _cell(each["at_least"], ".2f"), _cell(each["figure"], ".2f"),
-                    "; ".join(["yes" if each["met"] else "**no**", *each["notes"]]),
-                )
-                for each in kept["targets"]
-            ],
-        )  # fmt: skip
+        yield _targets_table(kept["targets"])
     for name, each in kept["sets"].items():
         base = each["base"]
         whom = f"{base[1:]} on the same protocol" if base.startswith(":") else base
         yield f"### {name}\n"
         yield f"{each['title']}; medians of {each['rounds']} rounds of {each['seconds']:g} s; x: ratio to {whom}.\n"
+        columns = [
+            column
+            for column in COLUMNS
+            if any(row.get(column[0]) is not None for rows in each["medians"].values() for row in rows.values())
+        ]
         counts = {count: None for rows in each["medians"].values() for count in rows}  # in their order
         yield _table(
-            ("server", "connections", *(title for _, title, _ in COLUMNS), "errors"),
+            ("server", "connections", *(title for _, title, _ in columns), "errors"),
             [
                 (
                     name,
                     count,
-                    *(_cell(rows[count][key], form) for key, _, form in COLUMNS),
+                    *(_cell(rows[count].get(key), form) for key, _, form in columns),
                     ", ".join(f"{kind} {number}" for kind, number in rows[count]["errors"].items()),
                 )
                 for count in counts
@@ -165,6 +178,37 @@ def _event_cells(row: dict[str, Any]) -> Iterable[str]:
         yield f"{value:,}" if isinstance(value, int) else value
 
 
+# By probe: what it does; key of a row, its column, its form.
+PROBES = {
+    "start": ("From the command to the first answer of an empty app.", (("seconds", "s", ".2f"), ("pss_mb", "PSS MB", ".1f"))),
+    "idle": (
+        "Kept connections that are silent, and one client that is not.",
+        (("connections", "connections", ",.0f"), ("more_mb", "MB more", ".1f"), ("p50_ms", "p50 ms", ".3f"), ("p99_ms", "p99 ms", ".3f")),
+    ),
+    "slow": ("100 clients that ask for 5.2 MB and read nothing.", (("more_mb", "MB more", ".1f"),)),
+    "spread": (
+        "Two workers on two CPUs: CPU-bound work beside one worker; the busier worker's share of the requests.",
+        (
+            ("speed_up", "x one worker", ".2f"), ("share_fresh", "fresh connections", ".0%"),
+            ("share_kept", "kept connections", ".0%"), ("share_reloaded", "fresh, after a reload", ".0%"),
+        ),
+    ),
+}  # fmt: skip
+
+
+def probes_tables(kept: dict[str, Any]) -> Iterable[str]:
+    """Return what wrk cannot tell of servers, a table for each probe."""
+    if kept["targets"]:
+        yield _targets_table(kept["targets"])
+    for probe, (about, columns) in PROBES.items():
+        rows = [row for row in kept["probes"] if row["probe"] == probe]
+        if rows:
+            cells = [
+                (row["server"], *(_cell(row.get(key), form) for key, _, form in columns), row["note"]) for row in rows
+            ]
+            yield f"### {probe}\n\n{about}\n\n" + _table(("server", *(title for _, title, _ in columns), ""), cells)
+
+
 PRELOAD_COLUMNS = (
     ("pss_mb", "PSS MB", ".1f"), ("uss_mb", "USS MB", ".1f"), ("successor_seconds", "a successor answers after s", ".2f"),
 )  # fmt: skip
@@ -190,6 +234,11 @@ def _preload(kept: dict[str, Any]) -> str:
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def _bound(each: dict[str, Any]) -> str:
+    most = each.get("at_most")
+    return f"at most {most:.2f}" if most is not None else _cell(each["at_least"], ".2f")
 
 
 def _cell(value: float | None, form: str) -> str:
