@@ -137,7 +137,16 @@ DOORS = {
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }
-TESTS_OF_NO_ONE_FILE = {"bench_suites", "benchmarks", "chaos_client", "docs", "faults", "layout", "setup"}
+TESTS_OF_NO_ONE_FILE = {
+    "bench_report",
+    "bench_suites",
+    "benchmarks",
+    "chaos_client",
+    "docs",
+    "faults",
+    "layout",
+    "setup",
+}
 
 
 class Import(NamedTuple):
