@@ -17,7 +17,6 @@ import difflib
 import functools
 import logging
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -25,17 +24,20 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from .alone import control_of
+from .banner import command, describe, version_line
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
+from .completion import SHELLS, completion_of
 from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
+from .explain import CONFIG, explain, split_name
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
 from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
-from .mounts import Mounts, load_mounts
+from .mounts import load_mounts
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -52,7 +54,7 @@ from .processes.trial import trial_role, with_own_files
 from .processes.worker import FAILED, Role, run_worker, say_failed
 from .running import prepared
 from .running import run_prepared as run_server
-from .settings import SETTINGS, SWITCH, VERSION, Config, ConfigError, parse_bind, platform_settings, read_toml
+from .settings import SETTINGS, SWITCH, Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
 from .signals import log_what_remains
 from .tls.certificates import load_certificates
@@ -63,7 +65,21 @@ logger = logging.getLogger("aserve")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
-LOOP_THREAD = "0, the app runs on the event loop's thread"
+# As gunicorn has them, and so many hands.
+SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
+TASKS = """\
+Serve a WSGI app over HTTP/1.1.
+
+look around      aserve                              a demo page
+develop          aserve shop:app --reload            saved code is served at once
+check            aserve shop:app --check             what would be served; nothing is
+serve            aserve shop:app -b :8080            one process, threads
+on all CPUs      aserve shop:app -w auto             workers, replaced without a pause
+behind nginx     aserve shop:app -b uwsgi://unix:/run/shop.sock
+with TLS         aserve shop:app -b https://:443 --certificate C --key K
+health           aserve shop:app --healthcheck-path /-/health --metrics 127.0.0.1:9100
+ask a server     aserve status --control /run/shop.ctl
+ask about flags  aserve config --explain threads     what it means, what it is, and why"""
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
 one, a demo app is served.  A factory may be given literals, in quotes of the
@@ -92,9 +108,15 @@ def _run(argv: Sequence[str]) -> int:
         return _run_trial(argv, Channel.inherit(trial_fd))
     if is_command(argv):
         return run_command(argv, os.environ, _watch)
+    if argv[:1] == [CONFIG]:
+        sys.stdout.write(_explain(argv[1:]))
+        return 0
     args = _parse_args(argv)
+    if "print_completion" in args:
+        sys.stdout.write(completion_of(_build_parser(), str(args["print_completion"])))
+        return 0
     if args.pop("version", False):
-        sys.stdout.write(_version_line() + "\n")
+        sys.stdout.write(version_line() + "\n")
         return 0
     is_check = args.pop("check", False)
     inherited = Inheritance.read(inheritance_fd) if inheritance_fd is not None else None
@@ -104,7 +126,7 @@ def _run(argv: Sequence[str]) -> int:
         find_account(plan.config.user, plan.config.group)
         app = _load(plan)
         load_certificates(plan.config).log_warnings()
-        sys.stdout.write(_describe(plan.config, app, plan.spec))
+        sys.stdout.write(describe(plan.config, app, plan.spec))
         return 0
     set_up_logging(plan.config)
     _log_surroundings(plan)
@@ -117,6 +139,12 @@ def _run(argv: Sequence[str]) -> int:
             )
     log_what_remains()
     return status
+
+
+def _explain(argv: Sequence[str]) -> str:
+    name, rest = split_name(argv)
+    args = _parse_args(rest)
+    return explain(name, args, os.environ, *_read_file(args.get("config", os.environ.get("ASERVE_CONFIG"))))
 
 
 def _read_plan(args: Mapping[str, object]) -> Plan:
@@ -239,7 +267,7 @@ def _log_surroundings(plan: Plan) -> None:
             "after binding, as does User= of a systemd unit"
         )
     if not plan.spec and not _needs_no_app(config):
-        logger.info("no APP was named, so this is the demo; for yours: %s module:app", _command())
+        logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())
 
 
 def _has_uwsgi(config: Config) -> bool:
@@ -292,19 +320,22 @@ def _join_routes(argv: Sequence[str]) -> list[str]:
 def _build_parser() -> _Parser:
     parser = _Parser(
         prog="aserve",
-        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|workers --control PATH",
-        description="Serve a WSGI app over HTTP/1.1.",
+        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|workers --control PATH\n"
+        "       aserve config [--explain NAME] [flags]",
+        description=TASKS,
         epilog=EPILOG,
         formatter_class=_formatter,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,  # an abbreviation could change its meaning when a flag is added
     )
     parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
-    parser.add_argument("--config", metavar="FILE", help=
+    parser.add_argument("-c", "--config", metavar="FILE", help=
         "TOML file of settings; default: [tool.aserve] of ./pyproject.toml")  # fmt: skip
     parser.add_argument("--check", action="store_true", help=
         "import the app, check the settings, say what would be served, exit")  # fmt: skip
     parser.add_argument("--version", action="store_true", help="say which aserve this is, exit")
+    parser.add_argument("--print-completion", choices=SHELLS, help=
+        "print what a shell needs to complete flags, exit; see docs/command.md")  # fmt: skip
     groups: dict[str, argparse._ArgumentGroup] = {}
     for setting in SETTINGS:
         if setting.group not in groups:
@@ -312,6 +343,7 @@ def _build_parser() -> _Parser:
         default = setting.kind.show(setting.default)
         value: dict[str, Any] = {"action": "append" if setting.is_list else "store", "metavar": setting.kind.metavar}
         groups[setting.group].add_argument(
+            *SHORT_FLAGS.get(setting.name, ()),
             setting.flag,
             dest=setting.name,
             help=f"{setting.help} (default: {default})".replace("%", "%%"),
@@ -340,48 +372,3 @@ def _read_file(path: object) -> tuple[Mapping[str, object], str]:
     if os.path.isfile("pyproject.toml"):
         return read_toml("pyproject.toml"), "[tool.aserve] of pyproject.toml"
     return {}, "the TOML file"
-
-
-# Output
-
-
-def _command() -> str:
-    """Return what to type for this command: its path, if it is not on PATH."""
-    return "aserve" if shutil.which("aserve") else f"{os.path.dirname(sys.executable)}/aserve"
-
-
-def _version_line() -> str:
-    from importlib.metadata import version  # 12 ms on CPython 3.11, for this flag only
-
-    loop = "asyncio"
-    if find_spec("uvloop"):
-        loop = f"uvloop {version('uvloop')}"
-    return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}"
-
-
-def _python_version() -> str:
-    pypy = getattr(sys, "pypy_version_info", None)
-    own = f" ({'.'.join(map(str, pypy[:3]))})" if pypy else ""
-    return platform.python_version() + own
-
-
-def _describe(config: Config, app: object, spec: str | None) -> str:
-    app = app.main if type(app) is Mounts else app
-    kind = type(app)
-    what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
-    name = spec or ("none" if app is nothing_here else "the demo app")
-    lines = [f"app:     {name} ({what})"]
-    lines += [f"mount:   {text}" for text in config.mount] + [f"static:  {text}" for text in config.static]
-    lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
-    lines.append(f"threads: {config.threads or LOOP_THREAD}")
-    return "\n".join([*lines, "All is well; without --check this would be served.", ""])
-
-
-def _describe_bind(bind: str) -> str:
-    if parse_bind(bind).is_given:
-        return str(parse_bind(bind))
-    if bind.startswith("https://"):
-        return bind.partition("?")[0]
-    if bind.startswith("unix:") or "://" in bind:
-        return bind
-    return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"

@@ -46,6 +46,7 @@ FLOORS = (
     "alone top",
     "top_screen",
     "compat",
+    "banner completion explain",
     "cli",
     "aserve __main__",
 )
@@ -146,7 +147,8 @@ RESERVED = {
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("running", "uvloop"),
-    ("cli", "importlib.metadata"),
+    ("banner", "importlib.metadata"),
+    ("completion", "shtab"),
     ("cli", "top_screen"),  # which knows textual
     ("wsgi.tracing", "opentelemetry"),
     ("wsgi.tracing", "opentelemetry.trace"),
