@@ -59,6 +59,7 @@ class Overview:
         self._memory: dict[Child, tuple[float, Memory | None]] = {}  # and when it was looked at
         self._app_folder = app_folder
         self._app_files: AppFiles | None = None
+        self._asked: Child | None = None  # to read them
         self.scrapes = Scrapes(listeners, self.render, self._ask_app) if listeners else None
 
     def on_second(self) -> None:
@@ -84,22 +85,23 @@ class Overview:
         return (self._app_files.folder, name_of(page)) if self._app_files is not None else None
 
     def forget(self, child: Child) -> None:
-        """A worker has ended."""
+        """A worker has ended; what it was to read, another reads."""
         if self._app_files is not None:
             self._app_files.forget(child.page)
+        if child is self._asked and not self._ask_app() and self.scrapes is not None:
+            self.scrapes.on_app_metrics(b"", "")
 
     def _ask_app(self) -> bool:
-        ready = self._children.having(State.READY)
+        ready, self._asked = self._children.having(State.READY), None
         if self._app_files is None or not ready:
             return False
-        self._children.tell(
-            max(ready, key=lambda child: self._children.page(child)[Field.TICKED_AT]), {"do": "read app"}
-        )
+        self._asked = max(ready, key=lambda child: self._children.page(child)[Field.TICKED_AT])
+        self._children.tell(self._asked, {"do": "read app"})
         return True
 
     def on_app_metrics(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker has read what the app counts, into a file; or why it could not."""
-        text, fault = b"", message["fault"]
+        text, fault, self._asked = b"", message["fault"], None
         for fd in fds:
             with open(fd, "rb"):
                 if os.fstat(fd).st_size > MAX_APP_BYTES:
