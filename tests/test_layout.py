@@ -79,7 +79,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting history status text totals",
+        "advice app counting history statsd status text totals",
         "pages picture",
         "scrapes",
         "single",

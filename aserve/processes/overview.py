@@ -22,6 +22,7 @@ from ..connections.listeners import Listener
 from ..metrics.pages import Pages
 from ..metrics.picture import Picture
 from ..metrics.scrapes import Scrapes
+from ..metrics.statsd import Statsd
 from ..metrics.table import OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
 from ..metrics.text import Samples, worker
 from ..metrics.totals import describe_words
@@ -60,6 +61,7 @@ class Overview:
         known = status.known
         self._picture = Picture(lambda: known.config, status.describe, self._words)
         pages = Pages(self.render, self._picture.event, lambda: known.config.status_page)
+        self._statsd = Statsd.of(known.config)
         self._app_folder = app_folder
         self._app_files: AppFiles | None = None
         self._asked: Child | None = None  # to read them
@@ -70,11 +72,17 @@ class Overview:
         if self.scrapes is not None:
             self._picture.on_second()
             self.scrapes.on_second()
+        if self._statsd is not None:
+            self._statsd.send(self._words(), len(self._children.having(State.READY)))
 
     def close(self, is_end: bool) -> None:
         """Answer nobody any more; without `is_end`, others go on to."""
         if self.scrapes is not None:
             self.scrapes.close(is_end)
+        if self._statsd is not None:
+            if is_end:
+                self._statsd.send(self._words(), 0)
+            self._statsd.close()
         if is_end and self._app_files is not None:
             self._app_files.close()
             self._app_files = None
@@ -148,6 +156,8 @@ class Overview:
         if not has_children:
             for slot, counts in state["present"]:
                 self._slots.totals.restore({slot: counts})
+        if self._statsd is not None:
+            self._statsd.begin_at(self._words())
 
     # The text
 
