@@ -515,15 +515,15 @@ class Config:
         "what the names of --statsd begin with",
         "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
     )
-    tracing: bool = _row(
-        False, "Metrics", "--tracing", SWITCH,
-        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
-        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
-    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
         "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
+    )
+    tracing: bool = _row(
+        False, "Metrics", "--tracing", SWITCH,
+        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
+        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
     )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,
