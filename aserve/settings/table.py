@@ -43,6 +43,8 @@ from .kinds import (
     SERVER_NAME,
     SKIPS,
     SNI,
+    STATSD,
+    STATSD_NAME,
     SWITCH,
     TIB,
     UMASK,
@@ -502,6 +504,16 @@ class Config:
         "on", "Metrics", "--metrics-app", choice("on", "off"),
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
+    )
+    statsd: str | None = _row(
+        None, "Metrics", "--statsd", STATSD,
+        "where statsd hears once a second of requests, their times, threads and workers, by UDP or a unix socket; see docs/metrics.md",
+        "Counting costs what it does for --metrics. A name is looked up once, at the start.",
+    )
+    statsd_prefix: str = _row(
+        "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
+        "what the names of --statsd begin with",
+        "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
     )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),

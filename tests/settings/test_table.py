@@ -188,6 +188,8 @@ def test_defaults():
         "metrics": None,
         "status_page": "local",
         "metrics_app": "on",
+        "statsd": None,
+        "statsd_prefix": "aserve",
         "tracing": False,
         "user": None,
         "group": None,
