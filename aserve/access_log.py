@@ -70,6 +70,7 @@ class AccessLog:
         self._trouble = Episode()
         self._goes_on = False  # something was written since the last failure
         self._lost_count = 0  # lines, since it began
+        self.lost_count = 0  # lines, since the start
 
     @classmethod
     def of(cls, config: Config, worker: int | None) -> AccessLog:
@@ -148,7 +149,7 @@ class AccessLog:
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         """Write them; what cannot be written is lost: a full disk or a closed pipe must not stop the service."""
-        why, sent = "only a part of it was taken", 0
+        why, sent = self._target.why_in_part, 0
         try:
             sent = self._target.write(lines) if lines else 0
         except OSError as exc:
@@ -158,6 +159,7 @@ class AccessLog:
             return
         self._goes_on = False
         self._lost_count += len(lines) - sent
+        self.lost_count += len(lines) - sent
         if self._trouble.begins():
             logger.error("cannot write the access log %r: %s; its lines are lost until that is over", self._name, why)
 
@@ -180,7 +182,7 @@ def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], wor
     """
     Add a line for each request that a worker process was at when it died: for how long, and "METHOD target", escaped.
 
-    This does not wait for the reader of a named pipe; who reads standard output is taken to go on.
+    This does not wait for the reader of a named pipe.
     """
     name = config.access_log
     if name is None:

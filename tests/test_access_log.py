@@ -316,6 +316,8 @@ def test_a_full_disk_does_not_stop_the_service(error, monkeypatch):
 class FailingTarget:
     """Takes as many lines of each batch as `room` says; none: it raises."""
 
+    why_in_part = "it has room for less"
+
     def __init__(self):
         self.room, self.lines = 1000, []
 
