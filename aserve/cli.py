@@ -27,6 +27,7 @@ from typing import Any, NoReturn
 from .alone import control_of
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
+from .compressors import find_codings
 from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
@@ -372,6 +373,8 @@ def _describe(config: Config, app: object, spec: str | None) -> str:
     name = spec or ("none" if app is nothing_here else "the demo app")
     lines = [f"app:     {name} ({what})"]
     lines += [f"mount:   {text}" for text in config.mount] + [f"static:  {text}" for text in config.static]
+    if config.compress:
+        lines.append(f"compress: {', '.join(find_codings())}")
     lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
     lines.append(f"threads: {config.threads or LOOP_THREAD}")
     return "\n".join([*lines, "All is well; without --check this would be served.", ""])

@@ -65,6 +65,8 @@ FLOORS = {
     "aserve/footprint.py": 100,
     "aserve/forks.py": 43,
     "aserve/loading.py": 100,
+    "aserve/compressing.py": 100,
+    "aserve/compressors.py": 100,
     "aserve/files/__init__.py": 100,
     "aserve/files/codings.py": 100,
     "aserve/files/conditions.py": 100,

@@ -32,7 +32,8 @@ FLOORS = (
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files mounts",
+    "compressors files mounts",
+    "compressing",  # for whom, and of what type, as with files
     "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",

@@ -218,16 +218,27 @@ class Config:
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
     )
+    static_symlinks: bool = _row(
+        False, FILES, "--static-symlinks", SWITCH,
+        "follow symbolic links that lead out of the folder",
+        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    )
     x_sendfile: Sequence[str] = _row(
         (), FILES, "--x-sendfile", SENT,
         "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
         "see docs/files.md",
         "An app that means a front server names files of that; here nobody has said which it may.",
     )
-    static_symlinks: bool = _row(
-        False, FILES, "--static-symlinks", SWITCH,
-        "follow symbolic links that lead out of the folder",
-        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    compress: bool = _row(
+        False, FILES, "--compress", SWITCH,
+        "compress the app's responses that are text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
+        "A front server does it as well. In TLS, the length of a page that has both a secret and what a stranger has sent tells of the "
+        "secret (BREACH): only you know your pages.",
+    )
+    compress_min_bytes: int = _row(
+        KIB, FILES, "--compress-min", size(0, GIB),
+        "shortest body that is compressed, where its length is known",
+        "Guess: a packet holds it in either form.",
     )
     workers: int | str | None = _row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
