@@ -90,6 +90,11 @@ def _status_of(server: Server, seconds: float) -> list[dict[str, Any]]:
     }
     text = f"{how} on {', '.join(server.urls)}"
     return [
-        {**describe_server(seconds, text, server.config.threads), "workers_wanted": 0, "workers_ready": 0},
+        {
+            **describe_server(seconds, text, server.config.threads),
+            "workers_wanted": 0,
+            "workers_ready": 0,
+            "slow": server.slow_requests(),
+        },
         {"worker": worker},
     ]

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from ..connections.in_flight import read_in_flight
 from ..settings import VERSION
+from ..slow_requests import MAX_KEPT
 from .channel import Message
 from .child import MOLD, STACKS_SIGNAL, Child, State
 from .children import Children
@@ -72,6 +73,9 @@ class Answers:
         self._reloading: list[tuple[Caller, int]] = []  # for how many ends of reloads each waits
         self._numbers = itertools.count(1)
         self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
+        self._slow: dict[
+            tuple[int, int], dict[str, Any]
+        ] = {}  # the last requests that were slow, by process and number
         self.by_question: dict[str, Answer] = {
             "status": self._on_status,
             "reload": self._on_reload,
@@ -90,6 +94,7 @@ class Answers:
                 ),
                 "workers_wanted": self._supervised.size,
                 "workers_ready": states.count(State.READY),
+                "slow": list(self._slow.values()),
             }
         )
         for child in sorted(self._children, key=lambda child: (child.slot, child.generation)):
@@ -116,6 +121,13 @@ class Answers:
             **describe_memory(child.pid),
             "at": [[round(seconds, 1), text] for seconds, text in requests[:MAX_REQUESTS]],
         }
+
+    def on_slow(self, child: Child, message: Message) -> None:
+        """A worker has told of a request that is slow, or of its end."""
+        found = message["request"]
+        self._slow[child.pid, found["number"]] = found
+        while len(self._slow) > MAX_KEPT:
+            del self._slow[next(iter(self._slow))]
 
     # Reloading and resizing
 

@@ -108,6 +108,7 @@ class Supervisor:
             "left": self._on_left,
             "idle": self._on_idle,
             "stacks": lambda child, message, fds: self._answers.on_stacks(child, message, fds),
+            "slow": lambda child, message, fds: self._answers.on_slow(child, message),
             "app metrics": lambda child, message, fds: self._overview.on_app_metrics(child, message, fds),
         }
         self._by_end: dict[State, Callable[[Child, str], None]] = {
