@@ -35,6 +35,7 @@ from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
 from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
+from .mounts import Mounts, load_mounts
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -52,6 +53,7 @@ from .processes.worker import FAILED, Role, run_worker, say_failed
 from .running import prepared
 from .running import run_prepared as run_server
 from .settings import SETTINGS, SWITCH, VERSION, Config, ConfigError, parse_bind, platform_settings, read_toml
+from .settings.files import parse_mount
 from .signals import log_what_remains
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
@@ -129,6 +131,8 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     for name in ("control", "log_config"):
         if getattr(config, name) is not None:
             config = dataclasses.replace(config, **{name: os.path.abspath(getattr(config, name))})
+    if spec and any(parse_mount(text).prefix == "" for text in config.mount):
+        raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
     compile_routes(config.route)
     load_certificates(config)  # to see whether they can be; the server loads its own
     return Plan(config, _checked_spec(spec, toml_name) if spec else None)
@@ -141,6 +145,7 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     if _has_uwsgi(config):
         install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
+    app = load_mounts(config.mount, app)
     check_unpatched()
     enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
     return app
@@ -244,7 +249,7 @@ def _has_uwsgi(config: Config) -> bool:
 
 def _needs_no_app(config: Config) -> bool:
     """Whether there is something to serve without an APP, and so no need of the demo."""
-    return bool(config.static)
+    return bool(config.static or config.mount)
 
 
 def _speaks_uwsgi(config: Config) -> bool:
@@ -361,10 +366,12 @@ def _python_version() -> str:
 
 
 def _describe(config: Config, app: object, spec: str | None) -> str:
+    app = app.main if type(app) is Mounts else app
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
     name = spec or ("none" if app is nothing_here else "the demo app")
-    lines = [f"app:     {name} ({what})", *(f"static:  {text}" for text in config.static)]
+    lines = [f"app:     {name} ({what})"]
+    lines += [f"mount:   {text}" for text in config.mount] + [f"static:  {text}" for text in config.static]
     lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
     lines.append(f"threads: {config.threads or LOOP_THREAD}")
     return "\n".join([*lines, "All is well; without --check this would be served.", ""])

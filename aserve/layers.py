@@ -2,7 +2,7 @@
 
 Owns:     layered; nothing_here, the app where there is none.
 Thread:   any, before the server serves.
-Not here: what each layer does (files/).
+Not here: what each layer does (files/), mounts (mounts.py), which are part of the app.
 """
 
 from __future__ import annotations
@@ -11,13 +11,27 @@ from collections.abc import Iterable
 from typing import Any
 
 from .files.static import StaticFiles
-from .settings import Config
+from .files.x_sendfile import XSendfile
+from .mounts import Mounts
+from .settings import Config, ConfigError
 from .wsgi import WSGIApp
 
 
 def layered(app: WSGIApp, config: Config) -> WSGIApp:
-    """Return the app with what the settings put in front of it; the app itself if that is nothing."""
+    """
+    Return the app with what the settings put in front of it; the app itself if that is nothing.
+
+    Raises:
+        ConfigError: mounts are named, and have not been loaded.
+    """
+    if config.mount and type(app) is not Mounts:
+        raise ConfigError(
+            "mount is the command's, which imports the apps; in a program give the server one that calls them, such as "
+            "werkzeug's DispatcherMiddleware"
+        )
     outer: Any = app
+    if config.x_sendfile:
+        outer = XSendfile(outer, config)
     if config.static:
         outer = StaticFiles(outer, config)
     if outer is not app:

@@ -110,6 +110,31 @@ def test_files_without_an_app(served, capsys, tmp_path):
     assert capsys.readouterr().out.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\n")
 
 
+def test_mounts(served, capsys, tmp_path):
+    """The apps of mounts are imported, with the APP or without, and --check names all."""
+    (tmp_path / "other.py").write_text((tmp_path / "hello.py").read_text())
+    assert cli.main(["hello:app", "--mount", "/a=other:app"]) == cli.main(["--mount", "/=other"]) == 0
+    (first, _), (second, _) = served
+    assert first.main.__module__ == "hello" and second.main is nothing_here and "demo" not in capsys.readouterr().err
+    sys.modules.pop("other")
+    assert cli.main(["hello:app", "--mount", "/a=other:app", "--check"]) == 0
+    assert capsys.readouterr().out.startswith("app:     hello:app (a function)\nmount:   /a=other:app\n")
+    sys.modules.pop("other")
+
+
+@pytest.mark.parametrize(
+    ("mount", "text"),
+    [
+        ("/a=gone:app", "aserve: error: no module 'gone' in "),
+        ("/=hello:app", "aserve: error: mount / is the place of the APP, which is 'hello:app'; name one of them"),
+    ],
+)
+def test_mounts_that_cannot_be(served, capsys, mount, text):
+    """That is one line and status 2, and nothing is served."""
+    assert cli.main(["hello:app", "--mount", mount]) == 2 and served == []
+    assert capsys.readouterr().err.startswith(text)
+
+
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):
     """When the server has stopped, what keeps the process is looked for."""
     monkeypatch.setattr(cli, "log_what_remains", lambda: served.append("told"))

@@ -21,7 +21,7 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode log_once systemd _cparsers",
+    "errors episode footprint log_once systemd _cparsers",
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
@@ -32,7 +32,7 @@ FLOORS = (
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files",
+    "files mounts",
     "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
@@ -56,7 +56,7 @@ WITHIN = {
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
     "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
-    "files": ("codings conditions content_types opening ranges", "reply", "static"),
+    "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
@@ -77,13 +77,20 @@ WITHIN = {
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
-    "metrics": ("table", "app counting text totals", "scrapes", "single"),
+    "metrics": (
+        "table",
+        "advice app counting history status text totals",
+        "pages picture",
+        "scrapes",
+        "single",
+    ),
     "processes": (
         "cgroups",
         "resources opened warming",
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots",
         "children",
+        "status",
         "overview",
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers

@@ -86,6 +86,11 @@ def may_be_partial(environ: dict[str, Any], validators: Validators) -> bool:
     return modified is not None and parse_date(condition) == modified < int(time.time())
 
 
+def is_tag(text: str) -> bool:
+    """Whether this is one entity tag, weak or strong."""
+    return _TAG.fullmatch(text) is not None
+
+
 def _matches(field: str, etag: str, is_strong: bool) -> bool:
     """Whether an entity tag is in a list; the strong comparison knows no weak tags (RFC 9110 8.8.3.2)."""
     if field.strip() == "*":

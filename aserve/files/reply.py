@@ -94,6 +94,20 @@ def _answer(
     return [b"".join(body)] if frame.length <= SMALL_BYTES else body
 
 
+def send_whole(
+    environ: dict[str, Any], start_response: StartResponse, fd: int, size: int, status: str, fields: Fields
+) -> Iterable[bytes]:
+    """Answer with a file, whose descriptor is ours from now on, whatever the request's conditions and ranges are."""
+    file = io.FileIO(fd, "rb")
+    try:
+        start_response(status, [*fields, ("Content-Length", str(size))])
+    except BaseException:
+        file.close()
+        raise
+    body: Iterable[bytes] = environ["wsgi.file_wrapper"](file)
+    return body
+
+
 def refuse(start_response: StartResponse, status: str, why: str, fields: Fields | None = None) -> list[bytes]:
     """Answer with an error that says what was wrong."""
     start_response(status, [PLAIN_TEXT, *(fields or [])])

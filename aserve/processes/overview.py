@@ -1,8 +1,9 @@
-"""All that is to be known of a supervisor and its workers, for those who ask (--metrics).
+"""All that is to be known of a supervisor and its workers, for those who look (--metrics).
 
-Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; the text of it all; its listeners.
+Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; the text of it all; its listeners; the
+          status page of it.
 Thread:   the supervisor's only one.
-Not here: the connections of those who ask (metrics/scrapes.py), the names (metrics/table.py).
+Not here: the connections of those who look (metrics/scrapes.py), the names (metrics/table.py), how workers are (status.py).
 
 Nobody asks a worker anything of this: its page, its table in flight and /proc say it all, also when it hangs. What the app itself
 counts a worker reads (metrics/app.py): the one that has ticked last, so that it is none that hangs.
@@ -14,10 +15,12 @@ import itertools
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from typing import Any
 
 from ..connections.in_flight import read_oldest
 from ..connections.listeners import Listener
+from ..metrics.pages import Pages
+from ..metrics.picture import Picture
 from ..metrics.scrapes import Scrapes
 from ..metrics.table import OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
 from ..metrics.text import Samples, worker
@@ -26,12 +29,10 @@ from .app_files import AppFiles, name_of
 from .channel import Message
 from .child import Child, State
 from .children import Children
-from .resources import Memory, memory_of
 from .slots import Field, Slots
+from .status import Status
 from .tally import Tally
 
-# For so long a worker's memory is taken to stay: the kernel walks its page tables to find it (resources.py). Guess.
-MEMORY_SECONDS = 5.0
 # Of the app's metrics: more is no text of metrics. Guess: a hundred thousand samples take ten.
 MAX_APP_BYTES = 64 << 20
 PRESENT = (State.STARTING, State.READY, State.DRAINING, State.KILLED)
@@ -45,7 +46,7 @@ class Overview:
         slots: Slots,
         children: Children,
         listeners: Sequence[Listener],
-        size: Callable[[], int],
+        status: Status,
         app_folder: str | None = None,
     ) -> None:
         """`app_folder`: for what the app counts, "": one is to be made, None: that is nobody's concern."""
@@ -53,17 +54,20 @@ class Overview:
         self.tally = Tally()
         self._slots = slots
         self._children = children
-        self._size = size  # how many workers there are to be
+        self._status = status
         self._started_at = time.time()
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
-        self._memory: dict[Child, tuple[float, Memory | None]] = {}  # and when it was looked at
+        known = status.known
+        self._picture = Picture(lambda: known.config, status.describe, self._words)
+        pages = Pages(self.render, self._picture.event, lambda: known.config.status_page)
         self._app_folder = app_folder
         self._app_files: AppFiles | None = None
-        self.scrapes = Scrapes(listeners, self.render, self._ask_app) if listeners else None
+        self.scrapes = Scrapes(listeners, pages, self._ask_app) if listeners else None
 
     def on_second(self) -> None:
         """Called once a second."""
         if self.scrapes is not None:
+            self._picture.on_second()
             self.scrapes.on_second()
 
     def close(self, is_end: bool) -> None:
@@ -150,29 +154,32 @@ class Overview:
         samples = Samples()
         samples.add_process(self._started_at)
         states = {"ready": (State.READY,), "starting": (State.STARTING,), "draining": (State.DRAINING, State.KILLED)}
-        samples.add(WORKERS, self._size(), 'state="wanted"')
+        samples.add(WORKERS, self._status.known.size, 'state="wanted"')
         for name, of in states.items():
             samples.add(WORKERS, len(self._children.having(*of)), f'state="{name}"')
         self.tally.add_to(samples)
-        present = list(self._children_with_pages())
-        samples.add_workers(
-            self._slots.totals.with_present((child.slot, self._slots.counters(child.page)) for child in present)
-        )
-        self._add_found(samples, [child for child in present if child.pid])
+        samples.add_workers(self._words())
+        self._add_found(samples, [child for child in self._children_with_pages() if child.pid])
         return samples.encode()
+
+    def _words(self) -> dict[int, list[int]]:
+        """Return what is counted, by slot."""
+        return self._slots.totals.with_present(
+            (child.slot, self._slots.counters(child.page)) for child in self._children_with_pages()
+        )
 
     def _children_with_pages(self) -> Iterator[Child]:
         return (child for child in self._children.having(*PRESENT) if child.slot)
 
     def _add_found(self, samples: Samples, present: list[Child]) -> None:
         """Add what is found of the workers that are there; while one replaces another, two are in a slot."""
-        memory = self._memory = {child: self._memory_of(child) for child in present}
         present.sort(key=lambda child: child.slot)
         for slot, group in itertools.groupby(present, lambda child: child.slot):
             both, labels = list(group), worker(slot)
             samples.add(WORKER_START, self._monotonic_at + max(child.began_at for child in both), labels)
             samples.add(OLDEST, max(read_oldest(child.in_flight) for child in both), labels)
-            known = [found for _, found in (memory[child] for child in both) if found is not None]
+            footprints = filter(None, map(self._status.footprint_of, both))
+            known = [found.memory for found in footprints if found.memory is not None]
             for name, sizes in (
                 (RESIDENT, [one.rss_bytes for one in known]),
                 (PROPORTIONAL, [one.pss_bytes for one in known if one.pss_bytes is not None]),
@@ -180,9 +187,3 @@ class Overview:
             ):
                 if sizes:
                     samples.add(name, sum(sizes), labels)
-
-    def _memory_of(self, child: Child) -> tuple[float, Memory | None]:
-        now, before = time.monotonic(), self._memory.get(child)
-        if before is not None and now - before[0] < MEMORY_SECONDS:
-            return before
-        return now, memory_of(child.pid, with_shares=True) or memory_of(child.pid)

@@ -32,6 +32,13 @@ class Below(NamedTuple):
     what: str  # a folder's absolute path, or the spec of an app
 
 
+class Sent(NamedTuple):
+    """A folder whose files the app may name in place of a body."""
+
+    prefix: str | None  # of the path in X-Accel-Redirect, as in Below; None: it is only for X-Sendfile
+    path: str  # absolute
+
+
 class Expiry(NamedTuple):
     """How long clients may keep what the pattern is found in."""
 
@@ -74,6 +81,16 @@ def _parse_below(text: str, example: str) -> Below:
     return Below(prefix.encode().decode("latin-1"), what)
 
 
+def parse_sent(text: str) -> Sent:
+    """
+    Return what `[PREFIX=]FOLDER` says.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    return Sent(*parse_static(text)) if "=" in text else Sent(None, os.path.abspath(text.strip()))
+
+
 def parse_expiry(text: str) -> Expiry:
     """
     Return what `[PATTERN] TIME` says.
@@ -109,6 +126,20 @@ def _parse_statics(value: object) -> tuple[str, ...]:
     return tuple(f"{text.partition('=')[0].strip()}={parse_static(text).what}" for text in texts)
 
 
+def _parse_sent(value: object) -> tuple[str, ...]:
+    sent = [(text, parse_sent(text).path) for text in _texts(value, parse_sent)]
+    return tuple(f"{text.partition('=')[0].strip()}={path}" if "=" in text else path for text, path in sent)
+
+
+def _parse_mounts(value: object) -> tuple[str, ...]:
+    texts = _texts(value, parse_mount)
+    prefixes = [parse_mount(text).prefix for text in texts]
+    for prefix in prefixes:
+        if prefixes.count(prefix) > 1:
+            raise ValueError(f"{prefix or '/'} is named twice")
+    return texts
+
+
 def _parse_names(value: object) -> tuple[str, ...]:
     names = tuple(_texts_of(value, str.split))
     for name in names:
@@ -123,10 +154,16 @@ FOLDERS = Kind(
     _parse_statics,
     lambda texts: ", ".join(texts) or "none",
 )
+SENT = Kind(
+    "[PREFIX=]FOLDER",
+    "a folder, as in /srv/media, or with the path that stands for it, as in /protected=/srv/media; in a variable one to a line",
+    _parse_sent,
+    lambda texts: ", ".join(texts) or "none",
+)
 MOUNTS = Kind(
     "PREFIX=APP",
     "a path's beginning and an app, as in /admin=shop.admin:app; in a variable one to a line",
-    lambda value: _texts(value, parse_mount),
+    _parse_mounts,
     lambda texts: ", ".join(texts) or "none",
 )
 EXPIRIES = Kind(

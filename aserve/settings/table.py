@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
-from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES
+from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -215,6 +215,12 @@ class Config:
         "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+    )
+    x_sendfile: Sequence[str] = _row(
+        (), FILES, "--x-sendfile", SENT,
+        "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
+        "see docs/files.md",
+        "An app that means a front server names files of that; here nobody has said which it may.",
     )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,
@@ -496,6 +502,11 @@ class Config:
         "on", "Metrics", "--metrics-app", choice("on", "off"),
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
+    )
+    status_page: str = _row(
+        "local", "Metrics", "--status-page", choice("local", "all", "off"),
+        "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
+        "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
     )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,

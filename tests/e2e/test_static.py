@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-import struct
 
 import pytest
-from harness import apps
+from harness import apps, sidecars
 from harness.rules import rule
 
 pytestmark = [pytest.mark.also_inline, pytest.mark.any_parser]
@@ -181,33 +180,52 @@ def test_with_what_else_stands_there(start, raw_client, way, limit, tmp_path):
     assert lines == [f"GET /s/app.css 200 {len(SMALL)}", f"GET /s/large 200 {len(LARGE)}"]
 
 
-@pytest.mark.parametrize("protocol", ["uwsgi", "scgi"])
+@pytest.mark.parametrize("protocol", sidecars.PROTOCOLS)
 def test_behind_a_front_server(start, raw_client, protocol):
     """A front server gets the same, as its protocol has it."""
     server = start(bind=f"{protocol}://127.0.0.1:0")
-    etag = ""
-    for name, more, status, body in (
-        ("app.css", {}, b"200 OK", SMALL),
-        ("large", {}, b"200 OK", LARGE),
-        ("large", {"HTTP_RANGE": "bytes=100-1000000"}, b"206 Partial Content", LARGE[100:1000001]),
-        ("large", {"HTTP_IF_NONE_MATCH": "ETAG"}, b"304 Not Modified", b""),
-        ("../secret", {}, b"200 OK", None),
-    ):
-        client = raw_client(server)
-        vars = {"REQUEST_METHOD": "GET", "PATH_INFO": f"/s/{name}", "SERVER_PROTOCOL": "HTTP/1.1", **more}
-        client.send(encode(protocol, {key: value.replace("ETAG", etag) for key, value in vars.items()}))
-        head, _, received = client.recv_to_end().partition(b"\r\n\r\n")
-        assert head.split(b"\r\n")[0].endswith(status)
-        assert received == body if body is not None else received.startswith(b"{")
-        fields = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
-        etag = fields.get("ETag", etag)
+
+    def fetch(name, **vars):
+        return sidecars.fetch(raw_client(server), protocol, f"/s/{name}", **vars)
+
+    assert fetch("app.css").body == SMALL
+    whole = fetch("large")
+    assert (whole.status, whole.body) == (200, LARGE)
+    part = fetch("large", HTTP_RANGE="bytes=100-1000000")
+    assert (part.status, part.body) == (206, LARGE[100:1000001])
+    same = fetch("large", HTTP_IF_NONE_MATCH=whole.fields["ETag"])
+    assert (same.status, same.body) == (304, b"")
+    assert fetch("../secret").body.startswith(b"{")  # the app's
 
 
-def encode(protocol, vars):
-    """Return a request without a body."""
-    if protocol == "uwsgi":
-        data = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in vars.items() for text in pair)
-        return struct.pack("<BHB", 0, len(data), 0) + data
-    pairs = {"CONTENT_LENGTH": "0", "SCGI": "1", **vars}
-    data = "".join(f"{text}\0" for pair in pairs.items() for text in pair)
-    return f"{len(data)}:{data},".encode()
+@pytest.mark.parametrize("name", ["app.css", "large"])
+def test_files_that_the_app_names(start_server, raw_client, site, name, way):
+    """--x-sendfile: a file of any size takes the place of the body; the field does not go out."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [("X-Sendfile", f"{site}/{name}"), ("Content-Type", "text/x-mine")])
+        return [b"not this"]
+
+    server = start_server(app, x_sendfile=str(site), request_seconds=60 if way.threads else 0)
+    client = raw_client(server)
+    content = (site / name).read_bytes()
+    for _ in range(2):
+        reply = client.fetch()
+        assert (reply.body, reply.framing, reply.get("X-Sendfile")) == (content, "length", None)
+        assert client.fetch("/", "Range: bytes=2-").body == content[2:]
+        assert client.fetch("/", method="POST", body=b"x").body == content
+        assert client.fetch("/", method="HEAD").get("Content-Length") == str(len(content))
+    assert client.is_quiet()
+
+
+@pytest.mark.parametrize("protocol", sidecars.PROTOCOLS)
+def test_files_that_the_app_names_behind_a_front_server(start_server, raw_client, site, protocol):
+    """Also where that is for a front server that does not do it."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [("X-Accel-Redirect", "/protected/large")])
+        return []
+
+    server = start_server(app, x_sendfile=f"/protected={site}", bind=f"{protocol}://127.0.0.1:0")
+    reply = sidecars.fetch(raw_client(server), protocol, "/")
+    assert reply.body == LARGE and "X-Accel-Redirect" not in reply.fields

@@ -104,6 +104,10 @@ class RunningServer:
         """Return what it is doing at this moment."""
         return self.call(self.server.statistics)
 
+    def ongoing(self, count: int) -> list[tuple[float, str]]:
+        """Return so many of the oldest requests that it is at."""
+        return self.call(lambda: self.server.ongoing(count))
+
     def options(self, level: int, name: int) -> list[int]:
         """Return what a socket option is for each of its connections, TCP only."""
 

@@ -55,7 +55,7 @@ def test_status(ask):
     page[Field.REQUESTS], page[Field.TICKED_AT] = 7, 1
     server, one, two = ask(ask="status").read()
     assert server["text"].startswith("serving on") and (server["workers_wanted"], server["workers_ready"]) == (2, 2)
-    assert server["threads"] == ask.one.supervisor.threads == 32
+    assert server["threads"] == ask.one.supervisor.config.threads == 32
     assert one["worker"]["slot"] == 1 and one["worker"]["at"] == [] and one["worker"]["silent_seconds"] is None
     two = two["worker"]
     assert (two["pid"], two["state"], two["requests"]) == (second.pid, "ready", 7)
@@ -68,11 +68,11 @@ def test_status(ask):
 def test_slow_requests(ask):
     """What workers tell of them, the last 32; an end takes the place of what was told before."""
     first, second = ask.one.start()
-    answers = ask.one.supervisor._answers
+    status = ask.one.supervisor._status
     for number in range(40):
-        answers.on_slow(first, {"request": {"number": number, "end": None}})
-    answers.on_slow(second, {"request": {"number": 39, "end": None}})
-    answers.on_slow(first, {"request": {"number": 39, "end": "answered"}})
+        status.on_slow(first, {"request": {"number": number, "end": None}})
+    status.on_slow(second, {"request": {"number": 39, "end": None}})
+    status.on_slow(first, {"request": {"number": 39, "end": "answered"}})
     slow = ask(ask="status").read()[0]["slow"]
     assert [(found["number"], found["end"]) for found in slow[-3:]] == [(38, None), (39, "answered"), (39, None)]
     assert len(slow) == 32

@@ -12,14 +12,15 @@ from harness.supervising import told
 from harness.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
+from aserve import footprint
 from aserve.connections.in_flight import TABLE_BYTES
+from aserve.footprint import Memory
 from aserve.metrics.scrapes import open_metrics
 from aserve.metrics.table import FIRST_WORD, PLACES
 from aserve.processes import overview as module
 from aserve.processes.child import TRIAL
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.processes.memory_file import open_memory_file
-from aserve.processes.resources import Memory
 from aserve.settings import Config, ConfigError
 
 
@@ -45,14 +46,9 @@ def exceptions(one):
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
-    """What each process takes; `memory.looks` are the looks at it."""
-    memory = types.SimpleNamespace(found=Memory(100, 40, 30), looks=[])
-
-    def memory_of(pid, with_shares=False):
-        memory.looks.append((pid, with_shares))
-        return memory.found if with_shares or memory.found is None or memory.found.pss_bytes is None else None
-
-    monkeypatch.setattr(module, "memory_of", memory_of)
+    """What each process takes."""
+    memory = types.SimpleNamespace(found=Memory(100, 40, 30))
+    monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: memory.found)
     return memory
 
 
@@ -73,20 +69,15 @@ def test_workers(supervised, memory):
     assert found["aserve_worker_start_time_seconds", "2"] >= found["aserve_worker_start_time_seconds", "1"]
 
 
-def test_memory_is_not_looked_at_each_time(supervised, memory, monkeypatch):
-    """To find it takes a while; a system that does not tell all of it tells a part, or nothing."""
+@pytest.mark.parametrize(("found", "kinds"), [(Memory(200), ["resident"]), (None, [])])
+def test_memory_that_is_not_told(supervised, memory, found, kinds):
+    """A system that does not tell all of it tells a part, or nothing."""
     one = supervised(1)
-    (child,) = one.start()
-    read(one)
-    read(one)
-    assert memory.looks == [(child.pid, True)]
-    now = module.time.monotonic() + module.MEMORY_SECONDS
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    memory.found = Memory(200)
-    found = read(one)
-    assert ("aserve_worker_resident_bytes", "1") in found and ("aserve_worker_unique_bytes", "1") not in found
-    memory.found, now = None, now + 2 * module.MEMORY_SECONDS
-    assert ("aserve_worker_resident_bytes", "1") not in read(one)
+    one.start()
+    memory.found = found
+    told = read(one)
+    all_kinds = ("resident", "proportional", "unique")
+    assert [kind for kind in all_kinds if (f"aserve_worker_{kind}_bytes", "1") in told] == kinds
 
 
 def test_the_oldest_request(supervised):

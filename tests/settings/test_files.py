@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aserve.settings import Config, ConfigError
-from aserve.settings.files import Below, parse_expiry, parse_mount, parse_static
+from aserve.settings.files import Below, Sent, parse_expiry, parse_mount, parse_sent, parse_static
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,16 @@ def test_a_folder_is_absolute(monkeypatch, tmp_path):
     assert Config(static=config.static).static == config.static
 
 
+def test_what_the_app_may_name(monkeypatch, tmp_path):
+    """A folder, with the path that stands for it or without."""
+    monkeypatch.chdir(tmp_path)
+    config = Config(x_sendfile=["media", "/protected/ = media", "/srv/media/"])
+    assert config.x_sendfile == (f"{tmp_path}/media", f"/protected/={tmp_path}/media", "/srv/media")
+    assert [parse_sent(text) for text in config.x_sendfile] == [
+        Sent(None, f"{tmp_path}/media"), Sent("/protected", f"{tmp_path}/media"), Sent(None, "/srv/media"),
+    ]  # fmt: skip
+
+
 def test_a_table():
     """A table of a TOML file says the same."""
     assert Config(mount={"/a": "a:app", "/b": "b"}).mount == ("/a=a:app", "/b=b")
@@ -54,6 +64,12 @@ def test_what_is_no_prefix(text):
 def test_mounts(app):
     """Whatever the command takes for its APP."""
     assert parse_mount(f"/admin={app}") == Below("/admin", app)
+
+
+def test_one_app_to_a_place():
+    """Two apps below one path would leave one uncalled."""
+    with pytest.raises(ConfigError, match=r"^mount: /a is named twice"):
+        Config(mount=["/a=x", "/a/=y"])
 
 
 @pytest.mark.parametrize("text", ["/admin=", "/admin=a b", "/admin=:app", "/admin=a:"])
