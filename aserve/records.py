@@ -14,6 +14,7 @@ from typing import Any
 from . import forks
 from .access_log import AccessLog
 from .metrics.counting import Counters
+from .metrics.gil import GilWatch
 from .metrics.single import Single
 from .metrics.status import Serving
 from .request_log import RequestLog, as_one
@@ -49,6 +50,9 @@ class Records:
                     counters = self._single.memory
                     undo.callback(self._single.close)
                 self._counters = Counters(counters, config.threads)
+                watch = GilWatch(self._counters.note_gil_wait)
+                watch.start()
+                undo.callback(watch.stop)
             if config.slow_request_seconds:
                 self._slow = SlowRequests(config.slow_request_seconds, slot, is_inline=not config.threads)
                 undo.callback(self._slow.close)

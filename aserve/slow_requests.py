@@ -21,7 +21,7 @@ from typing import Any
 from .errors import RequestRefused
 from .exchange import REFUSED, Exchange, escape
 from .log_values import request_id_of
-from .stacks import format_frames, request_of
+from .stacks import SLOW_WATCH, format_frames, request_of
 
 logger = logging.getLogger("aserve.slow")
 
@@ -48,7 +48,7 @@ class SlowRequests:
         self._number = 0
         self._minute_began_at, self._told_count, self._left_out_count = 0.0, 0, 0
         self._is_over = threading.Event()
-        self._looker = threading.Thread(target=self._look_on, name="aserve-slow-requests", daemon=True)
+        self._looker = threading.Thread(target=self._look_on, name=SLOW_WATCH, daemon=True)
         self._is_inline = is_inline
         if is_inline:
             self._looker.start()

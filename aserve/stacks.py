@@ -21,6 +21,8 @@ from .wsgi.gateway import Gateway
 
 _RUN = Connection.run.__code__
 _RESPOND = Gateway.respond.__code__
+# They sleep, and are of no interest.
+GIL_WATCH, SLOW_WATCH = "aserve-gil-watch", "aserve-slow-requests"
 MAX_FRAMES = 30  # of a stack, the innermost
 
 
@@ -35,7 +37,7 @@ def describe_stacks() -> str:
             texts.append(f"{name}, at {exchange.summary}{_age_of(exchange)}:\n{format_frames(frames)}")
         elif ident == own or name.startswith("aserve-worker-"):
             idle.append(name)
-        else:
+        elif name not in (GIL_WATCH, SLOW_WATCH):
             texts.append(f"{name}:\n{format_frames(frames)}")
     if idle:
         texts.append(f"waiting for requests: {', '.join(idle)}\n")

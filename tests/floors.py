@@ -87,6 +87,7 @@ FLOORS = {
     "aserve/metrics/advice.py": 100,
     "aserve/metrics/app.py": 100,
     "aserve/metrics/counting.py": 100,
+    "aserve/metrics/gil.py": 100,
     "aserve/metrics/history.py": 100,
     "aserve/metrics/pages.py": 100,
     "aserve/metrics/picture.py": 100,
@@ -195,6 +196,7 @@ FLOORS = {
     "aserve/wsgi/response.py": 99,
     "aserve/wsgi/routes.py": 100,
     "aserve/wsgi/timing.py": 100,
+    "aserve/wsgi/tracing.py": 100,
 }
 
 

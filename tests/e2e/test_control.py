@@ -52,9 +52,8 @@ def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
     client.request(f"/wait{tmp_path}/x")
     wait_until(lambda: status_of(control)["slow"])
     (found,) = status_of(control)["slow"]
-    assert (
-        found["request"] == f"GET /wait{tmp_path}/x" and found["end"] is None and "time.sleep(0.005)" in found["stack"]
-    )
+    assert found["request"] == f"GET /wait{tmp_path}/x" and found["end"] is None
+    assert re.search(r", in (app|steered)\n", found["stack"])
     assert found["worker"] == (1 if "--workers" in flags else None)
     (tmp_path / "x.go").touch()
     assert client.recv_response().status == 200
