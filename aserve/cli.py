@@ -32,6 +32,7 @@ from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .explain import CONFIG, explain, split_name
+from .finding import describe_found
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
@@ -82,7 +83,7 @@ ask a server     aserve status --control /run/shop.ctl
 ask about flags  aserve config --explain threads     what it means, what it is, and why"""
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
-one, a demo app is served.  A factory may be given literals, in quotes of the
+one, it is said what could be served here, or a demo app is served.  A factory may be given literals, in quotes of the
 shell's: "shop:create_app('prod', debug=False)".  Each flag is also an
 environment variable (--max-body: ASERVE_MAX_BODY) and a key of the TOML file
 (max-body).  A flag wins over the variable, the variable over the file.  Sizes
@@ -121,6 +122,11 @@ def _run(argv: Sequence[str]) -> int:
     is_check = args.pop("check", False)
     inherited = Inheritance.read(inheritance_fd) if inheritance_fd is not None else None
     plan = (inherited.plan if inherited else None) or _read_plan(args)
+    if not plan.spec and not _needs_no_app(plan.config) and inherited is None:
+        found = describe_found(os.getcwd(), command())
+        if found:
+            sys.stderr.write(found)
+            return USAGE_ERROR
     if is_check:
         set_up_logging(plan.config)
         find_account(plan.config.user, plan.config.group)
