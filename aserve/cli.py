@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from typing import Any, NoReturn
 
 from .alone import control_of
-from .banner import command, describe, version_line
+from .banner import command, describe, show_banner, version_line
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
 from .completion import SHELLS, completion_of
@@ -135,6 +135,8 @@ def _run(argv: Sequence[str]) -> int:
         sys.stdout.write(describe(plan.config, app, plan.spec))
         return 0
     set_up_logging(plan.config)
+    if inherited is None:
+        show_banner(plan.config, plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
