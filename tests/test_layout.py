@@ -50,6 +50,7 @@ FLOORS = (
     "banner completion explain finding",
     "cli",
     "aserve __main__",
+    "contrib",  # of frameworks, which find it
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
@@ -101,6 +102,11 @@ WITHIN = {
         "supervisor",
     ),
     "compat": ("paste uwsgi",),
+    "contrib": (
+        "becoming",
+        "django django.management django.management.commands",
+        "django.app django.management.commands.runaserve flask",
+    ),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.
 RESERVED = {
