@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import difflib
 import functools
 import logging
@@ -33,6 +32,7 @@ from .errors import AserveError, BindError
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
 from .metrics.scrapes import open_metrics
+from .moving import hooks_of, read_origin, run_translate, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -51,6 +51,7 @@ from .running import prepared
 from .running import run_prepared as run_server
 from .settings import SETTINGS, SWITCH, VERSION, Config, ConfigError, parse_bind, platform_settings, read_toml
 from .signals import log_what_remains
+from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
 from .wsgi.routes import compile_routes, lacks_action
@@ -88,6 +89,8 @@ def _run(argv: Sequence[str]) -> int:
         return _run_trial(argv, Channel.inherit(trial_fd))
     if is_command(argv):
         return run_command(argv, os.environ, _watch)
+    if argv[:1] == ["translate"]:
+        return run_translate(argv, os.environ)
     args = _parse_args(argv)
     if args.pop("version", False):
         sys.stdout.write(_version_line() + "\n")
@@ -104,9 +107,10 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     set_up_logging(plan.config)
     _log_surroundings(plan)
+    hooks_of(plan.origin).in_supervisor("on_starting")
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
-            status = _run_workers(plan, functools.partial(_read_plan, args), listeners, inherited)
+            status = _run_workers(plan, functools.partial(_read_again, args), listeners, inherited)
         else:
             status = run_server(
                 _load(plan), plan.config, listeners, lambda server: control_of(server, plan.config.control)
@@ -118,26 +122,35 @@ def _run(argv: Sequence[str]) -> int:
 def _read_plan(args: Mapping[str, object]) -> Plan:
     """Return what is to be served, by all sources; report what is wrong with it before the app is imported."""
     given = dict(args)
+    origin = read_origin(take_flags(given), os.environ)
     toml, toml_name = _read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
+    if origin is not None:
+        spec = spec or origin.draft.app
+        toml = {**origin.settings, **toml}  # each of the origin's has been checked, with the line that it is from
     config = Config.from_sources(given, os.environ, toml, toml_name)
-    # By their places from here: the app may change the folder, and a supervisor has them, too.
-    if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
-        config = dataclasses.replace(config, access_log=os.path.abspath(config.access_log))
-    for name in ("control", "log_config"):
-        if getattr(config, name) is not None:
-            config = dataclasses.replace(config, **{name: os.path.abspath(getattr(config, name))})
+    config = with_whole_paths(config)
     compile_routes(config.route)
     load_certificates(config)  # to see whether they can be; the server loads its own
-    return Plan(config, _checked_spec(spec, toml_name) if spec else None)
+    return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
+
+
+def _read_again(args: Mapping[str, object]) -> Plan:
+    """Return what is to be served from now on."""
+    plan = _read_plan(args)
+    hooks_of(plan.origin).in_supervisor("on_reload")
+    return plan
 
 
 def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
-    config = plan.config
+    config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
+    set_surroundings(config, os.environ)
     if _has_uwsgi(config):
-        install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
+        install_uwsgi(_uwsgi_process(plan, role))
+    hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else demo_app
+    hooks.app_is_loaded()
     check_unpatched()
     enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
     return app
@@ -146,12 +159,17 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
     if _has_uwsgi(role.plan.config):
-        install_uwsgi(_uwsgi_process(role))
+        install_uwsgi(_uwsgi_process(role.plan, role))
     set_up_logging(role.plan.config, role.name)
+    hooks_of(role.plan.origin).enter_worker(role.slot)
 
 
-def _uwsgi_process(role: Role) -> UwsgiProcess:
-    return UwsgiProcess(role.slot if role.slot != MOLD else 0, role.supervisor_pid, role.plan.workers[0])
+def _uwsgi_process(plan: Plan, role: Role | None) -> UwsgiProcess:
+    process = UwsgiProcess(options=plan.origin.options if plan.origin is not None else {})
+    if role is None:
+        return process
+    worker_id = role.slot if role.slot != MOLD else 0
+    return process._replace(worker_id=worker_id, masterpid=role.supervisor_pid, numproc=plan.workers[0])
 
 
 def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, inherited: Inheritance | None) -> int:
@@ -163,19 +181,25 @@ def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, i
         for listener in listeners:
             listener.close()
         raise
+    hooks_of(plan.origin).in_supervisor("when_ready")
     try:
         role = Supervisor(plan, read, listeners, Command.of_this_process(os.environ), metrics).run(inherited)
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")
         return FAILED
-    return role if isinstance(role, int) else _work(role)
+    if not isinstance(role, int):
+        return _work(role)
+    hooks_of(plan.origin).in_supervisor("on_exit")
+    return role
 
 
 def _work(role: Role) -> int:
     set_up_logging(role.plan.config, role.name)
     load = functools.partial(_load, role.plan, role)
-    return run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
+    status = run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
+    hooks_of(role.plan.origin).end_worker()
+    return status
 
 
 def _watch(path: str) -> int:
@@ -215,6 +239,8 @@ def _take_fd(variable: str) -> int | None:
 def _log_surroundings(plan: Plan) -> None:
     """Log what was not asked for: what the platform says, what it is to run as root, and the demo."""
     config, said = plan.config, platform_settings(os.environ)
+    if plan.origin is not None:
+        plan.origin.log_notes()
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
         if name in said and said[name].value == value:
             logger.info(said[name].note)
@@ -282,6 +308,10 @@ def _build_parser() -> _Parser:
     parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
     parser.add_argument("--config", metavar="FILE", help=
         "TOML file of settings; default: [tool.aserve] of ./pyproject.toml")  # fmt: skip
+    parser.add_argument("--uwsgi-ini", metavar="FILE", help=
+        "uWSGI's configuration, as it is: app.ini[:section], .xml, .yaml or .json; see docs/moving-from-uwsgi.md")  # fmt: skip
+    parser.add_argument("--gunicorn-conf", metavar="FILE", help=
+        "gunicorn's configuration, as it is, with its hooks; '': GUNICORN_CMD_ARGS alone; see docs/moving-from-gunicorn.md")  # fmt: skip
     parser.add_argument("--check", action="store_true", help=
         "import the app, check the settings, say what would be served, exit")  # fmt: skip
     parser.add_argument("--version", action="store_true", help="say which aserve this is, exit")

@@ -25,7 +25,7 @@ FLOORS = (
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool tls loading demo",
+    "exchange body spool tls loading demo surroundings",
     "hooks logs",  # hooks: which the app gives
     "workers rpc log_values log_target request_log",
     "log_format",
@@ -42,7 +42,7 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "compat",
+    "compat moving",
     "cli",
     "aserve __main__",
 )
@@ -87,6 +87,15 @@ WITHIN = {
         "supervisor",
     ),
     "compat": ("paste uwsgi",),
+    "moving": (
+        "draft",
+        "uwsgi_files uwsgi_values gunicorn_hooks",
+        "uwsgi_logic uwsgi_table gunicorn_values",
+        "uwsgi gunicorn_table",
+        "gunicorn",
+        "origin",
+        "translate",
+    ),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.
 RESERVED = {
