@@ -16,22 +16,25 @@ import difflib
 import functools
 import logging
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
+from .about import command_name, describe, version_line
 from .alone import control_of
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
 from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
+from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
+from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
+from .mounts import load_mounts
 from .moving import hooks_of, read_origin, run_translate, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
@@ -45,11 +48,12 @@ from .processes.plan import Plan, Read
 from .processes.shutdown import StartFailed
 from .processes.supervisor import Supervisor
 from .processes.trial import VARIABLE as TRIAL
-from .processes.trial import trial_role
+from .processes.trial import trial_role, with_own_files
 from .processes.worker import FAILED, Role, run_worker, say_failed
 from .running import prepared
 from .running import run_prepared as run_server
-from .settings import SETTINGS, SWITCH, VERSION, Config, ConfigError, parse_bind, platform_settings, read_toml
+from .settings import SETTINGS, SWITCH, Config, ConfigError, platform_settings, read_toml
+from .settings.files import parse_mount
 from .signals import log_what_remains
 from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
@@ -60,7 +64,6 @@ logger = logging.getLogger("aserve")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
-LOOP_THREAD = "0, the app runs on the event loop's thread"
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
 one, a demo app is served.  A factory may be given literals, in quotes of the
@@ -93,7 +96,7 @@ def _run(argv: Sequence[str]) -> int:
         return run_translate(argv, os.environ)
     args = _parse_args(argv)
     if args.pop("version", False):
-        sys.stdout.write(_version_line() + "\n")
+        sys.stdout.write(version_line() + "\n")
         return 0
     is_check = args.pop("check", False)
     inherited = Inheritance.read(inheritance_fd) if inheritance_fd is not None else None
@@ -103,7 +106,7 @@ def _run(argv: Sequence[str]) -> int:
         find_account(plan.config.user, plan.config.group)
         app = _load(plan)
         load_certificates(plan.config).log_warnings()
-        sys.stdout.write(_describe(plan.config, app, plan.spec))
+        sys.stdout.write(describe(plan.config, app, plan.spec))
         return 0
     set_up_logging(plan.config)
     _log_surroundings(plan)
@@ -130,6 +133,8 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
         toml = {**origin.settings, **toml}  # each of the origin's has been checked, with the line that it is from
     config = Config.from_sources(given, os.environ, toml, toml_name)
     config = with_whole_paths(config)
+    if spec and any(parse_mount(text).prefix == "" for text in config.mount):
+        raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
     compile_routes(config.route)
     load_certificates(config)  # to see whether they can be; the server loads its own
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
@@ -146,10 +151,12 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
     config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
     set_surroundings(config, os.environ)
+    _name_app_files(role)
     if _has_uwsgi(config):
         install_uwsgi(_uwsgi_process(plan, role))
     hooks.begin_worker(role.slot if role is not None else 1)
-    app = load_app(plan.spec) if plan.spec else demo_app
+    app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
+    app = load_mounts(config.mount, app)
     hooks.app_is_loaded()
     check_unpatched()
     enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
@@ -158,10 +165,16 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
 
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
+    _name_app_files(role)
     if _has_uwsgi(role.plan.config):
         install_uwsgi(_uwsgi_process(role.plan, role))
     set_up_logging(role.plan.config, role.name)
     hooks_of(role.plan.origin).enter_worker(role.slot)
+
+
+def _name_app_files(role: Role | None) -> None:
+    if role is not None and role.app_files:
+        name_files(os.environ, *role.app_files)
 
 
 def _uwsgi_process(plan: Plan, role: Role | None) -> UwsgiProcess:
@@ -218,7 +231,8 @@ def _run_trial(argv: Sequence[str], channel: Channel) -> int:
             role = trial_role(_read_plan(_parse_args(argv)), channel)
         except (ConfigError, AserveError, BindError) as fault:
             return say_failed(channel, str(fault))
-        status = _work(role)
+        with with_own_files(role, os.environ) as role:
+            status = _work(role)
     log_what_remains()
     return status
 
@@ -249,13 +263,18 @@ def _log_surroundings(plan: Plan) -> None:
             "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
             "after binding, as does User= of a systemd unit"
         )
-    if not plan.spec:
-        logger.info("no APP was named, so this is the demo; for yours: %s module:app", _command())
+    if not plan.spec and not _needs_no_app(config):
+        logger.info("no APP was named, so this is the demo; for yours: %s module:app", command_name())
 
 
 def _has_uwsgi(config: Config) -> bool:
     """Whether `import uwsgi` is to work."""
     return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and _speaks_uwsgi(config))
+
+
+def _needs_no_app(config: Config) -> bool:
+    """Whether there is something to serve without an APP, and so no need of the demo."""
+    return bool(config.static or config.mount)
 
 
 def _speaks_uwsgi(config: Config) -> bool:
@@ -350,45 +369,3 @@ def _read_file(path: object) -> tuple[Mapping[str, object], str]:
     if os.path.isfile("pyproject.toml"):
         return read_toml("pyproject.toml"), "[tool.aserve] of pyproject.toml"
     return {}, "the TOML file"
-
-
-# Output
-
-
-def _command() -> str:
-    """Return what to type for this command: its path, if it is not on PATH."""
-    return "aserve" if shutil.which("aserve") else f"{os.path.dirname(sys.executable)}/aserve"
-
-
-def _version_line() -> str:
-    from importlib.metadata import version  # 12 ms on CPython 3.11, for this flag only
-
-    loop = "asyncio"
-    if find_spec("uvloop"):
-        loop = f"uvloop {version('uvloop')}"
-    return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}"
-
-
-def _python_version() -> str:
-    pypy = getattr(sys, "pypy_version_info", None)
-    own = f" ({'.'.join(map(str, pypy[:3]))})" if pypy else ""
-    return platform.python_version() + own
-
-
-def _describe(config: Config, app: object, spec: str | None) -> str:
-    kind = type(app)
-    what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
-    lines = [f"app:     {spec or 'the demo app'} ({what})"]
-    lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
-    lines.append(f"threads: {config.threads or LOOP_THREAD}")
-    return "\n".join([*lines, "All is well; without --check this would be served.", ""])
-
-
-def _describe_bind(bind: str) -> str:
-    if parse_bind(bind).is_given:
-        return str(parse_bind(bind))
-    if bind.startswith("https://"):
-        return bind.partition("?")[0]
-    if bind.startswith("unix:") or "://" in bind:
-        return bind
-    return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"

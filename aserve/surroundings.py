@@ -52,6 +52,8 @@ def with_whole_paths(config: Config) -> Config:
         changed["access_log"] = os.path.abspath(config.access_log)
     if config.chdir is not None:
         changed["bind"] = [_with_whole_path(parse_bind(bind)) for bind in config.bind]
+        for name in ("static", "x_sendfile"):
+            changed[name] = [_with_whole_folder(text) for text in getattr(config, name)]
     return dataclasses.replace(config, **changed)
 
 
@@ -59,6 +61,11 @@ def _with_whole_path(bind: Bind) -> str:
     if bind.kind == "unix" and not bind.is_abstract:
         bind = bind._replace(path=os.path.abspath(bind.path))
     return bind.spec
+
+
+def _with_whole_folder(text: str) -> str:
+    prefix, equals, folder = text.rpartition("=")
+    return f"{prefix}{equals}{os.path.abspath(folder.strip())}"
 
 
 def _import_from(folder: str) -> None:

@@ -60,4 +60,6 @@ def test_whole_paths(tmp_path):
     assert with_whole_paths(Config(access_log="-")).access_log == "-"
     assert with_whole_paths(Config(access_log="syslog:")).access_log == "syslog:"
     moved = with_whole_paths(Config(chdir="x", bind=["uwsgi://unix:s", ":1", "unix:@a"]))
+    files = with_whole_paths(Config(chdir="x", static=["/s=a", "/t=/b"], x_sendfile=["c", "/p=d"]))
+    assert files.static == (f"/s={tmp_path}/a", "/t=/b") and files.x_sendfile == (f"{tmp_path}/c", f"/p={tmp_path}/d")
     assert moved.bind == (f"uwsgi://unix:{tmp_path}/s", ":1", "unix:@a")

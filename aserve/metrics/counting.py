@@ -30,6 +30,7 @@ _BYTES = PLACES["aserve_response_body_bytes_total"]
 _EXCEPTIONS = PLACES["aserve_app_exceptions_total"]
 _QUEUE = PLACES["aserve_request_queue_seconds"]
 _DURATION = PLACES["aserve_request_duration_seconds"]
+_LOST_LINES = PLACES["aserve_access_log_lines_lost_total"]
 _REFUSED = {status: PLACES["aserve_requests_refused_total"] + index for index, status in enumerate(REFUSALS)}
 _REFUSED_OTHERWISE = PLACES["aserve_requests_refused_total"] + len(REFUSALS)
 _GAUGES = [
@@ -90,8 +91,9 @@ class Counters:
         """Count a request that aserve has refused."""
         self._add(_REFUSED.get(why.status, _REFUSED_OTHERWISE))
 
-    def on_second(self, now: Statistics) -> None:
-        """Write the gauges."""
+    def on_second(self, now: Statistics, lost_lines: int = 0) -> None:
+        """Write the gauges, and what is counted elsewhere: lines that the access log has lost since the start."""
+        self._words[_LOST_LINES] = lost_lines
         for place, read in _GAUGES:
             self._words[place] = read(now)
 

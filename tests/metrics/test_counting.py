@@ -132,6 +132,12 @@ def test_gauges(counted):
     assert Counted(threads=0)["aserve_threads_limit "] == 1  # that of the event loop
 
 
+def test_lines_that_the_access_log_has_lost(counted):
+    """Its own number is shown."""
+    counted.counters.on_second(Statistics(*[0] * len(Statistics._fields)), 7)
+    assert counted["aserve_access_log_lines_lost_total "] == 7
+
+
 def test_many_threads(counted):
     """None is lost when threads end exchanges side by side."""
 

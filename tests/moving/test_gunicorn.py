@@ -101,7 +101,10 @@ def test_apps(load, source, app):
             "def pre_request(worker, req): print(req)",
             "conf.py:1: pre_request(): it has no effect here: it is not called",
         ),
-        ("time_out = 3", "conf.py:1: time_out = 3: gunicorn has no such setting, and it has no effect; is timeout meant?"),
+        (
+            "time_out = 3",
+            "conf.py:1: time_out = 3: gunicorn has no such setting, and it has no effect; is timeout meant?",
+        ),
         ("keepalive = 0", "conf.py:1: keepalive = 0: keep-alive is 0.1 here, its least"),
     ],
 )
