@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .draft import Draft, Given, Rows, refusing
+from .draft import Draft, Given, Rows, check, refusing
 from .uwsgi_files import read_options, split_section
 from .uwsgi_logic import from_variables, include, resolve
 from .uwsgi_table import TABLE
@@ -77,6 +77,7 @@ def _finish(draft: Draft) -> None:
         if key in draft.settings:
             draft.settings[key] = [os.path.join(folder, path) for path in draft.settings[key]]
     _find_app(draft)
+    _place_files(draft, folder)
     _count_workers(draft)
     _set_limits(draft)
     _set_logs(draft)
@@ -113,18 +114,36 @@ def _find_app(draft: Draft) -> None:
         if "/" in text_of(given).partition(":")[0]:
             # uWSGI has the folder that it runs in on sys.path; with a file, aserve has the file's.
             draft.add("python-path", ".", given)
-    elif len(mounts) == 1:
-        (given,) = mounts
-        path, _, app = text_of(given).partition("=")
-        draft.app = _spec_of(app, callable_name, app.endswith((".py", ".wsgi")))
-        if path not in ("", "/"):
-            draft.note(
-                given, f"it is served at the root; have the front server send SCRIPT_NAME {path}, see docs/nginx.md"
-            )
-        mounts = []
-    for each in mounts:
-        draft.note(each, "one aserve serves one app; mount several in the app, as werkzeug's DispatcherMiddleware does")
     draft.app_whence = given
+    for each in mounts:
+        path, _, app = text_of(each).partition("=")
+        spec = _spec_of(app, callable_name, app.endswith((".py", ".wsgi")))
+        if path.strip("/"):
+            draft.add("mount", f"/{path.strip('/')}={spec}", each)
+        elif draft.app is None:
+            draft.app, draft.app_whence = spec, each
+        else:
+            draft.note(each, f"the app for all other paths is {draft.app} already")
+
+
+def _place_files(draft: Draft, folder: str) -> None:
+    """Add what is served from folders; what is odd is told, and not an error: the app is served without its files, too."""
+    for given in draft.facts.get("static", ()):
+        prefix, _, path = text_of(given).partition("=")
+        _add_or_note(draft, "static", f"/{prefix.strip().strip('/')}={os.path.join(folder, path.strip())}", given)
+    for given in draft.facts.get("static-index", ()):
+        _add_or_note(draft, "static-index", text_of(given), given)
+    for given in draft.facts.get("static-expires", ()):
+        _add_or_note(draft, "static-expires", " ".join(text_of(given).split()), given)
+
+
+def _add_or_note(draft: Draft, key: str, value: str, given: Given) -> None:
+    try:
+        check(key, [value])
+    except ValueError as fault:
+        draft.note(given, f"it has no effect here: {fault}")
+    else:
+        draft.add(key, value, given)
 
 
 def _spec_of(value: str, callable_name: str, is_file: bool) -> str:

@@ -94,8 +94,8 @@ def test_settings(load, lines, settings):
         ("file = a.wsgi; callable = app", "./a.wsgi:app"),
         ("wsgi-file = b/a.py", "b/a.py:application"),
         ("mount = /=a:app", "a:app"),
-        ("mount = /x=a.py", "a.py:application"),
-        ("mount = /=a:app; mount = /b=b:app", None),
+        ("mount = /x=a.py", None),
+        ("mount = /=a:app; mount = /b=b:app", "a:app"),
         ("", None),
     ],
 )
@@ -106,11 +106,26 @@ def test_apps(load, lines, app):
 
 
 def test_mounts(load):
-    """One is served at the root; of several each is told."""
-    assert "have the front server send SCRIPT_NAME /x" in load("mount = /x=a:app").notes[0].text
-    assert ["one aserve serves one app" in note.text for note in load("mount = /x=a:app; mount = /y=b:app").notes] == [
-        True
-    ] * 2
+    """Each below its path; the one of the root is the app, if there is no other."""
+    draft = load("mount = /x=a:app; mount = y/=b.py; mount = /=c; callable = made()")
+    assert draft.settings["mount"] == ["/x=a:app", "/y=b.py:made()"] and draft.app == "c:made()" and not draft.notes
+    draft = load("module = a; mount = /=b")
+    assert (
+        draft.app == "a:application" and draft.notes[0].text == "the app for all other paths is a:application already"
+    )
+
+
+def test_files(load):
+    """Folders, index files and expiry; what is odd is told, and the app is served."""
+    draft = load(
+        "chdir = /srv; static-map = /s=/var/s; static-map = /m/=media; static-index = a.html; static-expires = /s/.* 60"
+    )
+    assert draft.settings["static"] == ["/s=/var/s", "/m=/srv/media"] and draft.settings["static-index"] == ["a.html"]
+    assert draft.settings["static-expires"] == ["/s/.* 60"] and not draft.notes
+    Config.from_sources({}, {}, draft.settings)
+    draft = load("static-expires = *.css 60; static-map = /../x=/y")
+    assert "static" not in draft.settings and "static-expires" not in draft.settings
+    assert all("it has no effect here: " in str(note) for note in draft.notes) and len(draft.notes) == 2
 
 
 @pytest.mark.parametrize(
@@ -119,10 +134,7 @@ def test_mounts(load):
         ("vaccum = true", "a.ini:2: vaccum = true: aserve does not know it, and it has no effect; is vacuum meant?"),
         ("my-own = 1", "a.ini:2: my-own = 1: aserve does not know it, and it has no effect"),
         ("cheaper = 2", "a.ini:2: cheaper = 2: it has no effect here: there are as many workers as `--workers` says"),
-        (
-            "static-map = /s=/x",
-            "a.ini:2: static-map = /s=/x: it has no effect here: not yet: have the front server do it",
-        ),
+        ("static-map2 = /s=/x", "a.ini:2: static-map2 = /s=/x: it has no effect here: `--static /PREFIX=FOLDER` has"),
         (
             "fastcgi-socket = :1",
             "a.ini:2: fastcgi-socket = :1: it has no effect here: aserve speaks HTTP, uwsgi and SCGI",
@@ -207,7 +219,7 @@ def test_sections_on_the_command_line(tmp_path):
 @pytest.mark.parametrize(
     "path", sorted((pathlib.Path(__file__).parent / "uwsgi").glob("*.*")), ids=lambda path: path.name
 )
-def test_files(path, monkeypatch, tmp_path):
+def test_real_files(path, monkeypatch, tmp_path):
     """Each file in the manner of real ones is read; its settings are a Config's."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "version.txt").write_text("1\n")
