@@ -14,6 +14,7 @@ from typing import Any
 from . import forks
 from .access_log import AccessLog
 from .metrics.counting import Counters
+from .metrics.gil import GilWatch
 from .metrics.single import Single
 from .metrics.status import Serving
 from .request_log import RequestLog, as_one
@@ -47,6 +48,9 @@ class Records:
                     counters = self._single.memory
                     undo.callback(self._single.close)
                 self._counters = Counters(counters, config.threads)
+                watch = GilWatch(self._counters.note_gil_wait)
+                watch.start()
+                undo.callback(watch.stop)
             self.close = undo.pop_all().close  # lets go of them
 
     @property

@@ -88,6 +88,7 @@ FLOORS = {
     "aserve/metrics/advice.py": 100,
     "aserve/metrics/app.py": 100,
     "aserve/metrics/counting.py": 100,
+    "aserve/metrics/gil.py": 100,
     "aserve/metrics/history.py": 100,
     "aserve/metrics/pages.py": 100,
     "aserve/metrics/picture.py": 100,
@@ -209,6 +210,7 @@ FLOORS = {
     "aserve/wsgi/response.py": 99,
     "aserve/wsgi/routes.py": 100,
     "aserve/wsgi/timing.py": 100,
+    "aserve/wsgi/tracing.py": 100,
 }
 
 

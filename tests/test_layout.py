@@ -55,7 +55,7 @@ WITHIN = {
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
+    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id tracing"),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
@@ -79,7 +79,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting history status text totals",
+        "advice app counting gil history status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -130,6 +130,7 @@ RESERVED = {
             "access_log": "workers and the loop write it",
             "metrics.app": "reads the app's registry off the loop",
             "metrics.counting": "workers and the loop count at the same time",
+            "metrics.gil": "a thread of its own waits for the GIL",
             "log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "body": "a live body's reader waits for octets",
@@ -155,12 +156,24 @@ DOORS = {
     ("running", "uvloop"),
     ("about", "importlib.metadata"),
     ("cli", "top_screen"),  # which knows textual
+    ("wsgi.tracing", "opentelemetry"),
+    ("wsgi.tracing", "opentelemetry.trace"),
+    ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("metrics.app", "prometheus_client"),
     ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }
-TESTS_OF_NO_ONE_FILE = {"benchmarks", "docs", "faults", "layout", "setup"}
+TESTS_OF_NO_ONE_FILE = {
+    "bench_report",
+    "bench_suites",
+    "benchmarks",
+    "chaos_client",
+    "docs",
+    "faults",
+    "layout",
+    "setup",
+}
 
 
 class Import(NamedTuple):
