@@ -79,7 +79,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history status text totals",
+        "advice app counting gil history stats status text totals",
         "pages picture",
         "scrapes",
         "single",

@@ -503,6 +503,11 @@ class Config:
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
     )
+    stats: str | None = _row(
+        None, "Metrics", "--stats", METRICS_BIND,
+        "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
+        "For those who have such tools. It counts requests, as --metrics does.",
+    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",

@@ -179,6 +179,7 @@ def test_defaults():
         "hang_timeout_seconds": 60.0,
         "metrics": None,
         "status_page": "local",
+        "stats": None,
         "metrics_app": "on",
         "user": None,
         "group": None,
