@@ -353,7 +353,7 @@ class Server:
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
             records.told, self._certificates, self._peers, multiprocess=not self._is_alone,
             in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=records.wants_times, names_requests=records.wants_ids,
+            times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids,
         )  # fmt: skip
 
     def _accept(self) -> None:

@@ -196,6 +196,7 @@ FLOORS = {
     "aserve/wsgi/response.py": 99,
     "aserve/wsgi/routes.py": 100,
     "aserve/wsgi/timing.py": 100,
+    "aserve/wsgi/tracing.py": 100,
 }
 
 

@@ -55,7 +55,7 @@ WITHIN = {
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
+    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id tracing"),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
@@ -147,12 +147,24 @@ DOORS = {
     ("running", "uvloop"),
     ("cli", "importlib.metadata"),
     ("cli", "top_screen"),  # which knows textual
+    ("wsgi.tracing", "opentelemetry"),
+    ("wsgi.tracing", "opentelemetry.trace"),
+    ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("metrics.app", "prometheus_client"),
     ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }
-TESTS_OF_NO_ONE_FILE = {"benchmarks", "docs", "faults", "layout", "setup"}
+TESTS_OF_NO_ONE_FILE = {
+    "bench_report",
+    "bench_suites",
+    "benchmarks",
+    "chaos_client",
+    "docs",
+    "faults",
+    "layout",
+    "setup",
+}
 
 
 class Import(NamedTuple):

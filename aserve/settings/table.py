@@ -513,6 +513,11 @@ class Config:
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
         "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
     )
+    tracing: bool = _row(
+        False, "Metrics", "--tracing", SWITCH,
+        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
+        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
+    )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,
         "user to become after binding, and before the app is imported; only root may",
@@ -632,6 +637,13 @@ class Config:
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
                 raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
+
+        if self.tracing and not (
+            importlib.util.find_spec("opentelemetry") and importlib.util.find_spec("opentelemetry.trace")
+        ):
+            raise ConfigError(
+                "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:
         """

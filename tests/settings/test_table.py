@@ -94,6 +94,14 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
+def test_tracing_without_its_package(monkeypatch):
+    """The extra is named."""
+    assert Config(tracing=True).tracing
+    for found in ([], ["opentelemetry"]):  # another part of it may be installed alone
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, found=found: name if name in found else None)
+        assert "aserve-wsgi[otel]" in error_of(Config, tracing=True)
+
+
 @pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
 def test_present_package(monkeypatch, setting, package):
     """A choice whose package is there is taken."""
@@ -181,6 +189,7 @@ def test_defaults():
         "status_page": "local",
         "stats": None,
         "metrics_app": "on",
+        "tracing": False,
         "user": None,
         "group": None,
         "umask": None,
