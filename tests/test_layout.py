@@ -80,7 +80,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history statsd status text totals",
+        "advice app counting gil history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",

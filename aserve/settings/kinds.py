@@ -331,7 +331,9 @@ def _parse_metrics(value: object) -> str | None:
         raise ValueError(f"{value!r} is not text")
     bind = parse_bind(value)
     if bind.is_given or bind.is_proxied or bind.protocol != "http":
-        raise ValueError(f"{value!r}: metrics are told over plain HTTP")
+        raise ValueError(
+            f"{value!r}: an address without a protocol; numbers are told over plain HTTP, and stats without it"
+        )
     return bind.spec
 
 

@@ -527,6 +527,11 @@ class Config:
         "what the names of --statsd begin with",
         "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
     )
+    stats: str | None = _row(
+        None, "Metrics", "--stats", METRICS_BIND,
+        "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
+        "For those who have such tools. It counts requests, as --metrics does.",
+    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",

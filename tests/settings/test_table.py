@@ -189,6 +189,7 @@ def test_defaults():
         "hang_timeout_seconds": 60.0,
         "metrics": None,
         "status_page": "local",
+        "stats": None,
         "metrics_app": "on",
         "statsd": None,
         "statsd_prefix": "aserve",
