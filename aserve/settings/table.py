@@ -43,6 +43,8 @@ from .kinds import (
     SERVER_NAME,
     SKIPS,
     SNI,
+    STATSD,
+    STATSD_NAME,
     SWITCH,
     TIB,
     UMASK,
@@ -514,6 +516,16 @@ class Config:
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
     )
+    statsd: str | None = _row(
+        None, "Metrics", "--statsd", STATSD,
+        "where statsd hears once a second of requests, their times, threads and workers, by UDP or a unix socket; see docs/metrics.md",
+        "Counting costs what it does for --metrics. A name is looked up once, at the start.",
+    )
+    statsd_prefix: str = _row(
+        "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
+        "what the names of --statsd begin with",
+        "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
+    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
@@ -563,6 +575,11 @@ class Config:
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
+    )
+    slow_request_seconds: float = _row(
+        0.0, "Logs", "--slow-request", duration(0.0),
+        "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
+        "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),

@@ -190,6 +190,8 @@ def test_defaults():
         "metrics": None,
         "status_page": "local",
         "metrics_app": "on",
+        "statsd": None,
+        "statsd_prefix": "aserve",
         "tracing": False,
         "user": None,
         "group": None,
@@ -199,6 +201,7 @@ def test_defaults():
         "access_log": None,
         "access_log_format": "combined",
         "access_log_skip": (),
+        "slow_request_seconds": 0.0,
         "log_level": "info",
         "log_config": None,
     }
