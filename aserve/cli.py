@@ -66,11 +66,11 @@ USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
-one, a demo app is served.  A factory may be given literals, in quotes of the
-shell's: "shop:create_app('prod', debug=False)".  Each flag is also an
-environment variable (--max-body: ASERVE_MAX_BODY) and a key of the TOML file
-(max-body).  A flag wins over the variable, the variable over the file.  Sizes
-may end in K, M or G (powers of 1024), times in ms, s, m or h."""
+one, what --static and --mount name is served, or a demo app.  A factory may be
+given literals, in quotes of the shell's: "shop:create_app('prod', debug=False)".
+Each flag is also an environment variable (--max-body: ASERVE_MAX_BODY) and a
+key of the TOML file (max-body).  A flag wins over the variable, the variable
+over the file.  Sizes may end in K, M or G (powers of 1024), times in ms, s, m or h."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
