@@ -38,7 +38,7 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics",  # counts what statistics knows
+    "metrics slow_requests",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
@@ -120,6 +120,7 @@ RESERVED = {
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
             "metrics.app": "reads the app's registry off the loop",
+            "slow_requests": "workers tell it of ends; with --threads 0 it looks from a thread",
             "metrics.counting": "workers and the loop count at the same time",
             "metrics.gil": "a thread of its own waits for the GIL",
             "log_values": "asks for the names of workers",

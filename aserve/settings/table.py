@@ -558,6 +558,11 @@ class Config:
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
     )
+    slow_request_seconds: float = _row(
+        0.0, "Logs", "--slow-request", duration(0.0),
+        "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
+        "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
+    )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
         "least severe message to show on standard error",

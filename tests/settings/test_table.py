@@ -198,6 +198,7 @@ def test_defaults():
         "access_log": None,
         "access_log_format": "combined",
         "access_log_skip": (),
+        "slow_request_seconds": 0.0,
         "log_level": "info",
         "log_config": None,
     }
