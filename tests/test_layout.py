@@ -25,14 +25,15 @@ FLOORS = (
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool tls loading demo",
+    "exchange body spool tls loading demo surroundings",
     "hooks logs",  # hooks: which the app gives
     "workers rpc log_values log_pipe request_log",
     "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files mounts",
+    "compressors files mounts",
+    "compressing",  # for whom, and of what type, as with files
     "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
@@ -45,7 +46,7 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "compat",
+    "compat moving about",
     "cli",
     "aserve __main__",
 )
@@ -79,7 +80,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history stats status text totals",
+        "advice app counting gil history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -98,6 +99,15 @@ WITHIN = {
         "supervisor",
     ),
     "compat": ("paste uwsgi",),
+    "moving": (
+        "draft",
+        "uwsgi_files uwsgi_values gunicorn_hooks",
+        "uwsgi_logic uwsgi_table gunicorn_values",
+        "uwsgi gunicorn_table",
+        "gunicorn",
+        "origin",
+        "translate",
+    ),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.
 RESERVED = {
@@ -146,7 +156,7 @@ RESERVED = {
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("running", "uvloop"),
-    ("cli", "importlib.metadata"),
+    ("about", "importlib.metadata"),
     ("cli", "top_screen"),  # which knows textual
     ("wsgi.tracing", "opentelemetry"),
     ("wsgi.tracing", "opentelemetry.trace"),
