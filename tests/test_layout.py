@@ -34,7 +34,7 @@ FLOORS = (
     "wsgi",
     "compressors files mounts",
     "compressing",  # for whom, and of what type, as with files
-    "layers",  # between the app and the gateway
+    "layers fault_page",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
@@ -89,10 +89,11 @@ WITHIN = {
         "cgroups",
         "resources opened warming",
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
-        "child rollout slots",
+        "child rollout slots sources",
         "children",
         "status",
         "overview",
+        "reloading",
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
@@ -162,6 +163,7 @@ DOORS = {
     ("wsgi.tracing", "opentelemetry.trace"),
     ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("metrics.app", "prometheus_client"),
+    ("processes.reloading", "watchfiles"),
     ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
@@ -290,7 +292,11 @@ def test_reserved_modules(name):
 def test_the_supervisor_may_fork(name):
     """Only a worker has an event loop: a fork keeps neither that nor threads whole; a mold asks whether the app has threads."""
     known = {found.name.split(".")[0] for found in imports_of(name) if not found.is_ours}
-    assert name in ("processes.worker", "processes.opened") or not known & {"asyncio", "threading", "uvloop"}
+    assert name in ("processes.worker", "processes.opened", "processes.reloading") or not known & {
+        "asyncio",
+        "threading",
+        "uvloop",
+    }
 
 
 @pytest.mark.parametrize("name", MODULES)
