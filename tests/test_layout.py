@@ -46,7 +46,8 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "compat moving about",
+    "compat moving",
+    "banner completion explain finding",
     "cli",
     "aserve __main__",
 )
@@ -157,7 +158,8 @@ RESERVED = {
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("running", "uvloop"),
-    ("about", "importlib.metadata"),
+    ("banner", "importlib.metadata"),
+    ("completion", "shtab"),
     ("cli", "top_screen"),  # which knows textual
     ("wsgi.tracing", "opentelemetry"),
     ("wsgi.tracing", "opentelemetry.trace"),
