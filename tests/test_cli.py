@@ -387,6 +387,7 @@ def test_every_flag_that_is_named_exists():
         "--json",
         "--uwsgi-ini",
         "--gunicorn-conf",
+        "--paste",
         *(setting.flag for setting in SETTINGS),
     }
     root = pathlib.Path(__file__).parent.parent

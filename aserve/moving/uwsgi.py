@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from ..loading import PASTE
 from .draft import Draft, Given, Rows, check, refusing
 from .uwsgi_files import read_options, split_section
 from .uwsgi_logic import from_variables, include, resolve
@@ -76,7 +77,7 @@ def _finish(draft: Draft) -> None:
     for key in ("touch-reload",):
         if key in draft.settings:
             draft.settings[key] = [os.path.join(folder, path) for path in draft.settings[key]]
-    _find_app(draft)
+    _find_app(draft, folder)
     _place_files(draft, folder)
     _count_workers(draft)
     _set_limits(draft)
@@ -104,7 +105,7 @@ def _place_sockets(draft: Draft, folder: str) -> None:
                 draft.note(given, f"aserve does not speak {kind}")
 
 
-def _find_app(draft: Draft) -> None:
+def _find_app(draft: Draft, folder: str) -> None:
     facts = draft.facts
     mounts = facts.get("mount", [])
     callable_name = text_of(facts["callable"]) if "callable" in facts else "application"
@@ -114,6 +115,10 @@ def _find_app(draft: Draft) -> None:
         if "/" in text_of(given).partition(":")[0]:
             # uWSGI has the folder that it runs in on sys.path; with a file, aserve has the file's.
             draft.add("python-path", ".", given)
+    if "paste" in facts and given is None:
+        given = facts["paste"]
+        place = text_of(given)
+        draft.app = place if place.startswith(PASTE) else f"{PASTE}{os.path.join(folder, place)}"
     draft.app_whence = given
     for each in mounts:
         path, _, app = text_of(each).partition("=")

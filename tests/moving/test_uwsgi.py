@@ -95,6 +95,8 @@ def test_settings(load, lines, settings):
         ("wsgi-file = b/a.py", "b/a.py:application"),
         ("mount = /=a:app", "a:app"),
         ("mount = /x=a.py", None),
+        ("paste = config:/srv/a.ini", "config:/srv/a.ini"),
+        ("chdir = /srv; ini-paste = a.ini", "config:/srv/a.ini"),
         ("mount = /=a:app; mount = /b=b:app", "a:app"),
         ("", None),
     ],
