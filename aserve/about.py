@@ -13,6 +13,7 @@ import shutil
 import sys
 from importlib.util import find_spec
 
+from .compressors import find_codings
 from .layers import nothing_here
 from .mounts import Mounts
 from .settings import VERSION, Config, parse_bind
@@ -49,6 +50,8 @@ def describe(config: Config, app: object, spec: str | None) -> str:
     name = spec or ("none" if app is nothing_here else "the demo app")
     lines = [f"app:     {name} ({what})"]
     lines += [f"mount:   {text}" for text in config.mount] + [f"static:  {text}" for text in config.static]
+    if config.compress:
+        lines.append(f"compress: {', '.join(find_codings())}")
     lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
     lines.append(f"threads: {config.threads or LOOP_THREAD}")
     return "\n".join([*lines, "All is well; without --check this would be served.", ""])

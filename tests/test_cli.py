@@ -150,8 +150,9 @@ def test_files_without_an_app(served, capsys, tmp_path):
     assert cli.main(["--static", "/=."]) == 0
     ((app, config),) = served
     assert app is nothing_here and config.static == (f"/={tmp_path}",) and "demo" not in capsys.readouterr().err
-    assert cli.main(["--static", "/=.", "--check"]) == 0
-    assert capsys.readouterr().out.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\n")
+    assert cli.main(["--static", "/=.", "--compress", "--check"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\ncompress: ") and "gzip\n" in told
 
 
 def test_mounts(served, capsys, tmp_path):

@@ -32,13 +32,14 @@ FLOORS = (
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files mounts",
+    "compressors files mounts",
+    "compressing",  # for whom, and of what type, as with files
     "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics",  # counts what statistics knows
+    "metrics slow_requests",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
@@ -79,7 +80,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history status text totals",
+        "advice app counting gil history statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -129,6 +130,7 @@ RESERVED = {
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
             "metrics.app": "reads the app's registry off the loop",
+            "slow_requests": "workers tell it of ends; with --threads 0 it looks from a thread",
             "metrics.counting": "workers and the loop count at the same time",
             "metrics.gil": "a thread of its own waits for the GIL",
             "log_values": "asks for the names of workers",

@@ -335,6 +335,23 @@ def _parse_metrics(value: object) -> str | None:
     return bind.spec
 
 
+def _parse_statsd(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or "://" in value:
+        raise ValueError(f"{value!r} is no such address")
+    bind = parse_bind(value)
+    if bind.is_given or (bind.kind == "tcp" and not bind.port):
+        raise ValueError(f"{value!r} is no such address")
+    return bind.spec
+
+
+def _parse_statsd_prefix(value: object) -> str:
+    if not isinstance(value, str) or not STATSD_PREFIX.match(value):
+        raise ValueError(f"{value!r} is not such a name")
+    return value
+
+
 BINDS = Kind(
     "ADDRESS",
     "host:port, [v6]:port, :port, unix:/path, unix:@name, fd:3, systemd:name; before it https://, uwsgi://, scgi:// or proxy+http://",
@@ -344,6 +361,10 @@ BINDS = Kind(
 METRICS_BIND = Kind(
     "ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_metrics, lambda v: v or "none"
 )
+STATSD = Kind("ADDRESS", "host:port, [v6]:port, unix:/path, unix:@name", _parse_statsd, lambda v: v or "none")
+# What statsd's own grammar (":", "|", "@", "#") and Graphite's tree leave.
+STATSD_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
+STATSD_NAME = Kind("NAME", "letters, digits, _ and -, with dots between them", _parse_statsd_prefix)
 PEERS = Kind(
     "PEER",
     "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for whoever connects",

@@ -44,6 +44,8 @@ from .kinds import (
     SERVER_NAME,
     SKIPS,
     SNI,
+    STATSD,
+    STATSD_NAME,
     SWITCH,
     TIB,
     UMASK,
@@ -217,16 +219,27 @@ class Config:
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
     )
+    static_symlinks: bool = _row(
+        False, FILES, "--static-symlinks", SWITCH,
+        "follow symbolic links that lead out of the folder",
+        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    )
     x_sendfile: Sequence[str] = _row(
         (), FILES, "--x-sendfile", SENT,
         "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
         "see docs/files.md",
         "An app that means a front server names files of that; here nobody has said which it may.",
     )
-    static_symlinks: bool = _row(
-        False, FILES, "--static-symlinks", SWITCH,
-        "follow symbolic links that lead out of the folder",
-        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    compress: bool = _row(
+        False, FILES, "--compress", SWITCH,
+        "compress the app's responses that are text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
+        "A front server does it as well. In TLS, the length of a page that has both a secret and what a stranger has sent tells of the "
+        "secret (BREACH): only you know your pages.",
+    )
+    compress_min_bytes: int = _row(
+        KIB, FILES, "--compress-min", size(0, GIB),
+        "shortest body that is compressed, where its length is known",
+        "Guess: a packet holds it in either form.",
     )
     workers: int | str | None = _row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
@@ -504,6 +517,16 @@ class Config:
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
     )
+    statsd: str | None = _row(
+        None, "Metrics", "--statsd", STATSD,
+        "where statsd hears once a second of requests, their times, threads and workers, by UDP or a unix socket; see docs/metrics.md",
+        "Counting costs what it does for --metrics. A name is looked up once, at the start.",
+    )
+    statsd_prefix: str = _row(
+        "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
+        "what the names of --statsd begin with",
+        "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
+    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
@@ -568,6 +591,11 @@ class Config:
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
+    )
+    slow_request_seconds: float = _row(
+        0.0, "Logs", "--slow-request", duration(0.0),
+        "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
+        "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
