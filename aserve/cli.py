@@ -367,6 +367,8 @@ def _build_parser() -> _Parser:
         "uWSGI's configuration, as it is: app.ini[:section], .xml, .yaml or .json; see docs/moving-from-uwsgi.md")  # fmt: skip
     parser.add_argument("--gunicorn-conf", metavar="FILE", help=
         "gunicorn's configuration, as it is, with its hooks; '': GUNICORN_CMD_ARGS alone; see docs/moving-from-gunicorn.md")  # fmt: skip
+    parser.add_argument("--paste", metavar="FILE", help=
+        "the app of PasteDeploy's ini file, production.ini[#name], with its logging: as APP config:FILE; see docs/paste.md")  # fmt: skip
     parser.add_argument("--check", action="store_true", help=
         "import the app, check the settings, say what would be served, exit")  # fmt: skip
     parser.add_argument("--version", action="store_true", help="say which aserve this is, exit")

@@ -390,6 +390,7 @@ def test_every_flag_that_is_named_exists():
         "--gunicorn-conf",
         "--explain",
         "--print-completion",
+        "--paste",
         *(setting.flag for setting in SETTINGS),
     }
     root = pathlib.Path(__file__).parent.parent
