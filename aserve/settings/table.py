@@ -25,6 +25,7 @@ from .kinds import (
     ACCOUNTS,
     BINDS,
     CIPHERS,
+    ENV,
     FIELDS,
     FILE,
     GIB,
@@ -69,6 +70,7 @@ class ConfigError(ValueError):
 
 
 FILES = "Files and mounts"
+DEVELOPMENT = "Development"
 PROCESSES = "Processes"
 MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs
 TLS = "TLS"  # the group whose settings a bind may override
@@ -218,16 +220,27 @@ class Config:
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
     )
+    static_symlinks: bool = _row(
+        False, FILES, "--static-symlinks", SWITCH,
+        "follow symbolic links that lead out of the folder",
+        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    )
     x_sendfile: Sequence[str] = _row(
         (), FILES, "--x-sendfile", SENT,
         "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
         "see docs/files.md",
         "An app that means a front server names files of that; here nobody has said which it may.",
     )
-    static_symlinks: bool = _row(
-        False, FILES, "--static-symlinks", SWITCH,
-        "follow symbolic links that lead out of the folder",
-        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    compress: bool = _row(
+        False, FILES, "--compress", SWITCH,
+        "compress the app's responses that are text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
+        "A front server does it as well. In TLS, the length of a page that has both a secret and what a stranger has sent tells of the "
+        "secret (BREACH): only you know your pages.",
+    )
+    compress_min_bytes: int = _row(
+        KIB, FILES, "--compress-min", size(0, GIB),
+        "shortest body that is compressed, where its length is known",
+        "Guess: a packet holds it in either form.",
     )
     workers: int | str | None = _row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
@@ -307,6 +320,22 @@ class Config:
         60.0, PROCESSES, "--hang-timeout", duration(0.0),
         "how long it may before the worker process is replaced, when its successor is ready; 0: any time",
         "As long as nginx waits for an answer: by then nobody waits any more.",
+    )
+    reload: bool = _row(
+        False, DEVELOPMENT, "--reload", SWITCH,
+        "for development: serve new code within a second of a save, and show in the browser why it cannot be served; it implies "
+        "--workers 1, --threads 1 and no --hang-timeout, unless these are given; see docs/development.md",
+        "It looks at files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
+    )
+    reload_extra: Sequence[str] = _row(
+        (), DEVELOPMENT, "--reload-extra", PATHS,
+        "with --reload: a folder, a file or a pattern (templates, 'conf/**/*.toml') whose changes reload, too; repeatable",
+        "The modules of the project that are imported are looked at in any case; what else it reads, only you know.",
+    )
+    reload_page: str = _row(
+        "auto", DEVELOPMENT, "--reload-page", choice("auto", "on", "off"),
+        "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
+        "A traceback shows source code and paths, which are for nobody else.",
     )
     certificate: str | None = _row(
         None, TLS, "--certificate", FILE,
@@ -515,6 +544,11 @@ class Config:
         "what the names of --statsd begin with",
         "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
     )
+    stats: str | None = _row(
+        None, "Metrics", "--stats", METRICS_BIND,
+        "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
+        "For those who have such tools. It counts requests, as --metrics does.",
+    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
@@ -540,6 +574,21 @@ class Config:
         "rights that files made by the app do not have; for unix sockets --unix-mode decides",
         "That of whoever starts it.",
     )
+    chdir: str | None = _row(
+        None, "Process", "--chdir", FILE,
+        "folder to change to before the app is imported; other settings' paths are those of the folder before",
+        "Whoever starts it has chosen one.",
+    )
+    python_path: Sequence[str] = _row(
+        (), "Process", "--python-path", PATHS,
+        "folder to import from, before all others; its .pth files count; repeatable",
+        "The folder of the app comes first in any case, and a virtual environment has its own aserve.",
+    )
+    env: Sequence[str] = _row(
+        (), "Process", "--env", ENV,
+        "variable of the environment for the app; repeatable",
+        "Whoever starts it sets them: systemd by Environment=, a container by its own.",
+    )
     pid_file: str | None = _row(
         None, "Process", "--pid-file", FILE,
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
@@ -564,6 +613,11 @@ class Config:
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
+    )
+    slow_request_seconds: float = _row(
+        0.0, "Logs", "--slow-request", duration(0.0),
+        "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
+        "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
@@ -610,11 +664,18 @@ class Config:
                 ("max-rss", self.max_rss_bytes),
                 ("max-pss", self.max_pss_bytes),
                 ("max-uss", self.max_uss_bytes),
+                ("reload", self.reload),
             ):
                 if is_given:
                     raise ConfigError(f"{key} needs workers: a process cannot replace itself; --workers 1 is enough")
         elif sys.platform != "linux":
             raise ConfigError(f"workers ({self.workers}) need Linux; without that setting, one process serves")
+        if self.reload and self.preload:
+            raise ConfigError(
+                "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
+            )
+        if self.reload_extra and not self.reload:
+            raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:
             raise ConfigError(
                 "warm-up needs preload: workers that import the app by themselves serve as soon as they can"
@@ -717,8 +778,13 @@ class Config:
             if setting.name in platform and setting.name not in values:
                 said = platform[setting.name]
                 values[setting.name] = _parse(setting, said.value, said.variable)
+        if values.get("reload"):
+            values = {**RELOAD_IMPLIES, **values}
         return cls(**values)
 
+
+# With one thread, breakpoint() stops one request, and its prompt is the terminal's; nobody ends what stands there.
+RELOAD_IMPLIES = {"workers": 1, "threads": 1, "hang_warning_seconds": 0.0, "hang_timeout_seconds": 0.0}
 
 SETTINGS: tuple[Setting, ...] = tuple(
     Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(Config)
