@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -82,10 +83,19 @@ def load_app(spec: str) -> WSGIApplication:
     where, colon, attribute = spec.partition(":")
     if not where or (colon and not attribute):
         raise LoadError(f"{spec!r} is not an app; write module:name or path/to/file.py:name")
-    is_file = where.endswith(".py") or os.sep in where
-    module = _load_file(where) if is_file else _load_module(where)
+    module = _load_file(where) if _is_file(where) else _load_module(where)
     found = _find(module, where, attribute) if attribute else _find_default(module, where)
     return _checked_app(found, spec)
+
+
+def folder_of(spec: str) -> str:
+    """Return the folder that comes first on sys.path for this app, whether or not there is one."""
+    where = spec.partition(":")[0]
+    return _split(os.path.abspath(where))[0] if _is_file(where) else os.getcwd()
+
+
+def _is_file(where: str) -> bool:
+    return where.endswith(".py") or os.sep in where
 
 
 # Modules
@@ -105,15 +115,20 @@ def _load_file(path: str) -> ModuleType:
     if not os.path.isfile(path):
         hint = f"; {path}.py exists: add .py" if os.path.isfile(path + ".py") else ""
         raise LoadError(f"there is no file {path}{hint or '; check the path'}")
-    folder, name = os.path.split(path[: -len(".py")] if path.endswith(".py") else path)
-    in_package = False
-    while os.path.isfile(os.path.join(folder, "__init__.py")):
-        folder, package = os.path.split(folder)
-        name, in_package = f"{package}.{name}", True
+    folder, name = _split(path)
     _put_first_on_path(folder)
-    if in_package:
+    if folder != os.path.dirname(path):
         return _import(name, f"{name!r} in {folder}")
     return _import_path(path, name)
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the folder from which a file is imported, which is not its own if that is a package; and its name there."""
+    folder, name = os.path.split(path[: -len(".py")] if path.endswith(".py") else path)
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        name = f"{package}.{name}"
+    return folder, name
 
 
 def _put_first_on_path(folder: str) -> None:
@@ -137,7 +152,9 @@ def _import(name: str, looked_for: str) -> ModuleType:
 def _import_path(path: str, name: str) -> ModuleType:
     if name in sys.modules:  # json.py must not replace the module that others have imported
         name = f"aserve_app_{name}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    # mod_wsgi's users, and some of uWSGI's, have app.wsgi.
+    loader = importlib.machinery.SourceFileLoader(name, path) if path.endswith(".wsgi") else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)

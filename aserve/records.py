@@ -46,7 +46,7 @@ class Records:
             if config.access_log is not None:
                 self._access_log = AccessLog.of(config, slot)
                 undo.callback(self._access_log.close)
-            if config.metrics is not None:
+            if config.metrics or config.stats or config.statsd:
                 if counters is None:
                     self._single = Single(server, loop)
                     counters = self._single.memory

@@ -25,15 +25,16 @@ FLOORS = (
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool tls loading demo",
+    "exchange body spool tls loading demo surroundings",
     "hooks logs",  # hooks: which the app gives
     "workers rpc log_values log_pipe request_log wire_log",
     "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files mounts",
-    "layers",  # between the app and the gateway
+    "compressors files mounts",
+    "compressing",  # for whom, and of what type, as with files
+    "layers fault_page",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
@@ -45,7 +46,7 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "compat",
+    "compat moving about",
     "cli",
     "aserve __main__",
 )
@@ -79,7 +80,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history status text totals",
+        "advice app counting gil history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -88,16 +89,26 @@ WITHIN = {
         "cgroups",
         "resources opened warming",
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
-        "child rollout slots",
+        "child rollout slots sources",
         "children",
         "status",
         "overview",
+        "reloading",
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
         "supervisor",
     ),
     "compat": ("paste uwsgi",),
+    "moving": (
+        "draft",
+        "uwsgi_files uwsgi_values gunicorn_hooks",
+        "uwsgi_logic uwsgi_table gunicorn_values",
+        "uwsgi gunicorn_table",
+        "gunicorn",
+        "origin",
+        "translate",
+    ),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.
 RESERVED = {
@@ -146,12 +157,13 @@ RESERVED = {
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("running", "uvloop"),
-    ("cli", "importlib.metadata"),
+    ("about", "importlib.metadata"),
     ("cli", "top_screen"),  # which knows textual
     ("wsgi.tracing", "opentelemetry"),
     ("wsgi.tracing", "opentelemetry.trace"),
     ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("metrics.app", "prometheus_client"),
+    ("processes.reloading", "watchfiles"),
     ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
@@ -280,7 +292,11 @@ def test_reserved_modules(name):
 def test_the_supervisor_may_fork(name):
     """Only a worker has an event loop: a fork keeps neither that nor threads whole; a mold asks whether the app has threads."""
     known = {found.name.split(".")[0] for found in imports_of(name) if not found.is_ours}
-    assert name in ("processes.worker", "processes.opened") or not known & {"asyncio", "threading", "uvloop"}
+    assert name in ("processes.worker", "processes.opened", "processes.reloading") or not known & {
+        "asyncio",
+        "threading",
+        "uvloop",
+    }
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 
 import pytest
 
-from aserve.loading import LoadError, PatchedError, check_unpatched, load_app
+from aserve.loading import LoadError, PatchedError, check_unpatched, folder_of, load_app
 
 APP = """
 def app(environ, start_response):
@@ -140,6 +141,12 @@ def test_file_whose_name_is_no_identifier(folder):
     """A file needs no importable name."""
     (folder / "my-app.py").write_text(APP)
     assert call(load_app("my-app.py:app")) == b"app"
+
+
+def test_file_of_mod_wsgi(folder):
+    """app.wsgi is a Python file, too."""
+    (folder / "app.wsgi").write_text(APP)
+    assert call(load_app("./app.wsgi:app")) == b"app"
 
 
 # What is not found
@@ -358,3 +365,12 @@ def test_gevent_that_patches_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace())
     monkeypatch.setitem(sys.modules, "eventlet.patcher", None)
     check_unpatched()
+
+
+def test_folder_of_an_app(folder, monkeypatch):
+    """The folder that comes first on sys.path, also where there is no such app yet."""
+    monkeypatch.chdir(folder)
+    (folder / "sub/package").mkdir(parents=True)
+    (folder / "sub/package/__init__.py").touch()
+    assert folder_of("a:app") == folder_of("a.b") == os.getcwd()
+    assert folder_of("sub/a.py:app") == folder_of("sub/package/a.py") == os.path.join(os.getcwd(), "sub")

@@ -25,6 +25,7 @@ from .kinds import (
     ACCOUNTS,
     BINDS,
     CIPHERS,
+    ENV,
     FIELDS,
     FILE,
     GIB,
@@ -43,6 +44,8 @@ from .kinds import (
     SERVER_NAME,
     SKIPS,
     SNI,
+    STATSD,
+    STATSD_NAME,
     SWITCH,
     TIB,
     UMASK,
@@ -67,6 +70,7 @@ class ConfigError(ValueError):
 
 
 FILES = "Files and mounts"
+DEVELOPMENT = "Development"
 PROCESSES = "Processes"
 MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs
 TLS = "TLS"  # the group whose settings a bind may override
@@ -216,16 +220,27 @@ class Config:
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
     )
+    static_symlinks: bool = _row(
+        False, FILES, "--static-symlinks", SWITCH,
+        "follow symbolic links that lead out of the folder",
+        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    )
     x_sendfile: Sequence[str] = _row(
         (), FILES, "--x-sendfile", SENT,
         "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
         "see docs/files.md",
         "An app that means a front server names files of that; here nobody has said which it may.",
     )
-    static_symlinks: bool = _row(
-        False, FILES, "--static-symlinks", SWITCH,
-        "follow symbolic links that lead out of the folder",
-        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    compress: bool = _row(
+        False, FILES, "--compress", SWITCH,
+        "compress the app's responses that are text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
+        "A front server does it as well. In TLS, the length of a page that has both a secret and what a stranger has sent tells of the "
+        "secret (BREACH): only you know your pages.",
+    )
+    compress_min_bytes: int = _row(
+        KIB, FILES, "--compress-min", size(0, GIB),
+        "shortest body that is compressed, where its length is known",
+        "Guess: a packet holds it in either form.",
     )
     workers: int | str | None = _row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
@@ -305,6 +320,22 @@ class Config:
         60.0, PROCESSES, "--hang-timeout", duration(0.0),
         "how long it may before the worker process is replaced, when its successor is ready; 0: any time",
         "As long as nginx waits for an answer: by then nobody waits any more.",
+    )
+    reload: bool = _row(
+        False, DEVELOPMENT, "--reload", SWITCH,
+        "for development: serve new code within a second of a save, and show in the browser why it cannot be served; it implies "
+        "--workers 1, --threads 1 and no --hang-timeout, unless these are given; see docs/development.md",
+        "It looks at files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
+    )
+    reload_extra: Sequence[str] = _row(
+        (), DEVELOPMENT, "--reload-extra", PATHS,
+        "with --reload: a folder, a file or a pattern (templates, 'conf/**/*.toml') whose changes reload, too; repeatable",
+        "The modules of the project that are imported are looked at in any case; what else it reads, only you know.",
+    )
+    reload_page: str = _row(
+        "auto", DEVELOPMENT, "--reload-page", choice("auto", "on", "off"),
+        "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
+        "A traceback shows source code and paths, which are for nobody else.",
     )
     certificate: str | None = _row(
         None, TLS, "--certificate", FILE,
@@ -503,6 +534,21 @@ class Config:
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
     )
+    statsd: str | None = _row(
+        None, "Metrics", "--statsd", STATSD,
+        "where statsd hears once a second of requests, their times, threads and workers, by UDP or a unix socket; see docs/metrics.md",
+        "Counting costs what it does for --metrics. A name is looked up once, at the start.",
+    )
+    statsd_prefix: str = _row(
+        "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
+        "what the names of --statsd begin with",
+        "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
+    )
+    stats: str | None = _row(
+        None, "Metrics", "--stats", METRICS_BIND,
+        "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
+        "For those who have such tools. It counts requests, as --metrics does.",
+    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
@@ -527,6 +573,21 @@ class Config:
         None, "Process", "--umask", UMASK,
         "rights that files made by the app do not have; for unix sockets --unix-mode decides",
         "That of whoever starts it.",
+    )
+    chdir: str | None = _row(
+        None, "Process", "--chdir", FILE,
+        "folder to change to before the app is imported; other settings' paths are those of the folder before",
+        "Whoever starts it has chosen one.",
+    )
+    python_path: Sequence[str] = _row(
+        (), "Process", "--python-path", PATHS,
+        "folder to import from, before all others; its .pth files count; repeatable",
+        "The folder of the app comes first in any case, and a virtual environment has its own aserve.",
+    )
+    env: Sequence[str] = _row(
+        (), "Process", "--env", ENV,
+        "variable of the environment for the app; repeatable",
+        "Whoever starts it sets them: systemd by Environment=, a container by its own.",
     )
     pid_file: str | None = _row(
         None, "Process", "--pid-file", FILE,
@@ -603,11 +664,18 @@ class Config:
                 ("max-rss", self.max_rss_bytes),
                 ("max-pss", self.max_pss_bytes),
                 ("max-uss", self.max_uss_bytes),
+                ("reload", self.reload),
             ):
                 if is_given:
                     raise ConfigError(f"{key} needs workers: a process cannot replace itself; --workers 1 is enough")
         elif sys.platform != "linux":
             raise ConfigError(f"workers ({self.workers}) need Linux; without that setting, one process serves")
+        if self.reload and self.preload:
+            raise ConfigError(
+                "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
+            )
+        if self.reload_extra and not self.reload:
+            raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:
             raise ConfigError(
                 "warm-up needs preload: workers that import the app by themselves serve as soon as they can"
@@ -710,8 +778,13 @@ class Config:
             if setting.name in platform and setting.name not in values:
                 said = platform[setting.name]
                 values[setting.name] = _parse(setting, said.value, said.variable)
+        if values.get("reload"):
+            values = {**RELOAD_IMPLIES, **values}
         return cls(**values)
 
+
+# With one thread, breakpoint() stops one request, and its prompt is the terminal's; nobody ends what stands there.
+RELOAD_IMPLIES = {"workers": 1, "threads": 1, "hang_warning_seconds": 0.0, "hang_timeout_seconds": 0.0}
 
 SETTINGS: tuple[Setting, ...] = tuple(
     Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(Config)
