@@ -203,6 +203,7 @@ FLOORS = {
     "aserve/tls/client_hello.py": 100,
     "aserve/top.py": 100,
     "aserve/top_screen.py": 100,
+    "aserve/wire_log.py": 100,
     "aserve/workers/__init__.py": 100,
     "aserve/workers/cpu.py": 100,
     "aserve/workers/executor.py": 98,

@@ -27,7 +27,7 @@ FLOORS = (
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo surroundings",
     "hooks logs",  # hooks: which the app gives
-    "workers rpc log_values log_pipe request_log",
+    "workers rpc log_values log_pipe request_log wire_log",
     "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
