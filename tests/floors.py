@@ -29,6 +29,7 @@ FLOORS = {
     "aserve/body.py": 99,
     "aserve/budgets.py": 100,
     "aserve/cli.py": 100,
+    "aserve/flags.py": 100,
     "aserve/compat/__init__.py": 100,
     "aserve/compat/paste.py": 100,
     "aserve/compat/uwsgi.py": 100,

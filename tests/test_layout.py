@@ -48,6 +48,7 @@ FLOORS = (
     "top_screen",
     "compat moving",
     "banner completion explain finding",
+    "flags",
     "cli",
     "aserve __main__",
 )
