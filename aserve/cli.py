@@ -1,44 +1,40 @@
 """The `aserve` command: argv in, exit status out.
 
-Owns:     the command's flags beside the settings (APP, --config, --check,
-          --version), the order of start-up, logging to standard error, and the
-          one place where our errors become one line and exit status 2.
+Owns:     the order of start-up, logging to standard error, and the one place where
+          our errors become one line and exit status 2.
 Thread:   the main thread.
-Not here: what the settings are (settings/table.py), finding the app (loading.py),
+Not here: the flags (flags.py), what the settings are (settings/table.py), finding the app (loading.py),
           binding before the app is imported, serving and signals (running.py), processes beside one another (processes/).
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import dataclasses
-import difflib
 import functools
 import logging
 import os
-import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
-from typing import Any, NoReturn
 
 from .alone import control_of
 from .banner import command, describe, show_banner, version_line
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
-from .completion import SHELLS, completion_of
+from .completion import completion_of
 from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .explain import CONFIG, explain, split_name
 from .finding import describe_found
+from .flags import build_parser, parse_args
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
 from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
 from .mounts import load_mounts
+from .moving import hooks_of, read_origin, run_translate, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -55,39 +51,18 @@ from .processes.trial import trial_role, with_own_files
 from .processes.worker import FAILED, Role, run_worker, say_failed
 from .running import prepared
 from .running import run_prepared as run_server
-from .settings import SETTINGS, SWITCH, Config, ConfigError, platform_settings, read_toml
+from .settings import Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
 from .signals import log_what_remains
+from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
-from .wsgi.routes import compile_routes, lacks_action
+from .wsgi.routes import compile_routes
 
 logger = logging.getLogger("aserve")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
-# As gunicorn has them, and so many hands.
-SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
-TASKS = """\
-Serve a WSGI app over HTTP/1.1.
-
-look around      aserve                              a demo page
-develop          aserve shop:app --reload            saved code is served at once
-check            aserve shop:app --check             what would be served; nothing is
-serve            aserve shop:app -b :8080            one process, threads
-on all CPUs      aserve shop:app -w auto             workers, replaced without a pause
-behind nginx     aserve shop:app -b uwsgi://unix:/run/shop.sock
-with TLS         aserve shop:app -b https://:443 --certificate C --key K
-health           aserve shop:app --healthcheck-path /-/health --metrics 127.0.0.1:9100
-ask a server     aserve status --control /run/shop.ctl
-ask about flags  aserve config --explain threads     what it means, what it is, and why"""
-EPILOG = """\
-APP is module:name, module:factory(), module, or path/to/file.py:name; without
-one, it is said what could be served here, or a demo app is served.  A factory may be given literals, in quotes of the
-shell's: "shop:create_app('prod', debug=False)".  Each flag is also an
-environment variable (--max-body: ASERVE_MAX_BODY) and a key of the TOML file
-(max-body).  A flag wins over the variable, the variable over the file.  Sizes
-may end in K, M or G (powers of 1024), times in ms, s, m or h."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -109,12 +84,14 @@ def _run(argv: Sequence[str]) -> int:
         return _run_trial(argv, Channel.inherit(trial_fd))
     if is_command(argv):
         return run_command(argv, os.environ, _watch)
+    if argv[:1] == ["translate"]:
+        return run_translate(argv, os.environ)
     if argv[:1] == [CONFIG]:
         sys.stdout.write(_explain(argv[1:]))
         return 0
-    args = _parse_args(argv)
+    args = parse_args(argv)
     if "print_completion" in args:
-        sys.stdout.write(completion_of(_build_parser(), str(args["print_completion"])))
+        sys.stdout.write(completion_of(build_parser(), str(args["print_completion"])))
         return 0
     if args.pop("version", False):
         sys.stdout.write(version_line() + "\n")
@@ -138,9 +115,10 @@ def _run(argv: Sequence[str]) -> int:
     if inherited is None:
         show_banner(plan.config, plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)
+    hooks_of(plan.origin).in_supervisor("on_starting")
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
-            status = _run_workers(plan, functools.partial(_read_plan, args), listeners, inherited)
+            status = _run_workers(plan, functools.partial(_read_again, args), listeners, inherited)
         else:
             status = run_server(
                 _load(plan), plan.config, listeners, lambda server: control_of(server, plan.config.control)
@@ -151,37 +129,46 @@ def _run(argv: Sequence[str]) -> int:
 
 def _explain(argv: Sequence[str]) -> str:
     name, rest = split_name(argv)
-    args = _parse_args(rest)
+    args = parse_args(rest)
     return explain(name, args, os.environ, *_read_file(args.get("config", os.environ.get("ASERVE_CONFIG"))))
 
 
 def _read_plan(args: Mapping[str, object]) -> Plan:
     """Return what is to be served, by all sources; report what is wrong with it before the app is imported."""
     given = dict(args)
+    origin = read_origin(take_flags(given), os.environ)
     toml, toml_name = _read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
+    if origin is not None:
+        spec = spec or origin.draft.app
+        toml = {**origin.settings, **toml}  # each of the origin's has been checked, with the line that it is from
     config = Config.from_sources(given, os.environ, toml, toml_name)
-    # By their places from here: the app may change the folder, and a supervisor has them, too.
-    if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
-        config = dataclasses.replace(config, access_log=os.path.abspath(config.access_log))
-    for name in ("control", "log_config"):
-        if getattr(config, name) is not None:
-            config = dataclasses.replace(config, **{name: os.path.abspath(getattr(config, name))})
+    config = with_whole_paths(config)
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
     compile_routes(config.route)
     load_certificates(config)  # to see whether they can be; the server loads its own
-    return Plan(config, _checked_spec(spec, toml_name) if spec else None)
+    return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
+
+
+def _read_again(args: Mapping[str, object]) -> Plan:
+    """Return what is to be served from now on."""
+    plan = _read_plan(args)
+    hooks_of(plan.origin).in_supervisor("on_reload")
+    return plan
 
 
 def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
-    config = plan.config
+    config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
+    set_surroundings(config, os.environ)
     _name_app_files(role)
     if _has_uwsgi(config):
-        install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
+        install_uwsgi(_uwsgi_process(plan, role))
+    hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
     app = load_mounts(config.mount, app)
+    hooks.app_is_loaded()
     check_unpatched()
     enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
     return app
@@ -191,8 +178,9 @@ def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
     _name_app_files(role)
     if _has_uwsgi(role.plan.config):
-        install_uwsgi(_uwsgi_process(role))
+        install_uwsgi(_uwsgi_process(role.plan, role))
     set_up_logging(role.plan.config, role.name)
+    hooks_of(role.plan.origin).enter_worker(role.slot)
 
 
 def _name_app_files(role: Role | None) -> None:
@@ -200,8 +188,12 @@ def _name_app_files(role: Role | None) -> None:
         name_files(os.environ, *role.app_files)
 
 
-def _uwsgi_process(role: Role) -> UwsgiProcess:
-    return UwsgiProcess(role.slot if role.slot != MOLD else 0, role.supervisor_pid, role.plan.workers[0])
+def _uwsgi_process(plan: Plan, role: Role | None) -> UwsgiProcess:
+    process = UwsgiProcess(options=plan.origin.options if plan.origin is not None else {})
+    if role is None:
+        return process
+    worker_id = role.slot if role.slot != MOLD else 0
+    return process._replace(worker_id=worker_id, masterpid=role.supervisor_pid, numproc=plan.workers[0])
 
 
 def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, inherited: Inheritance | None) -> int:
@@ -213,19 +205,25 @@ def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, i
         for listener in listeners:
             listener.close()
         raise
+    hooks_of(plan.origin).in_supervisor("when_ready")
     try:
         role = Supervisor(plan, read, listeners, Command.of_this_process(os.environ), metrics).run(inherited)
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")
         return FAILED
-    return role if isinstance(role, int) else _work(role)
+    if not isinstance(role, int):
+        return _work(role)
+    hooks_of(plan.origin).in_supervisor("on_exit")
+    return role
 
 
 def _work(role: Role) -> int:
     set_up_logging(role.plan.config, role.name)
     load = functools.partial(_load, role.plan, role)
-    return run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
+    status = run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
+    hooks_of(role.plan.origin).end_worker()
+    return status
 
 
 def _watch(path: str) -> int:
@@ -241,7 +239,7 @@ def _run_trial(argv: Sequence[str], channel: Channel) -> int:
     """Show the supervisor, which is of the code of before, whether this code can serve."""
     with contextlib.closing(channel):
         try:
-            role = trial_role(_read_plan(_parse_args(argv)), channel)
+            role = trial_role(_read_plan(parse_args(argv)), channel)
         except (ConfigError, AserveError, BindError) as fault:
             return say_failed(channel, str(fault))
         with with_own_files(role, os.environ) as role:
@@ -266,6 +264,8 @@ def _take_fd(variable: str) -> int | None:
 def _log_surroundings(plan: Plan) -> None:
     """Log what was not asked for: what the platform says, what it is to run as root, and the demo."""
     config, said = plan.config, platform_settings(os.environ)
+    if plan.origin is not None:
+        plan.origin.log_notes()
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
         if name in said and said[name].value == value:
             logger.info(said[name].note)
@@ -296,81 +296,6 @@ def _checked_spec(spec: object, toml_name: str) -> str:
     if not isinstance(spec, str):
         raise ConfigError(f"app in {toml_name}: {spec!r} is not text; accepted: module:name")
     return spec
-
-
-# Flags
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; see aserve --help")
-
-
-def _parse_args(argv: Sequence[str]) -> dict[str, object]:
-    """Return the settings that were given, by name, without defaults."""
-    parser = _build_parser()
-    args, unknown = parser.parse_known_args(_join_routes(argv))
-    if unknown:
-        raise ConfigError(_explain_unknown(unknown[0], parser))
-    return vars(args)
-
-
-def _join_routes(argv: Sequence[str]) -> list[str]:
-    """Make one argument of `--route PATTERN ACTION`."""
-    words = list(argv)
-    for index in reversed(range(len(words) - 2)):
-        flag, pattern, action = words[index : index + 3]
-        if flag == "--route" and lacks_action(pattern) and not action.startswith("-"):
-            words[index + 1 : index + 3] = [f"{pattern} {action}"]
-    return words
-
-
-def _build_parser() -> _Parser:
-    parser = _Parser(
-        prog="aserve",
-        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|workers --control PATH\n"
-        "       aserve config [--explain NAME] [flags]",
-        description=TASKS,
-        epilog=EPILOG,
-        formatter_class=_formatter,
-        argument_default=argparse.SUPPRESS,
-        allow_abbrev=False,  # an abbreviation could change its meaning when a flag is added
-    )
-    parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
-    parser.add_argument("-c", "--config", metavar="FILE", help=
-        "TOML file of settings; default: [tool.aserve] of ./pyproject.toml")  # fmt: skip
-    parser.add_argument("--check", action="store_true", help=
-        "import the app, check the settings, say what would be served, exit")  # fmt: skip
-    parser.add_argument("--version", action="store_true", help="say which aserve this is, exit")
-    parser.add_argument("--print-completion", choices=SHELLS, help=
-        "print what a shell needs to complete flags, exit; see docs/command.md")  # fmt: skip
-    groups: dict[str, argparse._ArgumentGroup] = {}
-    for setting in SETTINGS:
-        if setting.group not in groups:
-            groups[setting.group] = parser.add_argument_group(setting.group)
-        default = setting.kind.show(setting.default)
-        value: dict[str, Any] = {"action": "append" if setting.is_list else "store", "metavar": setting.kind.metavar}
-        groups[setting.group].add_argument(
-            *SHORT_FLAGS.get(setting.name, ()),
-            setting.flag,
-            dest=setting.name,
-            help=f"{setting.help} (default: {default})".replace("%", "%%"),
-            **({"action": "store_const", "const": "on"} if setting.kind is SWITCH else value),
-        )
-    return parser
-
-
-def _formatter(prog: str) -> argparse.HelpFormatter:
-    width = min(shutil.get_terminal_size().columns, 100) - 2
-    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width)
-
-
-def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
-    name = argument.partition("=")[0]
-    if not name.startswith("-"):
-        return f"unexpected argument {argument!r}: one APP, then flags; see aserve --help"
-    near = difflib.get_close_matches(name, list(parser._option_string_actions), 1)
-    return f"unknown flag {name}; " + (f"did you mean {near[0]}?" if near else "see aserve --help")
 
 
 def _read_file(path: object) -> tuple[Mapping[str, object], str]:

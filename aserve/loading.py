@@ -1,6 +1,6 @@
 """Find the WSGI app that the user has named.
 
-Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app"),
+Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app", "config:site.ini#name"),
           what goes on sys.path for it, one clear line for each failure, and the
           check that the app has not patched the process.
 Thread:   any; before the server starts.
@@ -11,10 +11,13 @@ Not here: calling the app (wsgi/gateway.py), printing errors (cli.py).
 from __future__ import annotations
 
 import ast
+import configparser
 import difflib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
+import logging.config
 import os
 import sys
 import traceback
@@ -26,6 +29,7 @@ from .errors import AserveError
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
+PASTE = "config:"  # PasteDeploy's own word for a file of its form
 DEFAULT_NAMES = ("app", "application")  # the names in frameworks' tutorials; tried in this order
 FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")
 
@@ -79,6 +83,8 @@ def load_app(spec: str) -> WSGIApplication:
     Raises:
         LoadError: there is no such app, or its code raised.
     """
+    if spec.startswith(PASTE) and (os.sep in spec or ".ini" in spec):  # config:app is of a module called config
+        return _checked_app(_load_paste(spec[len(PASTE) :]), spec)
     where, colon, attribute = spec.partition(":")
     if not where or (colon and not attribute):
         raise LoadError(f"{spec!r} is not an app; write module:name or path/to/file.py:name")
@@ -95,6 +101,30 @@ def folder_of(spec: str) -> str:
 
 def _is_file(where: str) -> bool:
     return where.endswith(".py") or os.sep in where
+
+
+def _load_paste(place: str) -> object:
+    """Return what PasteDeploy makes of FILE[#NAME]; first, set up logging as the file says."""
+    path, _, name = place.partition("#")
+    path = os.path.abspath(path)
+    if not os.path.isfile(path):
+        raise LoadError(f"there is no file {path}; check the path")
+    try:
+        deploy = importlib.import_module("paste.deploy")
+    except ImportError:
+        raise LoadError(
+            f"{path} needs PasteDeploy, which is not installed; `pip install pastedeploy` would do it"
+        ) from None
+    _put_first_on_path(os.getcwd())
+    try:
+        parser = configparser.RawConfigParser()
+        parser.read(path, encoding="utf-8")
+        if parser.has_section("loggers"):
+            defaults = {"__file__": path, "here": os.path.dirname(path)}
+            logging.config.fileConfig(path, defaults, disable_existing_loggers=False)
+        return deploy.loadapp(f"config:{path}", name=name or None)
+    except (Exception, SystemExit) as fault:
+        raise app_raised(path, "loading", fault) from None
 
 
 # Modules
@@ -151,7 +181,9 @@ def _import(name: str, looked_for: str) -> ModuleType:
 def _import_path(path: str, name: str) -> ModuleType:
     if name in sys.modules:  # json.py must not replace the module that others have imported
         name = f"aserve_app_{name}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    # mod_wsgi's users, and some of uWSGI's, have app.wsgi.
+    loader = importlib.machinery.SourceFileLoader(name, path) if path.endswith(".wsgi") else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)

@@ -25,9 +25,9 @@ FLOORS = (
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool tls loading demo",
+    "exchange body spool tls loading demo surroundings",
     "hooks logs",  # hooks: which the app gives
-    "workers rpc log_values log_pipe request_log",
+    "workers rpc log_values log_pipe request_log wire_log",
     "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
@@ -46,8 +46,9 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "compat",
+    "compat moving",
     "banner completion explain finding",
+    "flags",
     "cli",
     "aserve __main__",
     "contrib",  # of frameworks, which find it
@@ -82,7 +83,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history statsd status text totals",
+        "advice app counting gil history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -106,6 +107,15 @@ WITHIN = {
         "becoming",
         "django django.management django.management.commands",
         "django.app django.management.commands.runaserve flask",
+    ),
+    "moving": (
+        "draft",
+        "uwsgi_files uwsgi_values gunicorn_hooks",
+        "uwsgi_logic uwsgi_table gunicorn_values",
+        "uwsgi gunicorn_table",
+        "gunicorn",
+        "origin",
+        "translate",
     ),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.

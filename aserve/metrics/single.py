@@ -44,7 +44,7 @@ class Single:
         self._loop = loop
         self._footprints = Footprints()
         self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
-        pages = Pages(self._render, self._picture.event, lambda: server.config.status_page)
+        pages = Pages(self._render, self._picture.event, self._picture.stats, lambda: server.config.status_page)
         app = AppMetrics(loop, lambda text, fault: self._scrapes.on_app_metrics(text, fault))
         self._scrapes = Scrapes(self.listeners, pages, app.ask if server.config.metrics_app == "on" else lambda: False)
         self._statsd = Statsd.of(server.config)

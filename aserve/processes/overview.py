@@ -60,7 +60,7 @@ class Overview:
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
         known = status.known
         self._picture = Picture(lambda: known.config, status.describe, self._words)
-        pages = Pages(self.render, self._picture.event, lambda: known.config.status_page)
+        pages = Pages(self.render, self._picture.event, self._picture.stats, lambda: known.config.status_page)
         self._statsd = Statsd.of(known.config)
         self._app_folder = app_folder
         self._app_files: AppFiles | None = None

@@ -82,7 +82,7 @@ class Reloader:
         from watchfiles import awatch  # an optional dependency, which only a developer needs
 
         folders = filter(os.path.isdir, self._sources.folders())
-        return awatch(
+        changes: AsyncIterator[object] = awatch(
             *folders,
             watch_filter=None,
             stop_event=self._stopped,
@@ -92,6 +92,7 @@ class Reloader:
             rust_timeout=int(AROUND_SECONDS * 1000),
             yield_on_timeout=True,
         )
+        return changes
 
     async def _look(self) -> None:
         changed = self._sources.find_changed()

@@ -515,6 +515,8 @@ class Supervisor:
                 self._molds.on_end(child, before, explained)
             else:
                 self._log_unanswered(child)
+                if child.plan.origin is not None:
+                    child.plan.origin.hooks.child_exit(child.pid, child.slot)
                 self._by_end[before](child, explained)
             self._finish_reload()
 

@@ -276,6 +276,14 @@ def _parse_paths(value: object) -> tuple[str, ...]:
 PLACE = re.compile(r"(([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?)?/[!-~]*\Z")
 
 
+def _parse_env(value: object) -> tuple[str, ...]:
+    pairs = tuple(_texts_of(value, str.splitlines))
+    for pair in pairs:
+        if not re.match(r"[^=\0]+=[^\0]*\Z", pair):
+            raise ValueError(f"{pair!r} is not of the form NAME=VALUE")
+    return pairs
+
+
 def _parse_places(value: object) -> tuple[str, ...]:
     places = tuple(_texts_of(value, str.split))
     for place in places:
@@ -323,7 +331,9 @@ def _parse_metrics(value: object) -> str | None:
         raise ValueError(f"{value!r} is not text")
     bind = parse_bind(value)
     if bind.is_given or bind.is_proxied or bind.protocol != "http":
-        raise ValueError(f"{value!r}: metrics are told over plain HTTP")
+        raise ValueError(
+            f"{value!r}: an address without a protocol; numbers are told over plain HTTP, and stats without it"
+        )
     return bind.spec
 
 
@@ -388,6 +398,9 @@ PLACES = Kind(
     "paths such as /cart?id=1, octets beyond ASCII escaped (%C3%A9), or with a host before them: shop.example/cart",
     _parse_places,
     lambda places: ", ".join(places) or "none",
+)
+ENV = Kind(
+    "NAME=VALUE", "names and values; in a variable one to a line", _parse_env, lambda pairs: ", ".join(pairs) or "none"
 )
 PATHS = Kind("PATH", "paths", _parse_paths, lambda paths: ", ".join(paths) or "none")
 LOG_PATH = Kind(

@@ -25,6 +25,7 @@ from .kinds import (
     ACCOUNTS,
     BINDS,
     CIPHERS,
+    ENV,
     FIELDS,
     FILE,
     GIB,
@@ -543,6 +544,11 @@ class Config:
         "what the names of --statsd begin with",
         "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
     )
+    stats: str | None = _row(
+        None, "Metrics", "--stats", METRICS_BIND,
+        "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
+        "For those who have such tools. It counts requests, as --metrics does.",
+    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
@@ -567,6 +573,21 @@ class Config:
         None, "Process", "--umask", UMASK,
         "rights that files made by the app do not have; for unix sockets --unix-mode decides",
         "That of whoever starts it.",
+    )
+    chdir: str | None = _row(
+        None, "Process", "--chdir", FILE,
+        "folder to change to before the app is imported; other settings' paths are those of the folder before",
+        "Whoever starts it has chosen one.",
+    )
+    python_path: Sequence[str] = _row(
+        (), "Process", "--python-path", PATHS,
+        "folder to import from, before all others; its .pth files count; repeatable",
+        "The folder of the app comes first in any case, and a virtual environment has its own aserve.",
+    )
+    env: Sequence[str] = _row(
+        (), "Process", "--env", ENV,
+        "variable of the environment for the app; repeatable",
+        "Whoever starts it sets them: systemd by Environment=, a container by its own.",
     )
     pid_file: str | None = _row(
         None, "Process", "--pid-file", FILE,

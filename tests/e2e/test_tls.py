@@ -20,7 +20,7 @@ from harness import apps
 from harness.tls_clients import SECONDS, MemorySocket, curl, s_client
 
 import aserve
-from aserve import cli
+from aserve import flags
 from aserve._cparsers import lib
 from aserve.settings import Config, parse_bind, read_toml
 
@@ -358,7 +358,7 @@ def test_the_page(start_process, tmp_path):
     assert [option for bind in Config.from_sources({}, {}, read_toml(str(tmp_path / "pyproject.toml"))).bind
             for option in parse_bind(bind).options][-1] == ("tls-min", "1.3")  # fmt: skip
     for line in "".join(shell[1:]).splitlines():
-        words = cli._parse_args(shlex.split(line)[1:])
+        words = flags.parse_args(shlex.split(line)[1:])
         assert all(parse_bind(bind).protocol == "https" for bind in words["bind"])
         Config(**words)
 

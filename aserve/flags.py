@@ -1,0 +1,126 @@
+"""The flags of the `aserve` command.
+
+Owns:     --help and its texts, the flags beside the settings (APP, --config, --check, --version), what is said of unknown ones.
+Thread:   the main thread.
+Not here: what the settings are (settings/table.py), what is done with the flags (cli.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shutil
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from .completion import SHELLS
+from .settings import SETTINGS, SWITCH, ConfigError
+from .wsgi.routes import lacks_action
+
+# As gunicorn has them, and so many hands.
+SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
+TASKS = """\
+Serve a WSGI app over HTTP/1.1.
+
+look around      aserve                              a demo page
+develop          aserve shop:app --reload            saved code is served at once
+check            aserve shop:app --check             what would be served; nothing is
+serve            aserve shop:app -b :8080            one process, threads
+on all CPUs      aserve shop:app -w auto             workers, replaced without a pause
+behind nginx     aserve shop:app -b uwsgi://unix:/run/shop.sock
+with TLS         aserve shop:app -b https://:443 --certificate C --key K
+health           aserve shop:app --healthcheck-path /-/health --metrics 127.0.0.1:9100
+ask a server     aserve status --control /run/shop.ctl
+ask about flags  aserve config --explain threads     what it means, what it is, and why"""
+EPILOG = """\
+APP is module:name, module:factory(), module, or path/to/file.py:name; without
+one, what --static and --mount name is served; else it is said what could be
+served here, or a demo app is served.  A factory may be given literals, in
+quotes of the shell's: "shop:create_app('prod', debug=False)".  Each flag is
+also an environment variable (--max-body: ASERVE_MAX_BODY) and a key of the
+TOML file (max-body).  A flag wins over the variable, the variable over the
+file.  Sizes may end in K, M or G (powers of 1024), times in ms, s, m or h."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; see aserve --help")
+
+
+def parse_args(argv: Sequence[str]) -> dict[str, object]:
+    """
+    Return the settings that were given, by name, without defaults.
+
+    Raises:
+        ConfigError: what was given cannot be understood.
+    """
+    parser = build_parser()
+    args, unknown = parser.parse_known_args(_join_routes(argv))
+    if unknown:
+        raise ConfigError(_explain_unknown(unknown[0], parser))
+    return vars(args)
+
+
+def _join_routes(argv: Sequence[str]) -> list[str]:
+    """Make one argument of `--route PATTERN ACTION`."""
+    words = list(argv)
+    for index in reversed(range(len(words) - 2)):
+        flag, pattern, action = words[index : index + 3]
+        if flag == "--route" and lacks_action(pattern) and not action.startswith("-"):
+            words[index + 1 : index + 3] = [f"{pattern} {action}"]
+    return words
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all flags."""
+    parser = _Parser(
+        prog="aserve",
+        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|workers --control PATH\n"
+        "       aserve config [--explain NAME] [flags]",
+        description=TASKS,
+        epilog=EPILOG,
+        formatter_class=_formatter,
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,  # an abbreviation could change its meaning when a flag is added
+    )
+    parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
+    parser.add_argument("-c", "--config", metavar="FILE", help=
+        "TOML file of settings; default: [tool.aserve] of ./pyproject.toml")  # fmt: skip
+    parser.add_argument("--uwsgi-ini", metavar="FILE", help=
+        "uWSGI's configuration, as it is: app.ini[:section], .xml, .yaml or .json; see docs/moving-from-uwsgi.md")  # fmt: skip
+    parser.add_argument("--gunicorn-conf", metavar="FILE", help=
+        "gunicorn's configuration, as it is, with its hooks; '': GUNICORN_CMD_ARGS alone; see docs/moving-from-gunicorn.md")  # fmt: skip
+    parser.add_argument("--paste", metavar="FILE", help=
+        "the app of PasteDeploy's ini file, production.ini[#name], with its logging: as APP config:FILE; see docs/paste.md")  # fmt: skip
+    parser.add_argument("--check", action="store_true", help=
+        "import the app, check the settings, say what would be served, exit")  # fmt: skip
+    parser.add_argument("--version", action="store_true", help="say which aserve this is, exit")
+    parser.add_argument("--print-completion", choices=SHELLS, help=
+        "print what a shell needs to complete flags, exit; see docs/command.md")  # fmt: skip
+    groups: dict[str, argparse._ArgumentGroup] = {}
+    for setting in SETTINGS:
+        if setting.group not in groups:
+            groups[setting.group] = parser.add_argument_group(setting.group)
+        default = setting.kind.show(setting.default)
+        value: dict[str, Any] = {"action": "append" if setting.is_list else "store", "metavar": setting.kind.metavar}
+        groups[setting.group].add_argument(
+            *SHORT_FLAGS.get(setting.name, ()),
+            setting.flag,
+            dest=setting.name,
+            help=f"{setting.help} (default: {default})".replace("%", "%%"),
+            **({"action": "store_const", "const": "on"} if setting.kind is SWITCH else value),
+        )
+    return parser
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    width = min(shutil.get_terminal_size().columns, 100) - 2
+    return argparse.RawDescriptionHelpFormatter(prog, max_help_position=28, width=width)
+
+
+def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
+    name = argument.partition("=")[0]
+    if not name.startswith("-"):
+        return f"unexpected argument {argument!r}: one APP, then flags; see aserve --help"
+    near = difflib.get_close_matches(name, list(parser._option_string_actions), 1)
+    return f"unknown flag {name}; " + (f"did you mean {near[0]}?" if near else "see aserve --help")

@@ -1,0 +1,40 @@
+"""The flags beside the settings; what they lead to is tested with the command, in test_cli.py."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.flags import build_parser, parse_args
+from aserve.settings import ConfigError
+
+
+def test_what_was_given():
+    """By the names of the settings, and nothing that was not."""
+    assert parse_args(["a:b", "-b", ":1", "-b", ":2", "-w", "3", "--check"]) == {
+        "app": "a:b",
+        "bind": [":1", ":2"],
+        "workers": "3",
+        "check": True,
+    }
+    assert parse_args(["--route", "/a", "rpc:b", "c:d"]) == {"route": ["/a rpc:b"], "app": "c:d"}
+
+
+@pytest.mark.parametrize(
+    ("argument", "said"),
+    [
+        ("--thread", "unknown flag --thread; did you mean --threads"),
+        ("--xyzzy=1", "unknown flag --xyzzy; see aserve --help"),
+        ("b:c", "unexpected argument 'b:c': one APP, then flags"),
+        ("--threads", "expected one argument; see aserve --help"),
+    ],
+)
+def test_mistakes(argument, said):
+    """Each says what to do."""
+    with pytest.raises(ConfigError, match=said):
+        parse_args(["a:b", argument])
+
+
+def test_help(monkeypatch):
+    """It fits the terminal."""
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, build_parser().format_help().splitlines())) <= 80
