@@ -292,7 +292,7 @@ class Lane:
         now = _monotonic() if self._times_requests else 0.0
         connections, submit, factories = self.connections, self.executor.submit_here, self._factories
         for (
-            length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
+            length, fd, consumed, start, size, vars_start, vars_size, own_count, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
         ) in _unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES]):  # fmt: skip
             try:
@@ -301,9 +301,9 @@ class Lane:
                     continue
                 vars = text[vars_start : vars_start + vars_size]
                 if flags == PLAIN:
-                    exchange = Exchange(vars, nvars)
+                    exchange = Exchange(vars)
                 else:
-                    exchange = factories[index](vars, nvars, flags, modifier1, self._input, start, consumed)
+                    exchange = factories[index](vars, own_count, flags, modifier1, self._input, start, consumed)
                     if exchange.is_for_loop:
                         self._passed_on_count += 1
                         if lib.lane_release(self.set, fd):
