@@ -14,7 +14,7 @@ MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
 .PHONY: help serve test test-all test-next test-next-clean suites suite check lint coverage wheel soak soak-million storm fuzz \
-	bench bench-sidecar bench-rpc bench-reload bench-preload bench-results bench-tables bench-ready docs clean
+	bench bench-sidecar bench-rpc bench-reload bench-preload bench-results bench-tables bench-ready bench-quick bench-probes bench-pictures docs clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -131,8 +131,18 @@ bench-results: bench-ready  ## all of them on CPython and PyPy, into benchmarks/
 	.venv-bench/bin/python benchmarks/bench_$$name.py "$$@" --interpreter $$interpreter --save $(ARGS) || failed=1; \
 	done; done; exit $$failed
 
+bench-quick: bench-ready  ## the targets that can be had in four minutes, met or not (ARGS="--targets 1,2")
+	@.venv-bench/bin/python benchmarks/bench_quick.py $(ARGS)
+
+bench-probes: bench-ready  ## start, idle and slow clients, the spread over workers, beside other servers
+	@.venv-bench/bin/python benchmarks/bench_probes.py $(ARGS)
+
 bench-tables:  ## write benchmarks/results/README.md from the files beside it; a run that is saved has done so
 	@$(PYTHON) benchmarks/tables.py
+
+bench-pictures:  ## write benchmarks/report: one page with all charts and tables, and each chart as a picture
+	@$(MAKE) --no-print-directory .venv-bench/.ready-bench PYTHON=$(BENCH_PYTHON) VENV=.venv-bench
+	@.venv-bench/bin/python benchmarks/make_report.py
 
 # The environments of aserve and of the servers beside it; PEERS names another place for the latter.
 bench-ready:

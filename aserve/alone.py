@@ -2,7 +2,8 @@
 
 Owns:     control_of: the socket beside one server on an event loop.
 Thread:   event loop only.
-Not here: the socket (processes/control.py), the answers of a supervisor (processes/answers.py).
+Not here: the socket (processes/control.py), the answers of a supervisor (processes/answers.py), what a
+          status has (metrics/status.py).
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Callable
 
 from . import forks
-from .processes.answers import describe_memory, describe_server
+from .footprint import Footprints
+from .metrics.status import describe_single
 from .processes.control import Caller, Control, Message
 from .server import Server
 from .stacks import describe_stacks
@@ -34,9 +36,11 @@ def control_of(server: Server, path: str | None) -> Iterator[None]:
     if path is None:
         yield
         return
-    loop, began_at = asyncio.get_running_loop(), time.monotonic()
+    loop, began_at, footprints = asyncio.get_running_loop(), time.monotonic(), Footprints()
     answers = {
-        "status": lambda caller, _: _tell(caller, *_status_of(server, time.monotonic() - began_at)),
+        "status": lambda caller, _: _tell_status(
+            caller, describe_single(server, time.monotonic() - began_at, footprints)
+        ),
         "stacks": lambda caller, _: _tell(caller, {"worker": 0, "pid": os.getpid(), "text": describe_stacks()}),
         "reload": lambda caller, _: caller.refuse(NO_WORKERS),
         "workers": lambda caller, _: caller.refuse(NO_WORKERS),
@@ -64,32 +68,12 @@ def _watch_on(loop: asyncio.AbstractEventLoop) -> Callable[[int, Callable[[], No
     return watch
 
 
+def _tell_status(caller: Caller, status: Message) -> None:
+    (worker,) = status.pop("workers")
+    _tell(caller, status, {"worker": worker})
+
+
 def _tell(caller: Caller, *messages: Message) -> None:
     for message in messages:
         caller.say(message)
     caller.end()
-
-
-def _status_of(server: Server, seconds: float) -> list[dict[str, Any]]:
-    now = server.statistics()
-    how = "draining" if now.is_draining else "serving"
-    worker: dict[str, Any] = {
-        "slot": 0,
-        "pid": os.getpid(),
-        "generation": 1,
-        "state": "draining" if now.is_draining else "ready",
-        "seconds": round(seconds, 1),
-        "requests": now.requests,
-        "connections": now.connections_open,
-        "running": now.connections_running,
-        "waiting": now.requests_waiting,
-        "threads_busy": now.workers_busy,
-        "silent_seconds": 0.0,
-        **describe_memory(os.getpid()),
-        "at": [],
-    }
-    text = f"{how} on {', '.join(server.urls)}"
-    return [
-        {**describe_server(seconds, text, server.config.threads), "workers_wanted": 0, "workers_ready": 0},
-        {"worker": worker},
-    ]

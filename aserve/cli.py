@@ -30,9 +30,12 @@ from .compat.uwsgi import install as install_uwsgi
 from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
+from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
+from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
+from .mounts import Mounts, load_mounts
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -45,11 +48,12 @@ from .processes.plan import Plan, Read
 from .processes.shutdown import StartFailed
 from .processes.supervisor import Supervisor
 from .processes.trial import VARIABLE as TRIAL
-from .processes.trial import trial_role
+from .processes.trial import trial_role, with_own_files
 from .processes.worker import FAILED, Role, run_worker, say_failed
 from .running import prepared
 from .running import run_prepared as run_server
 from .settings import SETTINGS, SWITCH, VERSION, Config, ConfigError, parse_bind, platform_settings, read_toml
+from .settings.files import parse_mount
 from .signals import log_what_remains
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
@@ -127,6 +131,8 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     for name in ("control", "log_config"):
         if getattr(config, name) is not None:
             config = dataclasses.replace(config, **{name: os.path.abspath(getattr(config, name))})
+    if spec and any(parse_mount(text).prefix == "" for text in config.mount):
+        raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
     compile_routes(config.route)
     load_certificates(config)  # to see whether they can be; the server loads its own
     return Plan(config, _checked_spec(spec, toml_name) if spec else None)
@@ -135,9 +141,11 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
 def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
     config = plan.config
+    _name_app_files(role)
     if _has_uwsgi(config):
         install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
-    app = load_app(plan.spec) if plan.spec else demo_app
+    app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
+    app = load_mounts(config.mount, app)
     check_unpatched()
     enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
     return app
@@ -145,9 +153,15 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
 
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
+    _name_app_files(role)
     if _has_uwsgi(role.plan.config):
         install_uwsgi(_uwsgi_process(role))
     set_up_logging(role.plan.config, role.name)
+
+
+def _name_app_files(role: Role | None) -> None:
+    if role is not None and role.app_files:
+        name_files(os.environ, *role.app_files)
 
 
 def _uwsgi_process(role: Role) -> UwsgiProcess:
@@ -194,7 +208,8 @@ def _run_trial(argv: Sequence[str], channel: Channel) -> int:
             role = trial_role(_read_plan(_parse_args(argv)), channel)
         except (ConfigError, AserveError, BindError) as fault:
             return say_failed(channel, str(fault))
-        status = _work(role)
+        with with_own_files(role, os.environ) as role:
+            status = _work(role)
     log_what_remains()
     return status
 
@@ -223,13 +238,18 @@ def _log_surroundings(plan: Plan) -> None:
             "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
             "after binding, as does User= of a systemd unit"
         )
-    if not plan.spec:
+    if not plan.spec and not _needs_no_app(config):
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", _command())
 
 
 def _has_uwsgi(config: Config) -> bool:
     """Whether `import uwsgi` is to work."""
     return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and _speaks_uwsgi(config))
+
+
+def _needs_no_app(config: Config) -> bool:
+    """Whether there is something to serve without an APP, and so no need of the demo."""
+    return bool(config.static or config.mount)
 
 
 def _speaks_uwsgi(config: Config) -> bool:
@@ -346,9 +366,12 @@ def _python_version() -> str:
 
 
 def _describe(config: Config, app: object, spec: str | None) -> str:
+    app = app.main if type(app) is Mounts else app
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
-    lines = [f"app:     {spec or 'the demo app'} ({what})"]
+    name = spec or ("none" if app is nothing_here else "the demo app")
+    lines = [f"app:     {name} ({what})"]
+    lines += [f"mount:   {text}" for text in config.mount] + [f"static:  {text}" for text in config.static]
     lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
     lines.append(f"threads: {config.threads or LOOP_THREAD}")
     return "\n".join([*lines, "All is well; without --check this would be served.", ""])

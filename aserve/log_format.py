@@ -1,20 +1,20 @@
 """What a line of the access log looks like: from what is kept of a request to text that no client can forge.
 
-Owns:     LineFormat: a format compiled into a list of functions; escaping.
+Owns:     LineFormat: a format compiled into a text with gaps, and the columns that fill them; escaping.
 Thread:   who flushes the log, one at a time (access_log.py).
 Spec:     Apache's mod_log_config (combined, common); RFC 8259 (json).
 Not here: the values (log_values.py), how they are spelled (settings/log_line.py); when lines are made, and where they go (access_log.py).
 
-A request of the same vars as one before, but for its end, costs a look into a dict: many clients ask the same again and again.
-One whose field section alone is known costs more, and one of which nothing is known the most.
+Many clients ask the same again and again, so two things are remembered: the lines of this second, and what field sections show.
 """
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
-from typing import Any, Callable
+from typing import Any, Callable, NamedTuple, Union
 
 from .exchange import escape
 from .log_values import (
@@ -23,15 +23,13 @@ from .log_values import (
     JSON_REQUEST,
     OF_END,
     OF_FIELDS,
+    OF_REQUEST,
     TIMED,
     Kept,
     Process,
-    Record,
     Value,
-    client_of,
     end_getter,
     field_getter,
-    iso_time,
     kind_of,
     pairs_of,
     record_of,
@@ -40,15 +38,33 @@ from .log_values import (
 )
 from .settings.log_line import JSON, NAMED, Atom, parse_line_format
 
-# Vars and field sections that are remembered, and how long they may be: 512 KiB at most, and as much for what is made of them. Guess.
+# Lines and field sections that are remembered, and how long what they are of may be: 256 KiB each, and as much for what is
+# made of them. Guess.
 _KNOWN_MAX = 128
 _KNOWN_SIZE = 2048
+LineKey = tuple[str, int, int, str, str]  # what a line is made of, besides the time: vars, status, size, end, address
 _CREDENTIALS = "AUTHORIZATION\0"  # how a name ends
-# Where `lines` puts these values; others are behind them.
+# Where `_new_line` has these values, which need no escaping; those of the columns are behind them.
 _PLACES = {"addr": 0, "status": 1, "size": 2, "rsize": 2, "end": 3, "ltime": 4, "size_or_dash": 5}
-_OTHERS_AT = 6
+_COLUMNS_AT = 6
 # Longer values are cut: 8190 is the longest request line by default, and a line must end somewhere.
 MAX_VALUE = 8192
+
+Show = Callable[[Value], str]
+
+
+class Column(NamedTuple):
+    """A value of a line: where it is found, and how it is shown."""
+
+    kind: str  # OF_END, OF_REQUEST or OF_FIELDS
+    get: Callable[..., Value]
+    show: Show
+
+
+_FINDERS: dict[str, Callable[[Atom], Callable[..., Value]]] = {
+    OF_END: end_getter, OF_REQUEST: request_getter, OF_FIELDS: field_getter,
+}  # fmt: skip
+Piece = Union[str, int, Column]  # text; a value by its place in _PLACES; any other value
 
 
 class LineFormat:
@@ -57,107 +73,139 @@ class LineFormat:
     def __init__(self, text: str, worker: int | None = None) -> None:
         """`text`: --access-log-format; `worker`: see Process."""
         self._process = Process(worker)
-        self._second, self._stamp = 0, ""
-        self._templates: dict[str, str] = {}  # by vars: the format with what they say; how the request ended is to come
-        self._fields: dict[str, dict[Atom, str]] = {}  # by field sections: what is asked for of them
-        self._is_json = text == JSON
-        self._pieces = [] if self._is_json else parse_line_format(NAMED.get(text, text))
-        self._escape = _escape_json if text.lstrip().startswith("{") else escape
-        atoms = [piece for piece in self._pieces if isinstance(piece, Atom)]
-        names = {atom.name for atom in atoms}
-        self.wants_times = self._is_json or not names.isdisjoint(TIMED)  # see Service.times_requests
+        self._second, self._stamp = 0.0, ""
+        self._lines: dict[LineKey, str] = {}  # of this second
+        self._fields: dict[str, list[str]] = {}  # by field section: what is shown of it
+        atoms = [] if text == JSON else parse_line_format(NAMED.get(text, text))
+        names = {atom.name for atom in atoms if isinstance(atom, Atom)}
+        self.wants_times = text == JSON or not names.isdisjoint(TIMED)  # see Service.times_requests
         self.wants_head = "response_field" in names
         self.wants_id = "request_id" in names
-        self._of_fields = [atom for atom in atoms if kind_of(atom) is OF_FIELDS]
-        of_end = [atom for atom in atoms if kind_of(atom) is OF_END]
-        others = [atom for atom in of_end if atom.name not in _PLACES]
-        self._others = [end_getter(atom) for atom in others]
-        places = [_PLACES.get(atom.name, _OTHERS_AT + others.index(atom) if atom in others else 0) for atom in of_end]
-        self._values: Callable[[Any], Any] = itemgetter(*places) if len(places) > 1 else _one_or_none(places)
+        show = functools.partial(_show, _escape_json if text.lstrip().startswith("{") else escape)
+        self._show: Show = show
+        pieces = list(_json_pieces() if text == JSON else _text_pieces(atoms, show))
+        self._text = "".join(piece.replace("%", "%%") if isinstance(piece, str) else "%s" for piece in pieces)
+        columns = {
+            kind: [piece for piece in pieces if isinstance(piece, Column) and piece.kind is kind]
+            for kind in (OF_END, OF_REQUEST, OF_FIELDS)
+        }
+        self._of_end, self._of_request, self._of_fields = columns.values()
+        ordered = [column for found in columns.values() for column in found]
+        places = [
+            _COLUMNS_AT + ordered.index(piece) if isinstance(piece, Column) else piece
+            for piece in pieces
+            if not isinstance(piece, str)
+        ]
+        self._choose: Callable[[Any], Any] = itemgetter(*places) if len(places) > 1 else _one_of(places)
+        self._repeats = not (self._of_end or self.wants_id)  # else each request has a line of its own
 
     def lines(self, requests: Iterable[Kept]) -> list[str]:
         """Return a line for each of these."""
-        if self._is_json:
-            return [self._json_line(record_of(kept)) for kept in requests]
         made: list[str] = []
-        add, get, values, others = made.append, self._templates.get, self._values, self._others
-        second, stamp = self._second, self._stamp
+        add, get, second, next_second = made.append, self._lines.get, self._second, self._second + 1.0
         for kept in requests:
             exchange, status, size, at, _, _ = kept
-            if not second <= at < second + 1:
-                second, stamp = int(at), self._process.stamp(at)
-            client = (exchange.client or exchange.connection).remote_addr or "-"
-            template = get(exchange.vars)
-            if template is None or exchange.is_from_front:
-                record = record_of(kept)
-                template, client = self._new_template(record), self._show(client_of(record))
-            if others:
-                record = record_of(kept)
-                shown = [self._show(getter(self._process, record)) for getter in others]
-                add(template % values((client, status, size, exchange.end, stamp, size or "-", *shown)))
-            else:
-                add(template % values((client, status, size, exchange.end, stamp, size or "-")))
-        self._second, self._stamp = second, stamp
+            if not second <= at < next_second:
+                second, next_second = self._begin_second(at)
+            key = exchange.vars, status, size, exchange.end, (exchange.client or exchange.connection).remote_addr
+            line = get(key)
+            if line is None or exchange.is_from_front:
+                line = self._new_line(kept, key)
+            add(line)
         return made
 
-    def _new_template(self, record: Record) -> str:
-        """Return the format with what the request says; keep it for the next that says the same."""
-        vars, parts = record.vars, split(record)
-        fields: str = parts[-1]  # type: ignore[assignment]
-        # What is from a front server differs with each request, and so does a request's id; credentials are not to be kept.
-        is_kept = len(vars) <= _KNOWN_SIZE and not (record.is_from_front or self.wants_id or _CREDENTIALS in fields)
+    def _begin_second(self, at: float) -> tuple[float, float]:
+        """Forget the lines of another second; return when this one begins, and when the next."""
+        self._second, self._stamp = float(int(at)), self._process.stamp(at)
+        self._lines.clear()
+        return self._second, self._second + 1.0
+
+    def _new_line(self, kept: Kept, key: LineKey) -> str:
+        """Return a line; keep it for the next request of this second that says the same."""
+        vars, status, size, end, addr = key
+        is_from_front = kept[0].is_from_front
+        parts = split(vars, is_from_front)
+        client: str | None = addr
+        if is_from_front and vars:
+            client, addr = parts[0], self._show(parts[0])
+        fields = parts[-1] or ""
         shown = self._fields.get(fields)
         if shown is None:
-            pairs = pairs_of(fields)
-            shown = {atom: self._show(field_getter(atom)(pairs)).replace("%", "%%") for atom in self._of_fields}
-            if is_kept:
-                _keep(self._fields, fields, shown)
-        template = ""
-        for piece in self._pieces:
-            if isinstance(piece, str):
-                template += piece.replace("%", "%%")
-            elif kind_of(piece) is OF_END:
-                template += "%s"
-            elif piece in shown:
-                template += shown[piece]
-            else:
-                template += self._show(request_getter(piece)(record, parts)).replace("%", "%%")
-        template += "\n"
-        if is_kept:
-            _keep(self._templates, vars, template)
-        return template
+            shown = self._show_fields(fields, is_from_front)
+        values = [addr or "-", status, size, end, self._stamp, size or "-"]
+        if self._of_end:
+            process, record = self._process, record_of(kept, client or "-")
+            values += [show(get(process, record)) for _, get, show in self._of_end]
+        for _, get, show in self._of_request:
+            values.append(show(get(parts)))
+        values += shown
+        line: str = self._text % self._choose(values)
+        if self._repeats and fields in self._fields and len(vars) <= _KNOWN_SIZE:
+            _keep(self._lines, key, line)
+        return line
 
-    def _show(self, value: Value) -> str:
-        if type(value) is str:
-            return self._escape(value[:MAX_VALUE])
-        if type(value) is float:
-            return f"{value:.6f}"
-        return "-" if value is None else str(value)
-
-    def _json_line(self, record: Record) -> str:
-        parts, process = split(record), self._process
-        fields = pairs_of(parts[-1] or "")
-        found: dict[str, Value] = {"timestamp": iso_time(record.at), "client.address": client_of(record)}
-        found.update({name: getter(record, parts) for name, getter in JSON_REQUEST.items()})
-        found.update({name: getter(process, record) for name, getter in JSON_END.items()})
-        found.update({name: getter(fields) for name, getter in JSON_FIELDS.items()})
-        found = {
-            name: _decode(value[:MAX_VALUE]) if isinstance(value, str) else value
-            for name, value in found.items()
-            if value is not None and value != ""
-        }
-        return _encode_json(found) + "\n"
+    def _show_fields(self, fields: str, is_from_front: bool) -> list[str]:
+        """Return what is shown of a field section; keep it for the next request that has the same."""
+        pairs = pairs_of(fields)
+        shown = [show(get(pairs)) for _, get, show in self._of_fields]
+        # What is from a front server differs with each request, and so does a request's id; credentials are not to be kept.
+        if not (len(fields) > _KNOWN_SIZE or is_from_front or self.wants_id or _CREDENTIALS in fields):
+            _keep(self._fields, fields, shown)
+        return shown
 
 
-def _one_or_none(places: list[int]) -> Callable[[Any], Any]:
+def _one_of(places: list[int]) -> Callable[[Any], Any]:
     """Return what itemgetter would be for one place, or none, if it returned tuples then, too."""
-    return lambda found: tuple([found[place] for place in places])
+    return lambda values: tuple([values[place] for place in places])
 
 
-def _keep(known: dict[str, Any], key: str, value: object) -> None:
+def _keep(known: dict[Any, Any], key: object, value: object) -> None:
     if len(known) >= _KNOWN_MAX:
         known.clear()  # there are many: those that go on are added again
     known[key] = value
+
+
+def _text_pieces(parts: Iterable[str | Atom], show: Show) -> Iterator[Piece]:
+    for part in parts:
+        if isinstance(part, str):
+            yield part
+        elif part.name in _PLACES:
+            yield _PLACES[part.name]
+        elif part.name == "-":
+            yield "-"
+        else:
+            kind = kind_of(part)
+            yield Column(kind, _FINDERS[kind](part), show)
+    yield "\n"
+
+
+def _show(escape: Callable[[str], str], value: Value) -> str:
+    if type(value) is str:
+        return escape(value[:MAX_VALUE])
+    if type(value) is float:
+        return f"{value:.6f}"
+    return "-" if value is None else str(value)
+
+
+def _json_pieces() -> Iterator[Piece]:
+    yield '{"timestamp": "'
+    yield Column(OF_END, lambda process, record: process.iso_time(record.at), str)
+    yield '"'
+    for kind, found in ((OF_REQUEST, JSON_REQUEST), (OF_END, JSON_END), (OF_FIELDS, JSON_FIELDS)):
+        for name, get in found.items():
+            yield _json_column(kind, name, get)
+    yield "}\n"
+
+
+def _json_column(kind: str, name: str, get: Callable[..., Value]) -> Column:
+    return Column(kind, get, functools.partial(_show_json, f', "{name}": '))
+
+
+def _show_json(name: str, value: Value) -> str:
+    """Return a name and its value; nothing, if there is none."""
+    if type(value) is str:
+        return name + _encode_json(_decode(value[:MAX_VALUE])) if value else ""
+    return "" if value is None else f"{name}{value}"
 
 
 _encode_json = json.JSONEncoder(ensure_ascii=True, check_circular=False).encode

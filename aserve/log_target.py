@@ -1,6 +1,6 @@
 """Where the lines of the access log go: a file, standard output, or syslog.
 
-Owns:     FileTarget, StreamTarget, SyslogTarget; `open_target` chooses.
+Owns:     FileTarget, StreamTarget, SyslogTarget; `open_target` chooses, also a PipeTarget (log_pipe.py).
 Thread:   who flushes the log, one at a time (access_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
 Not here: what is done when a line cannot be written (access_log.py).
@@ -13,11 +13,14 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import sys
 import time
 from collections.abc import Sequence
 from typing import Protocol, TextIO
 from urllib.parse import urlsplit
+
+from .log_pipe import PipeTarget
 
 SYSLOG = "syslog:"
 LOCAL_SYSLOG = "/dev/log"
@@ -26,10 +29,13 @@ _PRIORITY = 23 * 8 + 6
 # RFC 5424 6.1: receivers should take 2048 octets; rsyslog and syslog-ng take 8192 by default.
 MAX_MESSAGE_BYTES = 8192
 SYSLOG_PORT = 514
+_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class Target(Protocol):
     """What lines are written to. Lines are ASCII, each with its newline."""
+
+    why_in_part: str  # why fewer lines are written than there were
 
     def write(self, lines: Sequence[str]) -> int:
         """
@@ -54,11 +60,11 @@ class Target(Protocol):
 class FileTarget:
     """A file, to which others append, too."""
 
-    def __init__(self, path: str, is_patient: bool = True) -> None:
-        """`is_patient`: wait for the reader of a named pipe."""
+    why_in_part = "only a part of it was taken"
+
+    def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)  # the app may change the folder
-        self._flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | (0 if is_patient else os.O_NONBLOCK)
-        self._fd = os.open(self._path, self._flags, 0o666)
+        self._fd = os.open(self._path, _FLAGS, 0o666)
         self._is_torn = False  # the last line has no end
 
     def write(self, lines: Sequence[str]) -> int:
@@ -77,7 +83,7 @@ class FileTarget:
 
     def reopen(self) -> bool:
         """See Target.reopen."""
-        fd = os.open(self._path, self._flags, 0o666)
+        fd = os.open(self._path, _FLAGS, 0o666)
         os.close(self._fd)
         self._fd, self._is_torn = fd, False
         return True
@@ -91,7 +97,9 @@ class FileTarget:
 
 
 class StreamTarget:
-    """Standard output, whatever that is: it is the program's."""
+    """Standard output that is a file, or what the program has put in its place: it is the program's."""
+
+    why_in_part = "only a part of it was taken"
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -115,6 +123,8 @@ class StreamTarget:
 
 class SyslogTarget:
     """A syslog server: the machine's own, or one that is reached by UDP. A line is a datagram; nobody waits for one."""
+
+    why_in_part = "only a part of it was taken"
 
     def __init__(self, where: str) -> None:
         """
@@ -192,7 +202,7 @@ def _connected(family: int, address: object) -> socket.socket:
 
 def open_target(name: str, is_patient: bool = True) -> Target:
     """
-    Return what --access-log means; `is_patient`: see FileTarget.
+    Return what --access-log means; `is_patient`: see PipeTarget.open.
 
     Raises:
         OSError: it cannot be opened, or nobody is there.
@@ -201,5 +211,18 @@ def open_target(name: str, is_patient: bool = True) -> Target:
     if name == "-":
         if sys.stdout is None:
             raise OSError(0, "standard output is closed")
-        return StreamTarget(sys.stdout)
-    return SyslogTarget(name[len(SYSLOG) :]) if name.startswith(SYSLOG) else FileTarget(name, is_patient)
+        return _open_stream(sys.stdout)
+    if name.startswith(SYSLOG):
+        return SyslogTarget(name[len(SYSLOG) :])
+    is_read = os.path.exists(name) and not stat.S_ISREG(os.stat(name).st_mode)
+    return PipeTarget.open(name, is_patient) if is_read else FileTarget(name)
+
+
+def _open_stream(stream: TextIO) -> Target:
+    try:
+        fd = stream.fileno()
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            return PipeTarget.beside(fd)
+    except (AttributeError, OSError, ValueError):  # it is none of the system's: the program's own
+        pass
+    return StreamTarget(stream)

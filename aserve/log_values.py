@@ -14,6 +14,7 @@ import os
 import re
 import threading
 import time
+from operator import itemgetter
 from typing import Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
@@ -63,7 +64,7 @@ Value = Union[str, int, float, None]
 # place 0 is the client, if a front server names it; the last is the field section.
 Parts = list[Optional[str]]
 EndGetter = Callable[["Process", Record], Value]
-RequestGetter = Callable[[Record, Parts], Value]
+RequestGetter = Callable[[Parts], Value]
 Fields = dict[str, str]
 FieldGetter = Callable[[Fields], Value]
 
@@ -73,11 +74,11 @@ FieldGetter = Callable[[Fields], Value]
 Kept = tuple[Exchange, int, int, float, float, bytes]
 
 
-def record_of(kept: Kept) -> Record:
-    """Return what is kept by its names."""
+def record_of(kept: Kept, client: str | None = None) -> Record:
+    """Return what is kept by its names; `client`: its address, if a front server has named it."""
     exchange, status, size, at, ended_at, head = kept
     times = Times(exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id) if ended_at else None
-    client = (exchange.client or exchange.connection).remote_addr or "-"
+    client = client or (exchange.client or exchange.connection).remote_addr or "-"
     return Record(exchange.vars, exchange.is_from_front, client, status, size, exchange.end, at, times, head)
 
 
@@ -88,6 +89,7 @@ class Process:
         self.worker = worker  # the worker process's number; None: there is one process
         self.pid = os.getpid()
         self._second, self._stamp = -1, ""
+        self._iso_second, self._iso_stamp = -1, ""
         self._threads: dict[int, str] = {}
 
     def stamp(self, at: float) -> str:
@@ -96,6 +98,13 @@ class Process:
         if second != self._second:
             self._second, self._stamp = second, time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(second))
         return self._stamp
+
+    def iso_time(self, at: float) -> str:
+        """Return the time as RFC 3339 has it, with milliseconds."""
+        second = int(at)
+        if second != self._iso_second:
+            self._iso_second, self._iso_stamp = second, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        return f"{self._iso_stamp}.{int(at % 1 * 1000):03d}Z"
 
     def thread_name(self, thread_id: int) -> str:
         """Return the name of a worker; one that has ended since has none."""
@@ -128,11 +137,6 @@ def _queue_wait(process: Process, record: Record) -> Value:
 
 def _thread(process: Process, record: Record) -> Value:
     return process.thread_name(record.times.thread_id) if record.times is not None and record.times.thread_id else None
-
-
-def iso_time(at: float) -> str:
-    """Return the time as RFC 3339 has it, with milliseconds."""
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(at))}.{int(at % 1 * 1000):03d}Z"
 
 
 def _response_field(name: str) -> EndGetter:
@@ -174,32 +178,25 @@ TIMED = {"secs", "msecs", "micros", "duration", "queue_wait", "thread"}
 # Values of the request, without its field section
 
 
-def client_of(record: Record) -> str | None:
-    """Return who has asked."""
-    if record.is_from_front and record.vars:
-        return split(record)[0] or None
-    return record.client if record.client != "-" else None
+def _request(parts: Parts) -> Value:
+    return f"{parts[1] or '-'} {parts[3] or '-'} {parts[9] or '-'}" if any(parts) else None
 
 
-def _request(record: Record, parts: Parts) -> Value:
-    return f"{parts[1] or '-'} {parts[3] or '-'} {parts[9] or '-'}" if record.vars else None
-
-
-def _path(record: Record, parts: Parts) -> Value:
+def _path(parts: Parts) -> Value:
     return parts[3].partition("?")[0] if parts[3] else parts[5]
 
 
 def _part(place: int) -> RequestGetter:
-    return lambda record, parts: parts[place]
+    return itemgetter(place)
 
 
 _REQUEST_GETTERS: dict[str, RequestGetter] = {
-    "-": lambda record, parts: None,
+    "-": lambda parts: None,
     "request": _request,
     "method": _part(1),
     "uri": _part(3),
     "path": _path,
-    "query": lambda record, parts: parts[7] or "",
+    "query": lambda parts: parts[7] or "",
     "proto": _part(9),
 }
 
@@ -276,9 +273,10 @@ JSON_REQUEST: dict[str, RequestGetter] = {
     "http.request.method": _part(1),
     "url.path": _path,
     "url.query": _part(7),
-    "network.protocol.version": lambda record, parts: (parts[9] or "").partition("/")[2],
+    "network.protocol.version": lambda parts: (parts[9] or "").partition("/")[2],
 }
 JSON_END: dict[str, EndGetter] = {
+    "client.address": lambda process, record: record.client if record.client != "-" else None,
     "http.response.status_code": lambda process, record: record.status or None,
     "http.response.body.size": _END_GETTERS["size"],
     "http.server.request.duration": _duration,
@@ -312,21 +310,21 @@ def died(text: str, seconds: float) -> Kept:
 
 def path_of(record: Record) -> str:
     """Return the decoded path, as the app has it."""
-    return split(record)[5] or ""
+    return split(record.vars, record.is_from_front)[5] or ""
 
 
-def split(record: Record) -> Parts:
+def split(vars: str, is_from_front: bool) -> Parts:
     parts: Parts
-    if not record.is_from_front:
-        parts = record.vars.split("\0", _REQUEST_PARTS)  # type: ignore[assignment]
+    if not is_from_front:
+        parts = vars.split("\0", _REQUEST_PARTS)  # type: ignore[assignment]
         if len(parts) == _REQUEST_PARTS + 1:
             return parts
-    pairs = pairs_of(record.vars)  # of a front server, in any order; or HTTP/1.0 without a field, or nothing
+    pairs = pairs_of(vars)  # of a front server, in any order; or HTTP/1.0 without a field, or nothing
     get = pairs.get
     uri = get("REQUEST_URI") or get("PATH_INFO")
     return [
         get("REMOTE_ADDR"), get("REQUEST_METHOD"), None, uri, None, get("PATH_INFO") or get("DOCUMENT_URI"), None,
-        get("QUERY_STRING"), None, get("SERVER_PROTOCOL"), record.vars if record.is_from_front else "",
+        get("QUERY_STRING"), None, get("SERVER_PROTOCOL"), vars if is_from_front else "",
     ]  # fmt: skip
 
 

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any, Callable
+from typing import Any
 
 from . import forks
 from .access_log import AccessLog
 from .metrics.counting import Counters
+from .metrics.gil import GilWatch
 from .metrics.single import Single
+from .metrics.status import Serving
 from .request_log import RequestLog, as_one
-from .settings import Config
-from .statistics import Statistics
 
 
 class Records:
     """One server's."""
 
     def __init__(
-        self, config: Config, loop: asyncio.AbstractEventLoop, counters: Any = None, slot: int | None = None
+        self, server: Serving, loop: asyncio.AbstractEventLoop, counters: Any = None, slot: int | None = None
     ) -> None:
         """
         Open them. `counters`: memory for those of a process whose supervisor answers for all.
@@ -32,6 +32,9 @@ class Records:
         Raises:
             BindError: the access log cannot be written, or the address of --metrics not be bound.
         """
+        config = server.config
+        self._server = server
+        self._times_anyway = config.control is not None and slot is None  # `aserve status` has the oldest requests
         self._single: Single | None = None
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None
@@ -41,10 +44,13 @@ class Records:
                 undo.callback(self._access_log.close)
             if config.metrics is not None:
                 if counters is None:
-                    self._single = Single(config, loop)
+                    self._single = Single(server, loop)
                     counters = self._single.memory
                     undo.callback(self._single.close)
                 self._counters = Counters(counters, config.threads)
+                watch = GilWatch(self._counters.note_gil_wait)
+                watch.start()
+                undo.callback(watch.stop)
             self.close = undo.pop_all().close  # lets go of them
 
     @property
@@ -55,7 +61,11 @@ class Records:
     @property
     def wants_times(self) -> bool:
         """Whether one of them wants to know when requests came, and were begun."""
-        return self._counters is not None or (self._access_log is not None and self._access_log.wants_times)
+        return (
+            self._counters is not None
+            or (self._access_log is not None and self._access_log.wants_times)
+            or self._times_anyway
+        )
 
     @property
     def wants_ids(self) -> bool:
@@ -68,12 +78,13 @@ class Records:
         listeners = self._single.listeners if self._single is not None else ()
         return [forks.local_address(listener.socket.fileno()) for listener in listeners]
 
-    def on_second(self, statistics: Callable[[], Statistics]) -> None:
+    def on_second(self) -> None:
         """Called once a second: write what waits, and the numbers of this moment."""
         if self._access_log is not None:
             self._access_log.on_second()
         if self._counters is not None:
-            self._counters.on_second(statistics())
+            lost = self._access_log.lost_count if self._access_log is not None else 0
+            self._counters.on_second(self._server.statistics(), lost)
         if self._single is not None:
             self._single.on_second()
 

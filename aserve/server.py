@@ -1,10 +1,8 @@
 """Serve one app on one event loop: start, drain, stop.
 
-Owns:     Server (the embedding API): a loop's listeners, executor, connections
-          and the one timer that ticks for them all.
+Owns:     Server (the embedding API): a loop's listeners, executor, connections and the one timer that ticks for them all.
 Thread:   event loop only.
-Not here: one connection (connections/connection.py), what a listener's connections share (services.py), settings
-          (settings/table.py), the loop and signals (running.py).
+Not here: one connection (connections/connection.py), what a listener's connections share (services.py), settings (settings/table.py), the loop and signals (running.py).
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import anyio
-import anyio.abc
 
 from . import forks
 from .budgets import Budgets
@@ -29,13 +26,14 @@ from .connections.listeners import Address, Listener, bind_listeners
 from .connections.load_board import LoadBoard
 from .connections.service import Service
 from .failing import Failing
+from .layers import layered
 from .loading import check_unpatched
 from .proxies.peers import Peers
 from .proxies.trust import peers_of
 from .records import Records
 from .services import Shared, new_service
 from .settings import Config
-from .statistics import Statistics, take_statistics
+from .statistics import Statistics, take_ongoing, take_statistics
 from .tls.certificates import Certificates, load_certificates
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
@@ -46,8 +44,7 @@ from .wsgi.response import CommonFields
 
 logger = logging.getLogger("aserve")
 
-# For how long kept connections of a server that is replaced may be detached, before they are to close. Guess: most idle
-# for a moment within it.
+# For how long kept connections of a server that is replaced may be detached, before they are to close. Guess: most idle meanwhile.
 LEAVING_SECONDS = 2.0
 
 
@@ -89,7 +86,7 @@ class Server:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
         self.config = config if config is not None else Config(**settings)
-        self._app = app
+        self._app = layered(app, self.config)
         self._shared_listeners, self._is_alone = listeners, is_alone or listeners is None
         self._load_board, self._in_flight, self._slot, self._counters = load_board, in_flight, slot, counters
         self._listeners: list[Listener] = []
@@ -164,7 +161,7 @@ class Server:
         forks.watch(self)
         self._services = []  # those of an earlier start are over
         try:
-            records = self._records = Records(config, loop, self._counters, self._slot)
+            records = self._records = Records(self, loop, self._counters, self._slot)
             self._bound += records.bound
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
@@ -187,9 +184,8 @@ class Server:
         Stop accepting, finish what runs, close; at most `drain_seconds` after `drain_delay_seconds`.
 
         What the kernel has queued on the listeners is served, and they end, for whoever shares them.
-        With `is_replaced` other processes go on to serve them: they stay, with what is queued, and there is no
-        delay. For two seconds kept connections go on as before, and `detach_idle` may take them; then they
-        have two more for a last request.
+        With `is_replaced` other processes go on to serve them: they stay, with what is queued, and there is no delay. For two
+        seconds kept connections go on as before, and `detach_idle` may take them; then they have two more for a last request.
 
         Returns whether everything was finished; True if it has not been started.
         """
@@ -297,6 +293,10 @@ class Server:
             list(self._connections), self._lane, self._services, self._executor, self._budgets.response_memory_bytes
         )
 
+    def ongoing(self, count: int) -> list[tuple[float, str]]:
+        """Return so many of the oldest requests that it is at; see take_ongoing. Only if times are taken: --metrics, --control."""
+        return take_ongoing(list(self._connections), self._lane, count)
+
     def _drain_connections(self) -> None:
         """Close what idles, and let every other connection close after its response."""
         for connection in list(self._connections):
@@ -353,7 +353,7 @@ class Server:
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
             records.told, self._certificates, self._peers, multiprocess=not self._is_alone,
             in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=records.wants_times, names_requests=records.wants_ids,
+            times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids,
         )  # fmt: skip
 
     def _accept(self) -> None:
@@ -397,4 +397,4 @@ class Server:
         if self._deadlines is not None:
             self._deadlines.on_second()
         if self._records is not None:
-            self._records.on_second(self.statistics)
+            self._records.on_second()

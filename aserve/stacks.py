@@ -21,6 +21,7 @@ from .wsgi.gateway import Gateway
 
 _RUN = Connection.run.__code__
 _RESPOND = Gateway.respond.__code__
+GIL_WATCH = "aserve-gil-watch"  # sleeps, and is of no interest
 MAX_FRAMES = 30  # of a stack, the innermost
 
 
@@ -35,7 +36,7 @@ def describe_stacks() -> str:
             texts.append(f"{name}, at {exchange.summary}{_age_of(exchange)}:\n{_format(frames)}")
         elif ident == own or name.startswith("aserve-worker-"):
             idle.append(name)
-        else:
+        elif name != GIL_WATCH:
             texts.append(f"{name}:\n{_format(frames)}")
     if idle:
         texts.append(f"waiting for requests: {', '.join(idle)}\n")

@@ -1,6 +1,6 @@
 """What a server is doing, at one moment.
 
-Owns:     Statistics, and how its numbers are found.
+Owns:     Statistics, and how its numbers are found; the requests that it is at.
 Thread:   event loop only: there the numbers fit together, except those of workers, which run meanwhile.
 Not here: what the numbers mean for the process (server.py: `failure`), or for a health check (connections/service.py).
 
@@ -10,6 +10,8 @@ them costs a step for each open connection, as checking the time-outs does once 
 
 from __future__ import annotations
 
+import heapq
+import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -133,3 +135,17 @@ def take_statistics(
         workers_stuck=workers.stuck,
         workers_written_off=workers.written_off,
     )
+
+
+def take_ongoing(wires: Iterable[OnLoop], lane: Lane | None, count: int) -> list[tuple[float, str]]:
+    """
+    Return so many of the requests that wait for a worker, or are with the app, or whose responses are sent; the oldest first.
+
+    Each: for how many seconds, and "METHOD target", escaped for a log. None is told that has no time (Service.times_requests).
+    """
+    exchanges = [wire.exchange for wire in wires if isinstance(wire, LoopWire) and wire.exchange is not None]
+    if lane is not None:
+        exchanges += lane.exchanges
+    now = time.monotonic()
+    oldest = heapq.nsmallest(count, (each for each in exchanges if each.arrived_at), key=lambda each: each.arrived_at)
+    return [(now - exchange.arrived_at, exchange.summary) for exchange in oldest]

@@ -8,11 +8,13 @@ Rules:    no framework unless the name says so; nothing is imported or allocated
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
@@ -21,6 +23,7 @@ StartResponse = Callable[..., Any]
 
 BLOB_OCTETS = 5 * 1024 * 1024 + 200 * 1024  # 5.2 MiB: a large photograph, or a small film
 BLOCK_OCTETS = 65536
+TOKENS_KEPT = 100_000
 
 
 def hello(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -89,12 +92,42 @@ def testapp(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     return page
 
 
+def who(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with the number of the process."""
+    return _number(os.getpid(), start_response)
+
+
+def token(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """
+    Answer with the query, how often it has come, what the body was, and as many more octets as `size=` asks for.
+
+    chaos_client.py gives each request a query of its own, so that it sees whose answer it has got.
+    """
+    query = environ["QUERY_STRING"]
+    body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+    if len(_times) > TOKENS_KEPT:
+        _times.clear()  # a long run must not grow; one that comes again across this goes unnoticed
+    times = next(_times.setdefault(query, itertools.count(1)))  # one step each: several threads count
+    answer = token_answer(query, times, body)
+    start_response("200 OK", _fields(len(answer)))
+    return [answer]
+
+
+def token_answer(query: str, times: int, body: bytes) -> bytes:
+    """Return what `token` answers."""
+    line = f"{query} {times} {len(body)} {zlib.crc32(body)}\n".encode()
+    size = int(query.rpartition("size=")[2] or 0)
+    return line + (line * (size // len(line) + 1))[:size]
+
+
 def fib(n: int) -> int:
     """Return the n-th Fibonacci number, the slow way."""
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 
 
 # Parts
+
+_times: dict[str, itertools.count[int]] = {}
 
 
 def _fields(length: int) -> list[tuple[str, str]]:

@@ -115,9 +115,7 @@ class Run:
         with tempfile.TemporaryDirectory() as home, open(f"{home}/output", "w+b") as output:
             port = procs.free_port()
             values = {
-                "aserve": str(self._pair.aserve),
-                "peer": str(self._pair.peer),
-                "bin": str(self._pair.peer.parent),
+                **servers.places(self._pair),
                 "port": str(port),
                 "home": home,
             }

@@ -16,8 +16,9 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from wsgiref.util import setup_testing_defaults
 
@@ -26,11 +27,23 @@ import mix
 import servers
 from figures import LOADS, ON_ONE_CONNECTION_EACH, WHOLE_REQUESTS_ONLY, Plan, Row
 from procs import BenchmarkError
-from reports import parse_close_load, parse_wrk
+from reports import parse_ab, parse_chaos, parse_close_load, parse_wrk
 
 ANSWER_SECONDS = 30.0  # Guess: PyPy on a busy machine, computing fib(36) cold
 GRACE_SECONDS = 30.0  # Guess: of a client beyond its own time, for a machine that is busy
 CLOSE_SECONDS = {False: 0.2, True: 2.0}  # Guess: by then a server has closed; longer where that is asked of it
+DEPENDING = {
+    "testapp",
+    "token",
+    "cherrypy_hello",
+    "zope_root",
+    "zope_json",
+}  # apps whose answer depends on the server, or on what came before
+MANY_HEADS, MANY_TARGETS = 50, 200
+AB_SECONDS = 60.0  # Guess: of the slowest server; it counts answers and no time
+BAD_MIX = "good=0,slow=1,malformed=3,truncated=2,reset=2,vanish=2"
+BAD_START_SECONDS = 0.5  # until they are there
+BAD_CLIENTS = 10  # beside the good ones
 ECHO_OCTETS = 71_453  # the body of the uwsgi and SCGI comparisons that others have published
 
 
@@ -113,7 +126,7 @@ def expected_body(app: str) -> bytes:
     """Return what the app answers when it is called without a server; empty: that depends on the server."""
     if app == "rpc":
         return servers.RPC_RESULT
-    if app == "testapp":
+    if app in DEPENDING:
         return b""
     environ: dict[str, Any] = {}
     setup_testing_defaults(environ)
@@ -150,7 +163,70 @@ def load(plan: Plan, port: int, connections: int, seconds: float, home: str, pro
         sequence.write_bytes(mix.pack(mix.build_mix(plan.kinds, plan.every, _fields(plan))))
         words = [programs[LOADS[plan.way]], str(port), str(connections), str(seconds), str(sequence)]
         return parse_close_load(_run_client(words, plan.cpus[1], seconds))
+    if plan.requests:
+        return ab(plan, port, connections, home)
     return wrk(port, connections, seconds, plan.cpus[1], wrk_words(plan, home))
+
+
+@contextlib.contextmanager
+def bad_ones(plan: Plan, port: int, row: Row) -> Iterator[None]:
+    """
+    Run chaos_client beside another load; afterwards its errors are in the row, with those that the other load has counted.
+
+    Raises:
+        BenchmarkError: it did not run to its end.
+    """
+    words = [sys.executable, str(servers.HERE / "chaos_client.py"), f"http://127.0.0.1:{port}/", "--json"]
+    words += [
+        "--clients",
+        str(BAD_CLIENTS),
+        "--seconds",
+        str(BAD_START_SECONDS + plan.seconds),
+        "--requests",
+        "1000000",
+    ]
+    words += ["--mix", BAD_MIX]
+    process = subprocess.Popen(["taskset", "-c", str(plan.cpus[1]), *words], stdout=subprocess.PIPE, text=True)
+    try:
+        time.sleep(BAD_START_SECONDS)
+        yield
+        seen = parse_chaos(process.communicate(timeout=plan.seconds + GRACE_SECONDS)[0])
+    except subprocess.TimeoutExpired:
+        raise BenchmarkError("chaos_client did not end")
+    finally:
+        process.kill()
+        process.wait()
+    for kind, count in seen["errors"].items():
+        row["errors"][kind] = row["errors"].get(kind, 0) + count
+
+
+def ab(plan: Plan, port: int, connections: int, home: str) -> Row:
+    """
+    Load a server with ab, on kept connections, until it has the plan's number of answers.
+
+    Raises:
+        BenchmarkError: it did not run to its end.
+    """
+    times = pathlib.Path(home, "percentiles")
+    words = [
+        "ab",
+        "-q",
+        "-k",
+        "-r",
+        "-s",
+        str(int(GRACE_SECONDS)),
+        "-n",
+        str(max(plan.requests, connections)),
+        "-c",
+        str(connections),
+    ]
+    words += ["-e", str(times)]
+    if plan.app == "echo":
+        body = pathlib.Path(home, "body")
+        body.write_bytes(b"x" * ECHO_OCTETS)
+        words += ["-p", str(body), "-T", "application/octet-stream"]
+    output = _run_client([*words, f"http://127.0.0.1:{port}{path_of(plan.app)}"], plan.cpus[1], AB_SECONDS)
+    return parse_ab(output, times.read_text() if times.exists() else "")
 
 
 def build_call() -> Call:
@@ -178,12 +254,52 @@ def _fields(plan: Plan) -> list[str]:
 
 def wrk_words(plan: Plan, home: str) -> list[str]:
     """Return the flags that make wrk send what the plan says; `home`: where a script may be put."""
+    if plan.has_many_heads:
+        script = pathlib.Path(home, "heads.lua")
+        script.write_text(many_heads())
+        return ["-s", str(script)]
     words = [word for field in _fields(plan) for word in ("-H", field)]
     if plan.app == "echo":
         script = pathlib.Path(home, "post.lua")
         script.write_text(f'wrk.method = "POST"\nwrk.body = string.rep("x", {ECHO_OCTETS})\n')
         words += ["-s", str(script)]
     return words
+
+
+def many_heads() -> str:
+    """Return a script for wrk that sends the fields of 50 browsers, each with cookies of its own, to 200 targets."""
+    heads = []
+    for number in range(MANY_HEADS):
+        fields = [line for line in servers.browser_fields() if not line.lower().startswith(("user-agent:", "cookie:"))]
+        # Not all browsers send all.
+        fields = fields[: len(fields) - number % 4]
+        fields.append(
+            f"User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:{100 + number}.0) Gecko/20100101 Firefox/{100 + number}.0"
+        )
+        fields.append(
+            f"Cookie: session={number * 2654435761 % 2**32:08x}{number:04d}; theme={'dark' if number % 2 else 'light'}"
+        )
+        heads.append("\\r\\n".join(["Host: 127.0.0.1", *fields, "", ""]))
+    listed = ",\n".join(f'"{head}"' for head in heads).replace("\\\\", "\\")
+    return f"""local heads = {{\n{listed}\n}}
+local requests, next_one = {{}}, 0
+function init()
+    for target = 0, {MANY_TARGETS} - 1 do
+        for _, head in ipairs(heads) do
+            requests[#requests + 1] = "GET /pages/" .. target .. "?item=" .. target * 7 .. " HTTP/1.1\\r\\n" .. head
+        end
+    end
+end
+function request()
+    next_one = (next_one + 7919) % #requests  -- a prime: none comes again before all have come
+    return requests[next_one + 1]
+end
+"""
+
+
+def path_of(app: str) -> str:
+    """Return the path that is asked for."""
+    return {"zope_json": "/@@data.json"}.get(app, "/")
 
 
 def wrk(port: int, connections: int, seconds: float, cpu: int, words: Sequence[str] = ()) -> Row:

@@ -23,7 +23,7 @@ from figures import WHOLE_REQUESTS_ONLY, Plan, Result, format_table
 from procs import BenchmarkError
 from servers import Pair
 
-ROUNDS = {False: 5, True: 3}  # by whether it is PyPy, which takes longer to warm up
+ROUNDS = 3
 SECONDS = 1.5
 QUICK = {"rounds": 1, "seconds": 0.5, "warm_up": 0.2}  # is everything in its place?
 
@@ -50,7 +50,7 @@ def run(name: str, measure: Callable[[argparse.Namespace], int], args: argparse.
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags that every command has."""
     how = parser.add_argument_group("how")
-    how.add_argument("--rounds", type=positive(int), help="5; on PyPy: 3")
+    how.add_argument("--rounds", type=positive(int), help=f"{ROUNDS}")
     how.add_argument("--seconds", type=positive(float), help=f"of each measurement ({SECONDS})")
     how.add_argument("--warm-up", type=positive(float), metavar="SECONDS",
         help="before each measurement, not counted (0.5; on PyPy: 5, then 4)")  # fmt: skip
@@ -111,7 +111,7 @@ def timing(args: argparse.Namespace, pair: Pair) -> dict[str, Any]:
     """Return the fields of Plan that the flags set."""
     quick = QUICK if args.quick else {}
     return {
-        "rounds": args.rounds or quick.get("rounds", ROUNDS[pair.is_pypy]),
+        "rounds": args.rounds or quick.get("rounds", ROUNDS),
         "seconds": args.seconds or quick.get("seconds", SECONDS),
         "warm_up_seconds": args.warm_up or quick.get("warm_up"),
         "cpus": procs.choose_cpus(),

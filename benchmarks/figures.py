@@ -26,12 +26,14 @@ WAYS = {
     "rpc": "uwsgi packets, one connection per call",
     "route": "keep-alive HTTP that a route answers",
     "mixed": "keep-alive",
+    "apache": "Apache in front, one unix connection per request",
 }
+FRONTS = {"sidecar": "nginx", "apache": "apache2"}  # ways behind another server, and its program
 ON_ONE_CONNECTION_EACH = {"close", "rpc"}
 LOADS = {**dict.fromkeys(ON_ONE_CONNECTION_EACH, "close_load"), "mixed": "mixed_load"}  # programs; other ways: wrk
 WHOLE_REQUESTS_ONLY = {"fib36"}  # each takes so long that the one cut off at the end would count
 BARE = "bare"  # fib(36) called without a server
-COLUMNS = ("per_cpu_s", "rps", "p50_ms", "p99_ms", "pss_mb", "busy", "switches", "others")
+COLUMNS = ("per_cpu_s", "rps", "p50_ms", "p99_ms", "pss_start_mb", "pss_mb", "busy", "switches", "calls", "others")
 OTHERS_SHARE = 0.05  # of the server's CPU, spent by other processes: beyond it, say so
 START_SECONDS = {False: 1.5, True: 3.0}  # Guess: to start, be asked and stop, by whether it is PyPy
 # Before the first number of connections, and before each that follows. Measured 2026-11-21, hello on
@@ -54,6 +56,9 @@ class Plan(NamedTuple):
     kinds: tuple[str, ...] = ()  # with "mixed": of requests that are not plain,
     every: int = 0  # and how many requests there are to one of them
     with_bare: bool = False
+    requests: int = 0  # of ab, which then is the client in wrk's place
+    has_many_heads: bool = False  # 50 browsers, 200 targets
+    counts_calls: bool = False  # system calls, under strace, after the first round
     cpus: tuple[int, int] = (0, 1)  # the server's; the client's and nginx's
 
     @property
@@ -62,6 +67,8 @@ class Plan(NamedTuple):
         if self.app in WHOLE_REQUESTS_ONLY:
             return f"{self.app}, one request after the other, {self.pair.title}"
         head = ", a browser's fields" if self.has_browser_fields else ""
+        head += ", 50 browsers and 200 targets" if self.has_many_heads else ""
+        head += f", ab -n {self.requests}" if self.requests else ""
         if self.every and self.kinds:
             head += f", 1 request in {self.every} another: {', '.join(self.kinds)}"
         return f"{self.app}, {WAYS[self.way]}{head}, {self.pair.title}"

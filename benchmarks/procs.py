@@ -35,7 +35,7 @@ class BenchmarkError(Exception):
 
 @contextlib.contextmanager
 def running(
-    words: Sequence[str], cpu: int, env: Mapping[str, str], cwd: str, log: IO[bytes]
+    words: Sequence[str], cpu: int | str, env: Mapping[str, str], cwd: str, log: IO[bytes]
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server on one CPU in a process group of its own; nothing of it is left afterwards."""
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""What wrk, close_load and mixed_load print, as figures.
+"""What wrk, ab, close_load, mixed_load, chaos_client and strace print, as figures.
 
 Figures:  `n` and `rps` count good answers only. An answer with another status is an error, and so is
           whatever did not come to its end.
@@ -7,6 +7,7 @@ Not here: running them (clients.py).
 
 from __future__ import annotations
 
+import json
 import re
 
 from figures import Row
@@ -38,6 +39,63 @@ def parse_wrk(output: str) -> Row:
         found = re.search(rf"^\s+{percent}%\s+([\d.]+)(us|ms|s|m)$", output, re.MULTILINE)
         row[f"p{percent}_ms"] = float(found[1]) * UNITS_MS[found[2]] if found else None
     return row
+
+
+def parse_ab(output: str, percentiles: str) -> Row:
+    """
+    Return the figures in ab's report; percentiles: the file that its flag -e has written, of "50,1.234" lines in ms.
+
+    Raises:
+        BenchmarkError: it is not one.
+    """
+    complete, rps = (
+        re.search(rf"^{name}:\s+([\d.]+)", output, re.MULTILINE)
+        for name in ("Complete requests", "Requests per second")
+    )
+    if not complete or not rps:
+        raise BenchmarkError("ab: " + " ".join(output.split())[-300:])
+    kinds = {"connect": r"Connect: (\d+)", "read": r"Receive: (\d+)", "wrong": r"Length: (\d+)", "other": r"Exceptions: (\d+)",
+             "status": r"^Non-2xx responses:\s+(\d+)"}  # fmt: skip
+    found = {kind: re.search(pattern, output, re.MULTILINE) for kind, pattern in kinds.items()}
+    errors = {kind: int(match[1]) for kind, match in found.items() if match and int(match[1])}
+    total = int(complete[1])
+    # Those that it does not count as failed have another length, or another status; one may be both.
+    good = total - min(
+        total, max(errors.get("status", 0), sum(errors.get(kind, 0) for kind in ("read", "wrong", "other")))
+    )
+    row: Row = {"n": good, "rps": float(rps[1]) * good / total if total else 0.0, "errors": errors}
+    times = dict(re.findall(r"^(\d+),([\d.]+)$", percentiles, re.MULTILINE))
+    for percent in (50, 99):
+        row[f"p{percent}_ms"] = float(times[str(percent)]) if str(percent) in times else None
+    return row
+
+
+def parse_chaos(output: str) -> Row:
+    """
+    Return the figures in the JSON of chaos_client.py.
+
+    Raises:
+        BenchmarkError: it is none.
+    """
+    try:
+        seen = json.loads(output.splitlines()[-1])
+    except (ValueError, IndexError):
+        raise BenchmarkError("chaos_client: " + " ".join(output.split())[-300:])
+    errors = {kind: seen[kind] for kind in ("lost", "wrong", "crossed", "doubled") if seen[kind]}
+    return {
+        "n": seen["right"],
+        "rps": seen["rps"],
+        "p50_ms": seen["p50_ms"],
+        "p99_ms": seen["p99_ms"],
+        "errors": errors,
+    }
+
+
+def parse_strace(table: str) -> dict[str, int]:
+    """Return the number of calls by name, of the table that `strace -c` writes."""
+    # % time, seconds, usecs/call, calls, errors or nothing, name
+    rows = re.findall(r"^\s*[\d.]+\s+[\d.]+\s+\d+\s+(\d+)\s+(?:\d+\s+)?([a-z]\w*)$", table, re.MULTILINE)
+    return {name: int(count) for count, name in rows if name != "total"}
 
 
 def parse_close_load(output: str) -> Row:

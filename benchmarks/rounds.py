@@ -15,15 +15,18 @@ import sys
 import tempfile
 import time
 
+import apache
 import clients
 import nginx
 import procs
+import reports
 import servers
-from figures import BARE, LOADS, Plan, Result, Row, format_rate
+from figures import BARE, FRONTS, LOADS, Plan, Result, Row, format_rate
 from procs import BenchmarkError
 from servers import Server
 
 START_SECONDS = 30.0  # Guess: PyPy on a busy machine takes two
+TRACED_SECONDS = 1.0
 
 
 def run_plan(plan: Plan) -> Result:
@@ -42,7 +45,9 @@ def run_plan(plan: Plan) -> Result:
             result.rounds.append({})
             for server in plan.servers:
                 if server.name not in result.left_out:
-                    _run_server(plan, server, folder, programs, result)
+                    _run_server(
+                        plan._replace(counts_calls=plan.counts_calls and number == 1), server, folder, programs, result
+                    )
                     _say_progress(result, number, server.name)
             if plan.with_bare:
                 row = _time_bare(plan)
@@ -90,9 +95,7 @@ def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) 
         output = stack.enter_context(open(f"{home}/output", "w+b"))
         port, sock = procs.free_port(), f"{home}/app.sock"
         values = {
-            "aserve": str(plan.pair.aserve),
-            "peer": str(plan.pair.peer),
-            "bin": str(plan.pair.peer.parent),
+            **servers.places(plan.pair),
             "floor": programs["floor"],
             "port": str(port),
             "sock": sock,
@@ -102,47 +105,78 @@ def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) 
         command = servers.build_command(server, values)
         env = procs.environment(home, servers.HERE)
         process = stack.enter_context(procs.running(command, plan.cpus[0], env, str(servers.HERE), output))
-        is_behind_nginx = server.protocol != "http"
+        front = (
+            {"nginx": nginx, "apache2": apache}[FRONTS.get(plan.way, "nginx")] if server.protocol != "http" else None
+        )
 
         def is_up() -> bool:
-            return procs.is_listening_at(sock) if is_behind_nginx else procs.is_listening(port)
+            return procs.is_listening_at(sock) if front else procs.is_listening(port)
 
         procs.wait_until(lambda: process.poll() is not None or is_up(), START_SECONDS)
         if process.poll() is not None or not is_up():
             output.seek(0)
             text = " ".join(output.read().decode(errors="replace").split())
             raise BenchmarkError(f"did not start: {text[-300:] or shlex.join(command)}")
-        if is_behind_nginx:
-            port = stack.enter_context(nginx.running(server.protocol, sock, plan.cpus[1], home))
+        if front:
+            port = stack.enter_context(front.running(server.protocol, sock, plan.cpus[1], home))
         is_kept = clients.check(plan, port)
+        start_mb = procs.pss_mb(process.pid)
         is_pypy = plan.pair.is_pypy_for(server)
         rows = {}
         for number, count in enumerate(plan.connections):
             warm_up_seconds = plan.warm_up(is_pypy, number == 0)
-            row = _measure_load(plan, process.pid, port, count, warm_up_seconds, home, programs)
-            if row["errors"] and is_behind_nginx:
-                print(f"{server.name}: {nginx.last_complaint(home)}", file=sys.stderr, flush=True)
-            rows[count] = {**row, "is_kept": is_kept}
+            has_bad_ones = server.name.endswith(servers.BAD)
+            row = _measure_load(plan, process.pid, port, count, warm_up_seconds, home, programs, has_bad_ones)
+            if row["errors"] and front:
+                print(f"{server.name}: {front.last_complaint(home)}", file=sys.stderr, flush=True)
+            rows[count] = {**row, "is_kept": is_kept, "pss_start_mb": start_mb}
+        if plan.counts_calls:
+            rows[count].update(_count_calls(plan, process.pid, port, count, home, programs))
         return rows
 
 
+def _count_calls(plan: Plan, pid: int, port: int, connections: int, home: str, programs: dict[str, str]) -> Row:
+    """Return the system calls of a request, all and the most frequent by name; under strace, which slows the server."""
+    path = f"{home}/calls"
+    words = ["strace", "-c", "-f", "-q", "-o", path, *(word for each in procs.tree(pid) for word in ("-p", str(each)))]
+    tracer = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(0.3)  # until it holds every thread; what it misses is the server's waiting
+        row = clients.load(plan, port, connections, TRACED_SECONDS, home, programs)
+    finally:
+        tracer.terminate()
+        tracer.wait()
+    with open(path) as file:
+        calls = reports.parse_strace(file.read())
+    if not row["n"] or not calls:
+        return {}
+    most = sorted(calls.items(), key=lambda item: -item[1])[:8]
+    names = {name: round(count / row["n"], 3) for name, count in most}
+    return {"calls": sum(calls.values()) / row["n"], "calls_by_name": names}
+
+
 def _measure_load(
-    plan: Plan, pid: int, port: int, connections: int, warm_up_seconds: float, home: str, programs: dict[str, str]
-) -> Row:
+    plan: Plan, pid: int, port: int, connections: int, warm_up_seconds: float, home: str, programs: dict[str, str],
+    has_bad_ones: bool,
+) -> Row:  # fmt: skip
     """Warm up, then measure; the warm-up also absorbs what an earlier load has left."""
-    clients.load(plan, port, connections, warm_up_seconds, home, programs)
-    started, all_before = time.monotonic(), procs.busy_seconds(plan.cpus[0])
-    cpu, switches = procs.cpu_seconds(pid), procs.context_switches(pid)
-    row = clients.load(plan, port, connections, plan.seconds, home, programs)
-    cpu = procs.cpu_seconds(pid) - cpu
+    clients.load(plan._replace(requests=0), port, connections, warm_up_seconds, home, programs)  # ab knows no time
+    row: Row = {}
+    with clients.bad_ones(plan, port, row) if has_bad_ones else contextlib.nullcontext():
+        started, all_before = time.monotonic(), procs.busy_seconds(plan.cpus[0])
+        cpu, switches = procs.cpu_seconds(pid), procs.context_switches(pid)
+        row.update(clients.load(plan, port, connections, plan.seconds, home, programs))
+        cpu = procs.cpu_seconds(pid) - cpu
+        wall = time.monotonic() - started
+        switches = procs.context_switches(pid) - switches
+        others = procs.busy_seconds(plan.cpus[0]) - all_before - cpu
     if not row["n"] or cpu <= 0:
         raise BenchmarkError(f"{row['n']} requests in {cpu} CPU seconds at {connections} connections: {row['errors']}")
-    wall = time.monotonic() - started
     row["cpu_seconds"] = cpu
     row["per_cpu_s"] = row["n"] / cpu
     row["busy"] = cpu / wall
-    row["switches"] = (procs.context_switches(pid) - switches) / row["n"]
-    row["others"] = max(0.0, procs.busy_seconds(plan.cpus[0]) - all_before - cpu) / wall
+    row["switches"] = switches / row["n"]
+    row["others"] = max(0.0, others) / wall
     row["pss_mb"] = procs.pss_mb(pid)
     return row
 

@@ -55,6 +55,8 @@ ONE_THREAD = "one process without master, one thread, the GIL released while it 
 THREADS_8 = "one process without master, 8 threads"
 GUNICORN = "{peer} -m gunicorn --bind 127.0.0.1:{port} --log-level error apps:{app}"
 GUNICORN_LOG = "--access-logfile {log}"
+PEREGRINE = "{bin}/peregrine --host 127.0.0.1 --port {port} --protocol wsgi apps:{app}"
+M0SERVE = "{bin}/m0serve --host 127.0.0.1 --port {port} --workers 1 apps:{app}"
 
 HTTP_SERVERS = [
     Server("floor", "{floor} {port}", runs_on_pypy=True),
@@ -83,6 +85,13 @@ HTTP_SERVERS = [
         is_default=False,
         note="one process without master, 4 threads; it keeps connections also when asked to close them",
     ),
+    Server(
+        "uwsgi-http11",
+        UWSGI + " --module apps:{app} --http11-socket 127.0.0.1:{port}",
+        "uwsgi",
+        is_default=False,
+        note="one process without master",
+    ),
     # Its http11-socket does not close when asked to; this one closes always.
     Server(
         "uwsgi-http",
@@ -103,7 +112,65 @@ HTTP_SERVERS = [
         "pyruvate",
         is_default=False,
     ),
+    Server("gunicorn-tornado", GUNICORN + " --worker-class tornado", "tornado", GUNICORN_LOG, True, is_default=False),
+    # One thread for the app; with -8: eight.
+    Server(
+        "freastal",
+        "{peer} -c \"import apps, freastal; freastal.serve(apps.{app}, '127.0.0.1', {port})\"",
+        "freastal",
+        is_default=False,
+    ),
+    Server("fastpysgi", "{bin}/fastpysgi --host 127.0.0.1 -p {port} apps:{app}", "fastpysgi", is_default=False),
+    Server("peregrine", PEREGRINE, "peregrine-server", is_default=False),
+    Server("peregrine-8", PEREGRINE + " --wsgi-threads 8", "peregrine-server", is_default=False),
+    Server("m0serve", M0SERVE + " --blocking-threads 0", "m0serve", is_default=False),
+    Server("m0serve-8", M0SERVE + " --blocking-threads 8", "m0serve", is_default=False),
+    Server(
+        "socketify",
+        "{peer} -m socketify apps:{app} --interface wsgi --port {port} --host 127.0.0.1 --disable-listen-log true",
+        "socketify",
+        runs_on_pypy=True,
+        is_default=False,
+    ),
+    Server(
+        "uwsgi-pypy",
+        "{bin}/uwsgi --disable-logging --listen 100 --pypy-lib {pypy_lib} --pypy-home {pypy_home} --threads 4 "
+        "--pypy-eval 'import site; site.addsitedir(\"{site}\")' --pypy-wsgi apps:{app} --http11-socket 127.0.0.1:{port}",
+        "uwsgi",
+        runs_on_pypy=True,
+        is_default=False,
+        note="its PyPy plugin, in one process without master, 4 threads; the library is Debian's libpypy3.9-c.so",
+    ),
 ]
+
+
+def _with(name: str, new_name: str, flags: str, note: str = "") -> Server:
+    """Return the server of that name with more flags, by name only."""
+    server = next(each for each in HTTP_SERVERS if each.name == name)
+    return server._replace(name=new_name, command=f"{server.command} {flags}", is_default=False, note=note)
+
+
+def _variants() -> Iterator[Server]:
+    """Yield servers by their number of threads (-t8) and of worker processes (-w2)."""
+    by_threads = {
+        "aserve": ("aserve", "--threads {}"),
+        "waitress": ("waitress", "--threads={}"),  # the later of the same flag
+        "uwsgi": ("uwsgi-http11", "--threads {}"),
+        "gunicorn": ("gunicorn-sync", "--threads {}"),
+    }
+    for name, (base, flags) in by_threads.items():
+        for count in (1, 2, 4, 8, 40):
+            yield _with(base, f"{name}-t{count}", flags.format(count))
+    for count in (1, 2, 4):
+        pyruvate = next(server for server in HTTP_SERVERS if server.name == "pyruvate")
+        command = pyruvate.command.replace("{port}', 4)", f"{{port}}', {count})")
+        yield pyruvate._replace(name=f"pyruvate-t{count}", command=command)
+    for name in ("aserve", "gunicorn-sync", "gunicorn", "gunicorn-tornado"):
+        for count in (1, 2, 3, 4, 6):
+            yield _with(name, f"{name}-w{count}", f"--workers {count}")
+
+
+HTTP_SERVERS += _variants()
 
 
 def _sidecars(protocol: str) -> Iterator[Server]:
@@ -176,6 +243,7 @@ RELOAD_SERVERS = [
 # By the command that measures them. Where one runs on PyPy, uWSGI stays on CPython: it has no other.
 SERVERS = {"serve": HTTP_SERVERS, "sidecar": SIDECAR_SERVERS, "rpc": list(_rpc_servers()), "reload": RELOAD_SERVERS}
 LOGGED = "+log"  # the same server with its access log on
+BAD = "+bad"  # the same server with bad clients beside the good ones
 
 
 def parse_server(text: str) -> Server:
@@ -199,6 +267,20 @@ def browser_fields() -> list[str]:
     """Return the field lines that Firefox sends, but for those that wrk sends itself."""
     lines = BROWSER.read_bytes().decode("latin-1").split("\r\n\r\n")[0].split("\r\n")[1:]
     return [line for line in lines if line.split(":")[0].lower() not in WRK_SENDS]
+
+
+def places(pair: Pair) -> dict[str, str]:
+    """Return what commands name of the environments: pythons, programs, and the library that uWSGI's PyPy plugin loads."""
+    peer, pypy = pair.peer, f"pypy{pair.peer_facts['version'].rpartition('.')[0]}"
+    libraries = sorted(pathlib.Path("/usr/lib").glob(f"*/lib{pypy}-c.so"))
+    return {
+        "aserve": str(pair.aserve),
+        "peer": str(peer),
+        "bin": str(peer.parent),
+        "site": str(peer.parent.parent / "lib" / pypy / "site-packages"),
+        "pypy_lib": str(libraries[0]) if libraries else "none",
+        "pypy_home": f"/usr/lib/{pypy}",
+    }
 
 
 # Environments
@@ -332,20 +414,23 @@ def choose(
     pair: Pair, only: Sequence[str] = (), extra: Sequence[Server] = (), with_logs: bool = False, bench: str = "serve"
 ) -> list[Server]:
     """
-    Return the servers to run, in the table's order; with_logs adds those with their access log on.
+    Return the servers to run, in the table's order; with_logs adds those with their access log on. NAME+log and NAME+bad in
+    `only` are a server with its log, and with bad clients.
 
     Raises:
         BenchmarkError: a name is not in the table, or is not for this interpreter.
     """
     table = [server for server in SERVERS[bench] if server.runs_on_pypy or not pair.is_pypy] + list(extra)
     for name in only:
-        if name not in {server.name for server in table}:
+        if name.partition("+")[0] not in {server.name for server in table}:
             names = ", ".join(server.name for server in table)
             raise BenchmarkError(f"there is no server {name!r} for {pair.title}; there are {names}")
     chosen = []
     for server in table:
         if server in extra or (server.name in only if only else server.is_default):
             chosen.append(server)
-            if with_logs and server.log_flags:
-                chosen.append(server._replace(name=server.name + LOGGED))
+        for suffix in (LOGGED, BAD):
+            is_logged_too = with_logs and suffix == LOGGED and server.log_flags and server in chosen
+            if server.name + suffix in only or is_logged_too:
+                chosen.append(server._replace(name=server.name + suffix))
     return chosen

@@ -1,4 +1,4 @@
-"""results/README.md: the tables of what is kept in results/.   python benchmarks/tables.py
+"""results/README.md and the summary in the project's README: the tables of what is kept in results/.   python benchmarks/tables.py
 
 Owns:     how a file of results is shown to who has no script at hand. Every figure in it is from a file beside it.
 Not here: the files' own form (record.py); tables of a run that is not kept (figures.py).
@@ -13,6 +13,8 @@ from typing import Any
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 PAGE = RESULTS / "README.md"
+README = RESULTS.parent.parent / "README.md"
+BEGIN, END = "<!-- Made by `make bench-tables`: -->", "<!-- until here. -->"
 
 HEAD = """\
 # Results
@@ -27,37 +29,99 @@ COLUMNS = (
     ("rps", "rps", ",.0f"),
     ("p50_ms", "p50 ms", ".2f"),
     ("p99_ms", "p99 ms", ".2f"),
+    ("pss_start_mb", "PSS MB at first", ".1f"),
     ("pss_mb", "PSS MB", ".1f"),
     ("busy", "busy", ".0%"),
     ("switches", "switches", ".3f"),
+    ("calls", "system calls", ".2f"),
 )
 
 
 def page(folder: pathlib.Path = RESULTS) -> str:
     """Return the page of a folder of results."""
-    parts = [HEAD]
+    found = [HEAD]
     for path in sorted(folder.glob("*.json")):
         kept = json.loads(path.read_text())
-        machine = kept["machine"]
-        kind = "virtual " * machine["is_virtual"] + "cores"
-        about = [
-            kept["date"], f"commit {kept['commit']}", f"{machine['cores']} {kind}", machine["cpu"],
-            f"kernel {machine['kernel']}", machine["system"],
-        ]  # fmt: skip
-        parts.append(f"## {path.stem}\n\n{'; '.join(about)}.\n")
-        parts += _parts(kept)
-    return "\n".join(parts)
+        found.append(f"## {path.stem}\n\n{about(kept)}\n")
+        found += parts(kept)
+    return "\n".join(found)
+
+
+def about(kept: dict[str, Any]) -> str:
+    """Return when and where a file was measured."""
+    machine = kept["machine"]
+    kind = "virtual " * machine["is_virtual"] + "cores"
+    words = [
+        kept["date"], f"commit {kept['commit']}", f"{machine['cores']} {kind}", machine["cpu"],
+        f"kernel {machine['kernel']}", machine["system"],
+    ]  # fmt: skip
+    return "; ".join(words) + "."
 
 
 def write() -> None:
-    """Make the page anew."""
+    """Make the page anew, and the summary in the project's README."""
     PAGE.write_text(page())
+    README.write_text(with_summary(README.read_text()))
 
 
-def _parts(kept: dict[str, Any]) -> Iterable[str]:
+# The summary in README.md
+
+
+def with_summary(text: str, folder: pathlib.Path = RESULTS) -> str:
+    """Return a text with the summary of a folder between its marks."""
+    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
+    lines = [f"  {line}".rstrip() for line in summary(folder).splitlines()]
+    return text[:begin] + "\n\n" + "\n".join(lines) + " " + text[end:]
+
+
+def summary(folder: pathlib.Path = RESULTS) -> str:
+    """Return what a reader wants to know first: servers by requests per CPU second, then how it is behind nginx."""
+    hello = {
+        name: _hello(folder, name, set_name) for name, set_name in (("cpython", "bare head"), ("pypy", "PyPy hello"))
+    }
+    names = sorted({**hello["cpython"][1], **hello["pypy"][1]}, key=lambda name: -hello["cpython"][1].get(name, 0))
+    heads = ("", *(f"**{name}**" if name == "aserve" else name for name in names))
+    rows = [
+        (title, *(format(rates[name], ",.0f") if name in rates else "" for name in names))
+        for title, rates in hello.values()
+    ]
+    table = _table(heads, rows).replace("| --- " * (len(names) + 1) + "|", "|---|" + "--:|" * len(names))
+    many, one = (
+        [
+            _cell(_medians(folder, f"sidecar-{each}", "sidecar hello")["uwsgi:aserve"][count]["ratio"], ".2f")
+            for each in hello
+        ]
+        for count in ("100", "1")
+    )
+    return (
+        f"{table}\nBehind nginx over uwsgi, it reached {many[0]} of uWSGI with 100 connections and {one[0]} with one; on PyPy "
+        f"{many[1]} and {one[1]}.\n"
+    )
+
+
+def _hello(folder: pathlib.Path, interpreter: str, set_name: str) -> tuple[str, dict[str, float]]:
+    """Return the interpreter's title, and each server's requests per CPU second with 100 connections; variants left out."""
+    kept = json.loads((folder / f"serve-{interpreter}.json").read_text())["sets"][set_name]
+    python = kept["aserve_python"]
+    rates = {
+        name: rows["100"]["per_cpu_s"]
+        for name, rows in kept["medians"].items()
+        if "aserve-" not in name and name != "floor"
+    }
+    return f"{python['implementation']} {python['version']}", rates
+
+
+def _medians(folder: pathlib.Path, stem: str, set_name: str) -> dict[str, Any]:
+    kept: dict[str, Any] = json.loads((folder / f"{stem}.json").read_text())["sets"][set_name]["medians"]
+    return kept
+
+
+def parts(kept: dict[str, Any]) -> Iterable[str]:
     """Return the tables of one file, by what it has."""
     if "sets" in kept:
         return _sets(kept)
+    if "probes" in kept:
+        return probes_tables(kept)
     if "events" in kept:
         return [events_table(kept)]
     if "rows" in kept:
@@ -65,32 +129,42 @@ def _parts(kept: dict[str, Any]) -> Iterable[str]:
     return [_storms(kept) if "storms" in kept else _long_run(kept)]
 
 
+def targets_table(judged: list[dict[str, Any]]) -> str:
+    """Return targets with their figures."""
+    return _table(
+        ("target", "set", "connections", "server", "base", "at least", "reached", "met"),
+        [
+            (
+                each["target"], each["set"], each["connections"], each["server"], each["base"],
+                _bound(each), _cell(each["figure"], ".2f"),
+                "; ".join(["yes" if each["met"] else "**no**", *each["notes"]]),
+            )
+            for each in judged
+        ],
+    )  # fmt: skip
+
+
 def _sets(kept: dict[str, Any]) -> Iterable[str]:
     if kept["targets"]:
-        yield _table(
-            ("target", "set", "connections", "server", "base", "at least", "reached", "met"),
-            [
-                (
-                    each["target"], each["set"], each["connections"], each["server"], each["base"],
-                    _cell(each["at_least"], ".2f"), _cell(each["figure"], ".2f"),
-                    "; ".join(["yes" if each["met"] else "**no**", *each["notes"]]),
-                )
-                for each in kept["targets"]
-            ],
-        )  # fmt: skip
+        yield targets_table(kept["targets"])
     for name, each in kept["sets"].items():
         base = each["base"]
         whom = f"{base[1:]} on the same protocol" if base.startswith(":") else base
         yield f"### {name}\n"
         yield f"{each['title']}; medians of {each['rounds']} rounds of {each['seconds']:g} s; x: ratio to {whom}.\n"
+        columns = [
+            column
+            for column in COLUMNS
+            if any(row.get(column[0]) is not None for rows in each["medians"].values() for row in rows.values())
+        ]
         counts = {count: None for rows in each["medians"].values() for count in rows}  # in their order
         yield _table(
-            ("server", "connections", *(title for _, title, _ in COLUMNS), "errors"),
+            ("server", "connections", *(title for _, title, _ in columns), "errors"),
             [
                 (
                     name,
                     count,
-                    *(_cell(rows[count][key], form) for key, _, form in COLUMNS),
+                    *(_cell(rows[count].get(key), form) for key, _, form in columns),
                     ", ".join(f"{kind} {number}" for kind, number in rows[count]["errors"].items()),
                 )
                 for count in counts
@@ -165,6 +239,37 @@ def _event_cells(row: dict[str, Any]) -> Iterable[str]:
         yield f"{value:,}" if isinstance(value, int) else value
 
 
+# By probe: what it does; key of a row, its column, its form.
+PROBES = {
+    "start": ("From the command to the first answer of an empty app.", (("seconds", "s", ".2f"), ("pss_mb", "PSS MB", ".1f"))),
+    "idle": (
+        "Kept connections that are silent, and one client that is not.",
+        (("connections", "connections", ",.0f"), ("more_mb", "MB more", ".1f"), ("p50_ms", "p50 ms", ".3f"), ("p99_ms", "p99 ms", ".3f")),
+    ),
+    "slow": ("100 clients that ask for 5.2 MB and read nothing.", (("more_mb", "MB more", ".1f"),)),
+    "spread": (
+        "Two workers on two CPUs: CPU-bound work beside one worker; the busier worker's share of the requests.",
+        (
+            ("speed_up", "x one worker", ".2f"), ("share_fresh", "fresh connections", ".0%"),
+            ("share_kept", "kept connections", ".0%"), ("share_reloaded", "fresh, after a reload", ".0%"),
+        ),
+    ),
+}  # fmt: skip
+
+
+def probes_tables(kept: dict[str, Any]) -> Iterable[str]:
+    """Return what wrk cannot tell of servers, a table for each probe."""
+    if kept["targets"]:
+        yield targets_table(kept["targets"])
+    for probe, (text, columns) in PROBES.items():
+        rows = [row for row in kept["probes"] if row["probe"] == probe]
+        if rows:
+            cells = [
+                (row["server"], *(_cell(row.get(key), form) for key, _, form in columns), row["note"]) for row in rows
+            ]
+            yield f"### {probe}\n\n{text}\n\n" + _table(("server", *(title for _, title, _ in columns), ""), cells)
+
+
 PRELOAD_COLUMNS = (
     ("pss_mb", "PSS MB", ".1f"), ("uss_mb", "USS MB", ".1f"), ("successor_seconds", "a successor answers after s", ".2f"),
 )  # fmt: skip
@@ -190,6 +295,11 @@ def _preload(kept: dict[str, Any]) -> str:
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
     lines = [heads, tuple("---" for _ in heads), *rows]
     return "".join("| " + " | ".join(map(str, line)) + " |\n" for line in lines)
+
+
+def _bound(each: dict[str, Any]) -> str:
+    most = each.get("at_most")
+    return f"at most {most:.2f}" if most is not None else _cell(each["at_least"], ".2f")
 
 
 def _cell(value: float | None, form: str) -> str:

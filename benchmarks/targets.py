@@ -8,7 +8,7 @@ Numbers:  the targets keep the numbers of the list that all of the project's spe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import servers
@@ -16,24 +16,40 @@ from figures import BARE, Plan, Result
 from servers import Pair
 
 COUNTS = (1, 10, 100)
+# Figures that are no ratios, in words.
+PLAIN = {
+    "rps": "requests a second",
+    "p99_ms": "p99 in ms",
+    "more_mb": "MB more",
+    "pss_mb": "PSS MB",
+    "own_mb": "MB of its own for each worker",
+    "seconds": "seconds",
+    "failed": "requests that failed",
+    "speed_up": "of two workers, x one",
+    "share_fresh": "share of the busier worker, fresh",
+    "share_kept": "share of the busier worker, kept",
+    "share_reloaded": "share of the busier worker, after a reload",
+}
 CPYTHON, PYPY = ("cpython",), ("pypy",)
 BOTH = CPYTHON + PYPY
 
 
 class Target(NamedTuple):
-    """One line: a server must reach a multiple of another's requests per CPU second."""
+    """One line: a figure of a server, or its ratio to another's, must reach a bound."""
 
     number: int
     set_name: str
     server: str
-    base: str
+    base: str  # whom the ratio is to; empty: the figure itself counts
     connections: int
-    at_least: float
+    at_least: float | None
     interpreters: tuple[str, ...] = CPYTHON
+    column: str = "per_cpu_s"
+    at_most: float | None = None
 
 
 class Set(NamedTuple):
-    """One set of rounds that targets need."""
+    """One set of rounds."""
 
     bench: str  # the command that measures it
     base: str  # whom the table's ratios are to; ":NAME": to NAME on the server's own protocol
@@ -43,17 +59,32 @@ class Set(NamedTuple):
     has_browser_fields: bool = False
     way: str = "kept"
     interpreters: tuple[str, ...] = CPYTHON
+    source: str = ""  # the published row that it repeats
+    requests: int = 0
+    has_many_heads: bool = False
+    counts_calls: bool = False
 
 
-HELLO = ("floor", "aserve", "aserve-threads-0", "bjoern", "granian", "waitress")
+EIGHT_THREADS = ("peregrine-8", "m0serve-8")
+ONE_THREAD = ("bjoern", "freastal", "peregrine", "m0serve", "fastpysgi")
+HELLO = ("floor", "aserve", "aserve-threads-0", "granian", "waitress", *ONE_THREAD, *EIGHT_THREADS)
 # Connections that are closed: the peers that close them when asked to.
 CLOSED = ("aserve", "aserve-threads-0", "bjoern", "uwsgi-http")
 RPC = ("aserve-1", "uwsgi-1", "aserve-8", "uwsgi-8")
+BLOBS = ("aserve", "uwsgi")
+TEST_APP = ("aserve-t1", "aserve-t8", "uwsgi-t1", "uwsgi-t8")
 SETS = {
     "bare head": Set("serve", "bjoern", HELLO),
     "browser": Set("serve", "bjoern", HELLO, has_browser_fields=True),
+    "many heads": Set("serve", "bjoern", ("aserve", "bjoern"), connections=(100,), has_many_heads=True),
     "close": Set("serve", "bjoern", CLOSED, way="close"),
-    "PyPy hello": Set("serve", "waitress", ("aserve", "waitress", "gunicorn"), interpreters=PYPY),
+    "sleepy": Set("serve", "aserve-t40", ("aserve-t40",), app="sleepy", connections=(100,)),
+    "blob": Set("serve", "uwsgi", BLOBS, app="blob", connections=(100,)),
+    "blob from a file": Set("serve", "uwsgi", BLOBS, app="blobfile", connections=(100,)),
+    "test app": Set("serve", "uwsgi-t1", TEST_APP, app="testapp", connections=(10,)),
+    "access log": Set("serve", "aserve", ("aserve", "aserve+log"), connections=(1, 10, 100)),
+    "chaos": Set("serve", "aserve", ("aserve", "aserve+bad"), app="token", connections=(90,)),
+    "PyPy hello": Set("serve", "waitress", ("floor", "aserve", "waitress", "gunicorn", "socketify"), interpreters=PYPY),
     # One request at a time: the share of a request that is not the app's.
     "PyPy fib(36)": Set("serve", BARE, ("aserve",), app="fib36", connections=(1,), interpreters=PYPY),
     "sidecar hello": Set("sidecar", ":uwsgi", way="sidecar", interpreters=BOTH),
@@ -63,21 +94,26 @@ SETS = {
         "rpc", "route:uwsgi-1", tuple(f"route:{name}" for name in RPC), "rpc", way="route", interpreters=BOTH
     ),
 }
-OF_BJOERN = {100: 1.0, 10: 0.8, 1: 0.8}
 NOT_SLOWER = 0.97  # Guess: equal servers differ by so much from run to run
+# By head: whom aserve must be ahead of, and by how much.
+AHEAD = {
+    "bare head": {"bjoern": 1.1, "freastal": 1.0, "peregrine": 1.0, "fastpysgi": 1.0, "granian": 1.6, "waitress": 8.0},
+    "browser": {"bjoern": 1.3, "freastal": 1.0, "peregrine": 1.0, "fastpysgi": 1.0, "granian": 1.6, "waitress": 8.0},
+}
 TARGETS = [
     *(
-        Target(1, head, "aserve", base, connections, OF_BJOERN[connections] if base == "bjoern" else ratio)
-        for head in ("bare head", "browser")
-        for base, ratio in (("bjoern", 1.0), ("granian", 1.6), ("waitress", 8.0))
+        Target(1, head, "aserve", base, connections, ratio)
+        for head, bases in AHEAD.items()
+        for base, ratio in {**bases, **dict.fromkeys(EIGHT_THREADS, 3.0)}.items()
         for connections in (100, 10, 1)
     ),
+    Target(1, "many heads", "aserve", "bjoern", 100, 1.0),
     *(
-        Target(2, head, "aserve-threads-0", base, connections, ratio)
-        for head in ("bare head", "browser")
-        for base, ratio in (("bjoern", 1.0), ("floor", 0.75))
+        Target(2, head, "aserve-threads-0", "aserve", connections, NOT_SLOWER)
+        for head in AHEAD
         for connections in (100, 10, 1)
     ),
+    *(Target(2, head, "aserve-threads-0", "floor", 100, 0.75) for head in AHEAD),
     *(
         Target(3, "close", "aserve", base, connections, 1.0)  # as good as the better: as good as each
         for base in ("bjoern", "uwsgi-http")
@@ -89,18 +125,25 @@ TARGETS = [
         for protocol in ("uwsgi", "scgi")
         for connections in (100, 10, 1)
     ),
+    Target(6, "sleepy", "aserve-t40", "", 100, 0.97 * 4000, column="rps"),  # 40 threads, 10 ms each
+    Target(6, "sleepy", "aserve-t40", "", 100, None, column="p99_ms", at_most=30.0),
+    *(Target(7, blob, "aserve", "uwsgi", 100, 1.0) for blob in ("blob", "blob from a file")),
+    *(Target(8, "test app", f"aserve-t{threads}", f"uwsgi-t{threads}", 10, 1.0) for threads in (1, 8)),
+    Target(8, "test app", "aserve-t8", "aserve-t1", 10, NOT_SLOWER),
     *(
         Target(9, f"RPC {way}", f"{way}:aserve-{threads}", f"{way}:{base}", connections, ratio, BOTH)
         for way in ("rpc", "route")
         for threads, base, ratio in ((1, "uwsgi-1", 1.0), (8, "uwsgi-8", 1.0), (8, "aserve-1", NOT_SLOWER))
         for connections in (100, 10, 1)
     ),
+    *(Target(10, "PyPy hello", "aserve", "socketify", connections, 1.1, PYPY) for connections in (100, 10, 1)),
     *(
-        Target(10, "PyPy hello", "aserve", base, connections, ratio, PYPY)
-        for base, ratio in (("waitress", 2.5), ("gunicorn", 4.0))
-        for connections in (100, 10, 1)
+        Target(10, "PyPy hello", "aserve", base, 100, ratio, PYPY)
+        for base, ratio in (("waitress", 5.0), ("floor", 0.8))
     ),
     Target(10, "PyPy fib(36)", "aserve", BARE, 1, 0.98, PYPY),
+    *(Target(11, "access log", "aserve+log", "aserve", connections, 0.9) for connections in (100, 10, 1)),
+    Target(13, "chaos", "aserve+bad", "aserve", 90, 0.9),
 ]
 
 
@@ -130,6 +173,9 @@ def build_plan(name: str, pair: Pair, timing: Mapping[str, Any]) -> Plan:
         has_browser_fields=wanted.has_browser_fields,
         way=wanted.way,
         with_bare=wanted.base == BARE,
+        requests=wanted.requests,
+        has_many_heads=wanted.has_many_heads,
+        counts_calls=wanted.counts_calls,
         **timing,
     )
 
@@ -146,29 +192,48 @@ def judge(results: Mapping[str, Result], numbers: Collection[int]) -> list[dict[
 def _is_asked(target: Target, plan: Plan) -> bool:
     return (
         plan.pair.interpreter in target.interpreters
-        and {target.server, target.base} <= set(plan.names)
+        and {target.server, target.base or target.server} <= set(plan.names)
         and target.connections in plan.connections
     )
 
 
 def _judge_one(target: Target, result: Result) -> dict[str, Any]:
-    figure, notes = result.ratio(target.server, target.base, target.connections), []
-    for name in (target.server, target.base):
+    notes = []
+    if target.base:
+        figure = result.ratio(target.server, target.base, target.connections)
+    else:
+        figure = result.median(target.server, target.connections, target.column)
+    for name in dict.fromkeys((target.server, target.base or target.server)):
         if name in result.left_out:
             notes.append(f"{name}: {result.left_out[name]}")
         if name != BARE and result.errors(name, target.connections):
             notes.append(f"{name} made errors: {result.errors(name, target.connections)}")
     ours_failed = bool(result.errors(target.server, target.connections))
+    is_fair = result.plan.pair.is_fair or not target.base
+    return row(
+        target.number, target.set_name, target.server, target.base, figure, target.at_least, target.at_most,
+        column=target.column if not target.base else "", connections=target.connections,
+        is_sound=not ours_failed and is_fair, notes=[*notes, *result.warnings()],
+    )  # fmt: skip
+
+
+def row(
+    number: int, set_name: str, server: str, base: str, figure: float | None, at_least: float | None = None,
+    at_most: float | None = None, column: str = "", connections: int | str = "", is_sound: bool = True, notes: Sequence[str] = (),
+) -> dict[str, Any]:  # fmt: skip
+    """Return a target with its figure; column: what the figure is, where it is no ratio."""
+    met = figure is not None and (at_least is None or figure >= at_least) and (at_most is None or figure <= at_most)
     return {
-        "target": target.number,
-        "set": target.set_name,
-        "connections": target.connections,
-        "server": target.server,
-        "base": target.base,
-        "at_least": target.at_least,
+        "target": number,
+        "set": set_name,
+        "connections": connections,
+        "server": server,
+        "base": base or column,
+        "at_least": at_least,
+        "at_most": at_most,
         "figure": figure,
-        "met": figure is not None and figure >= target.at_least and not ours_failed and result.plan.pair.is_fair,
-        "notes": notes + result.warnings(),
+        "met": met and is_sound,
+        "notes": list(notes),
     }
 
 
@@ -176,15 +241,34 @@ def format_judgement(rows: list[dict[str, Any]]) -> str:
     """Return the targets as a table."""
     if not rows:
         return "no target is measured by this"
-    lines = [f"{'target':>6}  {'set':14}{'conns':>6}  {'ratio of requests per CPU s':34}{'at least':>10}{'figure':>8}"]
-    for row in rows:
-        figure = "-" if row["figure"] is None else f"{row['figure']:.3f}"
-        what = f"{row['server']} / {row['base']}"
+    lines = [
+        f"{'target':>6}  {'set':18}{'conns':>6}  {'ratio of requests per CPU s, or what is named':48}{'bound':>12}{'figure':>10}"
+    ]
+    for each in rows:
         lines.append(
-            f"{row['target']:>6}  {row['set']:14}{row['connections']:>6}  {what:34}{row['at_least']:>10.2f}{figure:>8}"
-            f"  {'met' if row['met'] else 'NOT MET'}"
+            f"{each['target']:>6}  {each['set']:18}{each['connections']:>6}  {_what(each):48}{bound(each):>12}"
+            f"{format_figure(each['figure']):>10}  {'met' if each['met'] else 'NOT MET'}"
         )
-    met = sum(row["met"] for row in rows)
+    met = sum(each["met"] for each in rows)
     lines.append(f"{met} of {len(rows)} met")
-    notes = dict.fromkeys(note for row in rows for note in row["notes"])  # each once, in order
+    notes = dict.fromkeys(note for each in rows for note in each["notes"])  # each once, in order
     return "\n".join(lines + [f"note: {note}" for note in notes])
+
+
+def _what(each: dict[str, Any]) -> str:
+    is_ratio = each["base"] not in PLAIN
+    return f"{each['server']} / {each['base']}" if is_ratio else f"{each['server']}, {PLAIN[each['base']]}"
+
+
+def bound(each: dict[str, Any]) -> str:
+    """Return what a figure must reach, or must not pass."""
+    if each.get("at_most") is not None:
+        return f"<= {format_figure(each['at_most'])}"
+    return f">= {format_figure(each['at_least'])}"
+
+
+def format_figure(value: float | None) -> str:
+    """Return a figure with as many digits as are significant."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3f}" if value < 10 else f"{value:.1f}"

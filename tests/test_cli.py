@@ -15,6 +15,7 @@ import pytest
 from aserve import cli
 from aserve.demo import app as demo_app
 from aserve.errors import AserveError, BindError
+from aserve.layers import nothing_here
 from aserve.settings import SETTINGS, VERSION, Config
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
@@ -98,6 +99,40 @@ def test_exit_status_is_the_servers(served, monkeypatch):
     """The command ends as the server says."""
     monkeypatch.setattr(cli, "run_server", lambda app, config, *_: 7)
     assert cli.main([]) == 7
+
+
+def test_files_without_an_app(served, capsys, tmp_path):
+    """Files alone are served without the demo, and --check names them."""
+    assert cli.main(["--static", "/=."]) == 0
+    ((app, config),) = served
+    assert app is nothing_here and config.static == (f"/={tmp_path}",) and "demo" not in capsys.readouterr().err
+    assert cli.main(["--static", "/=.", "--check"]) == 0
+    assert capsys.readouterr().out.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\n")
+
+
+def test_mounts(served, capsys, tmp_path):
+    """The apps of mounts are imported, with the APP or without, and --check names all."""
+    (tmp_path / "other.py").write_text((tmp_path / "hello.py").read_text())
+    assert cli.main(["hello:app", "--mount", "/a=other:app"]) == cli.main(["--mount", "/=other"]) == 0
+    (first, _), (second, _) = served
+    assert first.main.__module__ == "hello" and second.main is nothing_here and "demo" not in capsys.readouterr().err
+    sys.modules.pop("other")
+    assert cli.main(["hello:app", "--mount", "/a=other:app", "--check"]) == 0
+    assert capsys.readouterr().out.startswith("app:     hello:app (a function)\nmount:   /a=other:app\n")
+    sys.modules.pop("other")
+
+
+@pytest.mark.parametrize(
+    ("mount", "text"),
+    [
+        ("/a=gone:app", "aserve: error: no module 'gone' in "),
+        ("/=hello:app", "aserve: error: mount / is the place of the APP, which is 'hello:app'; name one of them"),
+    ],
+)
+def test_mounts_that_cannot_be(served, capsys, mount, text):
+    """That is one line and status 2, and nothing is served."""
+    assert cli.main(["hello:app", "--mount", mount]) == 2 and served == []
+    assert capsys.readouterr().err.startswith(text)
 
 
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):

@@ -139,6 +139,17 @@ def test_in_a_mold(supervised, served, capsys, monkeypatch):
     install()
 
 
+def test_files_of_the_app(supervised, served, monkeypatch):
+    """A worker knows where what the app counts is to be, before the app is imported; one from a mold, after the fork."""
+    named = []
+    monkeypatch.setattr(cli, "name_files", lambda environ, *where: named.append((where, "hello" in sys.modules)))
+    plan = Plan(Config(workers=4), "hello:app")
+    supervised.outcome = Role(3, 1, plan, None, (), None, app_files=("/a", "w3"))
+    assert cli.main(["hello:app", "--workers", "4"]) == 7
+    cli._enter(supervised.outcome._replace(app_files=("/a", "w4")))
+    assert named == [(("/a", "w3"), False), (("/a", "w4"), True)]
+
+
 def test_check_of_workers(supervised, capsys):
     """--check imports the app here, and starts nothing."""
     assert cli.main(["hello:app", "--workers", "4", "--check"]) == 0

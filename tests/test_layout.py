@@ -21,16 +21,19 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode log_once systemd _cparsers",
+    "errors episode footprint log_once systemd _cparsers",
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo",
     "hooks logs",  # hooks: which the app gives
-    "workers rpc log_values log_target request_log",
+    "workers rpc log_values log_pipe request_log",
+    "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
+    "files mounts",
+    "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
@@ -48,11 +51,12 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "files", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
+    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id tracing"),
+    "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
@@ -73,13 +77,20 @@ WITHIN = {
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
-    "metrics": ("table", "counting text totals", "scrapes", "single"),
+    "metrics": (
+        "table",
+        "advice app counting gil history status text totals",
+        "pages picture",
+        "scrapes",
+        "single",
+    ),
     "processes": (
         "cgroups",
         "resources opened warming",
-        "absences ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
+        "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots",
         "children",
+        "status",
         "overview",
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
@@ -108,7 +119,9 @@ RESERVED = {
             "budgets": "workers and the loop count in it",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
+            "metrics.app": "reads the app's registry off the loop",
             "metrics.counting": "workers and the loop count at the same time",
+            "metrics.gil": "a thread of its own waits for the GIL",
             "log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "body": "a live body's reader waits for octets",
@@ -134,10 +147,24 @@ DOORS = {
     ("running", "uvloop"),
     ("cli", "importlib.metadata"),
     ("cli", "top_screen"),  # which knows textual
+    ("wsgi.tracing", "opentelemetry"),
+    ("wsgi.tracing", "opentelemetry.trace"),
+    ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
+    ("metrics.app", "prometheus_client"),
+    ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }
-TESTS_OF_NO_ONE_FILE = {"benchmarks", "docs", "faults", "layout", "setup"}
+TESTS_OF_NO_ONE_FILE = {
+    "bench_report",
+    "bench_suites",
+    "benchmarks",
+    "chaos_client",
+    "docs",
+    "faults",
+    "layout",
+    "setup",
+}
 
 
 class Import(NamedTuple):

@@ -92,12 +92,12 @@ def test_what_is_remembered(monkeypatch):
         for status in (200, 404):
             (found,) = combined.lines([kept(record({**PAIRS, "HTTP_USER_AGENT": agent}, status=status))])
             assert f'" {status} 7 ' in found and f'"{agent}"\n' in found
-        assert len(combined._templates) <= 2 and len(combined._fields) <= 2
-    before = dict(combined._templates), dict(combined._fields)
+        assert len(combined._lines) <= 2 and len(combined._fields) <= 2
+    before = dict(combined._lines), dict(combined._fields)
     for more in ({"HTTP_AUTHORIZATION": "Basic x"}, {"HTTP_X": "x" * 2048}):
         combined.lines([kept(record({**PAIRS, **more}))])
     combined.lines([kept(record(PAIRS, is_from_front=True))])
-    assert (combined._templates, combined._fields) == before
+    assert (combined._lines, combined._fields) == before
 
 
 def test_the_time(monkeypatch):

@@ -18,21 +18,26 @@ from aserve.statistics import Statistics
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 
 
+def serving(statistics=NOTHING, **settings):
+    """Return a server with such settings, that does so much."""
+    return types.SimpleNamespace(config=Config(**settings), statistics=lambda: statistics)
+
+
 async def test_nothing():
     """Then nobody is told of requests, and nothing is looked up once a second."""
-    records = Records(Config(), asyncio.get_running_loop())
+    records = Records(serving(), asyncio.get_running_loop())
     assert records.told is None and not records.wants_times and records.bound == []
-    records.on_second(None)
+    records.on_second()
     records.reopen()
     records.close()
 
 
 async def test_the_access_log(tmp_path):
     """It is written once a second, and goes on in a new file when it is told to."""
-    records = Records(Config(access_log=str(tmp_path / "log")), asyncio.get_running_loop())
+    records = Records(serving(access_log=str(tmp_path / "log")), asyncio.get_running_loop())
     assert records.told is not None and not records.wants_times
     records.told.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
-    records.on_second(None)
+    records.on_second()
     assert "10.0.0.1" in (tmp_path / "log").read_text()
     (tmp_path / "log").unlink()
     records.reopen()
@@ -43,19 +48,21 @@ async def test_the_access_log(tmp_path):
 async def test_counters_of_a_worker():
     """They are in the memory that it is given, and it listens nowhere: its supervisor does."""
     memory = mmap.mmap(-1, PAGE_WORDS * 8)
-    records = Records(Config(metrics="127.0.0.1:1"), asyncio.get_running_loop(), memory)
+    records = Records(
+        serving(NOTHING._replace(connections_running=4), metrics="127.0.0.1:1"), asyncio.get_running_loop(), memory
+    )
     assert records.wants_times and records.bound == []
-    records.on_second(lambda: NOTHING._replace(connections_running=4))
+    records.on_second()
     assert read_words(memory)[PLACES["aserve_requests_in_flight"]] == 4
     records.close()
 
 
 async def test_both_of_one_process(tmp_path):
     """Both are told, the listener's address is known, and the end closes all of it."""
-    config = Config(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
-    records = Records(config, asyncio.get_running_loop())
+    server = serving(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
+    records = Records(server, asyncio.get_running_loop())
     assert type(records.told).__name__ == "RequestLogs" and len(records.bound) == 1
-    records.on_second(lambda: NOTHING)
+    records.on_second()
     records.close()
     assert not (tmp_path / "m").exists()
     records.close()
@@ -63,6 +70,12 @@ async def test_both_of_one_process(tmp_path):
 
 async def test_an_address_that_cannot_be(tmp_path):
     """The log is closed again; the address is named."""
-    config = Config(metrics=f"unix:{tmp_path}/no/m", access_log=str(tmp_path / "log"))
+    server = serving(metrics=f"unix:{tmp_path}/no/m", access_log=str(tmp_path / "log"))
     with pytest.raises(BindError, match="no/m"):
-        Records(config, asyncio.get_running_loop())
+        Records(server, asyncio.get_running_loop())
+
+
+async def test_times_for_the_control_socket(tmp_path):
+    """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
+    server, loop = serving(control=str(tmp_path / "c")), asyncio.get_running_loop()
+    assert Records(server, loop).wants_times and not Records(server, loop, slot=2).wants_times

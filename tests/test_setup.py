@@ -108,3 +108,14 @@ def test_the_root_is_removed(tmp_path):
     done = run_next(tmp_path, "--clean")
     assert (done.returncode, done.stderr) == (0, "")
     assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_files_beside_the_code():
+    """What is no code, and is read from the package, is in the wheel and in the sdist."""
+    (patterns,) = re.findall(r"^aserve = \[(.*)\]$", PROJECT, re.MULTILINE)
+    (included,) = re.findall(r"^include (aserve/.*)$", (ROOT / "MANIFEST.in").read_text(), re.MULTILINE)
+    for path in (ROOT / "aserve").rglob("*"):
+        if path.is_file() and path.suffix not in (".py", ".pyc", ".so"):
+            name = path.relative_to(ROOT / "aserve")
+            assert any(name.match(pattern) for pattern in re.findall(r'"([^"]+)"', patterns)), name
+            assert any(path.relative_to(ROOT).match(pattern) for pattern in included.split()), name

@@ -211,3 +211,31 @@ def test_each_number_is_documented():
     """docs/embedding.md says what each of them means."""
     text = (DOCS / "embedding.md").read_text()
     assert [name for name in Statistics._fields if f"`{name}`" not in text] == []
+
+
+def test_ongoing(start_server, raw_client, gated, wait_until, tmp_path):
+    """The oldest first, waiting or with the app, by what they asked for."""
+    server = start_server(gated.app, threads=1, metrics=f"unix:{tmp_path}/m")
+    assert server.ongoing(10) == []
+    first, second = raw_client(server), raw_client(server)
+    first.send(b"GET /first?a=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert gated.entered.acquire(timeout=10)
+    second.send(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
+    wait_until(lambda: len(server.ongoing(10)) == 2)
+    (older, one), (newer, other) = server.ongoing(10)
+    assert (one, other) == ("GET /first?a=1", "GET /second") and older >= newer > 0
+    assert [text for _, text in server.ongoing(1)] == [one]
+    gated.gate.set()
+    assert first.recv_response().status == second.recv_response().status == 200
+    wait_until(lambda: server.ongoing(10) == [])
+
+
+def test_ongoing_without_times(start_server, raw_client, gated):
+    """A request whose time nobody takes is not told."""
+    server = start_server(gated.app)
+    client = raw_client(server)
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert gated.entered.acquire(timeout=10)
+    assert server.ongoing(10) == []
+    gated.gate.set()
+    assert client.recv_response().status == 200

@@ -115,6 +115,7 @@ class Connection:
         """See Wire.take_over."""
         exchange.end = TIMED_OUT
         self.wire.take_over(exchange, why)
+        self.service.end_lost(exchange)
 
     def abort_slow_reader(self, exchange: Exchange, why: str) -> None:
         """See Wire.abort_slow_reader."""
@@ -190,12 +191,21 @@ def discard_reply(exchange: Exchange, reply: Reply) -> None:
         pass
     except Exception:
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
+    exchange.connection.service.lost.discard(exchange)
     if exchange.response is None:  # it has ended already
         release_exchange(exchange)
         return
     if exchange.end == ANSWERED:
         exchange.end = CLIENT_GONE
     exchange.connection.end_exchange(exchange)
+
+
+def drop_exchange(exchange: Exchange, reply: Reply | None) -> None:
+    """End an exchange whose connection is lost; `reply` is what the app has made for it, None: its worker was written off."""
+    if reply is None:
+        exchange.connection.service.end_lost(exchange)
+    else:
+        discard_reply(exchange, reply)
 
 
 LOST = LostWire()

@@ -15,11 +15,11 @@ from typing import Any, Callable
 
 from .._cparsers import lib
 from ..errors import ClientDisconnected
-from ..exchange import Exchange
+from ..exchange import ANSWERED, CLIENT_GONE, Exchange
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Reply
-from .connection import Connection, discard_reply
+from .connection import Connection, drop_exchange
 from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
@@ -58,8 +58,8 @@ class Handover:
     def _call_back(self, callback: Callable[[LoopWire], None], reply: Reply | None) -> None:
         exchange, wire = self._exchange, self._wire
         if wire is None:
-            if reply is not None and exchange is not None:
-                discard_reply(exchange, reply)
+            if exchange is not None:
+                drop_exchange(exchange, reply)
             return
         try:
             callback(wire)
@@ -73,7 +73,7 @@ class Handover:
         """
         Call it with the wire, on the event loop.
 
-        If the connection is lost, discard the exchange and `reply`. Give None if somebody else ends the exchange.
+        If the connection is lost, see drop_exchange.
         """
         with self._lock:
             if not self._is_done.is_set():
@@ -148,11 +148,18 @@ class Handovers:
         finally:
             lib.lane_left(self.set)
             if made is None:
-                wire.connection.exchange = None
+                self._lose(wire.connection)
             if on_ready is not None:
                 on_ready(made)
         if self._is_over and made is not None:
             made.abort()
+
+    def _lose(self, connection: Connection) -> None:
+        """The connection is gone; its exchange, if it has one, is with a worker, which may never come back to end it."""
+        exchange, connection.exchange = connection.exchange, None
+        if exchange is not None:
+            exchange.end = CLIENT_GONE if exchange.end == ANSWERED else exchange.end
+            connection.service.lost.add(exchange)
 
     def close(self) -> None:
         """Close on arrival what is still on the way: the server stops."""

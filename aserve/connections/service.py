@@ -72,20 +72,30 @@ class Service:
         self.health_paths = HealthPaths(path) if path is not None else None  # None: all requests are the app's
         self.in_flight = in_flight  # shows other processes the requests on the event loop's wires; None: nobody looks
         self.request_count = 0  # of those, since the start; the event loop's
-        self.lost: set[Exchange] = set()  # with a worker, though their connections are lost
+        # With a worker, though their connections are lost. Who ends one takes it out.
+        self.lost: set[Exchange] = set()
         self.is_draining = False
         # While it drains: another process serves the same listeners. Who is connected has time to ask once more.
         self.is_replaced = False
         self.why_unready = ""  # see Server.set_unready
 
+    def end_lost(self, exchange: Exchange) -> None:
+        """Log an exchange whose connection is lost and that its worker will not end; nothing if it is not of those, or not any more."""
+        try:
+            self.lost.remove(exchange)
+        except KeyError:
+            return
+        if self.in_flight is not None:
+            self.in_flight.end(exchange)
+        if self.access_log is not None and not exchange.is_probe:
+            self.access_log.write(exchange)
+
     def log_cut(self) -> None:
         """Log what has not ended by now, though the server does: workers are left behind with it."""
-        for exchange in self.lost:
+        for exchange in self.lost.copy():
             if exchange.end == ANSWERED:
                 exchange.end = CUT
-            if self.access_log is not None and not exchange.is_probe:
-                self.access_log.write(exchange)
-        self.lost.clear()
+            self.end_lost(exchange)
 
     def warning(self) -> str:
         """Return why a balancer should send its requests to another server; empty when all is well."""

@@ -16,7 +16,7 @@ from .._cparsers import lib
 from ..errors import ClientDisconnected, RequestRefused
 from ..exchange import CLIENT_GONE, Exchange
 from ..wsgi import Reply
-from .connection import discard_reply
+from .connection import discard_reply, drop_exchange
 from .handover import Handover, Handovers
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ class FastWire:
         try:
             self._hand_over(exchange).call_when_ready(callback, reply)
         except ClientDisconnected:
-            if reply is not None:
-                discard_reply(exchange, reply)
+            drop_exchange(exchange, reply)
 
     def _hand_over(self, exchange: Exchange) -> Handover:
         """

@@ -1,14 +1,17 @@
-"""Hands the metrics to those who ask for them.
+"""Hands metrics and the status page to those who ask for them.
 
-Owns:     open_metrics; Scrapes: the listeners, and each connection from accept to close: one request, one answer, at any pace.
+Owns:     open_metrics; Scrapes: the listeners, and each connection from accept to close: one request, one answer, at any pace, or
+          one event each second.
 Thread:   one, that of whoever waits for it: a supervisor's loop, or an event loop.
-Spec:     RFC 9112, as far as it takes to answer GET /metrics.
-Not here: the text (text.py).
+Spec:     RFC 9112 section 9, as far as it takes to answer one GET.
+Not here: what is answered (pages.py).
 
 With workers, the supervisor answers, and not a worker from the memory that all of them see. It can when every worker hangs, restarts,
 or has died, which is when somebody looks; a worker would need the other workers' processes, tables and states, which the supervisor has at
 hand; and the listener would have to be passed on with every restart. It must not wait for anybody: so nothing here blocks,
-a request that is large or late is dropped, and of very many connections the oldest.
+a request that is large or late is dropped, and of very many connections the oldest. A reader of the stream that falls behind misses events,
+each of which tells everything; one that reads nothing any more is dropped. What the app itself counts (app.py) others
+read meanwhile; who asks waits for them, a while.
 
 All of it waits in a selector of its own, whose descriptor is itself one to wait for (epoll(7)): whoever has a loop of any kind waits
 for that, and calls `on_ready`. It is not aserve's own HTTP, which takes an event loop, and that is what a supervisor must not have.
@@ -18,17 +21,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
+import functools
 import logging
 import selectors
 import socket
 import time
 from collections.abc import Sequence
-from typing import Callable
+from typing import Any, Callable
 
 from ..connections.listeners import Listener, UnixRights, open_listeners
+from ..log_once import LogOnce
 from ..settings import Config, parse_bind
-from .text import CONTENT_TYPE
+from .pages import METRICS, Pages, Reply, Whence, is_loopback, respond
 
 logger = logging.getLogger("aserve")
 
@@ -39,14 +43,14 @@ FINISH_SECONDS = 1.0
 MAX_REQUEST_BYTES = 8192
 # At once. Guess: a few that scrape, and people with a browser.
 MAX_CONNECTIONS = 16
-# For so long a text is given to all who ask: the numbers of a moment are the same for all. Guess.
-FRESH_SECONDS = 0.2
+# Of these, readers of the stream: they stay, and leave room for Prometheus.
+MAX_READERS = 8
+# Events that a reader may leave unread, beside what the kernel holds for it: that much of its buffer.
+MAX_LATE = 5
+READER_BUFFER_BYTES = 65536
+# For so long the app's own metrics are waited for. Guess: within CONNECTION_SECONDS, with what the answer takes.
+APP_SECONDS = 3.0
 PIECE_BYTES = 65536
-PATH = "/metrics"
-REASONS = {
-    200: "OK", 400: "Bad Request", 404: "Not Found", 405: "Method Not Allowed", 431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-}  # fmt: skip
 
 
 def open_metrics(config: Config) -> list[Listener]:
@@ -60,31 +64,37 @@ def open_metrics(config: Config) -> list[Listener]:
         return []
     rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
     listeners = open_listeners([parse_bind(config.metrics)], rights)
-    logger.info("metrics on %s", ", ".join(f"{listener.url}{PATH}" for listener in listeners))
-    exposed = [listener.url for listener in listeners if _is_exposed(listener)]
+    page = "" if config.status_page == "off" else ", the status page on /"
+    logger.info("metrics on %s%s", ", ".join(f"{listener.url}{METRICS}" for listener in listeners), page)
+    exposed = [listener.url for listener in listeners if not _is_own(listener)]
     if exposed:
         logger.warning(
-            "whoever reaches %s reads the metrics there; bind 127.0.0.1 or a unix socket, or let a firewall choose",
-            ", ".join(exposed),
-        )
+            "whoever reaches %s reads the metrics there%s; bind 127.0.0.1 or a unix socket, or let a firewall choose",
+            ", ".join(exposed), " and the status page" if config.status_page == "all" else "",
+        )  # fmt: skip
     return listeners
 
 
-def _is_exposed(listener: Listener) -> bool:
-    if listener.bind.kind == "unix":
-        return False
-    return not ipaddress.ip_address(listener.socket.getsockname()[0].partition("%")[0]).is_loopback
+def _is_own(listener: Listener) -> bool:
+    """Whether only this machine reaches it."""
+    return listener.bind.kind == "unix" or is_loopback(listener.socket.getsockname()[0])
 
 
 class Scrapes:
-    """Answers GET /metrics on these listeners, which it closes in the end."""
+    """Answers who asks on these listeners, which it closes in the end."""
 
-    def __init__(self, listeners: Sequence[Listener], render: Callable[[], bytes]) -> None:
+    def __init__(
+        self, listeners: Sequence[Listener], pages: Pages, ask_app: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`ask_app` has the app's metrics brought to `on_app_metrics`; it returns False if there are none."""
         self._listeners = listeners
-        self._render = render  # makes the text
+        self._pages = pages
+        self._ask_app = ask_app
+        self._asked_at = float("-inf")
+        self._waiting: dict[_Connection, str] = {}  # for the app's metrics: with the methods of their requests
+        self._left_out = LogOnce(logger, logging.WARNING)
         self._selector = selectors.DefaultSelector()
         self._connections: dict[_Connection, None] = {}  # the oldest first
-        self._text, self._made_at = b"", float("-inf")
         self._listen()
 
     def fileno(self) -> int:
@@ -100,8 +110,9 @@ class Scrapes:
         for listener in self._listeners:
             if listener.socket in self._selector.get_map():
                 self._selector.unregister(listener.socket)
+        self._answer_waiting(b"")
         deadline = time.monotonic() + FINISH_SECONDS
-        while any(not one.is_answered for one in self._connections) and time.monotonic() < deadline:
+        while any(not one.is_settled for one in self._connections) and time.monotonic() < deadline:
             self._turn(deadline - time.monotonic())
 
     def _turn(self, seconds: float) -> None:
@@ -112,14 +123,34 @@ class Scrapes:
                 self._advance(key.data)
 
     def on_second(self) -> None:
-        """Called once a second: let go of those that take too long."""
+        """Called once a second: tell the readers, let go of those that take too long."""
+        if self._waiting and time.monotonic() - self._asked_at >= APP_SECONDS:
+            self.on_app_metrics(b"", f"they could not be read within {APP_SECONDS:g} s")
         oldest = time.monotonic() - CONNECTION_SECONDS
-        for connection in [one for one in self._connections if one.began_at < oldest]:
+        for connection in [one for one in self._connections if one.is_over(oldest)]:
             self._close(connection)
+        readers = self._readers
+        event = self._pages.next_event() if readers else b""
+        for reader in readers:
+            reader.offer(event)
+            self._advance(reader)
         self._listen()
+
+    @property
+    def _readers(self) -> list[_Connection]:
+        return [one for one in self._connections if one.is_reader]
+
+    def on_app_metrics(self, text: bytes, fault: str) -> None:
+        """What the app itself counts has been read; or why it has not."""
+        if fault:
+            self._left_out.log("the app's own metrics are left out: %s", fault)
+        elif self._waiting:
+            self._left_out.reset()
+        self._answer_waiting(text)
 
     def close(self, is_end: bool = True) -> None:
         """Let go of everything; with `is_end` nobody else has the listeners, and the file of a unix socket is removed."""
+        self._waiting.clear()
         self._selector.close()  # first: what a forked child takes out of it would be gone here as well
         for connection in self._connections:
             connection.socket.close()
@@ -138,15 +169,15 @@ class Scrapes:
     def _accept(self, listener: Listener) -> None:
         """Accept one; others have their turn."""
         try:
-            accepted = listener.socket.accept()[0]
+            accepted, peer = listener.socket.accept()
         except OSError as exc:
             if exc.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 self._selector.unregister(listener.socket)  # for a second: it would be ready all the time
             return
         accepted.setblocking(False)
         if len(self._connections) >= MAX_CONNECTIONS:
-            self._close(next(iter(self._connections)))
-        connection = _Connection(accepted, self._answer)
+            self._close(next(one for one in self._connections if not one.is_reader))
+        connection = _Connection(accepted, functools.partial(self._answer, _whence(listener, peer)))
         self._connections[connection] = None
         self._selector.register(accepted, selectors.EVENT_READ, connection)
 
@@ -157,50 +188,73 @@ class Scrapes:
             return
         except OSError:
             events = 0
-        if events:
+        if connection in self._waiting:
+            self._selector.unregister(connection.socket)
+        elif events:
             self._selector.modify(connection.socket, events, connection)
         else:
             self._close(connection)
 
     def _close(self, connection: _Connection) -> None:
         del self._connections[connection]
-        self._selector.unregister(connection.socket)
+        if self._waiting.pop(connection, None) is None:
+            self._selector.unregister(connection.socket)
         connection.socket.close()
 
-    def _answer(self, head: bytes) -> bytes:
-        """Return the response to a request."""
-        words = head.partition(b"\r\n")[0].split(b" ")
-        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-            return _respond(400, "this is not HTTP/1.1")
-        method, target = words[0].decode("latin-1"), words[1].decode("latin-1")
-        if target.partition("?")[0] != PATH:
-            return _respond(404, f"aserve's metrics are at {PATH}", method)
-        if method not in ("GET", "HEAD"):
-            return _respond(405, f"ask with GET or HEAD, not {method[:20]}", method, "Allow: GET, HEAD\r\n")
-        try:
-            now = time.monotonic()
-            if now - self._made_at >= FRESH_SECONDS:
-                self._text, self._made_at = self._render(), now
-            return _respond(200, self._text, method)
-        except Exception:
-            logger.exception("internal error; please report this as a bug in aserve")
-            return _respond(500, "the metrics could not be made; aserve's log says why", method)
+    def _answer(self, whence: Whence, connection: _Connection, head: bytes) -> Reply | None:
+        """Return the response to a request; None: it comes later."""
+        reply = self._pages.answer(head, whence, len(self._readers) < MAX_READERS)
+        if isinstance(reply, Reply):
+            return reply
+        if self._waiting or self._ask_app():
+            if not self._waiting:
+                self._asked_at = time.monotonic()
+            self._waiting[connection] = reply.method
+            return None
+        return self._pages.tell_metrics(b"", [reply.method])[0]
+
+    def _answer_waiting(self, text: bytes) -> None:
+        """Answer those who wait, with this behind the metrics of ours."""
+        waiting, self._waiting = self._waiting, {}
+        if waiting:
+            for connection, reply in zip(waiting, self._pages.tell_metrics(text, list(waiting.values()))):
+                connection.unsent = memoryview(reply.octets)
+                self._selector.register(connection.socket, selectors.EVENT_WRITE, connection)
+
+
+def _whence(listener: Listener, peer: Any) -> Whence:
+    if listener.bind.kind == "unix":
+        return Whence(is_unix=True)
+    return Whence(is_own=is_loopback(peer[0]), is_loopback=_is_own(listener))
 
 
 class _Connection:
     """One client, and its one request."""
 
-    def __init__(self, accepted: socket.socket, answer: Callable[[bytes], bytes]) -> None:
+    def __init__(self, accepted: socket.socket, answer: Callable[[_Connection, bytes], Reply | None]) -> None:
         self.socket = accepted
-        self.began_at = time.monotonic()
-        self._answer = answer
+        self.is_reader = False  # of events, which go on
+        self._began_at = time.monotonic()
+        self._answer = answer  # None: it comes later, in `unsent`
         self._received = b""
-        self._unsent: memoryview | None = None  # None: the request is not whole
+        self.unsent: memoryview | None = None  # None: the request is not whole, or its answer is not made
+        self._late = 0  # events that have found the one before unsent
 
     @property
-    def is_answered(self) -> bool:
-        """Whether all of the answer is with the kernel."""
-        return self._unsent is not None and not self._unsent
+    def is_settled(self) -> bool:
+        """Whether all of the answer is with the kernel, or of the events so far."""
+        return self.unsent is not None and not self.unsent
+
+    def is_over(self, oldest: float) -> bool:
+        """Whether it has taken too long, if it may have begun at `oldest`."""
+        return self._late > MAX_LATE if self.is_reader else self._began_at < oldest
+
+    def offer(self, event: bytes) -> None:
+        """Send a reader this, if it has got what was before."""
+        if self.is_settled:
+            self.unsent, self._late = memoryview(event), 0
+        else:
+            self._late += 1
 
     def advance(self) -> int:
         """
@@ -209,18 +263,19 @@ class _Connection:
         Raises:
             OSError: the client has gone; BlockingIOError: not yet.
         """
-        if self._unsent is None:
+        if self.unsent is None:
             self._receive()
-        elif self.is_answered:
+        elif self.is_settled:
             # RFC 9112 9.6: answered; what it still sends is read until it closes, or it might lose the answer.
             return selectors.EVENT_READ if self.socket.recv(PIECE_BYTES) else 0
-        if self._unsent is None:
+        if self.unsent is None:
             return selectors.EVENT_READ
         with contextlib.suppress(BlockingIOError):
-            self._unsent = self._unsent[self.socket.send(self._unsent[:PIECE_BYTES]) :]
-        if self._unsent:
+            self.unsent = self.unsent[self.socket.send(self.unsent[:PIECE_BYTES]) :]
+        if self.unsent:
             return selectors.EVENT_WRITE
-        self.socket.shutdown(socket.SHUT_WR)
+        if not self.is_reader:
+            self.socket.shutdown(socket.SHUT_WR)
         return selectors.EVENT_READ
 
     def _receive(self) -> None:
@@ -230,16 +285,11 @@ class _Connection:
         self._received += octets
         head, end, _ = self._received.partition(b"\r\n\r\n")
         if end and len(head) <= MAX_REQUEST_BYTES:
-            self._unsent = memoryview(self._answer(head))
+            reply = self._answer(self, head)
+            if reply is None:
+                return
+            self.unsent, self.is_reader = memoryview(reply.octets), reply.is_stream
+            if self.is_reader:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, READER_BUFFER_BYTES)
         elif len(self._received) > MAX_REQUEST_BYTES:
-            self._unsent = memoryview(_respond(431, f"a request here has at most {MAX_REQUEST_BYTES} octets"))
-
-
-def _respond(status: int, body: bytes | str, method: str = "GET", fields: str = "") -> bytes:
-    octets = body if isinstance(body, bytes) else f"{body}\n".encode()
-    kind = CONTENT_TYPE if isinstance(body, bytes) else "text/plain; charset=utf-8"
-    head = (
-        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(octets)}\r\n"
-        f"{fields}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-    )
-    return head.encode() + (b"" if method == "HEAD" else octets)
+            self.unsent = memoryview(respond(431, f"a request here has at most {MAX_REQUEST_BYTES} octets").octets)

@@ -1,6 +1,6 @@
 """The metrics of a process that serves by itself, and answers by itself.
 
-Owns:     Single: the words that its Counters write, its listeners, and its text.
+Owns:     Single: the words that its Counters write, its listeners, its text and its page.
 Thread:   event loop only.
 Not here: many processes (processes/overview.py).
 """
@@ -9,13 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import os
 import time
+from typing import Any
 
-from ..settings import Config
+from ..footprint import Footprints
+from .app import AppMetrics
 from .counting import read_words
+from .pages import Pages
+from .picture import Picture
 from .scrapes import Scrapes, open_metrics
-from .table import PAGE_WORDS
-from .text import Samples
+from .status import Serving, describe_single
+from .table import OLDEST, PAGE_WORDS, PROPORTIONAL, RESIDENT, UNIQUE
+from .text import Samples, worker
 
 WORKER = 1  # as if it were the only one of several: the same queries do for both
 
@@ -23,7 +29,7 @@ WORKER = 1  # as if it were the only one of several: the same queries do for bot
 class Single:
     """One process's."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, server: Serving, loop: asyncio.AbstractEventLoop) -> None:
         """
         Listen.
 
@@ -31,12 +37,21 @@ class Single:
             BindError: the address of --metrics could not be bound.
         """
         self.memory = mmap.mmap(-1, PAGE_WORDS * 8)
-        self.listeners = open_metrics(config)
-        self._started_at = time.time()
+        self.listeners = open_metrics(server.config)
+        self._server = server
+        self._started_at, self._began_at = time.time(), time.monotonic()
         self._loop = loop
-        self._scrapes = Scrapes(self.listeners, self._render)
-        self.on_second = self._scrapes.on_second
+        self._footprints = Footprints()
+        self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
+        pages = Pages(self._render, self._picture.event, lambda: server.config.status_page)
+        app = AppMetrics(loop, lambda text, fault: self._scrapes.on_app_metrics(text, fault))
+        self._scrapes = Scrapes(self.listeners, pages, app.ask if server.config.metrics_app == "on" else lambda: False)
         loop.add_reader(self._scrapes.fileno(), self._scrapes.on_ready)
+
+    def on_second(self) -> None:
+        """Called once a second."""
+        self._picture.on_second()
+        self._scrapes.on_second()
 
     def close(self) -> None:
         """Answer nobody any more."""
@@ -47,4 +62,16 @@ class Single:
         samples = Samples()
         samples.add_process(self._started_at)
         samples.add_workers({WORKER: read_words(self.memory)})
+        oldest = self._server.ongoing(1)
+        samples.add(OLDEST, oldest[0][0] if oldest else 0.0, worker(WORKER))
+        memory = self._footprints.of(os.getpid()).memory
+        if memory is not None:
+            for name, count in (
+                (RESIDENT, memory.rss_bytes), (PROPORTIONAL, memory.pss_bytes), (UNIQUE, memory.uss_bytes),
+            ):  # fmt: skip
+                if count is not None:
+                    samples.add(name, count, worker(WORKER))
         return samples.encode()
+
+    def _describe(self) -> dict[str, Any]:
+        return describe_single(self._server, time.monotonic() - self._began_at, self._footprints)

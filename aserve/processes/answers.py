@@ -1,35 +1,27 @@
 """What a supervisor answers on its control socket.
 
-Owns:     Answers: how things are, reloads and changes of size until their ends, stacks of workers.
+Owns:     Answers: reloads and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
-Not here: the socket (control.py), the commands that ask (ask.py), reloading and resizing (supervisor.py).
+Not here: the socket (control.py), the commands that ask (ask.py), how things are (status.py), reloading and resizing (supervisor.py).
 
 Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import os
-import sys
-import time
-from typing import Any, Protocol
+from typing import Protocol
 
-from ..connections.in_flight import read_in_flight
-from ..settings import VERSION
 from .channel import Message
-from .child import MOLD, STACKS_SIGNAL, Child, State
+from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .control import Answer, Caller
-from .memory_file import map_memory_file
-from .resources import memory_of
-from .slots import Field
+from .status import Status
 from .timers import Timers
 
 # How long a worker's event loop may take to tell its stacks. Guess: one that turns does so in a millisecond.
 STACKS_SECONDS = 2.0
-MAX_REQUESTS = 10  # of a worker, the oldest
 
 
 class Supervised(Protocol):
@@ -40,19 +32,12 @@ class Supervised(Protocol):
         """How many workers there are to be."""
 
     @property
-    def threads(self) -> int:
-        """How many threads each of them has for the app."""
-
-    @property
     def is_reloading(self) -> bool:
         """Whether a reload is under way."""
 
     @property
     def is_ending(self) -> bool:
         """Whether no worker is to begin any more."""
-
-    def describe(self) -> str:
-        """Return in one line how things are."""
 
     def reload(self, why: str) -> None:
         """Replace all workers."""
@@ -64,11 +49,11 @@ class Supervised(Protocol):
 class Answers:
     """The supervisor's answers, by the name of the question."""
 
-    def __init__(self, supervised: Supervised, children: Children, timers: Timers) -> None:
+    def __init__(self, supervised: Supervised, children: Children, timers: Timers, status: Status) -> None:
         self._supervised = supervised
         self._children = children
         self._timers = timers
-        self._began_at = time.monotonic()
+        self._status = status
         self._reloading: list[tuple[Caller, int]] = []  # for how many ends of reloads each waits
         self._numbers = itertools.count(1)
         self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
@@ -82,40 +67,12 @@ class Answers:
     # Status
 
     def _on_status(self, caller: Caller, message: Message) -> None:
-        states = [child.state for child in self._children if child.is_worker]
-        caller.say(
-            {
-                **describe_server(
-                    time.monotonic() - self._began_at, self._supervised.describe(), self._supervised.threads
-                ),
-                "workers_wanted": self._supervised.size,
-                "workers_ready": states.count(State.READY),
-            }
-        )
-        for child in sorted(self._children, key=lambda child: (child.slot, child.generation)):
-            caller.say({"worker": self._describe(child)})
+        status = self._status.describe()
+        workers = status.pop("workers")
+        caller.say(status)
+        for worker in workers:
+            caller.say({"worker": worker})
         caller.end()
-
-    def _describe(self, child: Child) -> dict[str, Any]:
-        page = self._children.page(child)
-        with contextlib.closing(map_memory_file(child.in_flight)) as table:
-            requests = read_in_flight(table) if child.is_worker else []
-        ticked_at = page[Field.TICKED_AT]
-        return {
-            "slot": 0 if child.slot == MOLD else child.slot,
-            "pid": child.pid,
-            "generation": child.generation,
-            "state": "mold" if child.slot == MOLD else child.state.name.lower(),
-            "seconds": round(time.monotonic() - child.began_at, 1),
-            "requests": page[Field.REQUESTS],
-            "connections": page[Field.CONNECTIONS],
-            "running": page[Field.IN_FLIGHT],
-            "waiting": page[Field.WAITING],
-            "threads_busy": page[Field.THREADS_BUSY],
-            "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
-            **describe_memory(child.pid),
-            "at": [[round(seconds, 1), text] for seconds, text in requests[:MAX_REQUESTS]],
-        }
 
     # Reloading and resizing
 
@@ -199,25 +156,3 @@ class Answers:
     def _end_stacks(self, caller: Caller) -> None:
         if all(other is not caller for other, _ in self._stacks.values()):
             caller.end()
-
-
-def describe_server(seconds: float, text: str, threads: int) -> dict[str, Any]:
-    """Return what a status says of a server as a whole; `text`: how it is; `threads`: of each process, for the app."""
-    return {
-        "version": VERSION,
-        "python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}",
-        "pid": os.getpid(),
-        "seconds": round(seconds, 1),
-        "text": text,
-        "threads": threads,
-    }
-
-
-def describe_memory(pid: int) -> dict[str, int | None]:
-    """Return what a status says of a process's memory; `pid` 0: it is not there yet."""
-    memory = memory_of(pid, with_shares=True) if pid else None
-    return {
-        "rss_bytes": memory.rss_bytes if memory else None,
-        "pss_bytes": memory.pss_bytes if memory else None,
-        "uss_bytes": memory.uss_bytes if memory else None,
-    }

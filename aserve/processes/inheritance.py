@@ -31,7 +31,7 @@ from .overview import Overview
 from .plan import Plan
 
 VARIABLE = "ASERVE_INHERITANCE"
-FORM = 2
+FORM = 4
 
 State = dict[str, Any]
 
@@ -120,6 +120,7 @@ def hand_down(
         *channels,
         *(each["in_flight"] for each in descriptions),
         *(listener.socket.fileno() for listener in (*listeners, *overview.listeners)),
+        *overview.fds,
     ]
     state = {
         "form": FORM,

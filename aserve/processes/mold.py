@@ -36,6 +36,7 @@ from typing import Any, Callable
 from .. import forks
 from ..running import loop_factory
 from ..wsgi import WSGIApp
+from .app_files import name_of
 from .channel import Channel, Message
 from .memory_file import map_memory_file
 from .opened import Fds, Opened, find_opened, list_fds
@@ -157,6 +158,7 @@ class Mold:
         return role._replace(
             slot=message["slot"], generation=message["generation"], channel=channel, page=role.slots.page(page),
             load_board=role.slots.new_board(page), in_flight=map_memory_file(memory),
+            app_files=(role.app_files[0], name_of(page)) if role.app_files else None,
         )  # fmt: skip
 
 

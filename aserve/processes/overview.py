@@ -1,33 +1,40 @@
-"""All that is to be known of a supervisor and its workers, for those who ask (--metrics).
+"""All that is to be known of a supervisor and its workers, for those who look (--metrics).
 
-Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; the text of it all; its listeners.
+Owns:     Overview: what is counted, over the ends of workers and the supervisor's own exec; the text of it all; its listeners; the
+          status page of it.
 Thread:   the supervisor's only one.
-Not here: the connections of those who ask (metrics/scrapes.py), the names (metrics/table.py).
+Not here: the connections of those who look (metrics/scrapes.py), the names (metrics/table.py), how workers are (status.py).
 
-Nobody asks a worker anything: its page, its table in flight and /proc say it all, also when it hangs.
+Nobody asks a worker anything of this: its page, its table in flight and /proc say it all, also when it hangs. What the app itself
+counts a worker reads (metrics/app.py): the one that has ticked last, so that it is none that hangs.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Callable
+from typing import Any
 
 from ..connections.in_flight import read_oldest
 from ..connections.listeners import Listener
+from ..metrics.pages import Pages
+from ..metrics.picture import Picture
 from ..metrics.scrapes import Scrapes
 from ..metrics.table import OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
 from ..metrics.text import Samples, worker
 from ..metrics.totals import describe_words
+from .app_files import AppFiles, name_of
+from .channel import Message
 from .child import Child, State
 from .children import Children
-from .resources import Memory, memory_of
-from .slots import Slots
+from .slots import Field, Slots
+from .status import Status
 from .tally import Tally
 
-# For so long a worker's memory is taken to stay: the kernel walks its page tables to find it (resources.py). Guess.
-MEMORY_SECONDS = 5.0
+# Of the app's metrics: more is no text of metrics. Guess: a hundred thousand samples take ten.
+MAX_APP_BYTES = 64 << 20
 PRESENT = (State.STARTING, State.READY, State.DRAINING, State.KILLED)
 
 
@@ -35,27 +42,76 @@ class Overview:
     """What is counted and found, by metrics."""
 
     def __init__(
-        self, slots: Slots, children: Children, listeners: Sequence[Listener], size: Callable[[], int]
+        self,
+        slots: Slots,
+        children: Children,
+        listeners: Sequence[Listener],
+        status: Status,
+        app_folder: str | None = None,
     ) -> None:
+        """`app_folder`: for what the app counts, "": one is to be made, None: that is nobody's concern."""
         self.listeners = listeners  # of --metrics
         self.tally = Tally()
         self._slots = slots
         self._children = children
-        self._size = size  # how many workers there are to be
+        self._status = status
         self._started_at = time.time()
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
-        self._memory: dict[Child, tuple[float, Memory | None]] = {}  # and when it was looked at
-        self.scrapes = Scrapes(listeners, self.render) if listeners else None
+        known = status.known
+        self._picture = Picture(lambda: known.config, status.describe, self._words)
+        pages = Pages(self.render, self._picture.event, lambda: known.config.status_page)
+        self._app_folder = app_folder
+        self._app_files: AppFiles | None = None
+        self.scrapes = Scrapes(listeners, pages, self._ask_app) if listeners else None
 
     def on_second(self) -> None:
         """Called once a second."""
         if self.scrapes is not None:
+            self._picture.on_second()
             self.scrapes.on_second()
 
     def close(self, is_end: bool) -> None:
         """Answer nobody any more; without `is_end`, others go on to."""
         if self.scrapes is not None:
             self.scrapes.close(is_end)
+        if is_end and self._app_files is not None:
+            self._app_files.close()
+            self._app_files = None
+
+    # What the app counts
+
+    def app_files_of(self, page: int) -> tuple[str, str] | None:
+        """Return in which folder, and under which name, a worker is to keep what the app counts; None: nowhere."""
+        if self._app_folder is not None and self._app_files is None:
+            self._app_files = AppFiles.open(self._app_folder)
+            self._app_folder = None  # once
+        return (self._app_files.folder, name_of(page)) if self._app_files is not None else None
+
+    def forget(self, child: Child) -> None:
+        """A worker has ended."""
+        if self._app_files is not None:
+            self._app_files.forget(child.page)
+
+    def _ask_app(self) -> bool:
+        ready = self._children.having(State.READY)
+        if self._app_files is None or not ready:
+            return False
+        self._children.tell(
+            max(ready, key=lambda child: self._children.page(child)[Field.TICKED_AT]), {"do": "read app"}
+        )
+        return True
+
+    def on_app_metrics(self, child: Child, message: Message, fds: list[int]) -> None:
+        """A worker has read what the app counts, into a file; or why it could not."""
+        text, fault = b"", message["fault"]
+        for fd in fds:
+            with open(fd, "rb"):
+                if os.fstat(fd).st_size > MAX_APP_BYTES:
+                    fault = f"they take more than {MAX_APP_BYTES >> 20} MiB"
+                elif not fault:
+                    text = os.pread(fd, MAX_APP_BYTES, 0)
+        if self.scrapes is not None:
+            self.scrapes.on_app_metrics(text, fault)
 
     # Over an exec
 
@@ -72,13 +128,21 @@ class Overview:
         return {
             "started_at": self._started_at, "tally": self.tally.describe(), "gone": self._slots.totals.describe(),
             "present": present,
+            "app_files": self._app_files.describe() if self._app_files is not None else None,
         }  # fmt: skip
+
+    @property
+    def fds(self) -> list[int]:
+        """The descriptors that are described."""
+        return [self._app_files.lock] if self._app_files is not None and self._app_files.lock is not None else []
 
     def restore(self, state: dict[str, Any], has_children: bool) -> None:
         """Go on counting; without its children, what they had counted up to now is all that is known of them."""
         self._started_at = state["started_at"]
         self.tally.restore(state["tally"])
         self._slots.totals.restore(state["gone"])
+        if has_children and state["app_files"] is not None:
+            self._app_files = AppFiles.inherit(state["app_files"])
         if not has_children:
             for slot, counts in state["present"]:
                 self._slots.totals.restore({slot: counts})
@@ -90,29 +154,32 @@ class Overview:
         samples = Samples()
         samples.add_process(self._started_at)
         states = {"ready": (State.READY,), "starting": (State.STARTING,), "draining": (State.DRAINING, State.KILLED)}
-        samples.add(WORKERS, self._size(), 'state="wanted"')
+        samples.add(WORKERS, self._status.known.size, 'state="wanted"')
         for name, of in states.items():
             samples.add(WORKERS, len(self._children.having(*of)), f'state="{name}"')
         self.tally.add_to(samples)
-        present = list(self._children_with_pages())
-        samples.add_workers(
-            self._slots.totals.with_present((child.slot, self._slots.counters(child.page)) for child in present)
-        )
-        self._add_found(samples, [child for child in present if child.pid])
+        samples.add_workers(self._words())
+        self._add_found(samples, [child for child in self._children_with_pages() if child.pid])
         return samples.encode()
+
+    def _words(self) -> dict[int, list[int]]:
+        """Return what is counted, by slot."""
+        return self._slots.totals.with_present(
+            (child.slot, self._slots.counters(child.page)) for child in self._children_with_pages()
+        )
 
     def _children_with_pages(self) -> Iterator[Child]:
         return (child for child in self._children.having(*PRESENT) if child.slot)
 
     def _add_found(self, samples: Samples, present: list[Child]) -> None:
         """Add what is found of the workers that are there; while one replaces another, two are in a slot."""
-        memory = self._memory = {child: self._memory_of(child) for child in present}
         present.sort(key=lambda child: child.slot)
         for slot, group in itertools.groupby(present, lambda child: child.slot):
             both, labels = list(group), worker(slot)
             samples.add(WORKER_START, self._monotonic_at + max(child.began_at for child in both), labels)
             samples.add(OLDEST, max(read_oldest(child.in_flight) for child in both), labels)
-            known = [found for _, found in (memory[child] for child in both) if found is not None]
+            footprints = filter(None, map(self._status.footprint_of, both))
+            known = [found.memory for found in footprints if found.memory is not None]
             for name, sizes in (
                 (RESIDENT, [one.rss_bytes for one in known]),
                 (PROPORTIONAL, [one.pss_bytes for one in known if one.pss_bytes is not None]),
@@ -120,9 +187,3 @@ class Overview:
             ):
                 if sizes:
                     samples.add(name, sum(sizes), labels)
-
-    def _memory_of(self, child: Child) -> tuple[float, Memory | None]:
-        now, before = time.monotonic(), self._memory.get(child)
-        if before is not None and now - before[0] < MEMORY_SECONDS:
-            return before
-        return now, memory_of(child.pid, with_shares=True) or memory_of(child.pid)

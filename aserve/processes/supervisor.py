@@ -39,9 +39,10 @@ from ..access_log import append_unanswered
 from ..connections.listeners import Listener
 from ..errors import AserveError, BindError
 from ..metrics.table import OOM_KILLS, RELOADS, START_FAILURES
-from ..settings import MAX_WORKERS, ConfigError
+from ..settings import MAX_WORKERS, Config, ConfigError
 from .absences import Absences
 from .answers import Answers
+from .app_files import chosen_folder
 from .backoff import Backoff
 from .channel import Message
 from .child import MOLD, TRIAL, Child, State, describe_requests, name_of
@@ -57,6 +58,7 @@ from .rollout import Reload, Rollout
 from .shutdown import Shutdown, StartFailed
 from .signal_pipe import SignalPipe, block_signals
 from .slots import Slots
+from .status import Status
 from .timers import Timers
 from .touched import TouchedFiles
 from .upgrade import Upgrade
@@ -107,6 +109,7 @@ class Supervisor:
             "left": self._on_left,
             "idle": self._on_idle,
             "stacks": lambda child, message, fds: self._answers.on_stacks(child, message, fds),
+            "app metrics": lambda child, message, fds: self._overview.on_app_metrics(child, message, fds),
         }
         self._by_end: dict[State, Callable[[Child, str], None]] = {
             State.STARTING: self._on_failed_start,
@@ -151,7 +154,9 @@ class Supervisor:
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, self._size + 1)
         self._children = Children(slots, self._selector, self._timers, self._hear)
-        self._overview = Overview(slots, self._children, self._metrics_listeners, lambda: self._size)
+        status = Status(self, self._children)
+        folder = chosen_folder(self._rollout.plan.config, self._command.environ)
+        self._overview = Overview(slots, self._children, self._metrics_listeners, status, folder)
         self._tally, scrapes = self._overview.tally, self._overview.scrapes
         if scrapes is not None:
             self._selector.register(scrapes, selectors.EVENT_READ, scrapes.on_ready)
@@ -159,7 +164,7 @@ class Supervisor:
         self._molds = Molds(self._children, self._rollout.is_trial, self._fail_start, self._delay_after)
         self._shutdown = Shutdown(self._children, self._molds, self._timers, self._listeners, self._manager)
         self._upgrade = Upgrade(self._command, self._children, self._signals, self._manager)
-        self._answers = Answers(self, self._children, self._timers)
+        self._answers = Answers(self, self._children, self._timers, status)
         self._control = self._open_control(self._rollout.plan.config.control, inherited is not None)
         if inherited is not None:
             self._has_served, self._size = True, inherited.size or self._size
@@ -210,6 +215,7 @@ class Supervisor:
     def _fork(self, slot: int) -> Role | None:
         """Start a worker; return None, and in the child its role."""
         plan = self._rollout.begin(slot)
+        self._overview.app_files_of(0)  # the folder is there before the first child
         with block_signals():
             try:
                 child, channel = self._molds.fork(slot, plan)
@@ -222,7 +228,8 @@ class Supervisor:
                 self._control.let_go()
             self._let_go()
             shared = self._children.memory_of(child)
-            return Role(slot, child.generation, plan, channel, self._listeners, *shared, os.getppid())
+            files = self._overview.app_files_of(child.page)
+            return Role(slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), files)
 
     def _let_go(self) -> None:
         """Close what only the supervisor needs, and let signals mean what they did before; in a child, too."""
@@ -264,13 +271,13 @@ class Supervisor:
 
     @property
     def size(self) -> int:
-        """See answers.Supervised; and so on."""
+        """See answers.Supervised and status.Known; and so on."""
         return self._size
 
     @property
-    def threads(self) -> int:
-        """How many threads each worker has for the app."""
-        return self._rollout.plan.config.threads
+    def config(self) -> Config:
+        """The settings of workers that start now."""
+        return self._rollout.plan.config
 
     @property
     def is_reloading(self) -> bool:
@@ -481,6 +488,7 @@ class Supervisor:
             explained = how if before is State.KILLED else self._watch.explain(how)
             if explained != how:
                 self._tally.count(OOM_KILLS)
+            self._overview.forget(child)
             if child.slot == TRIAL:
                 self._upgrade.on_end(child, how)
             elif child.slot == MOLD:

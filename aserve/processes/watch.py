@@ -15,13 +15,13 @@ import collections
 import logging
 import os
 
+from ..footprint import Memory, activity_of, memory_of
 from ..settings import Config
 from .cgroups import Cgroups
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .liveness import Pulse, Verdict
 from .recycling import Due, Recycling, Worker
-from .resources import Memory, activity_of, memory_of
 from .slots import Field
 
 logger = logging.getLogger("aserve")
@@ -130,5 +130,5 @@ class Watch:
             return None
         if not recycling.needs_shares:
             return memory_of(child.pid)
-        # In turn: the kernel walks the worker's page tables meanwhile (resources.py).
+        # In turn: the kernel walks the worker's page tables meanwhile (../footprint.py).
         return memory_of(child.pid, with_shares=True) if child is serving[self._looks % len(serving)] else None

@@ -31,6 +31,7 @@ from ..connections.load_board import LoadBoard
 from ..errors import AserveError, BindError
 from ..hooks import call_post_fork
 from ..loading import LoadError
+from ..metrics.app import AppMetrics
 from ..running import new_loop
 from ..server import Server
 from ..settings import ConfigError
@@ -39,6 +40,7 @@ from ..stacks import describe_stacks
 from ..wsgi import WSGIApp
 from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of
+from .memory_file import open_memory_file
 from .plan import Plan
 from .signal_pipe import block_signals
 from .slots import Field, Slots
@@ -76,6 +78,9 @@ class Role(NamedTuple):
     load_board: LoadBoard | None = None  # among them
     in_flight: Any = None  # memory for the table of the requests that it is at
     supervisor_pid: int = 0
+    app_files: tuple[str, str] | None = (
+        None  # where it keeps what the app counts: the folder, and the name of its files
+    )
 
     @property
     def name(self) -> str:
@@ -195,6 +200,7 @@ class Worker:
             slot=role.slot,
             counters=role.page,
         )
+        self._app_metrics = AppMetrics(loop, self._tell_app_metrics)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
         self._adopting: set[asyncio.Task[None]] = set()
         # By what the supervisor says to `do`.
@@ -204,6 +210,7 @@ class Worker:
             "adopt": self._on_adopt,
             "reopen logs": lambda *_: self._server.reopen_logs(),
             "stacks": lambda message, _: self._tell_stacks(message["number"]),
+            "read app": lambda *_: self._read_app(),
         }
 
     async def run(self) -> int:
@@ -306,6 +313,22 @@ class Worker:
     def _tell_stacks(self, number: int) -> None:
         text = describe_stacks().encode("ascii", "backslashreplace")[:MAX_STACKS_LENGTH].decode()
         self._say({"say": "stacks", "number": number, "text": text})
+
+    def _read_app(self) -> None:
+        if not self._app_metrics.ask():
+            self._tell_app_metrics(b"", "")
+
+    def _tell_app_metrics(self, text: bytes, fault: str) -> None:
+        """Say what the app counts, in a file: it may be more than a message holds."""
+        fds = []
+        if text:
+            try:
+                fds = [open_memory_file("aserve-app-metrics")]
+                with open(fds[0], "wb", closefd=False) as file:
+                    file.write(text)
+            except OSError as exc:
+                fault = f"{exc.strerror or exc}"
+        self._say({"say": "app metrics", "fault": fault[:MAX_WHY_LENGTH]}, fds)
 
     # Connections that idle
 

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -65,6 +66,7 @@ class ConfigError(ValueError):
     """A setting is wrong; `str()` is one line that says whose, what, and what is accepted."""
 
 
+FILES = "Files and mounts"
 PROCESSES = "Processes"
 MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs
 TLS = "TLS"  # the group whose settings a bind may override
@@ -192,6 +194,38 @@ class Config:
         "aserve", "Serving", "--server-name", SERVER_NAME,
         "the Server field of responses; empty: none",
         "RFC 9110 10.2.4 warns of needlessly fine detail, so it carries no version.",
+    )
+    mount: Sequence[str] = _row(
+        (), FILES, "--mount", MOUNTS,
+        "another app for what is below a path; repeatable, the longest wins; see docs/files.md",
+        "One app serves most sites. What is below no path is the APP's; without one it is 404.",
+    )
+    static: Sequence[str] = _row(
+        (), FILES, "--static", FOLDERS,
+        "files for what is below a path; repeatable, the longest wins; what is no file there is the app's; see docs/files.md",
+        "Only you know which folders are for everybody.",
+    )
+    static_index: Sequence[str] = _row(
+        ("index.html",), FILES, "--static-index", NAMES,
+        "the file that stands for its folder; repeatable, the first that is there; empty: none",
+        "What web servers take. Folders are never listed.",
+    )
+    static_expires: Sequence[str] = _row(
+        (), FILES, "--static-expires", EXPIRIES,
+        "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
+        "in the path; none: they ask each time, and get 304",
+        "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+    )
+    x_sendfile: Sequence[str] = _row(
+        (), FILES, "--x-sendfile", SENT,
+        "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
+        "see docs/files.md",
+        "An app that means a front server names files of that; here nobody has said which it may.",
+    )
+    static_symlinks: bool = _row(
+        False, FILES, "--static-symlinks", SWITCH,
+        "follow symbolic links that lead out of the folder",
+        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
     )
     workers: int | str | None = _row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
@@ -464,6 +498,21 @@ class Config:
         "An address of its own: what it tells is not for clients, and it answers while every thread is busy. Counting costs each request a "
         "microsecond or two.",
     )
+    metrics_app: str = _row(
+        "on", "Metrics", "--metrics-app", choice("on", "off"),
+        "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
+        "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
+    )
+    status_page: str = _row(
+        "local", "Metrics", "--status-page", choice("local", "all", "off"),
+        "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
+        "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
+    )
+    tracing: bool = _row(
+        False, "Metrics", "--tracing", SWITCH,
+        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
+        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
+    )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,
         "user to become after binding, and before the app is imported; only root may",
@@ -583,6 +632,13 @@ class Config:
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
                 raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
+
+        if self.tracing and not (
+            importlib.util.find_spec("opentelemetry") and importlib.util.find_spec("opentelemetry.trace")
+        ):
+            raise ConfigError(
+                "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:
         """

@@ -58,7 +58,11 @@ def new():
 
     def make(respond=lambda exchange: b"reply"):
         gateway = SimpleNamespace(respond=respond)
-        connection = Connection(SimpleNamespace(gateway=gateway, access_log=FakeAccessLog(), base_environ={}))
+        connection = Connection(
+            SimpleNamespace(
+                gateway=gateway, access_log=FakeAccessLog(), base_environ={}, lost=set(), end_lost=lambda exchange: None
+            )
+        )
         connection.wire = FakeWire()
         exchange = Exchange("", 0)
         exchange.connection, exchange.body, exchange.response = connection, Body(), SimpleNamespace(code=200)

@@ -26,8 +26,10 @@ def handover():
     """One on its way, with its executor and its exchange."""
     executor, exchange = StepExecutor(), Exchange("", 0)
     exchange.response = object()
-    exchange.connection = SimpleNamespace(end_exchange=release_exchange)
-    return SimpleNamespace(way=Handover(executor, exchange), executor=executor, exchange=exchange)
+    ended = []
+    service = SimpleNamespace(lost=set(), end_lost=ended.append)
+    exchange.connection = SimpleNamespace(end_exchange=release_exchange, service=service)
+    return SimpleNamespace(way=Handover(executor, exchange), executor=executor, exchange=exchange, ended=ended)
 
 
 @pytest.mark.parametrize("is_ready", [True, False])
@@ -47,7 +49,7 @@ def test_what_is_to_be_done_then(handover, is_ready):
 
 @pytest.mark.parametrize("is_ready", [True, False])
 def test_a_connection_that_is_lost(handover, is_ready):
-    """Nothing is done; the exchange and the reply are let go of, unless they are another's to end."""
+    """Nothing is done; the exchange and the reply are let go of; one whose worker was written off is ended here."""
     reply = Closing()
     if is_ready:
         handover.way.on_ready(None)
@@ -61,6 +63,7 @@ def test_a_connection_that_is_lost(handover, is_ready):
         handover.way.call_when_ready(pytest.fail, reply)
         handover.executor.flush()
     assert reply.is_closed and handover.exchange.response is None
+    assert handover.ended == [handover.exchange]
 
 
 @pytest.mark.parametrize("wire", ["wire", None])

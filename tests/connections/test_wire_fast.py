@@ -55,7 +55,9 @@ def wired(monkeypatch):
 
     def make(handovers, sent=2):
         monkeypatch.setattr(wire_fast, "_reply", lambda *_: sent)
-        connection = Connection(SimpleNamespace(access_log=None, base_environ={}))
+        connection = Connection(
+            SimpleNamespace(access_log=None, base_environ={}, lost=set(), end_lost=lambda exchange: None)
+        )
         connection.wire = FastWire(handovers, 99)
         exchange = connection.exchange = Exchange("", 0)
         exchange.connection = connection

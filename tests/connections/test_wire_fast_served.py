@@ -247,30 +247,8 @@ def test_a_connection_that_is_handed_over_as_the_drain_begins():
 # What goes wrong on the way out
 
 
-@pytest.fixture
-def lose_handovers():
-    """lose_handovers(server, count): the next so many connections are lost on their way out of the lane."""
-
-    def lose(server, count):
-        loop, left = server.server._lane._handovers, [count]
-
-        class Loop:
-            def __getattr__(self, name):
-                return getattr(original, name)
-
-            async def connect_accepted_socket(self, factory, sock):
-                if left[0]:
-                    left[0] -= 1
-                    raise OSError("lost")
-                return await original.connect_accepted_socket(factory, sock)
-
-        original, loop._loop = loop._loop, Loop()
-
-    return lose
-
-
 @pytest.mark.one_way
-def test_a_connection_lost_on_its_way(start_server, lose_handovers, wait_until):
+def test_a_connection_lost_on_its_way(start_server, wait_until):
     """An app that goes on writing meets the end each time; whoever has the descriptor's number by then is let alone."""
     go_on, failures = threading.Event(), []
 
@@ -292,7 +270,7 @@ def test_a_connection_lost_on_its_way(start_server, lose_handovers, wait_until):
     entered, gate, numbers = threading.Event(), threading.Event(), []
     server = start_server(writer, is_checked=False, threads=4)
     lane = server.server._lane
-    lose_handovers(server, 1)
+    server.lose_handovers(1)
     first, second = socket.socket(), socket.socket()
     with first, second:
         for sock in (first, second):

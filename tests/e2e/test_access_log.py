@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 import sys
@@ -9,6 +11,9 @@ import sys
 import pytest
 from harness import apps
 from harness.client import RawClient
+
+from aserve.metrics.counting import read_words
+from aserve.metrics.table import PLACES
 
 LINE = re.compile(
     r'127\.0\.0\.1 - - \[\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] '
@@ -22,6 +27,31 @@ def read_lines(path):
     matches = [LINE.match(line) for line in lines]
     assert all(matches), lines
     return [match.groupdict() for match in matches]
+
+
+@pytest.mark.also_inline
+@pytest.mark.one_way
+def test_a_reader_that_stops(start_server, raw_client, tmp_path, caplog):
+    """Nobody waits for it; what is lost is told once, and is in the metrics."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    metrics = f"unix:{tmp_path}/metrics"
+    server = start_server(apps.hello, access_log=str(path), access_log_format="x" * 4000 + "%(status)", metrics=metrics)
+    client = raw_client(server)
+    for _ in range(700):  # of pages, more than 1 MiB and what waits in memory
+        client.fetch("/")
+    server.pass_seconds(1)
+    assert caplog.text.count("its reader does not keep up; its lines are lost until that is over") == 1
+    counted = read_words(server.server._records._counters._memory)[PLACES["aserve_access_log_lines_lost_total"]]
+    assert 0 < counted < 700
+    found = b""
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            found += os.read(reader, 1 << 20)
+    assert found == (b"x" * 4000 + b"200\n") * (700 - counted)
+    server.stop()
+    os.close(reader)
 
 
 @pytest.mark.also_inline

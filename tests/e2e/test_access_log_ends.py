@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
@@ -27,6 +28,11 @@ class Logged:
             time.sleep(0.001)
         if path == "/streams":
             return self.stream(start_response)
+        if path == "/writes":
+            with contextlib.suppress(ConnectionError):
+                start_response("200 OK", apps.PLAIN)(b"x")
+            self.entered.set()
+            assert self.go_on.wait(10)
         if path in ("/raises", "/raises_mid_stream"):
             return getattr(apps, path[1:])(environ, start_response)
         if environ["REQUEST_METHOD"] == "POST":
@@ -195,6 +201,61 @@ def test_timed_out(logged, raw_client, wait_until, path):
     log.server.pass_seconds_until(lambda: log.lines())
     assert client.recv_response().status == 504
     log.wait_for(wait_until, f"timed_out 504 GET {path} HTTP/1.1")
+
+
+# On the way out of the fast path
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize(("path", "status"), [("/waits", "0"), ("/writes", "200")])
+def test_a_connection_that_is_lost_on_its_way_to_a_timeout(logged, raw_client, wait_until, path, status):
+    """Its app hangs, and never comes back to end it."""
+    log = logged(request_seconds=0.1, lane="auto", threads=2)
+    log.server.lose_handovers(1)
+    raw_client(log.server).request(path)
+    assert log.entered.wait(10)
+    log.server.pass_seconds_until(lambda: log.lines())
+    log.wait_for(wait_until, f"timed_out {status} GET {path} HTTP/1.1")
+    log.go_on.set()
+    log.server.begin_drain()
+    wait_until(lambda: not log.server._thread.is_alive())
+    assert len(log.path.read_text().splitlines()) == 1  # it is told once
+
+
+@pytest.mark.one_way
+def test_a_connection_that_was_lost_before_the_end_of_the_server(logged, raw_client, wait_until):
+    """Its app is still inside."""
+    log = logged(drain_seconds=0.0, lane="auto")
+    log.server.lose_handovers(1)
+    raw_client(log.server).request("/writes")
+    assert log.entered.wait(10)
+    log.server.begin_drain()
+    wait_until(lambda: log.path.read_text())
+    assert log.path.read_text() == "client_gone 200 GET /writes HTTP/1.1\n"
+
+
+@pytest.mark.one_way
+def test_an_app_that_comes_back_to_a_connection_lost_on_its_way(logged, raw_client, wait_until):
+    """It is told once, with what the app has answered."""
+    log = logged(lane="auto")
+    log.server.lose_handovers(1)
+    raw_client(log.server).request("/writes")
+    assert log.entered.wait(10)
+    log.go_on.set()
+    log.wait_for(wait_until, "client_gone 200 GET /writes HTTP/1.1")
+    assert not log.server.server._services[0].lost
+
+
+def test_a_connection_lost_before_its_worker_is_written_off(logged, raw_client, wait_until):
+    """The line does not wait for the end of the server."""
+    log = logged(request_seconds=0.1, lane="off", threads=2)
+    client = raw_client(log.server)
+    client.request("/waits")
+    assert log.entered.wait(10)
+    client.reset()
+    log.server.wait_until_idle()
+    log.server.pass_seconds_until(lambda: log.lines())
+    log.wait_for(wait_until, "timed_out 0 GET /waits HTTP/1.1")
 
 
 def test_timed_out_behind_its_head(logged, raw_client, wait_until):

@@ -191,6 +191,7 @@ def test_the_store(start_process, raw_client, manager, tmp_path, wait_until, wor
     flags = ["--bind", bind.format(tmp_path), *workers]
     first = start_process("hello", *flags, launcher=["env"], FDSTORE="5", **manager.environ)
     manager.wait_for("FDSTORE=1")
+    manager.wait_for("READY=1")
     assert raw_client(first).fetch().status == 200
     children = children_of(first.pid)
     first.signal(end)

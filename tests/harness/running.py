@@ -73,6 +73,24 @@ class RunningServer:
         for _ in range(count):
             self._do(lambda: aserve.Server.on_second(self.server))
 
+    def lose_handovers(self, count: int) -> None:
+        """Lose the next so many connections on their way out of the lane."""
+        lane = self.server._lane
+        assert lane is not None
+        handovers, left = lane._handovers, [count]
+
+        class Loop:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(original, name)
+
+            async def connect_accepted_socket(self, factory: Any, sock: socket.socket) -> Any:
+                if left[0]:
+                    left[0] -= 1
+                    raise OSError("lost")
+                return await original.connect_accepted_socket(factory, sock)
+
+        original, handovers._loop = handovers._loop, Loop()  # type: ignore[assignment]
+
     def pass_seconds_until(self, condition: Callable[[], Any]) -> None:
         """Let them pass, one by one, until this is so."""
 
@@ -85,6 +103,10 @@ class RunningServer:
     def statistics(self) -> aserve.Statistics:
         """Return what it is doing at this moment."""
         return self.call(self.server.statistics)
+
+    def ongoing(self, count: int) -> list[tuple[float, str]]:
+        """Return so many of the oldest requests that it is at."""
+        return self.call(lambda: self.server.ongoing(count))
 
     def options(self, level: int, name: int) -> list[int]:
         """Return what a socket option is for each of its connections, TCP only."""

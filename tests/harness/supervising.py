@@ -107,6 +107,7 @@ class Supervised:
         inherited: Inheritance | None = None,
         listeners: Any = (),
         metrics_listeners: Any = (),
+        environ: Any = None,
         **settings: Any,
     ) -> None:
         self.system = System(monkeypatch)
@@ -114,7 +115,9 @@ class Supervised:
         self.settings = {"workers": size, "hang_warning_seconds": 0, "hang_timeout_seconds": 0, **settings}
         self.read_error: Exception | None = None
         plan = (inherited.plan if inherited else None) or self._read()
-        self.supervisor = Supervisor(plan, self._read, listeners, COMMAND, metrics_listeners)
+        self.supervisor = Supervisor(
+            plan, self._read, listeners, COMMAND._replace(environ=environ or {}), metrics_listeners
+        )
         self.supervisor._timers = Timers(lambda: self.system.now)
         self.supervisor._open(inherited)
 

@@ -11,11 +11,14 @@ import socket
 import pytest
 
 from aserve.metrics import scrapes as module
+from aserve.metrics.pages import FRESH_SECONDS, Pages
 from aserve.metrics.scrapes import (
+    APP_SECONDS,
     CONNECTION_SECONDS,
     FINISH_SECONDS,
-    FRESH_SECONDS,
     MAX_CONNECTIONS,
+    MAX_LATE,
+    MAX_READERS,
     MAX_REQUEST_BYTES,
     Scrapes,
     open_metrics,
@@ -24,6 +27,7 @@ from aserve.metrics.text import CONTENT_TYPE
 from aserve.settings import Config
 
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+EVENTS = b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 class Answering:
@@ -35,7 +39,9 @@ class Answering:
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         self.address = str(path)
         self.listeners = open_metrics(Config(metrics=f"unix:{path}"))
-        self.scrapes = Scrapes(self.listeners, self._render)
+        self.event, self.events = b"{}", 0
+        self.pages = Pages(self._render, self._make_event, lambda: "local")
+        self.scrapes = Scrapes(self.listeners, self.pages)
         self.clients = []
 
     def _render(self):
@@ -43,6 +49,10 @@ class Answering:
         if self.text is None:
             raise ZeroDivisionError
         return self.text
+
+    def _make_event(self):
+        self.events += 1
+        return self.event
 
     def connect(self):
         """Return a client, which does not wait."""
@@ -104,8 +114,8 @@ def test_an_answer(answering):
     [
         (b"GET /metrics?name=a HTTP/1.0\r\n\r\n", 200, b"a 1\n"),
         (b"HEAD /metrics HTTP/1.1\r\n\r\n", 200, b""),
-        (b"GET / HTTP/1.1\r\n\r\n", 404, b"aserve's metrics are at /metrics\n"),
-        (b"HEAD / HTTP/1.1\r\n\r\n", 404, b""),
+        (b"GET /a HTTP/1.1\r\n\r\n", 404, b"the status page is at /, aserve's metrics are at /metrics\n"),
+        (b"HEAD /a HTTP/1.1\r\n\r\n", 404, b""),
         (b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", 405, b"ask with GET or HEAD, not POST\n"),
         (b"GET /metrics\r\n\r\n", 400, b"this is not HTTP/1.1\n"),
         (b"GET /metrics HTTP/2.0\r\n\r\n", 400, b"this is not HTTP/1.1\n"),
@@ -142,7 +152,7 @@ def test_a_slow_reader(answering):
     client = answering.connect()
     client.sendall(GET)
     answering.turn()
-    assert answering.ask(b"GET / HTTP/1.1\r\n\r\n")[0] == 404
+    assert answering.ask(b"GET /a HTTP/1.1\r\n\r\n")[0] == 404
     assert answering.read(client)[2] == answering.text
 
 
@@ -281,7 +291,7 @@ def test_a_forked_child(answering, tmp_path):
     client = answering.connect()
     answering.turn()
     mine = [listener._replace(socket=listener.socket.dup()) for listener in answering.listeners]
-    Scrapes(mine, lambda: b"").close(is_end=False)
+    Scrapes(mine, Pages(lambda: b"", lambda: b"", lambda: "off")).close(is_end=False)
     assert (tmp_path / "m").exists()
     client.sendall(GET)
     answering.turn()
@@ -313,3 +323,207 @@ def test_after_the_answer(answering):
     client.close()
     answering.turn()
     assert not answering.scrapes._connections
+
+
+# Readers of events
+
+
+def listen(answering):
+    """Return a client that reads events, and has got the first."""
+    client = answering.connect()
+    client.sendall(EVENTS)
+    answering.turn()
+    client.settimeout(0)
+    assert client.recv(1 << 16).startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n")
+    return client
+
+
+def test_events(answering):
+    """One each second, made once for all readers; without readers none is made. A reader is not let go of for its age."""
+    answering.scrapes.on_second()
+    assert answering.events == 0
+    readers = [listen(answering) for _ in range(3)]
+    made = answering.events
+    for second in range(3):
+        answering.now += CONNECTION_SECONDS
+        answering.event = b'{"a":%d}' % second
+        answering.scrapes.on_second()
+        answering.turn()
+        assert [reader.recv(1 << 16) for reader in readers] == [b'data: {"a":%d}\n\n' % second] * 3
+    assert answering.events == made + 3
+
+
+def test_too_many_readers(answering):
+    """One more is told so; who leaves makes room. Others are answered all the while, and readers are not evicted for them."""
+    readers = [listen(answering) for _ in range(MAX_READERS)]
+    status, fields, body = answering.ask(EVENTS)
+    assert (status, fields["Retry-After"], body) == (503, "5", b"too many look at the status page already\n")
+    for _ in range(2 * MAX_CONNECTIONS):
+        answering.connect()
+    answering.turn()
+    assert answering.ask()[0] == 200
+    readers[0].close()
+    answering.turn()
+    listen(answering)
+    answering.event = b"{}"
+    answering.scrapes.on_second()
+    answering.turn()
+    assert all(reader.recv(100) == b"data: {}\n\n" for reader in readers[1:])
+
+
+def test_a_reader_that_does_not_read(answering):
+    """It misses events, each of which is whole, and is dropped after a few; others do not notice."""
+    slow, quick = listen(answering), listen(answering)
+    answering.event = b"x" * 100_000
+    seconds = 0
+    while len(answering.scrapes._connections) == 2:
+        answering.scrapes.on_second()
+        answering.turn()
+        received = b""
+        while not received.endswith(b"\n\n"):
+            received += quick.recv(1 << 20)
+            answering.turn()
+        assert received == b"data: " + answering.event + b"\n\n"
+        seconds += 1
+    assert MAX_LATE < seconds < MAX_LATE + 20
+    held = b""
+    while octets := slow.recv(1 << 20):
+        held += octets
+    assert len(held) < 20 * len(answering.event)
+
+
+def test_a_reader_that_catches_up(answering):
+    """It goes on with the event of then."""
+    slow = listen(answering)
+    answering.event = b"x" * 1_000_000
+    for _ in range(MAX_LATE):
+        answering.scrapes.on_second()
+    answering.event = b"{}"
+    received = b""
+    while not received.endswith(b"\n\n"):
+        received += slow.recv(1 << 20)
+        answering.turn()
+    assert received == b"data: " + b"x" * 1_000_000 + b"\n\n"
+    for _ in range(MAX_LATE):
+        answering.scrapes.on_second()
+        answering.turn()
+        assert slow.recv(100) == b"data: {}\n\n"
+
+
+def test_readers_and_another_program(answering):
+    """Nobody waits for those who have what there is; a page comes back by itself."""
+    listen(answering)
+    monotonic = answering.now
+    answering.scrapes.finish()
+    assert answering.now == monotonic
+
+
+@pytest.mark.parametrize(("bind", "is_own"), [("127.0.0.1:0", True), ("0.0.0.0:0", False), ("[::1]:0", True)])
+def test_whence(bind, is_own):
+    """Of a connection is known whether it comes from this machine, and whether others could have come."""
+    (listener,) = open_metrics(Config(metrics=bind))
+    assert module._whence(listener, ("127.0.0.1", 1)) == (False, True, is_own)
+    assert module._whence(listener, ("::ffff:10.0.0.1", 1, 0, 0)) == (False, False, is_own)
+    listener.close()
+
+
+@pytest.mark.parametrize(("reach", "said"), [("local", ""), ("all", " and the status page"), ("off", "")])
+def test_what_others_may_see(caplog, reach, said):
+    """The warning has it."""
+    (listener,) = open_metrics(Config(metrics="0.0.0.0:0", status_page=reach))
+    listener.close()
+    assert f"reads the metrics there{said};" in caplog.text
+
+
+class App:
+    """Reads the app's metrics when it is told to."""
+
+    def __init__(self, answering):
+        self.asked, self.has_any = 0, True
+        self.scrapes = answering.scrapes = Scrapes(answering.listeners, answering.pages, self._ask)
+        self.answering = answering
+
+    def _ask(self):
+        self.asked += 1
+        return self.has_any
+
+    def send(self, octets=GET):
+        """Return a client that has asked."""
+        client = self.answering.connect()
+        client.sendall(octets)
+        self.answering.turn()
+        return client
+
+    def tell(self, text, fault=""):
+        """Let it be read."""
+        self.scrapes.on_app_metrics(text, fault)
+        self.answering.turn()
+
+
+@pytest.fixture
+def app(answering):
+    """An app that counts."""
+    answering.scrapes.close(is_end=False)
+    answering.listeners[0] = open_metrics(Config(metrics=f"unix:{answering.address}2"))[0]
+    answering.address += "2"
+    return App(answering)
+
+
+def test_with_the_apps(app, answering):
+    """It stands behind ours; it is read once for all who ask meanwhile, and for a moment nobody asks again."""
+    clients = [app.send(), app.send(GET.replace(b"GET", b"HEAD")), app.send()]
+    assert app.asked == 1
+    app.tell(b"b 2\n")
+    assert [answering.read(client)[2] for client in clients] == [b"a 1\nb 2\n", b"", b"a 1\nb 2\n"]
+    assert answering.ask()[2] == b"a 1\nb 2\n" and (app.asked, answering.made) == (1, 1)
+    app.tell(b"c 3\n")  # nobody waits
+    answering.now = FRESH_SECONDS
+    app.has_any = False
+    assert answering.ask()[2] == b"a 1\n"
+
+
+def test_the_apps_cannot_be_read(app, answering, caplog):
+    """Ours are told all the same; why is said once, until it could be read again."""
+    for number, fault in enumerate(["ValueError: no", "ValueError: no", "", "ValueError: no"]):
+        answering.now = float(number)
+        client = app.send()
+        app.tell(b"", fault)
+        assert answering.read(client)[2] == b"a 1\n"
+    assert [record.getMessage() for record in caplog.records] == [
+        "the app's own metrics are left out: ValueError: no"
+    ] * 2
+
+
+def test_the_apps_take_too_long(app, answering, caplog):
+    """Then nobody waits for them any more."""
+    client = app.send()
+    answering.now = APP_SECONDS - 0.1
+    app.scrapes.on_second()
+    assert client in answering.clients and not caplog.records
+    answering.now = APP_SECONDS
+    app.scrapes.on_second()
+    answering.turn()
+    assert answering.read(client)[2] == b"a 1\n" and "could not be read within 3 s" in caplog.text
+
+
+def test_waiting_for_the_apps(app, answering):
+    """Of many who wait the oldest makes room; an exec and the end let none of them hang."""
+    clients = [app.send() for _ in range(MAX_CONNECTIONS + 1)]
+    assert clients[0].recv(1) == b"" and len(app.scrapes._waiting) == MAX_CONNECTIONS
+    app.scrapes.finish()
+    assert answering.read(clients[1])[2] == b"a 1\n"
+    answering.now = 1.0
+    app.scrapes.on_second()
+    last = app.send()
+    app.scrapes.close()
+    assert last.recv(1) == b""
+    app.scrapes.on_app_metrics(b"late", "")
+
+
+@pytest.mark.provokes("internal error")
+def test_ours_cannot_be_made(app, answering):
+    """A bug of ours is told to who waits."""
+    answering.text = None
+    client = app.send()
+    app.tell(b"b 1\n")
+    assert answering.read(client)[0] == 500

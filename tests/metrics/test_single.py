@@ -3,22 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import types
 
 import pytest
 from harness.asking import get
 from prometheus_client.parser import text_string_to_metric_families
 
 from aserve.errors import BindError
+from aserve.footprint import Memory
 from aserve.metrics.counting import Counters
 from aserve.metrics.single import Single
 from aserve.settings import Config
+from aserve.statistics import Statistics
+
+NOTHING = Statistics(*[0] * len(Statistics._fields))
+
+
+def serving(**settings):
+    """Return a server with such settings."""
+    return types.SimpleNamespace(
+        config=Config(**settings),
+        urls=["http://a"],
+        statistics=lambda: NOTHING,
+        ongoing=lambda count: [(2.5, "GET /a?b")],
+    )
 
 
 @pytest.mark.both_loops
 async def test_it_answers(tmp_path):
     """On the loop, with what is in its memory, until it is closed."""
     path = str(tmp_path / "m")
-    single = Single(Config(metrics=f"unix:{path}"), asyncio.get_running_loop())
+    single = Single(serving(metrics=f"unix:{path}"), asyncio.get_running_loop())
     Counters(single.memory, 5)
     head, _, body = (await get(path, "/metrics")).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 200 ")
@@ -26,15 +43,31 @@ async def test_it_answers(tmp_path):
     (limit,) = families["aserve_threads_limit"].samples
     assert (limit.labels, limit.value) == ({"worker": "1"}, 5)
     assert families["process_start_time_seconds"].samples[0].value > 1e9
+    assert families["aserve_oldest_request_seconds"].samples[0].value == 2.5
+    assert families["aserve_worker_resident_bytes"].samples[0].value > 1 << 20 or not os.path.exists("/proc/self/statm")
     single.on_second()
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write(b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n")
+    octets = await reader.readuntil(b"data: ")
+    event = json.loads(await reader.readline())
+    assert b"text/event-stream" in octets and event["now"]["threads_limit"] == 5
+    assert event["text"] == "serving on http://a" and event["workers"][0]["at"] == [[2.5, "GET /a?..."]]
+    writer.close()
+    server = single._server
+    server.ongoing = lambda count: []
+    single._footprints.of = lambda pid: types.SimpleNamespace(memory=None)
+    assert b'aserve_oldest_request_seconds{worker="1"} 0.0\n' in single._render()
+    single._footprints.of = lambda pid: types.SimpleNamespace(memory=Memory(7))
+    text = single._render()
+    assert b'aserve_worker_resident_bytes{worker="1"} 7\n' in text and b"aserve_worker_unique_bytes" not in text
     single.close()
     assert not (tmp_path / "m").exists()
 
 
 async def test_an_address_that_is_taken(tmp_path):
     """It says which."""
-    single = Single(Config(metrics="127.0.0.1:0"), asyncio.get_running_loop())
+    single = Single(serving(metrics="127.0.0.1:0"), asyncio.get_running_loop())
     port = single.listeners[0].address[1]
     with pytest.raises(BindError, match=f"127.0.0.1:{port}.*another program"):
-        Single(Config(metrics=f"127.0.0.1:{port}"), asyncio.get_running_loop())
+        Single(serving(metrics=f"127.0.0.1:{port}"), asyncio.get_running_loop())
     single.close()

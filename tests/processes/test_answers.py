@@ -55,7 +55,7 @@ def test_status(ask):
     page[Field.REQUESTS], page[Field.TICKED_AT] = 7, 1
     server, one, two = ask(ask="status").read()
     assert server["text"].startswith("serving on") and (server["workers_wanted"], server["workers_ready"]) == (2, 2)
-    assert server["threads"] == ask.one.supervisor.threads == 32
+    assert server["threads"] == ask.one.supervisor.config.threads == 32
     assert one["worker"]["slot"] == 1 and one["worker"]["at"] == [] and one["worker"]["silent_seconds"] is None
     two = two["worker"]
     assert (two["pid"], two["state"], two["requests"]) == (second.pid, "ready", 7)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from aserve.footprint import Activity
 from aserve.processes.liveness import Finding, Pulse, Verdict
-from aserve.processes.resources import Activity
 
 WELL = Finding(Verdict.WELL)
 

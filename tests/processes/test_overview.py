@@ -8,16 +8,19 @@ import socket
 import types
 
 import pytest
+from harness.supervising import told
 from harness.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
+from aserve import footprint
 from aserve.connections.in_flight import TABLE_BYTES
+from aserve.footprint import Memory
 from aserve.metrics.scrapes import open_metrics
 from aserve.metrics.table import FIRST_WORD, PLACES
 from aserve.processes import overview as module
 from aserve.processes.child import TRIAL
 from aserve.processes.inheritance import Inheritance, Strangers
-from aserve.processes.resources import Memory
+from aserve.processes.memory_file import open_memory_file
 from aserve.settings import Config, ConfigError
 
 
@@ -43,14 +46,9 @@ def exceptions(one):
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch):
-    """What each process takes; `memory.looks` are the looks at it."""
-    memory = types.SimpleNamespace(found=Memory(100, 40, 30), looks=[])
-
-    def memory_of(pid, with_shares=False):
-        memory.looks.append((pid, with_shares))
-        return memory.found if with_shares or memory.found is None or memory.found.pss_bytes is None else None
-
-    monkeypatch.setattr(module, "memory_of", memory_of)
+    """What each process takes."""
+    memory = types.SimpleNamespace(found=Memory(100, 40, 30))
+    monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: memory.found)
     return memory
 
 
@@ -71,20 +69,15 @@ def test_workers(supervised, memory):
     assert found["aserve_worker_start_time_seconds", "2"] >= found["aserve_worker_start_time_seconds", "1"]
 
 
-def test_memory_is_not_looked_at_each_time(supervised, memory, monkeypatch):
-    """To find it takes a while; a system that does not tell all of it tells a part, or nothing."""
+@pytest.mark.parametrize(("found", "kinds"), [(Memory(200), ["resident"]), (None, [])])
+def test_memory_that_is_not_told(supervised, memory, found, kinds):
+    """A system that does not tell all of it tells a part, or nothing."""
     one = supervised(1)
-    (child,) = one.start()
-    read(one)
-    read(one)
-    assert memory.looks == [(child.pid, True)]
-    now = module.time.monotonic() + module.MEMORY_SECONDS
-    monkeypatch.setattr(module.time, "monotonic", lambda: now)
-    memory.found = Memory(200)
-    found = read(one)
-    assert ("aserve_worker_resident_bytes", "1") in found and ("aserve_worker_unique_bytes", "1") not in found
-    memory.found, now = None, now + 2 * module.MEMORY_SECONDS
-    assert ("aserve_worker_resident_bytes", "1") not in read(one)
+    one.start()
+    memory.found = found
+    told = read(one)
+    all_kinds = ("resident", "proportional", "unique")
+    assert [kind for kind in all_kinds if (f"aserve_worker_{kind}_bytes", "1") in told] == kinds
 
 
 def test_the_oldest_request(supervised):
@@ -234,3 +227,58 @@ def test_the_end(supervised):
     overview.finish()
     overview.close(is_end=False)
     assert ended == ["finish", True]
+
+
+@pytest.fixture
+def reading(supervised, tmp_path):
+    """A supervisor whose workers can read what the app counts; `told` is what they have read."""
+    one = supervised(2, metrics="127.0.0.1:1", environ={"PROMETHEUS_MULTIPROC_DIR": str(tmp_path / "files")})
+    overview = one.supervisor._overview
+    one.told = []
+    overview.scrapes = types.SimpleNamespace(
+        on_app_metrics=lambda *what: one.told.append(what), close=lambda *_: None, on_second=lambda: None
+    )
+    return one
+
+
+def written(text):
+    """Return a file with this text, for a message."""
+    fd = open_memory_file("text")
+    os.write(fd, text)
+    return fd
+
+
+def test_who_reads_what_the_app_counts(reading, monkeypatch):
+    """A worker that is ready, and has ticked last; what it has read comes in a file."""
+    overview = reading.supervisor._overview
+    assert not overview._ask_app()
+    first, second = reading.start()
+    assert overview.app_files_of(3)[1] == "w3"
+    reading.supervisor._children.page(second)[module.Field.TICKED_AT] = 5
+    assert overview._ask_app() and told(reading, second) == [{"do": "read app"}] and told(reading, first) == []
+    for text, fault in ((b"a 1\n", ""), (b"a 1\n", "it failed")):
+        overview.on_app_metrics(second, {"fault": fault}, [written(text)])
+    overview.on_app_metrics(second, {"fault": ""}, [])
+    monkeypatch.setattr(module, "MAX_APP_BYTES", 3)
+    overview.on_app_metrics(second, {"fault": ""}, [written(b"a 1\n")])
+    overview.scrapes = None
+    overview.on_app_metrics(second, {"fault": ""}, [])
+    assert reading.told == [(b"a 1\n", ""), (b"", "it failed"), (b"", ""), (b"", "they take more than 0 MiB")]
+
+
+def test_files_of_who_is_gone(reading, tmp_path):
+    """Its live gauges go; the folder stays with new code."""
+    child, _ = reading.start()
+    overview = reading.supervisor._overview
+    name = tmp_path / "files" / f"gauge_livesum_{overview.app_files_of(child.page)[1]}.db"
+    name.touch()
+    reading.end(child, number=signal.SIGKILL)
+    assert not name.exists()
+    assert overview.describe()["app_files"] == {"folder": str(tmp_path / "files"), "lock": None} and overview.fds == []
+    state = overview.describe()
+    state["app_files"]["lock"] = 5
+    overview.restore(state, has_children=True)
+    assert overview.fds == [5]
+    overview._app_files.lock = None
+    overview.close(is_end=True)
+    assert overview.app_files_of(1) is None and (tmp_path / "files").exists()

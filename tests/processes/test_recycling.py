@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from aserve.footprint import Memory
 from aserve.processes.recycling import Due, Lifespan, Recycling, Worker
-from aserve.processes.resources import Memory
 from aserve.settings import Config
 
 MIB = 1 << 20

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import signal
 import socket
+import sys
 import threading
 
 import pytest
@@ -18,6 +20,7 @@ from harness.leading import Leading, lead_by
 from aserve import forks
 from aserve.errors import BindError
 from aserve.loading import LoadError
+from aserve.metrics import app as app_metrics
 from aserve.processes import worker as worker_module
 from aserve.processes.slots import Field, Slots
 from aserve.processes.worker import LEFT_TO_SUPERVISOR, Role, Worker, run_worker
@@ -259,6 +262,37 @@ def test_stacks_are_told(lead, wait_until):
         told = led.wait_for("stacks", wait_until)
         assert told["number"] == 7 and "waiting for requests: " in told["text"]
         led.channel.send(DRAIN)
+
+    assert led.run(lambda: hello, supervise) == 0
+
+
+def test_what_the_app_counts(lead, wait_until, monkeypatch):
+    """It is read at the supervisor's word, and comes in a file; nothing, if it is too large for memory or there is none."""
+    monkeypatch.setattr(app_metrics, "read_app_metrics", lambda: b"a 1\n")
+    led = lead()
+
+    def supervise():
+        wait_until(lambda: led.heard())
+        told = []
+        for number in range(3):
+            if number == 1:
+                monkeypatch.setattr(worker_module, "open_memory_file", no_memory)
+            elif number == 2:
+                monkeypatch.delitem(sys.modules, "prometheus_client")
+            led.channel.send({"do": "read app"})
+            told.append(wait_until(lambda: receive(led.channel)))
+        (first, (fd,)), (second, no_fds), (third, _) = told
+        assert os.pread(fd, 100, 0) == b"a 1\n" and first == third == {"say": "app metrics", "fault": ""}
+        assert second["fault"] == "Cannot allocate memory" and no_fds == []
+        os.close(fd)
+        led.channel.send(DRAIN)
+
+    def receive(channel):
+        with contextlib.suppress(BlockingIOError):
+            return channel.receive()
+
+    def no_memory(name):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     assert led.run(lambda: hello, supervise) == 0
 

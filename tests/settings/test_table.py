@@ -94,6 +94,14 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
+def test_tracing_without_its_package(monkeypatch):
+    """The extra is named."""
+    assert Config(tracing=True).tracing
+    for found in ([], ["opentelemetry"]):  # another part of it may be installed alone
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, found=found: name if name in found else None)
+        assert "aserve-wsgi[otel]" in error_of(Config, tracing=True)
+
+
 @pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
 def test_present_package(monkeypatch, setting, package):
     """A choice whose package is there is taken."""
@@ -122,6 +130,12 @@ def test_defaults():
         "unix_group": None,
         "backlog": 2048,
         "server_name": "aserve",
+        "mount": (),
+        "static": (),
+        "static_index": ("index.html",),
+        "static_expires": (),
+        "x_sendfile": (),
+        "static_symlinks": False,
         "workers": None,
         "preload": False,
         "warm_up": (),
@@ -172,6 +186,9 @@ def test_defaults():
         "hang_warning_seconds": 10.0,
         "hang_timeout_seconds": 60.0,
         "metrics": None,
+        "status_page": "local",
+        "metrics_app": "on",
+        "tracing": False,
         "user": None,
         "group": None,
         "umask": None,

@@ -1,0 +1,149 @@
+"""Open a file below a folder, and no other.
+
+Owns:     Folder, and Found: what is there, open, with what stands beside it.
+Thread:   a worker (with --threads 0: the event loop).
+Spec:     POSIX openat, O_NOFOLLOW.
+Not here: which names may be asked for (static.py), what is sent (reply.py).
+
+A path is not looked at first and opened afterwards: somebody could put a symbolic link there in between. Each of its
+parts is opened below the one before, and none may be a link. If one is a link, the path is resolved, and if that stays
+inside the folder, it is opened in the same way: a link that appears meanwhile is not followed. What was opened is then
+asked whether it is a regular file.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import stat
+
+from ..log_once import LogOnce
+
+logger = logging.getLogger("aserve")
+
+# NONBLOCK: a FIFO has nobody at its other end.
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+# PATH: to pass a folder, a server needs no right to list it.
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+
+# What open() says where there is no such file: the name is too long, or is a socket's, among others.
+_ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO, errno.ENODEV))
+_LINK = frozenset((errno.ELOOP, errno.ENOTDIR, errno.EMLINK))  # of a link, in the middle or at the end; FreeBSD's
+_FORBIDDEN = frozenset((errno.EACCES, errno.EPERM))
+
+
+class Found:
+    """A regular file or a folder, open; `close` it."""
+
+    __slots__ = ("_flags", "_folder", "_name", "fd", "status")
+
+    def __init__(self, folder: int, name: bytes, flags: int) -> None:
+        self._folder = folder  # in which it is
+        self._name = name
+        self._flags = flags
+        self.fd = os.open(name, flags, dir_fd=folder)
+        self.status = os.fstat(self.fd)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+    def take_sibling(self, suffix: bytes) -> bool:
+        """Become the file beside it whose name ends so; False: there is none."""
+        try:
+            fd = os.open(self._name + suffix, self._flags, dir_fd=self._folder)
+        except OSError as exc:
+            if exc.errno not in _ABSENT | _FORBIDDEN:
+                raise
+            return False
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(fd)
+            return False
+        os.close(self.fd)
+        self.fd, self.status = fd, status
+        return True
+
+    def take_fd(self) -> int:
+        """Return the file's descriptor, which is the caller's from now on."""
+        fd, self.fd = self.fd, -1
+        return fd
+
+    def close(self) -> None:
+        """Close what is still here."""
+        for fd in (self.fd, self._folder):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self._folder = -1
+
+
+class Folder:
+    """A folder, or one file, whose path was configured: that may lead through links."""
+
+    def __init__(self, path: str, may_leave: bool) -> None:
+        self.path = path
+        self._path = os.fsencode(path)
+        self._may_leave = may_leave  # links may lead anywhere
+        self._line = LogOnce(logger, logging.WARNING)
+
+    def find(self, parts: list[bytes]) -> Found | None:
+        """
+        Open what the names lead to, without any the folder itself; None: nothing that can be served.
+
+        Raises:
+            OSError: the system has no descriptor left, or a disk has failed.
+        """
+        try:
+            if self._may_leave or not parts:
+                folder, name = os.path.split(os.path.join(self._path, *parts))
+                found = _found(folder, [name], 0)
+            else:
+                found = self._walk(parts)
+        except OSError as exc:
+            if exc.errno in _FORBIDDEN:
+                self._line.log(
+                    "a file below %s cannot be read: %s: %s (said once)",
+                    self.path,
+                    os.fsdecode(parts[-1] if parts else b""),
+                    exc.strerror,
+                )
+            elif exc.errno not in _ABSENT:
+                raise
+            return None
+        if found.is_file or found.is_folder:
+            return found
+        found.close()
+        return None
+
+    def _walk(self, parts: list[bytes]) -> Found:
+        try:
+            return _found(self._path, parts, os.O_NOFOLLOW)
+        except OSError as exc:
+            if exc.errno not in _LINK:
+                raise
+        root = os.path.join(os.path.realpath(self._path), b"")
+        real = os.path.realpath(os.path.join(root, *parts))
+        if not real.startswith(root):
+            raise FileNotFoundError(errno.ENOENT, "a link leads out of the folder")
+        return _found(root, real[len(root) :].split(b"/"), os.O_NOFOLLOW)
+
+
+def _found(root: bytes, parts: list[bytes], flags: int) -> Found:
+    """Open one part after another, by the last the file."""
+    folder = os.open(root, _FOLDER)
+    try:
+        for part in parts[:-1]:
+            below = os.open(part, _FOLDER | flags, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        return Found(folder, parts[-1], _FILE | flags)
+    except BaseException:
+        os.close(folder)
+        raise

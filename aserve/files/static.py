@@ -1,0 +1,144 @@
+"""Files in front of the app: --static.
+
+Owns:     StaticFiles: which file a path stands for, what is said of it, and which requests remain the app's.
+Thread:   a worker (with --threads 0: the event loop).
+Spec:     RFC 9110 sections 9.3, 12.5.3 and 15.5.6; RFC 8615 (.well-known).
+Not here: opening a file (opening.py), the response (reply.py), the settings' grammar (settings/files.py).
+
+It is a WSGI app that calls yours for what it does not answer. So there is one way for all responses, with its limits,
+log and time-outs; a file, once found, is sent without a worker. To find it takes one for a moment, since disks can be slow,
+and what is slow must not hold up the event loop: while the app has every thread, files wait, too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from ..settings import Config
+from ..settings.files import Expiry, parse_expiry, parse_static
+from ..wsgi import WSGIApp
+from .codings import ranked
+from .conditions import validators_of
+from .content_types import content_type, is_compressible
+from .opening import Folder, Found
+from .reply import StartResponse, refuse, send_file
+
+logger = logging.getLogger("aserve")
+
+# Siblings of a file, by the coding of their content: what is usually smallest first.
+SUFFIXES = {"br": b".br", "zstd": b".zst", "gzip": b".gz"}
+CODINGS = tuple(SUFFIXES)
+
+# Names of which a path may be made. None is empty, or begins with a dot: those are settings and histories, but for what is
+# meant for everybody (RFC 8615). A backslash separates names elsewhere, and no name has a NUL.
+_PATH = re.compile(r"(?:/(?:\.well-known|[^/.\\\0][^/\\\0]*))*/?\Z")
+
+METHODS = ("GET", "HEAD")
+# RFC 9111 5.2.2.4: asked for anew each time, and answered by 304. Without a word browsers guess, and show what is old.
+ASK = "no-cache"
+
+
+class StaticFiles:
+    """A WSGI app that answers with files, and calls another for all else."""
+
+    def __init__(self, app: WSGIApp, config: Config) -> None:
+        self._app = app
+        maps = sorted(map(parse_static, config.static), key=lambda below: -len(below.prefix))
+        self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in maps]
+        self._index_names = [os.fsencode(name) for name in config.static_index]
+        self._expiries: list[Expiry] = [parse_expiry(text) for text in config.static_expires]
+        for _, path in maps:
+            if not os.path.exists(path):
+                logger.warning("--static: there is no %s; until there is, the app is asked", path)
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Answer with the file that the path stands for, or let the app answer."""
+        path: str = environ["PATH_INFO"]
+        for prefix, folder in self._folders:
+            if path.startswith(prefix):
+                rest = path[len(prefix) :]
+                # Of another segment, /staticity, it is not the beginning.
+                if (not rest or rest[0] == "/") and _PATH.match(rest):
+                    reply = self._reply(folder, rest, environ, start_response)
+                    if reply is not None:
+                        return reply
+        return self._app(environ, start_response)
+
+    def _reply(
+        self, folder: Folder, rest: str, environ: dict[str, Any], start_response: StartResponse
+    ) -> Iterable[bytes] | None:
+        """Return the response for what stands below a folder; None: it has none."""
+        names = rest.encode("latin-1").split(b"/")[1:]
+        is_read = environ["REQUEST_METHOD"] in METHODS
+        if names and not names[-1]:
+            return self._reply_index(folder, names[:-1], environ, start_response) if is_read else None
+        found = folder.find(names)
+        if found is None:
+            return None
+        try:
+            if found.is_folder:
+                return self._redirect(folder, names, environ, start_response) if is_read else None
+            if not is_read:
+                allow = [("Allow", ", ".join(METHODS))]
+                return refuse(start_response, "405 Method Not Allowed", "a file can only be read", allow)
+            name = names[-1].decode("latin-1") if names else folder.path
+            return self._send(found, name, environ, start_response)
+        finally:
+            found.close()
+
+    def _reply_index(
+        self, folder: Folder, names: list[bytes], environ: dict[str, Any], start_response: StartResponse
+    ) -> Iterable[bytes] | None:
+        """Answer with the file that stands for its folder."""
+        for index in self._index_names:
+            found = folder.find([*names, index])
+            if found is not None:
+                try:
+                    if found.is_file:
+                        return self._send(found, index.decode("latin-1"), environ, start_response)
+                finally:
+                    found.close()
+        return None
+
+    def _redirect(
+        self, folder: Folder, names: list[bytes], environ: dict[str, Any], start_response: StartResponse
+    ) -> Iterable[bytes] | None:
+        """Lead to the folder with its slash, if it has an index: what that links to is beside it."""
+        for index in self._index_names:
+            found = folder.find([*names, index])
+            if found is not None:
+                is_file = found.is_file
+                found.close()
+                if is_file:
+                    # Never //: no name is empty, so it cannot lead to another host.
+                    path = quote(environ["SCRIPT_NAME"] + environ["PATH_INFO"] + "/", encoding="latin-1")
+                    query = environ.get("QUERY_STRING")
+                    location = f"{path}?{query}" if query else path
+                    # Not for ever: a file may be there one day.
+                    start_response("302 Found", [("Location", location), ("Cache-Control", ASK)])
+                    return []
+        return None
+
+    def _send(self, found: Found, name: str, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        kind = content_type(name)
+        fields = [("Content-Type", kind), ("Cache-Control", self._cache_control(environ["PATH_INFO"]))]
+        if is_compressible(kind):
+            # Also where no sibling is: one may be tomorrow, and caches keep this until then.
+            fields.append(("Vary", "Accept-Encoding"))
+            for coding in ranked(environ.get("HTTP_ACCEPT_ENCODING", ""), CODINGS):
+                if found.take_sibling(SUFFIXES[coding]):
+                    fields.append(("Content-Encoding", coding))
+                    break
+        status = found.status
+        return send_file(environ, start_response, found.take_fd(), status.st_size, validators_of(status), fields)
+
+    def _cache_control(self, path: str) -> str:
+        for pattern, cache_control in self._expiries:
+            if pattern is None or pattern.search(path):
+                return cache_control
+        return ASK

@@ -1,0 +1,47 @@
+"""What stands in front of the app, as the settings ask for it.
+
+Owns:     layered; nothing_here, the app where there is none.
+Thread:   any, before the server serves.
+Not here: what each layer does (files/), mounts (mounts.py), which are part of the app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from .files.static import StaticFiles
+from .files.x_sendfile import XSendfile
+from .mounts import Mounts
+from .settings import Config, ConfigError
+from .wsgi import WSGIApp
+
+
+def layered(app: WSGIApp, config: Config) -> WSGIApp:
+    """
+    Return the app with what the settings put in front of it; the app itself if that is nothing.
+
+    Raises:
+        ConfigError: mounts are named, and have not been loaded.
+    """
+    if config.mount and type(app) is not Mounts:
+        raise ConfigError(
+            "mount is the command's, which imports the apps; in a program give the server one that calls them, such as "
+            "werkzeug's DispatcherMiddleware"
+        )
+    outer: Any = app
+    if config.x_sendfile:
+        outer = XSendfile(outer, config)
+    if config.static:
+        outer = StaticFiles(outer, config)
+    if outer is not app:
+        # The gateway names the app in the log by these.
+        outer.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
+        outer.__module__ = getattr(app, "__module__", None) or type(app).__module__
+    return outer  # type: ignore[no-any-return]
+
+
+def nothing_here(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+    """A WSGI app that has nothing: what is asked for is neither a file nor below a mount, and no APP was named."""
+    start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+    return [b"404: nothing is served at this path\n"]

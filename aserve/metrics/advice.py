@@ -1,0 +1,161 @@
+"""What somebody should look at, and do: the warnings of the status page.
+
+Owns:     advise.
+Thread:   any; pure.
+Not here: the numbers (history.py, status.py), how they are shown (page.html).
+
+Each warning says what is wrong, with its number, and then what to do. What needs no person is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from ..budgets import default_spool_files
+from ..settings import Config, show_bytes
+
+# Guesses: what is over before somebody has read it is no warning.
+BUSY_SECONDS = 10
+SILENT_SECONDS = 5  # as aserve status and top have it
+OLD_SECONDS = 10
+LONG_WAIT_SECONDS = 0.01
+LONG_GIL_SECONDS = 0.02  # on the mean of a minute: four turns of other threads
+NEAR = 0.9  # of a limit
+FAILED_SHARE = 0.05  # of the responses of a minute
+FAILED_COUNT = 10  # fewer are no trend
+
+
+class Advice(NamedTuple):
+    """One."""
+
+    text: str
+    do: str
+
+
+def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Config) -> list[Advice]:
+    """
+    Return the warnings, the worst first.
+
+    `status` is the event of picture.py, as far as it goes without them; `spool_files`: temporary files by slot.
+    """
+    workers = status["workers"]
+    return [
+        *_of_server(status),
+        *(warning for worker in workers for warning in _of_loop(worker)),
+        *_of_threads(status),
+        *(warning for worker in workers for warning in _of_room(worker, spool_files.get(worker["slot"], 0), config)),
+        *_of_responses(status["minute"]),
+        *(warning for worker in workers for warning in _of_requests(worker)),
+    ]
+
+
+def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
+    missing = status["workers_wanted"] - status["workers_ready"]
+    if missing > 0:
+        yield Advice(
+            f"{missing} of {status['workers_wanted']} workers {'is' if missing == 1 else 'are'} not ready: {status['text']}.",
+            "If it stays so, the log has the reason; correct it, and `aserve reload` or SIGHUP tries again at once.",
+        )
+
+
+def _of_loop(worker: Mapping[str, Any]) -> Iterator[Advice]:
+    seconds = worker["silent_seconds"]
+    if worker["state"] in ("ready", "draining") and (seconds or 0) > SILENT_SECONDS:
+        yield Advice(
+            f"{_name(worker)}: its event loop has not turned for {seconds:.0f} s.",
+            f"{_stacks(worker)} shows what holds it; the log has it after --hang-warning.",
+        )
+
+
+def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
+    now, recent = status["now"], status["recent"]
+    waiting = f"; requests wait {_seconds(recent['queue_seconds'])}" if recent["queue_seconds"] >= 0.001 else ""
+    do = (
+        "Requests at work, below, may show what holds them. Raise --threads if the app waits for others there, or --workers "
+        "if it computes."
+    )
+    if recent["all_busy_seconds"] >= BUSY_SECONDS:
+        yield Advice(f"Every thread has been busy for {recent['all_busy_seconds']:.0f} s{waiting}.", do)
+    elif recent["busy_share"] >= NEAR and recent["queue_seconds"] >= LONG_WAIT_SECONDS:
+        yield Advice(
+            f"The threads were {recent['busy_share']:.0%} busy in the last 10 s{waiting}.".replace("%", " %"), do
+        )
+    else:
+        for worker in status["workers"]:
+            if worker["stalled_seconds"] >= BUSY_SECONDS:
+                yield Advice(
+                    f"{_name(worker)}: for {worker['stalled_seconds']} s none of its threads has begun a request that waits.",
+                    f"{_stacks(worker)} shows what holds them.",
+                )
+    gil = status["minute"]["gil"]["mean"] or 0.0
+    if gil >= LONG_GIL_SECONDS:
+        yield Advice(
+            f"A thread that has waited for others waits {_seconds(gil)} more for the interpreter (GIL) or a CPU.",
+            "The app computes: more --workers help where CPUs are free, and more --threads do not.",
+        )
+    stuck = now["threads_stuck"]
+    if stuck:
+        yield Advice(
+            f"{stuck} {'thread is' if stuck == 1 else 'threads are'} stuck inside the app, written off by --request-timeout.",
+            "The log has their stacks. At --max-stuck of them the process is replaced, or ends.",
+        )
+
+
+def _of_room(worker: Mapping[str, Any], spool_files: int, config: Config) -> Iterator[Advice]:
+    """Of what may run out."""
+    used, limit = worker["descriptors"], worker["descriptor_limit"]
+    if used and limit and used >= NEAR * limit:
+        yield Advice(
+            f"{_name(worker)} has {used} of {limit} descriptors open.",
+            "Raise `ulimit -n` (systemd: LimitNOFILE=), or lower --max-connections.",
+        )
+    files = config.spool_files or default_spool_files()
+    if spool_files >= NEAR * files:
+        yield Advice(
+            f"{_name(worker)} has {spool_files} of {files} temporary files for bodies that clients send or read slowly.",
+            "Raise --spool-files, and `ulimit -n` with it; docs/slow-clients.md has what they are for.",
+        )
+    for name, flag in (("rss", "--max-rss"), ("pss", "--max-pss"), ("uss", "--max-uss")):
+        limit, taken = getattr(config, f"max_{name}_bytes"), worker[f"{name}_bytes"]
+        if limit and taken and taken >= NEAR * limit:
+            yield Advice(
+                f"{_name(worker)} takes {show_bytes(taken >> 20 << 20)} of the {show_bytes(limit)} of {flag}.",
+                "It is replaced when it reaches them. If that happens often, the app leaks, or the limit is low.",
+            )
+
+
+def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
+    failed = sum(count for name, count in minute["ends"].items() if name.startswith("5xx"))
+    if failed >= FAILED_COUNT and failed >= FAILED_SHARE * minute["requests"]:
+        yield Advice(
+            f"{100 * failed // minute['requests']} % of the responses of the last minute were errors of the app (5xx): {failed}.",
+            "The log has a traceback for each exception.",
+        )
+    full = minute["refused"].get("503", 0)
+    if full:
+        yield Advice(
+            f"{full} {'request was' if full == 1 else 'requests were'} refused in the last minute with 503: no room for bodies.",
+            "Raise --body-spool-total or --spool-files, or free the disk of TMPDIR.",
+        )
+
+
+def _of_requests(worker: Mapping[str, Any]) -> Iterator[Advice]:
+    if worker["at"] and worker["at"][0][0] >= OLD_SECONDS:
+        seconds, text = worker["at"][0]
+        yield Advice(
+            f"{_name(worker)} has been at a request for {seconds:.0f} s: {text}",
+            f"If that is not meant, {_stacks(worker)} shows where it is; --request-timeout would end it.",
+        )
+
+
+def _name(worker: Mapping[str, Any]) -> str:
+    return f"Worker {worker['slot']}" if worker["slot"] else "The process"
+
+
+def _stacks(worker: Mapping[str, Any]) -> str:
+    return f"`aserve stacks {worker['slot']}`" if worker["slot"] else "`aserve stacks`"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"

@@ -1,0 +1,194 @@
+"""What is answered at --metrics: the text for Prometheus, the status page, and its stream of events.
+
+Owns:     Pages: who may see what, and the response to each request; the page's file.
+Thread:   that of its owner: a supervisor's, or an event loop's.
+Spec:     RFC 9112, as far as it takes to answer GET; HTML, "Server-sent events"; CSP Level 3.
+Not here: connections (scrapes.py), the numbers (text.py, picture.py), the page itself (page.html).
+
+The page shows what requests are at work, and settings. So by default only this machine sees it: a browser there, ssh -L, kubectl
+port-forward, or a front server that asks for a password. A browser on this machine also runs pages of strangers, and a stranger may
+give his name the address 127.0.0.1 (DNS rebinding): so a name that is not `localhost` is not answered there.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import logging
+import pkgutil
+import re
+import time
+from collections.abc import Sequence
+from typing import Callable, NamedTuple
+
+from .text import CONTENT_TYPE
+
+logger = logging.getLogger("aserve")
+
+METRICS, EVENTS = "/metrics", "/events"
+PAGES = ("/", "/status")
+EVENT_STREAM = "text/event-stream; charset=utf-8"
+# For so long what was made is given to all who ask: the numbers of a moment are the same for all. Guess.
+FRESH_SECONDS = 0.2
+# After so long a page that has lost its stream asks again.
+RETRY_MILLISECONDS = 2000
+REASONS = {
+    200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 421: "Misdirected Request",
+    431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
+}  # fmt: skip
+ALLOW = "Allow: GET, HEAD\r\n"
+# Nobody else's page may read ours, or show it in a frame.
+OURS_ONLY = (
+    "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n"
+)
+
+
+class Whence(NamedTuple):
+    """From where a connection comes."""
+
+    is_unix: bool = False
+    is_own: bool = True  # this machine
+    is_loopback: bool = True  # to an address that only this machine reaches
+
+
+class Reply(NamedTuple):
+    """What is sent to a client; with `is_stream`, events follow."""
+
+    octets: bytes
+    is_stream: bool = False
+
+
+class Wanted(NamedTuple):
+    """Metrics are, which must be made first, for a request of this method."""
+
+    method: str
+
+
+class Pages:
+    """What there is to be seen."""
+
+    def __init__(self, metrics: Callable[[], bytes], event: Callable[[], bytes], reach: Callable[[], str]) -> None:
+        """`metrics` makes the text, `event` an event; `reach`: --status-page."""
+        self._make_metrics = metrics
+        self._metrics, self._metrics_at = b"", float("-inf")
+        self._event = event
+        self._first, self._first_at = b"", float("-inf")  # what new readers get
+        self._reach = reach
+        self._page = pkgutil.get_data(__package__, "page.html") or b""
+        self._policy = _policy_of(self._page)
+
+    def next_event(self) -> bytes:
+        """Return what readers of the stream get now."""
+        try:
+            return b"data: %b\n\n" % self._event()
+        except Exception:
+            logger.exception("internal error; please report this as a bug in aserve")
+            return b": no event\n\n"
+
+    def tell_metrics(self, app_text: bytes, methods: Sequence[str]) -> list[Reply]:
+        """Make the text, with the app's behind it; return the responses to requests of these methods."""
+        try:
+            self._metrics, self._metrics_at = self._make_metrics() + app_text, time.monotonic()
+            return [respond(200, self._metrics, method) for method in methods]
+        except Exception:
+            logger.exception("internal error; please report this as a bug in aserve")
+            return [respond(500, "the metrics could not be made; aserve's log says why", method) for method in methods]
+
+    def answer(self, head: bytes, whence: Whence, has_room: bool) -> Reply | Wanted:
+        """Return the response to a request; `has_room`: for one more reader of the stream."""
+        first, *lines = head.decode("latin-1").split("\r\n")
+        words = first.split(" ")
+        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+            return respond(400, "this is not HTTP/1.1")
+        method, path = words[0], words[1].partition("?")[0]
+        if path != METRICS and path != EVENTS and path not in PAGES:
+            return respond(404, f"the status page is at /, aserve's metrics are at {METRICS}", method)
+        if method not in ("GET", "HEAD"):
+            return respond(405, f"ask with GET or HEAD, not {method[:20]}", method, ALLOW)
+        refusal = self._refuse(path, _host_of(lines), whence, method)
+        return refusal if refusal is not None else self._show(path, method, has_room)
+
+    def _refuse(self, path: str, host: str, whence: Whence, method: str) -> Reply | None:
+        reach = self._reach()
+        if path != METRICS and reach == "off":
+            return respond(
+                404, f"there is no status page (--status-page off); aserve's metrics are at {METRICS}", method
+            )
+        if path != METRICS and reach == "local" and not (whence.is_unix or whence.is_own):
+            why = "the status page is for this machine: use ssh -L or kubectl port-forward, or --status-page all"
+            return respond(403, why, method)
+        is_known = whence.is_unix or not (whence.is_loopback or (whence.is_own and path != METRICS)) or _is_here(host)
+        return None if is_known else respond(421, "this address is asked by its number, or as localhost", method)
+
+    def _show(self, path: str, method: str, has_room: bool) -> Reply | Wanted:
+        now = time.monotonic()
+        if path == METRICS:
+            is_fresh = now - self._metrics_at < FRESH_SECONDS
+            return respond(200, self._metrics, method) if is_fresh else Wanted(method)
+        if path in PAGES:
+            return respond(200, self._page, method, self._policy + OURS_ONLY, "text/html; charset=utf-8")
+        if not has_room:
+            return respond(503, "too many look at the status page already", method, "Retry-After: 5\r\n")
+        head = (
+            f"HTTP/1.1 200 OK\r\nContent-Type: {EVENT_STREAM}\r\n{OURS_ONLY}Cache-Control: no-store\r\n"
+            f"Connection: close\r\n\r\n"
+        )
+        if method == "HEAD":
+            return Reply(head.encode())
+        if now - self._first_at >= FRESH_SECONDS:
+            self._first, self._first_at = self.next_event(), now
+        return Reply(b"%bretry: %d\n\n%b" % (head.encode(), RETRY_MILLISECONDS, self._first), True)
+
+
+def respond(status: int, body: bytes | str, method: str = "GET", fields: str = "", kind: str = CONTENT_TYPE) -> Reply:
+    """Return a whole response; a sentence is a text of its own."""
+    octets = body if isinstance(body, bytes) else f"{body}\n".encode()
+    kind = kind if isinstance(body, bytes) else "text/plain; charset=utf-8"
+    head = (
+        f"HTTP/1.1 {status} {REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {len(octets)}\r\n"
+        f"{fields}Cache-Control: no-store\r\nConnection: close\r\n\r\n"
+    )
+    return Reply(head.encode() + (b"" if method == "HEAD" else octets))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is one of this machine's own, that nobody else reaches."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def _host_of(lines: list[str]) -> str:
+    """Return the Host field; "" without one, as no browser would send it."""
+    for line in lines:
+        name, _, value = line.partition(":")
+        if name.lower() == "host":
+            return value.strip()
+    return ""
+
+
+def _is_here(host: str) -> bool:
+    """Whether this is no name, or one that cannot be somebody else's (RFC 6761 6.3)."""
+    found = re.match(r"(?:\[([^\]]*)\]|([^:]*))(?::[0-9]*)?\Z", host)
+    name = (found[1] or found[2] or "").lower() if found else "?"
+    if name in ("", "localhost") or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _policy_of(page: bytes) -> str:
+    """Return the policy that allows what is in the page, by its hash, and nothing else."""
+
+    def allow(element: bytes) -> str:
+        (text,) = re.findall(rb"<%b>(.*?)</%b>" % (element, element), page, re.S)
+        return f"'sha256-{base64.b64encode(hashlib.sha256(text).digest()).decode()}'"
+
+    return (
+        f"Content-Security-Policy: default-src 'none'; style-src {allow(b'style')}; script-src {allow(b'script')}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+    )

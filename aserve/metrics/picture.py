@@ -1,0 +1,76 @@
+"""One moment of a server, for the status page: an event in JSON.
+
+Owns:     Picture: what an event has; what of it strangers may not read.
+Thread:   that of its owner: a supervisor's, or an event loop's.
+Not here: where the numbers come from (history.py, status.py, processes/status.py), who reads it (scrapes.py), how it looks (page.html).
+
+An event is all that `aserve status --json` tells, and the keys of History.describe, "warnings" and "settings".
+The page is for more people than the control socket: of the requests, it has no query, in which there may be passwords and tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable
+
+from ..settings import SETTINGS, Config
+from .advice import advise
+from .history import History
+from .table import PLACES, WORDS
+
+_SPOOLS = slice(PLACES["aserve_spool_files"], PLACES["aserve_spool_files"] + 2)
+# Settings that have, or may have, what nobody else is to know; a path to it is none.
+_SECRET = re.compile("password|secret|token|header|credential")
+_USER = re.compile(r"(?<=://)[^/@\s]*@")
+
+WordsBySlot = Mapping[int, Sequence[int]]
+
+
+class Picture:
+    """What a server shows."""
+
+    def __init__(
+        self, config: Callable[[], Config], status: Callable[[], dict[str, Any]], words: Callable[[], WordsBySlot]
+    ) -> None:
+        """`status`: as for `aserve status --json`; `words`: what is counted, by slot."""
+        self._config = config
+        self._status = status
+        self._words = words
+        self._history = History()
+        self._last: WordsBySlot = {}
+
+    def on_second(self) -> None:
+        """Called once a second, whether somebody looks or not: the last minute is there for who comes."""
+        self._last = self._words()
+        self._history.add([sum(column) for column in zip([0] * WORDS, *self._last.values())])
+
+    def event(self) -> bytes:
+        """Return it, as JSON on one line."""
+        if not self._last:
+            self.on_second()
+        status, config = {**self._status(), **self._history.describe()}, self._config()
+        status["workers"] = [
+            {**worker, "at": [[seconds, without_query(text)] for seconds, text in worker["at"]]}
+            for worker in status["workers"]
+        ]
+        spool_files = {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
+        status["warnings"] = [each._asdict() for each in advise(status, spool_files, config)]
+        status["settings"] = changed_settings(config)
+        return json.dumps(status, separators=(",", ":")).encode()
+
+
+def without_query(text: str) -> str:
+    """Return "METHOD target" without the target's query."""
+    target, mark, _ = text.partition("?")
+    return f"{target}?..." if mark else target
+
+
+def changed_settings(config: Config) -> list[tuple[str, str]]:
+    """Return the flags of settings that differ from their defaults, with their values; never a secret."""
+    return [
+        (setting.flag, "(not shown)" if _SECRET.search(setting.name) else _USER.sub("...@", setting.kind.show(value)))
+        for setting in SETTINGS
+        if (value := getattr(config, setting.name)) != setting.default
+    ]

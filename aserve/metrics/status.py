@@ -1,0 +1,92 @@
+"""What a status says, on the control socket and on the status page.
+
+Owns:     the objects of docs/control.md: of a server as a whole, of a process's memory, of a process that serves by itself.
+Thread:   that of whoever asks; `describe_single` the event loop's.
+Not here: workers of a supervisor (processes/status.py), what is counted (history.py), who asks (processes/control.py, scrapes.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..footprint import Footprint, Footprints
+from ..settings import VERSION, Config
+from ..statistics import Statistics
+
+MAX_REQUESTS = 10  # of a process, the oldest that it is at
+
+
+class Serving(Protocol):
+    """What is asked of a server."""
+
+    config: Config
+
+    @property
+    def urls(self) -> list[str]:
+        """Where it listens."""
+
+    def statistics(self) -> Statistics:
+        """Return what it is doing."""
+
+    def ongoing(self, count: int) -> list[tuple[float, str]]:
+        """Return so many of the requests that it is at, the oldest first: for how many seconds, and "METHOD target"."""
+
+
+def describe_server(seconds: float, text: str, threads: int) -> dict[str, Any]:
+    """Return what a status says of a server as a whole; `text`: how it is; `threads`: of each process, for the app."""
+    return {
+        "version": VERSION,
+        "python": f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}",
+        "pid": os.getpid(),
+        "seconds": round(seconds, 1),
+        "text": text,
+        "threads": threads,
+    }
+
+
+def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
+    """Return what a status says of what a process takes; None: it is not there yet."""
+    memory = footprint.memory if footprint else None
+    return {
+        "rss_bytes": memory.rss_bytes if memory else None,
+        "pss_bytes": memory.pss_bytes if memory else None,
+        "uss_bytes": memory.uss_bytes if memory else None,
+        "descriptors": footprint.descriptors if footprint else None,
+        "descriptor_limit": footprint.descriptor_limit if footprint else None,
+    }
+
+
+def describe_requests(at: Sequence[tuple[float, str]]) -> list[list[object]]:
+    """Return what a status says of the requests that a process is at."""
+    return [[round(seconds, 1), text] for seconds, text in at[:MAX_REQUESTS]]
+
+
+def describe_single(server: Serving, seconds: float, footprints: Footprints) -> dict[str, Any]:
+    """Return the status of a process without a supervisor, which has run for so long."""
+    now = server.statistics()
+    worker: dict[str, Any] = {
+        "slot": 0,
+        "pid": os.getpid(),
+        "generation": 1,
+        "state": "draining" if now.is_draining else "ready",
+        "seconds": round(seconds, 1),
+        "requests": now.requests,
+        "connections": now.connections_open,
+        "running": now.connections_running,
+        "waiting": now.requests_waiting,
+        "threads_busy": now.workers_busy,
+        "stalled_seconds": now.requests_stalled_seconds,
+        "silent_seconds": 0.0,
+        **describe_footprint(footprints.of(os.getpid())),
+        "at": describe_requests(server.ongoing(MAX_REQUESTS)),
+    }
+    text = f"{'draining' if now.is_draining else 'serving'} on {', '.join(server.urls)}"
+    return {
+        **describe_server(seconds, text, server.config.threads),
+        "workers_wanted": 0,
+        "workers_ready": 0,
+        "workers": [worker],
+    }

@@ -1,0 +1,114 @@
+"""The folder in which workers keep what the app counts, for prometheus_client.
+
+Owns:     AppFiles: making it, what a worker's files are called, what goes with a worker, and the end of it all.
+Thread:   the supervisor's only one.
+Not here: what is in these files (metrics/app.py).
+
+A folder of our own is in memory if it can be, and only this user's. Whoever uses it, the supervisor and workers that have outlived
+it, holds a lock on it, by a descriptor that all of them have from the supervisor. A supervisor that was killed leaves it behind; the
+next one that starts finds that nobody holds it any more, and removes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from ..metrics.app import VARIABLE, is_installed
+from ..settings import Config
+
+logger = logging.getLogger("aserve")
+
+PREFIX = "aserve-app-metrics-"
+# In memory first. Never the working directory, which tempfile would take in the end.
+ROOTS = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes what only this user may enter
+
+
+def chosen_folder(config: Config, environ: Mapping[str, str]) -> str | None:
+    """Return the folder that the user has chosen, "" if one is to be made, None if there is to be none."""
+    if config.metrics is None or config.metrics_app == "off" or not is_installed():
+        return None
+    return environ.get(VARIABLE, "")
+
+
+class AppFiles:
+    """One folder."""
+
+    def __init__(self, folder: str, lock: int | None) -> None:
+        self.folder = folder
+        self.lock = lock  # a descriptor of it; None: the folder is the user's
+
+    @classmethod
+    def open(cls, given: str | None) -> AppFiles | None:
+        """Make a folder, or clean the one that the user has given; None, with a line in the log, if that cannot be."""
+        try:
+            if given:
+                folder = os.path.abspath(given)
+                os.makedirs(folder, exist_ok=True)
+                for path in glob.glob(
+                    f"{glob.escape(folder)}/*_{name_of('[0-9]*')}.db"
+                ):  # those of processes beside us stay
+                    os.unlink(path)
+                return cls(folder, None)
+            return cls._open_own()
+        except OSError as exc:
+            logger.warning(
+                "the app's own metrics are not told: there is no folder for them (%s); set %s to one, or --metrics-app off",
+                exc, VARIABLE,
+            )  # fmt: skip
+            return None
+
+    @classmethod
+    def _open_own(cls) -> AppFiles:
+        roots = [root for root in ROOTS if os.access(root, os.W_OK | os.X_OK)]
+        for root in roots:
+            _remove_abandoned(root)
+        folder = tempfile.mkdtemp(prefix=PREFIX, dir=roots[0] if roots else ROOTS[-1])
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        fcntl.flock(lock, fcntl.LOCK_SH)
+        return cls(folder, lock)
+
+    @classmethod
+    def inherit(cls, state: dict[str, Any]) -> AppFiles:
+        """Go on with the one that was described."""
+        return cls(state["folder"], state["lock"])
+
+    def describe(self) -> dict[str, Any]:
+        """Return it for `inherit`."""
+        return {"folder": self.folder, "lock": self.lock}
+
+    def forget(self, page: int) -> None:
+        """A worker is gone: its live gauges are no more."""
+        for path in glob.glob(f"{glob.escape(self.folder)}/gauge_live*_{name_of(page)}.db"):
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def close(self) -> None:
+        """Remove what is ours: nobody counts any more."""
+        if self.lock is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            os.close(self.lock)
+
+
+def _remove_abandoned(root: str) -> None:
+    """Remove the folders of ours that nobody holds."""
+    for folder in glob.glob(f"{root}/{PREFIX}*"):
+        with contextlib.suppress(OSError):  # another user's, or held, or another supervisor removes it at the same time
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder)
+            finally:
+                os.close(fd)
+
+
+def name_of(page: object) -> str:
+    """Return what the files of a worker are called that has this page; of a mold, which has none, 0."""
+    return f"w{page}"

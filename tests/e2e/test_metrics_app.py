@@ -1,0 +1,133 @@
+"""What the app counts by prometheus_client, at the address of --metrics: over the ends of its processes."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import sys
+
+import pytest
+from harness.metrics import scrape
+from harness.waiting import wait_until
+
+pytestmark = pytest.mark.any_parser
+needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+APP = """\
+import os
+from prometheus_client import Counter, Gauge, REGISTRY
+hits = Counter("site_hits", "Hits.")
+alive = Gauge("site_alive", "Processes.", multiprocess_mode="livesum")
+
+class Broken:
+    def describe(self):
+        return []
+    def collect(self):
+        if os.environ.get("BROKEN"):
+            raise ZeroDivisionError("no sales")
+        return []
+REGISTRY.register(Broken())
+
+def app(environ, start_response):
+    if environ["PATH_INFO"] == "/alive":
+        alive.set(1)
+    else:
+        hits.inc()
+    start_response("200 OK", [])
+    return [b"%d" % os.getpid()]
+"""
+
+
+def hits(path):
+    """Return how many requests the app has counted."""
+    return scrape(path)[0].get(("site_hits_total",))
+
+
+def folders():
+    """Return the folders of ours."""
+    return set(pathlib.Path("/dev/shm").glob("aserve-app-metrics-*")) | set(
+        pathlib.Path("/tmp").glob("aserve-app-metrics-*")
+    )
+
+
+@needs_workers
+@pytest.mark.slow
+@pytest.mark.provokes("has crashed")
+@pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["each", "preload"])
+def test_over_workers(start_workers, raw_client, tmp_path, flags):
+    """Reloads, crashes and new code of aserve's lose nothing, and leave no more files; the end leaves none at all."""
+    path, folder = tmp_path / "m", tmp_path / "files"
+    process = start_workers(
+        "--workers", "2", "--metrics", f"unix:{path}", *flags, app=APP, PROMETHEUS_MULTIPROC_DIR=str(folder)
+    )
+    process.wait_for_workers(2 + bool(flags))
+    count = 0
+
+    def fetch(target="/", times=10):
+        return [int(raw_client(process).fetch(target, "Connection: close").body) for _ in range(times)]
+
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGUSR2, signal.SIGHUP, signal.SIGKILL):
+        count += len(pids := fetch())
+        wait_until(lambda c=count: hits(path) == c, explain=lambda c=count: f"{hits(path)} of {c}")
+        if number == signal.SIGKILL:
+            fetch("/alive", 1)
+            wait_until(lambda: scrape(path)[0].get(("site_alive",), 0) >= 1)
+            for pid in set(pids):
+                os.kill(pid, number)
+                process.wait_for_log(rf"worker \d \(pid {pid}\) has crashed")
+        else:
+            done = process.count(rf"{number.name}: done in")
+            process.signal(number)
+            wait_until(lambda d=done, n=number: process.count(rf"{n.name}: done in") > d, 60)
+        wait_until(lambda: scrape(path)[0]["aserve_workers", "ready"] == 2)
+        wait_until(lambda c=count: hits(path) == c)
+    # As many as have lived at once, not the twelve that have lived: two workers, their successors, the trial or the mold, who drains.
+    assert len(list(folder.glob("counter_*.db"))) <= 7
+    assert process.stop() == 0
+    assert len(list(folder.glob("counter_*.db"))) <= 7  # the user's folder stays
+
+
+@needs_workers
+def test_a_folder_of_our_own(start_workers, raw_client, tmp_path):
+    """It is made where the user has named none; it is neither at home nor here, and the end removes it."""
+    before, path = folders(), tmp_path / "m"
+    process = start_workers("--workers", "1", "--metrics", f"unix:{path}", app=APP)
+    process.wait_for_workers(1)
+    raw_client(process).fetch("/")
+    wait_until(lambda: hits(path) == 1)
+    assert len(folders() - before) >= 1
+    mine = {folder for folder in folders() - before if list(folder.glob("counter_w1.db"))}
+    assert process.stop() == 0
+    assert mine and not mine & folders() and not list(tmp_path.rglob("*.db"))
+
+
+def test_one_process(start_process, raw_client, tmp_path):
+    """The registry of this process is told, off the loop."""
+    (tmp_path / "site_app.py").write_text(APP)
+    spec, path = f"{tmp_path}/site_app.py:app", tmp_path / "m"
+    process = start_process(spec, "--metrics", f"unix:{path}")
+    raw_client(process).fetch("/")
+    wait_until(lambda: hits(path) == 1)
+    numbers, _ = scrape(path)
+    assert numbers["process_start_time_seconds",] and any(key[0] == "python_info" for key in numbers)
+
+
+def test_the_apps_fault(start_process, raw_client, tmp_path):
+    """Ours are told all the same; the log says it once."""
+    (tmp_path / "site_app.py").write_text(APP)
+    spec, path = f"{tmp_path}/site_app.py:app", tmp_path / "m"
+    process = start_process(spec, "--metrics", f"unix:{path}", BROKEN="1")
+    for _ in range(2):
+        assert scrape(path)[0]["aserve_threads_limit", "1"] and hits(path) is None
+    process.wait_for_log("the app's own metrics are left out: ZeroDivisionError: no sales")
+
+
+@pytest.mark.parametrize("flags", [(), pytest.param(("--workers", "1"), marks=needs_workers)], ids=["one", "workers"])
+def test_off(start_process, raw_client, tmp_path, flags):
+    """Then the app's metrics are its own business."""
+    (tmp_path / "site_app.py").write_text(APP)
+    process = start_process(
+        f"{tmp_path}/site_app.py:app", "--metrics", f"unix:{tmp_path}/m", "--metrics-app", "off", *flags
+    )
+    raw_client(process).fetch("/")
+    assert hits(tmp_path / "m") is None

@@ -1,0 +1,159 @@
+"""The status page: a stream of events over sockets, and what a browser makes of it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import sys
+
+import pytest
+from harness.browser import browsing, needs_chromium
+from harness.waiting import wait_until
+
+from aserve.metrics.scrapes import MAX_READERS
+
+IS_PYPY = sys.implementation.name == "pypy"
+needs_workers = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+KINDS = [pytest.param(["--workers", "2"], marks=needs_workers, id="workers"), pytest.param([], id="single")]
+
+
+@pytest.fixture
+def served(start_workers):
+    """Start a server with a status page: served(*flags) -> its process, and the host and port of its metrics."""
+
+    def start(*flags, metrics="127.0.0.1:0"):
+        process = start_workers("--metrics", metrics, *flags)
+        found = process.wait_for_log(r"metrics on http://([\d.]+):(\d+)/metrics, the status page on /")
+        return process, (found[1], int(found[2]))
+
+    return start
+
+
+@contextlib.contextmanager
+def asking(address, target, method="GET", **headers):
+    """Return the response to a request."""
+    with contextlib.closing(http.client.HTTPConnection(*address, timeout=20)) as connection:
+        connection.request(method, target, headers=headers)
+        yield connection.getresponse()
+
+
+def next_event(response):
+    """Return the next event of a stream."""
+    while True:
+        line = response.readline()
+        assert line, "the stream has ended"
+        if line.startswith(b"data: "):
+            return json.loads(line[len(b"data: ") :])
+
+
+@pytest.mark.any_parser
+@pytest.mark.parametrize("flags", KINDS)
+def test_events(served, raw_client, tmp_path, flags):
+    """One each second, with what is at work just then, and what was answered."""
+    process, address = served(*flags)
+    client = raw_client(process)
+    client.send(b"GET /wait%b?token=x HTTP/1.1\r\nHost: a\r\n\r\n" % bytes(tmp_path / "one"))
+    wait_until(lambda: (tmp_path / "one.in").exists())
+    with asking(address, "/events") as response:
+        assert response.getheader("Content-Type") == "text/event-stream; charset=utf-8"
+        first = next_event(response)
+        at = [text for worker in first["workers"] for _, text in worker["at"]]
+        assert at == [f"GET /wait{tmp_path}/one?..."]
+        wait_until(lambda: next_event(response)["workers_ready"] == 2 * bool(flags))
+        assert {"warnings", "settings", "now", "minute", "series"} <= {*first} and [
+            "--metrics",
+            "127.0.0.1:0",
+        ] in first["settings"]
+        wait_until(lambda: next_event(response)["now"]["threads_busy"] == 1)
+        (tmp_path / "one.go").touch()
+        assert client.recv_response().status == 200
+
+        def is_counted():
+            event = next_event(response)
+            return event["minute"]["ends"] == {"2xx complete": 1} and not any(
+                worker["at"] for worker in event["workers"]
+            )
+
+        wait_until(is_counted)
+    assert process.stop() == 0
+
+
+@pytest.mark.any_parser
+@pytest.mark.parametrize("flags", KINDS)
+def test_who_may_look(served, flags):
+    """By HEAD, too; nobody by a stranger's name; only so many at once. The metrics are told all the while."""
+    process, address = served(*flags)
+    for target in ("/", "/status", "/events"):
+        with asking(address, target, "HEAD") as response:
+            assert response.status == 200 and response.read() == b""
+        with asking(address, target, Host="evil.example") as response:
+            assert response.status == 421
+    with asking(address, "/nothing") as response:
+        assert response.status == 404
+    with contextlib.ExitStack() as readers:
+        streams = [readers.enter_context(asking(address, "/events")) for _ in range(MAX_READERS)]
+        assert all(next_event(stream) for stream in streams)
+        with asking(address, "/events") as response:
+            assert response.status == 503
+        with asking(address, "/metrics") as response:
+            assert b"aserve_threads_limit" in response.read()
+        assert next_event(streams[0]) and next_event(streams[-1])
+    assert process.stop() == 0
+
+
+@needs_workers
+@pytest.mark.any_parser
+def test_while_no_worker_can(served):
+    """The supervisor tells of workers that hang."""
+    process, address = served("--workers", "2", "--hang-warning", "0")
+    pids = process.wait_for_workers(2)
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    with asking(address, "/events") as response:
+        wait_until(
+            lambda: sum("has not turned for" in each["text"] for each in next_event(response)["warnings"]) == 2, 30
+        )
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    assert process.stop() == 0
+
+
+CELLS = "[...document.querySelectorAll('#at td.text')].map((cell) => cell.textContent)"
+
+
+@needs_chromium
+@needs_workers
+@pytest.mark.any_parser
+@pytest.mark.skipif(IS_PYPY, reason="the page is the same on PyPy; one look at it is enough")
+def test_a_browser(served, raw_client, tmp_path):
+    """It shows what comes, as text; it is not wider than a phone; it says when the stream is lost, and comes back."""
+    process, address = served("--workers", "2")
+    client = raw_client(process)
+    path = b"/wait%b/<b/id=stranger>bold</b>" % bytes(tmp_path)
+    (tmp_path / "<b").mkdir()
+    (tmp_path / "<b" / "id=stranger>bold<").mkdir()
+    client.send(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % path)
+    gate = tmp_path / "<b" / "id=stranger>bold<" / "b>"
+    wait_until(lambda: gate.with_name("b>.in").exists())
+    with browsing(tmp_path / "profile") as page:
+        page.show("http://%s:%d/" % address, width=320)
+        page.wait_for(f"{CELLS}.includes('GET {path.decode()}')")
+        assert page.evaluate("document.querySelectorAll('b#stranger, #at b').length") == 0
+        assert page.wait_for("document.getElementById('link').textContent === 'live'")
+        assert page.evaluate("document.getElementById('busy').textContent") in ("0 of 64", "1 of 64")
+        assert page.evaluate("document.documentElement.scrollWidth") == 320
+        page.wait_for("document.getElementById('busy').textContent === '1 of 64'")  # the next event
+        gate.with_name("b>.go").touch()
+        assert client.recv_response().status == 200
+        page.wait_for(f"{CELLS}.length === 0")
+        page.wait_for("document.querySelector('#ends td').textContent === '2xx'")
+        assert page.errors == []
+        assert process.stop() == 0
+        page.wait_for("/^no answer for/.test(document.getElementById('link').textContent)")
+        again, _ = served("--workers", "1", metrics="%s:%d" % address)
+        page.wait_for("document.getElementById('link').textContent === 'live'")
+        page.wait_for("document.querySelectorAll('#workers tr').length === 1")
+        assert again.stop() == 0

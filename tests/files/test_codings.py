@@ -1,0 +1,40 @@
+"""Accept-Encoding."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.files.codings import ranked
+
+OFFERED = ("br", "zstd", "gzip")
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("gzip, deflate, br, zstd", ("br", "zstd", "gzip")),
+        ("gzip", ("gzip",)),
+        ("GZIP", ("gzip",)),
+        ("x-gzip", ("gzip",)),
+        ("gzip;q=1.0, br;q=0.5", ("gzip", "br")),
+        ("gzip ; q=0.5 ,br; Q=0.501", ("br", "gzip")),
+        ("br;q=0, *", ("zstd", "gzip")),
+        ("br;q=0,gzip", ("gzip",)),
+        ("*;q=0", ()),
+        ("gzip;q=0.000", ()),
+        ("identity", ()),
+        ("identity, gzip;q=0.5", ()),  # it prefers octets as they are
+        ("identity;q=0.5, gzip;q=0.5", ("gzip",)),
+        ("identity;q=0, *;q=0", ()),
+        ("", ()),
+        (", ,", ()),
+        ("gzip;q=2", ()),
+        ("gzip;q=0.1234", ()),
+        ("gzip;level=9", ()),
+        ("deflate", ()),
+        ("gzip," + " " * 600, ()),
+    ],
+)
+def test_ranked(field, expected):
+    """By weight, then as offered; what cannot be read says nothing."""
+    assert ranked(field, OFFERED) == expected

@@ -1,0 +1,56 @@
+"""What a file is, by its name."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.files.content_types import content_type, is_compressible
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.html", "text/html; charset=utf-8"),
+        ("A.CSS", "text/css; charset=utf-8"),
+        ("app.3f9a.js", "text/javascript; charset=utf-8"),
+        ("app.mjs", "text/javascript; charset=utf-8"),
+        ("data.json", "application/json"),
+        ("app.js.map", "application/json"),
+        ("site.webmanifest", "application/manifest+json"),
+        ("feed.xml", "application/xml"),
+        ("logo.svg", "image/svg+xml"),
+        ("photo.avif", "image/avif"),
+        ("font.woff2", "font/woff2"),
+        ("code.wasm", "application/wasm"),
+        ("a.tar.gz", "application/gzip"),  # the file, and no coding of another
+        ("a.tar", "application/x-tar"),
+        ("clip.mp4", "video/mp4"),
+        ("README", "application/octet-stream"),
+        ("a.unheard-of", "application/octet-stream"),
+        ("a.", "application/octet-stream"),
+    ],
+)
+def test_content_type(name, kind):
+    """The last suffix decides, in either case; text is UTF-8."""
+    assert content_type(name) == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("text/html; charset=utf-8", True),
+        ("TEXT/plain", True),
+        ("application/json", True),
+        ("application/problem+json", True),
+        ("image/svg+xml", True),
+        ("application/wasm", True),
+        ("image/png", False),
+        ("font/woff2", False),
+        ("application/gzip", False),
+        ("application/octet-stream", False),
+        ("", False),
+    ],
+)
+def test_is_compressible(kind, expected):
+    """Text, and what is written like it."""
+    assert is_compressible(kind) is expected

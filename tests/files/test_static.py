@@ -1,0 +1,237 @@
+"""Which file a path stands for, and which requests remain the app's."""
+
+from __future__ import annotations
+
+import gzip
+import os
+
+import pytest
+from harness import apps
+from harness.calling import call
+
+from aserve.files.static import StaticFiles
+from aserve.settings import Config
+
+CSS = b"a { color: red }\n"
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Return a folder of a site's files."""
+    site = tmp_path / "site"
+    for name, content in {
+        "app.css": CSS,
+        "app.css.gz": gzip.compress(CSS, mtime=0),
+        "app.css.br": b"brotli",
+        "photo.png": b"png",
+        "photo.png.gz": b"smaller?",
+        "index.html": b"home",
+        "docs/index.html": b"docs",
+        "docs/a b.txt": b"spaces",
+        "empty/nothing.txt": b"",
+        ".env": b"secret",
+        ".git/config": b"secret",
+        ".well-known/security.txt": b"contact",
+        "folder.html/index.htm": b"other index",
+        "a\\b": b"backslash",
+        "\u00e9.txt": b"accent",
+    }.items():
+        path = site / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    (tmp_path / "secret").write_bytes(b"secret")
+    return site
+
+
+@pytest.fixture
+def fetch(site):
+    """Return a function that asks an app behind --static /s=SITE; other settings may be given."""
+
+    def fetch(path, method="GET", *, settings=None, **environ):
+        config = Config(**{"static": f"/s={site}", **(settings or {})})
+        return call(StaticFiles(apps.hello, config), path, method, **environ)
+
+    return fetch
+
+
+def is_apps(answer):
+    return answer.body == b"hello\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/s/app.css", CSS),
+        ("/s/photo.png", b"png"),
+        ("/s/", b"home"),
+        ("/s/docs/", b"docs"),
+        ("/s/docs/index.html", b"docs"),
+        ("/s/docs/a b.txt", b"spaces"),
+        ("/s/empty/nothing.txt", b""),
+        ("/s/.well-known/security.txt", b"contact"),
+        ("/s/\u00c3\u00a9.txt", b"accent"),  # its octets, as PEP 3333 has them
+        ("/s/app.css.gz", gzip.compress(CSS, mtime=0)),
+    ],
+)
+def test_files(fetch, path, body):
+    """A path stands for the file of its name, one with a slash at its end for that folder's index."""
+    answer = fetch(path)
+    assert answer.code == 200 and (answer.body == body or gzip.decompress(answer.body) == CSS)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/", "*", "", "/static/app.css", "/staticity", "/s2/app.css", "/s/no", "/s/app.css/", "/s/app.css/x", "/s/empty/", "/s/empty",
+        "/s/folder.html/",
+        "/s/.env", "/s/.git/config", "/s/docs/../.env", "/s/.well-known", "/s/.well-known/", "/s/.well-knownish",
+        "/s/../secret", "/s/docs/../../secret", "/s/..", "/s/.", "/s/./app.css", "/s//app.css", "//s/app.css", "/s//etc/passwd",
+        "/s/a\\b", "/s/..\\secret", "/s/app.css\0", "/s/app.css\0.png", "/s/C:/Windows/System.ini", "/s" + "/blah" * 2000,
+        "/s/\u2026".encode().decode("latin-1"),
+    ],
+)  # fmt: skip
+def test_what_is_the_apps(fetch, path):
+    """What is no file, or none that is meant for others, the app answers, in its own style."""
+    assert is_apps(fetch(path))
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS", "PUT"])
+def test_methods(fetch, method):
+    """Files are read and nothing else; where there is none, a method is the app's."""
+    answer = fetch("/s/app.css", method)
+    assert (answer.status, answer.get("Allow")) == ("405 Method Not Allowed", "GET, HEAD")
+    for path in ("/s/no", "/s/", "/s/docs", "/s/docs/"):
+        assert is_apps(fetch(path, method))
+
+
+def test_head(fetch):
+    """A HEAD is answered like a GET, without the body."""
+    answer = fetch("/s/photo.png", "HEAD")
+    assert (answer.code, answer.body, answer.get("Content-Length")) == (200, b"", "3")
+
+
+def test_links_out(fetch, site):
+    """They are followed if that is asked for."""
+    (site / "link.txt").symlink_to("../secret")
+    assert is_apps(fetch("/s/link.txt"))
+    assert fetch("/s/link.txt", settings={"static_symlinks": True}).body == b"secret"
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "script_name", "location"),
+    [
+        ("/s", "", "", "/s/"),
+        ("/s/docs", "a=%20b", "", "/s/docs/?a=%20b"),
+        ("/s/docs", "", "/app", "/app/s/docs/"),
+    ],
+)
+def test_folders(fetch, path, query, script_name, location):
+    """One that has an index has a slash at its end."""
+    answer = fetch(path, QUERY_STRING=query, SCRIPT_NAME=script_name)
+    assert (answer.status, answer.get("Location")) == ("302 Found", location)
+
+
+def test_folders_with_names_of_any_kind(fetch, site):
+    """What may not stand in a URL is escaped."""
+    (site / "\u00e9 ?").mkdir()
+    (site / "\u00e9 ?" / "index.html").write_bytes(b"")
+    assert fetch("/s/\u00c3\u00a9 ?").get("Location") == "/s/%C3%A9%20%3F/"
+
+
+def test_index_names(fetch, site):
+    """The first that is there; without a name none. A folder is no index."""
+    names = {"static_index": "index.htm index.html"}
+    assert fetch("/s/folder.html/", settings=names).body == b"other index"
+    assert fetch("/s/docs/", settings=names).body == b"docs"
+    assert is_apps(fetch("/s/docs/", settings={"static_index": ""})) and is_apps(
+        fetch("/s/docs", settings={"static_index": ""})
+    )
+    (site / "empty" / "index.html").mkdir()
+    assert is_apps(fetch("/s/empty/")) and is_apps(fetch("/s/empty"))
+
+
+def test_several_folders(fetch, site, tmp_path):
+    """The longest prefix first; of one prefix, in the order given. What one does not have, another may."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "more.txt").write_bytes(b"more")
+    (tmp_path / "more" / "app.css").write_bytes(b"other")
+    settings = {"static": [f"/={site}", f"/docs={tmp_path / 'more'}", f"/={tmp_path / 'more'}"]}
+    for path, body in {
+        "/app.css": CSS, "/more.txt": b"more", "/docs/more.txt": b"more", "/docs/app.css": b"other", "/docs/a b.txt": b"spaces",
+        "/": b"home", "/no": b"hello\n",
+    }.items():  # fmt: skip
+        assert fetch(path, settings=settings).body == body, path
+
+
+def test_one_file(fetch, site):
+    """A path may stand for one file; its type is by the file's name."""
+    settings = {"static": f"/favicon.ico={site / 'photo.png'}"}
+    answer = fetch("/favicon.ico", settings=settings)
+    assert (answer.body, answer.get("Content-Type")) == (b"png", "image/png")
+    assert is_apps(fetch("/favicon.ico/", settings=settings)) and is_apps(fetch("/favicon.ico/x", settings=settings))
+
+
+@pytest.mark.parametrize(
+    ("accepted", "coding", "body"),
+    [
+        ("gzip, deflate, br, zstd", "br", b"brotli"),
+        ("br;q=0.5, gzip", "gzip", gzip.compress(CSS, mtime=0)),
+        ("zstd", None, CSS),
+        ("zstd, gzip;q=0.1", "gzip", gzip.compress(CSS, mtime=0)),
+        ("identity", None, CSS),
+        ("", None, CSS),
+    ],
+)
+def test_siblings(fetch, accepted, coding, body):
+    """A file that is compressed already goes to clients that take it, as a representation with a tag of its own."""
+    answer = fetch("/s/app.css", HTTP_ACCEPT_ENCODING=accepted)
+    assert answer.get("Content-Encoding") == coding and answer.get("Vary") == "Accept-Encoding"
+    assert answer.get("Content-Type") == "text/css; charset=utf-8"
+    assert len(answer.body) == len(body) and (coding == "gzip" or answer.body == body)
+    assert (answer.get("ETag") == fetch("/s/app.css").get("ETag")) == (coding is None)
+    assert fetch("/s/app.css", HTTP_ACCEPT_ENCODING=accepted, HTTP_IF_NONE_MATCH=answer.get("ETag")).code == 304
+
+
+def test_siblings_of_what_is_compressed(fetch):
+    """Nobody looks for those of an image."""
+    answer = fetch("/s/photo.png", HTTP_ACCEPT_ENCODING="gzip")
+    assert answer.body == b"png" and answer.get("Vary") is None
+
+
+def test_a_range_of_a_sibling(fetch):
+    """Parts are those of the representation, as compressed."""
+    answer = fetch("/s/app.css", HTTP_ACCEPT_ENCODING="br", HTTP_RANGE="bytes=1-2")
+    assert (answer.code, answer.body, answer.get("Content-Range")) == (206, b"ro", "bytes 1-2/6")
+
+
+def test_expiry(fetch, site):
+    """The first pattern that is found; without one, clients ask each time."""
+    (site / "app.0123456789ab.css").write_bytes(b"")
+    rules = {"static_expires": [r"\.[0-9a-f]{12}\. immutable", r"^/s/docs/ 10m", "1h"]}
+    for path, settings, expected in (
+        ("/s/app.css", {}, "no-cache"),
+        ("/s/app.0123456789ab.css", rules, "max-age=31536000, immutable"),
+        ("/s/docs/", rules, "max-age=600"),
+        ("/s/app.css", rules, "max-age=3600"),
+        ("/s/app.css", {"static_expires": "^/x 5m"}, "no-cache"),
+    ):
+        assert fetch(path, settings=settings).get("Cache-Control") == expected
+
+
+def test_a_folder_that_is_not_there(tmp_path, caplog):
+    """The log says so at the start; a folder that is made later is served."""
+    app = StaticFiles(apps.hello, Config(static=f"/s={tmp_path}/later"))
+    assert caplog.messages == [f"--static: there is no {tmp_path}/later; until there is, the app is asked"]
+    assert is_apps(call(app, "/s/a.txt"))
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "a.txt").write_bytes(b"a")
+    assert call(app, "/s/a.txt").body == b"a"
+
+
+def test_nothing_stays_open(fetch):
+    """Whatever is answered."""
+    before = len(os.listdir("/dev/fd"))
+    for path in ("/s/app.css", "/s/docs", "/s/docs/", "/s/no", "/s/folder.html/", "/s/.env"):
+        for method in ("GET", "HEAD", "POST"):
+            fetch(path, method, HTTP_ACCEPT_ENCODING="gzip, br")
+    assert len(os.listdir("/dev/fd")) == before

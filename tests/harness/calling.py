@@ -1,0 +1,50 @@
+"""Call a WSGI app as a server does, without one."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, NamedTuple
+
+from aserve.wsgi import FileWrapper
+
+
+class Answer(NamedTuple):
+    """What an app has answered."""
+
+    status: str
+    fields: list[tuple[str, str]]
+    body: bytes
+    iterable: Any
+
+    @property
+    def code(self) -> int:
+        """The number of the status."""
+        return int(self.status[:3])
+
+    def get(self, name: str) -> str | None:
+        """Return the value of a field that occurs at most once."""
+        values = [value for key, value in self.fields if key.lower() == name.lower()]
+        assert len(values) <= 1, f"{name} repeated: {values}"
+        return values[0] if values else None
+
+
+def call(app: Any, path: str = "/", method: str = "GET", **environ: Any) -> Answer:
+    """Call the app, read what it returns, and close that."""
+    started: list[Any] = []
+    written: list[bytes] = []
+
+    def start_response(status: str, fields: list[tuple[str, str]], exc_info: Any = None) -> Any:
+        started[:] = [status, list(fields)]
+        return written.append
+
+    whole = {
+        "REQUEST_METHOD": method, "SCRIPT_NAME": "", "PATH_INFO": path, "QUERY_STRING": "",
+        "wsgi.input": io.BytesIO(), "wsgi.file_wrapper": FileWrapper, **environ,
+    }  # fmt: skip
+    iterable = app(whole, start_response)
+    try:
+        chunks = list(iterable)
+    finally:
+        if hasattr(iterable, "close"):
+            iterable.close()
+    return Answer(started[0], started[1], b"".join([*written, *chunks]), iterable)

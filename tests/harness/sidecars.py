@@ -1,0 +1,36 @@
+"""Requests as a front server sends them, by uwsgi or SCGI, and what comes back."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+PROTOCOLS = ("uwsgi", "scgi")
+
+
+class SidecarReply(NamedTuple):
+    """One response, as the connection's end frames it."""
+
+    status: int
+    fields: dict[str, str]
+    body: bytes
+
+
+def encode(protocol: str, vars: dict[str, str]) -> bytes:
+    """Return a request without a body."""
+    if protocol == "uwsgi":
+        items = [text.encode("latin-1") for pair in vars.items() for text in pair]
+        data = b"".join(struct.pack("<H", len(item)) + item for item in items)
+        return struct.pack("<BHB", 0, len(data), 0) + data
+    pairs = {"CONTENT_LENGTH": "0", "SCGI": "1", **vars}
+    text = "".join(f"{text}\0" for pair in pairs.items() for text in pair)
+    return f"{len(text)}:{text},".encode("latin-1")
+
+
+def fetch(client: Any, protocol: str, path: str, **vars: str) -> SidecarReply:
+    """Ask for a path, and read until the connection closes."""
+    base = {"REQUEST_METHOD": "GET", "REQUEST_URI": path, "PATH_INFO": path, "SERVER_PROTOCOL": "HTTP/1.1"}
+    client.send(encode(protocol, {**base, **vars}))
+    head, _, body = client.recv_to_end().partition(b"\r\n\r\n")
+    status_line, *lines = head.decode("latin-1").split("\r\n")
+    return SidecarReply(int(status_line.split(" ")[1]), dict(line.split(": ", 1) for line in lines), body)

@@ -1,0 +1,128 @@
+"""What somebody should look at, and do."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from aserve.metrics import advice as module
+from aserve.metrics.advice import advise
+from aserve.settings import Config
+
+MIB = 1 << 20
+WORKER = {
+    "slot": 2, "state": "ready", "silent_seconds": 0.4, "stalled_seconds": 0, "descriptors": 20, "descriptor_limit": 1024,
+    "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "at": [],
+}  # fmt: skip
+WELL = {
+    "text": "serving", "workers_wanted": 2, "workers_ready": 2,
+    "now": {"threads_stuck": 0},
+    "recent": {"all_busy_seconds": 3.0, "busy_share": 0.5, "queue_seconds": 0.0},
+    "minute": {"requests": 100, "ends": {"2xx complete": 95, "5xx complete": 5}, "refused": {"400": 9}, "gil": {"mean": None}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def found(monkeypatch):
+    """Return what is said: found(spool_files=0, worker={...}, config={...}, recent={...}, **status) -> [(text, do)]."""
+    monkeypatch.setattr(module, "default_spool_files", lambda: 100)
+
+    def found(spool_files=0, worker=(), config=(), **changes):
+        status = copy.deepcopy(WELL)
+        for name, change in changes.items():
+            status[name] = {**status[name], **change} if isinstance(change, dict) else change
+        status["workers"] = [{**WORKER, **dict(worker)}]
+        return [tuple(each) for each in advise(status, {2: spool_files}, Config(**dict(config)))]
+
+    return found
+
+
+def test_all_is_well(found):
+    """Then nothing is said; not of what has no limit, either."""
+    assert found() == []
+    assert (
+        found(worker={"descriptors": None, "descriptor_limit": None, "rss_bytes": None, "silent_seconds": None}) == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "text", "do"),
+    [
+        ({"workers_ready": 1, "text": "degraded: x"}, "1 of 2 workers is not ready: degraded: x.", "SIGHUP"),
+        ({"workers_ready": 0, "text": "y"}, "2 of 2 workers are not ready: y.", "the log has the reason"),
+        ({"worker": {"silent_seconds": 12.3}}, "Worker 2: its event loop has not turned for 12 s.", "`aserve stacks 2`"),
+        (
+            {"recent": {"all_busy_seconds": 23.0, "queue_seconds": 1.23}},
+            "Every thread has been busy for 23 s; requests wait 1.2 s.",
+            "Raise --threads",
+        ),
+        ({"recent": {"all_busy_seconds": 10.0}}, "Every thread has been busy for 10 s.", "--workers"),
+        (
+            {"recent": {"busy_share": 0.97, "queue_seconds": 0.052}},
+            "The threads were 97 % busy in the last 10 s; requests wait 52 ms.",
+            "Raise --threads",
+        ),
+        (
+            {"worker": {"stalled_seconds": 11, "slot": 0}},
+            "The process: for 11 s none of its threads has begun a request that waits.",
+            "`aserve stacks` shows",
+        ),
+        (
+            {"minute": {"gil": {"mean": 0.021}}},
+            "A thread that has waited for others waits 21 ms more for the interpreter (GIL) or a CPU.",
+            "more --workers",
+        ),
+        ({"now": {"threads_stuck": 1}}, "1 thread is stuck inside the app, written off by --request-timeout.", "--max-stuck"),
+        ({"now": {"threads_stuck": 2}}, "2 threads are stuck inside the app, written off by --request-timeout.", "stacks"),
+        ({"worker": {"descriptors": 922}}, "Worker 2 has 922 of 1024 descriptors open.", "ulimit -n"),
+        ({"spool_files": 90}, "Worker 2 has 90 of 100 temporary files", "--spool-files"),
+        ({"spool_files": 9, "config": {"spool_files": 10}}, "Worker 2 has 9 of 10 temporary files", "--spool-files"),
+        (
+            {"config": {"workers": 1, "max_uss_bytes": 55 * MIB}},
+            "Worker 2 takes 50MiB of the 55MiB of --max-uss.",
+            "It is replaced",
+        ),
+        (
+            {"minute": {"requests": 100, "ends": {"2xx complete": 80, "5xx complete": 15, "5xx cut": 5}}},
+            "20 % of the responses of the last minute were errors of the app (5xx): 20.",
+            "The log",
+        ),
+        ({"minute": {"refused": {"503": 1}}}, "1 request was refused in the last minute with 503", "--spool-files"),
+        ({"minute": {"refused": {"503": 3}}}, "3 requests were refused in the last minute with 503", "TMPDIR"),
+        ({"worker": {"at": [[42.4, "GET /x"]]}}, "Worker 2 has been at a request for 42 s: GET /x", "`aserve stacks 2`"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong(found, changes, text, do):
+    """One thing is: it is said with its number, and what to do about it."""
+    ((said, to_do),) = found(**changes)
+    assert said.startswith(text) and do in to_do
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"worker": {"silent_seconds": 4.9}},
+        {"worker": {"silent_seconds": 50.0, "state": "starting"}},
+        {"recent": {"all_busy_seconds": 9.9}},
+        {"recent": {"busy_share": 0.97, "queue_seconds": 0.009}},
+        {"recent": {"busy_share": 0.8, "queue_seconds": 1.0}},
+        {"worker": {"stalled_seconds": 9}},
+        {"minute": {"gil": {"mean": 0.019}}},
+        {"worker": {"descriptors": 921}},
+        {"worker": {"at": [[9.9, "GET /x"]]}},
+        {"minute": {"ends": {"5xx complete": 9}, "requests": 9}},
+        {"config": {"workers": 1, "max_rss_bytes": 200 * MIB}},
+    ],
+)
+def test_what_needs_nobody(found, changes):
+    """It is soon over, or far from its limit."""
+    assert found(**changes) == []
+
+
+def test_the_worst_comes_first(found):
+    """Missing workers before full threads before a request that is old."""
+    said = [
+        text for text, _ in found(workers_ready=1, recent={"all_busy_seconds": 60.0}, worker={"at": [[60.0, "GET /"]]})
+    ]
+    assert [text.split()[0] for text in said] == ["1", "Every", "Worker"]

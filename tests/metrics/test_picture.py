@@ -1,0 +1,65 @@
+"""One moment of a server, for the status page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aserve.metrics.picture import Picture, changed_settings, without_query
+from aserve.metrics.table import PLACES, WORDS
+from aserve.settings import SETTINGS, Config
+
+WORKER = {
+    "slot": 1, "state": "ready", "silent_seconds": 0, "stalled_seconds": 0, "descriptors": 1, "descriptor_limit": 100,
+    "rss_bytes": 1, "pss_bytes": 1, "uss_bytes": 1, "at": [[1.5, "GET /a<b>?token=x"]],
+}  # fmt: skip
+
+
+def status():
+    """Return what a server says."""
+    return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER]}
+
+
+def test_an_event():
+    """All that a status tells, what was counted, and what is to be done; of requests no query. It is one line."""
+    words = [0] * WORDS
+    picture = Picture(lambda: Config(threads=3, spool_files=5), status, lambda: {1: words})
+    words[PLACES["aserve_spool_files"]] = 5
+    octets = picture.event()
+    event = json.loads(octets)
+    assert b"\n" not in octets and event["text"] == "serving"
+    assert event["workers"][0]["at"] == [[1.5, "GET /a<b>?..."]] and WORKER["at"] == [[1.5, "GET /a<b>?token=x"]]
+    assert event["settings"] == [["--threads", "3"], ["--spool-files", "5"]]
+    assert [each["text"].split(" temp")[0] for each in event["warnings"]] == ["Worker 1 has 5 of 5"]
+    words[PLACES["aserve_requests_total"]] += 3
+    picture.on_second()
+    assert json.loads(picture.event())["minute"]["requests"] == 3
+
+
+def test_before_any_worker():
+    """There is an event, too."""
+    assert json.loads(Picture(Config, lambda: {**status(), "workers": []}, dict).event())["workers"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("GET /a", "GET /a"), ("GET /a?b=c?d", "GET /a?..."), ("- -", "- -"), ("GET /?", "GET /?...")]
+)
+def test_requests_without_queries(text, shown):
+    """In a query there may be passwords and tokens."""
+    assert without_query(text) == shown
+
+
+def test_settings(monkeypatch):
+    """Those that somebody has chosen; never a secret, and of a URL no user."""
+    assert changed_settings(Config()) == []
+    config = Config(bind="127.0.0.1:1, 127.0.0.1:2", log_config="/a", preload=True, workers=2)
+    assert changed_settings(config) == [
+        ("--bind", "127.0.0.1:1, 127.0.0.1:2"), ("--workers", "2"), ("--preload", "on"), ("--log-config", "/a"),
+    ]  # fmt: skip
+    (row,) = [setting for setting in SETTINGS if setting.name == "log_config"]
+    monkeypatch.setattr("aserve.metrics.picture.SETTINGS", [row])
+    assert changed_settings(Config(log_config="https://me:pw@a/b")) == [("--log-config", "https://...@a/b")]
+    monkeypatch.setattr(Config, "api_token", "x", raising=False)
+    monkeypatch.setattr("aserve.metrics.picture.SETTINGS", [row._replace(name="api_token", flag="--api-token")])
+    assert changed_settings(Config()) == [("--api-token", "(not shown)")]

@@ -1,0 +1,90 @@
+"""The folder in which workers keep what the app counts."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aserve.processes import app_files as module
+from aserve.processes.app_files import AppFiles, chosen_folder
+from aserve.settings import Config
+
+
+@pytest.fixture(autouse=True)
+def roots(monkeypatch, tmp_path):
+    """Where folders are made."""
+    (tmp_path / "memory").mkdir()
+    monkeypatch.setattr(module, "ROOTS", (str(tmp_path / "gone"), str(tmp_path / "memory")))
+    return tmp_path / "memory"
+
+
+def test_a_folder_of_our_own(roots):
+    """Only this user may enter it; it goes with its owner, and stays with one that was not asked to end."""
+    files = AppFiles.open("")
+    assert os.path.dirname(files.folder) == str(roots) and os.stat(files.folder).st_mode & 0o777 == 0o700
+    (roots / "other").mkdir()
+    again = AppFiles.inherit(files.describe())
+    open(f"{files.folder}/counter_w1.db", "w").close()
+    again.close()
+    assert os.listdir(roots) == ["other"]
+
+
+def test_abandoned_folders(roots):
+    """What a supervisor that was killed has left is removed by the next; what is in use is not, nor what is no folder."""
+    kept, lost = AppFiles.open(None), AppFiles.open(None)
+    os.close(lost.lock)
+    (roots / f"{module.PREFIX}link").symlink_to("/")
+    third = AppFiles.open(None)
+    assert sorted(os.listdir(roots)) == sorted(
+        [os.path.basename(kept.folder), os.path.basename(third.folder), f"{module.PREFIX}link"]
+    )
+    kept.close()
+    third.close()
+
+
+def test_the_users_folder(tmp_path):
+    """It is made if need be, our files of before are removed, and those of others stay, also at the end."""
+    folder = tmp_path / "a" / "b"
+    files = AppFiles.open(str(folder))
+    for name in ("counter_w12.db", "gauge_all_w1.db", "counter_77.db", "notes"):
+        (folder / name).touch()
+    files.close()
+    assert AppFiles.open(str(folder)).folder == str(folder)
+    assert sorted(os.listdir(folder)) == ["counter_77.db", "notes"]
+
+
+def test_who_is_gone(roots):
+    """Its live gauges go with it; what it has counted stays, and what others have."""
+    files = AppFiles.open("")
+    for name in (
+        "gauge_livesum_w1.db",
+        "gauge_liveall_w1.db",
+        "gauge_livesum_w11.db",
+        "gauge_all_w1.db",
+        "counter_w1.db",
+    ):
+        open(f"{files.folder}/{name}", "w").close()
+    files.forget(1)
+    files.forget(2)
+    assert sorted(os.listdir(files.folder)) == ["counter_w1.db", "gauge_all_w1.db", "gauge_livesum_w11.db"]
+    files.close()
+
+
+def test_nowhere_to_write(monkeypatch, tmp_path, caplog):
+    """Then the log says so, and nothing ends."""
+    (tmp_path / "file").touch()
+    assert AppFiles.open(str(tmp_path / "file" / "b")) is None
+    assert "the app's own metrics are not told: there is no folder" in caplog.text
+    monkeypatch.setattr(module, "ROOTS", (str(tmp_path / "gone"),))
+    assert AppFiles.open("") is None
+
+
+def test_whether_there_is_to_be_one(monkeypatch):
+    """With metrics, unless they are not to have the app's, or there is no library."""
+    given = {"PROMETHEUS_MULTIPROC_DIR": "/a"}
+    with_metrics = Config(metrics=":1")
+    assert (chosen_folder(with_metrics, given), chosen_folder(with_metrics, {})) == ("/a", "")
+    assert chosen_folder(Config(), given) is chosen_folder(Config(metrics=":1", metrics_app="off"), given) is None
+    monkeypatch.setattr(module, "is_installed", lambda: False)
+    assert chosen_folder(with_metrics, given) is None

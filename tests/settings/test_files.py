@@ -1,0 +1,117 @@
+"""How the settings for files and mounts are spelled."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aserve.settings import Config, ConfigError
+from aserve.settings.files import Below, Sent, parse_expiry, parse_mount, parse_sent, parse_static
+
+
+@pytest.mark.parametrize(
+    ("text", "below"),
+    [
+        ("/static=/srv/static", Below("/static", "/srv/static")),
+        ("/static/ = /srv/static/", Below("/static", "/srv/static")),
+        ("/=/srv", Below("", "/srv")),
+        ("/a/b.c=/srv/a=b", Below("/a/b.c", "/srv/a=b")),
+        ("/my files=/srv", Below("/my files", "/srv")),
+        ("/\u00e9=/srv", Below("/\u00c3\u00a9", "/srv")),
+    ],
+)
+def test_static(text, below):
+    """A prefix has no slash at its end, and its octets as latin-1."""
+    assert parse_static(text) == below
+
+
+def test_a_folder_is_absolute(monkeypatch, tmp_path):
+    """The app may change the current folder; what was made absolute stays so."""
+    monkeypatch.chdir(tmp_path)
+    config = Config(static="/static=assets\n/=.")
+    assert config.static == (f"/static={tmp_path}/assets", f"/={tmp_path}")
+    monkeypatch.chdir(os.sep)
+    assert Config(static=config.static).static == config.static
+
+
+def test_what_the_app_may_name(monkeypatch, tmp_path):
+    """A folder, with the path that stands for it or without."""
+    monkeypatch.chdir(tmp_path)
+    config = Config(x_sendfile=["media", "/protected/ = media", "/srv/media/"])
+    assert config.x_sendfile == (f"{tmp_path}/media", f"/protected/={tmp_path}/media", "/srv/media")
+    assert [parse_sent(text) for text in config.x_sendfile] == [
+        Sent(None, f"{tmp_path}/media"), Sent("/protected", f"{tmp_path}/media"), Sent(None, "/srv/media"),
+    ]  # fmt: skip
+
+
+def test_a_table():
+    """A table of a TOML file says the same."""
+    assert Config(mount={"/a": "a:app", "/b": "b"}).mount == ("/a=a:app", "/b=b")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["static=/srv", "/static", "/static=", "=/srv", "/a//b=/srv", "/a/../b=/srv", "//=/srv", "/%41=/s", "/a\\b=/s"],
+)
+def test_what_is_no_prefix(text):
+    """What could never be a path below which something is, is refused."""
+    with pytest.raises(ConfigError, match=r"^static: .*; accepted: a path's beginning"):
+        Config(static=text)
+
+
+@pytest.mark.parametrize("app", ["shop.admin:app", "admin", "apps/admin.py:app", "a:create('x', y=1)"])
+def test_mounts(app):
+    """Whatever the command takes for its APP."""
+    assert parse_mount(f"/admin={app}") == Below("/admin", app)
+
+
+def test_one_app_to_a_place():
+    """Two apps below one path would leave one uncalled."""
+    with pytest.raises(ConfigError, match=r"^mount: /a is named twice"):
+        Config(mount=["/a=x", "/a/=y"])
+
+
+@pytest.mark.parametrize("text", ["/admin=", "/admin=a b", "/admin=:app", "/admin=a:"])
+def test_what_is_no_app(text):
+    """What cannot be an app's name is refused."""
+    with pytest.raises(ConfigError, match=r"^mount: "):
+        Config(mount=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "cache_control"),
+    [
+        ("10m", None, "max-age=600"),
+        ("0", None, "no-cache"),
+        (r"\.[0-9a-f]{12}\. immutable", r"\.[0-9a-f]{12}\.", "max-age=31536000, immutable"),
+        ("^/a b/ 8760h", "^/a b/", "max-age=31536000"),
+    ],
+)
+def test_expiry(text, pattern, cache_control):
+    """A time, or immutable, for every path or for those with a pattern."""
+    expiry = parse_expiry(text)
+    assert (expiry.pattern and expiry.pattern.pattern, expiry.cache_control) == (pattern, cache_control)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("soon", "'soon' is not a number of seconds"),
+        ("( 5m", "'[(]' is no regular expression"),
+        ("9000h", "is too large"),
+    ],
+)
+def test_what_is_no_expiry(text, why):
+    """The message says what was wrong."""
+    with pytest.raises(ConfigError, match=f"^static_expires: .*{why}"):
+        Config(static_expires=[text])
+
+
+def test_names():
+    """Names of files; none at all if empty."""
+    assert Config(static_index="index.html index.htm").static_index == ("index.html", "index.htm")
+    assert Config(static_index="").static_index == ()
+    for name in ("a/b", "..", ".htaccess"):
+        with pytest.raises(ConfigError, match="is not the name of a file"):
+            Config(static_index=[name])

@@ -1,0 +1,207 @@
+"""The report and the summaries say what the files of results hold, and where a peer is ahead. Nothing is measured here."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from harness.benchmarks import BENCHMARKS, modules
+
+pytestmark = pytest.mark.checkout
+
+charts, make_report, tables = modules("charts", "make_report", "tables")
+README = BENCHMARKS.parent / "README.md"
+MACHINE = {"cores": 2, "is_virtual": True, "cpu": "one", "kernel": "6", "system": "Debian"}
+FRAME = "<svg>drawn</svg>"
+
+
+def one_set(rates, **changes):
+    """Return a set as a file has it: rates are {server: {connections: figure of each round}}."""
+    rounds = max(len(figures) for each in rates.values() for figures in each.values())
+    rows = [
+        {
+            name: {count: {"per_cpu_s": figures[number]} for count, figures in each.items()}
+            for name, each in rates.items()
+        }
+        for number in range(rounds)
+    ]
+    medians = {
+        name: {
+            count: {
+                "per_cpu_s": sorted(figures)[len(figures) // 2],
+                "rps": 5.0,
+                "busy": 0.5,
+                "pss_mb": 20.0,
+                "errors": {"read": 2},
+            }
+            for count, figures in each.items()
+        }
+        for name, each in rates.items()
+    }
+    return {"title": "hello, keep-alive", "medians": medians, "each_round": rows, "base": "bjoern", "rounds": rounds, "seconds": 1.0,
+            "left_out": {"fastwsgi": "it is not installed"}, "warnings": [], "servers": {}, **changes}  # fmt: skip
+
+
+def one_file(bench="serve", **changes):
+    """Return a file of results."""
+    return {"bench": bench, "date": "2026-11-22", "commit": "abc", "machine": MACHINE, "targets": [], **changes}
+
+
+# What is said
+
+
+def test_the_first_paragraph_says_who_is_ahead():
+    """Each of ours is compared with the best peer, by the median of ratios within the rounds; the floor is no peer."""
+    rates = {
+        "floor": {"1": [9, 9, 9]},
+        "aserve": {"1": [10, 100, 10]},
+        "bjoern": {"1": [12, 110, 30]},
+        "waitress": {"1": [1, 1, 1]},
+    }
+    files = {"serve-cpython": one_file(sets={"bare head": one_set(rates)})}
+    text = charts.headline(files)
+    assert text.startswith("In 1 of 1 comparisons")
+    assert "bjoern 1.20 x aserve (bare head, 1 connection) on CPython" in text
+    files["serve-cpython"]["sets"]["bare head"] = one_set({**rates, "aserve": {"1": [50, 200, 50]}})
+    assert charts.headline(files).startswith("In 0 of 1 comparisons")
+    assert charts.headline(files).endswith("a peer is ahead of aserve.")
+
+
+@pytest.mark.parametrize(
+    ("peer", "ours"),
+    [
+        ("bjoern", "aserve"),
+        ("uwsgi-t8", "aserve-t8"),
+        ("gunicorn-sync-w2", "aserve-w2"),
+        ("scgi:uwsgi", "scgi:aserve"),
+        ("rpc:uwsgi-8", "rpc:aserve-8"),
+        ("uwsgi:uwsgi-threads-8", "uwsgi:aserve"),
+        ("fcgi:uwsgi", ""),
+    ],
+)
+def test_a_peer_is_compared_with_ours_of_its_kind(peer, ours):
+    """The same protocol, and as many threads or workers where we have that."""
+    names = ["aserve", "aserve-t8", "aserve-w2", "scgi:aserve", "rpc:aserve-1", "rpc:aserve-8", "uwsgi:aserve", peer]
+    assert charts.ours_for(peer, names) == ours
+
+
+def test_a_set_of_few_connections_is_bars_and_of_many_is_lines():
+    """Rising connections make four charts: requests, CPU, memory, errors."""
+    few = one_set({"aserve": {"1": [10], "100": [20]}, "bjoern": {"1": [20], "100": [10]}})
+    [bars] = charts.charts({"suite-a-cpython": one_file("suite-a", sets={"x": few})})
+    assert (bars.kind, bars.suite, bars.labels) == ("bars", "A", ["aserve", "bjoern"])
+    assert bars.series == {"1 connection": [10, 20], "100 connections": [20, 10]}
+    assert "aserve is partly ahead: bjoern has 2.00 x at 1 and 0.50 x at 100" in bars.sentence
+    many = one_set({name: {count: [1] for count in ("1", "10", "100", "1000")} for name in ("aserve", "bjoern")})
+    lines = charts.charts({"suite-d-cpython": one_file("suite-d", sets={"rising": many})})
+    assert [(chart.kind, chart.title.partition(": ")[2]) for chart in lines] == [
+        ("lines", "requests"), ("lines", "CPU"), ("lines", "memory"), ("lines", "errors"),
+    ]  # fmt: skip
+    assert "aserve 8, bjoern 8" in lines[-1].sentence
+
+
+def test_what_was_not_measured_is_no_figure():
+    """A server without a row at some number of connections has a gap there, and is compared with nobody."""
+    each = one_set({"aserve": {"1": [10]}, "bjoern": {"1": [5], "100": [5]}})
+    [chart] = charts.charts({"serve-pypy": one_file(sets={"x": each})})
+    assert chart.series["100 connections"] == [None, 5]
+    assert [lead.count for lead in charts.leads("serve-pypy", {"sets": {"x": each}})] == ["1"]
+
+
+# The page
+
+
+def test_the_page_has_the_figures_and_needs_no_other_file():
+    """Charts, sentences, every table, who was left out and why; no link to a style, a script or a picture elsewhere."""
+    each = one_set({"aserve": {"1": [1234]}, "bjoern": {"1": [2345]}}, source="a row <of> 2013")
+    files = {"suite-a-cpython": one_file("suite-a", sets={"x": each})}
+    text = make_report.page(files, lambda chart: FRAME)
+    assert text.count(FRAME) == 1
+    for part in (
+        "1,234",
+        "2,345",
+        "fastwsgi was left out: it is not installed",
+        "a row &lt;of&gt; 2013",
+        "Where others are ahead",
+    ):
+        assert part in text
+    assert "Not measured yet" in text  # the other suites
+    assert not re.search(r"<(link|script|img|iframe)\b|src=|url\(", text)
+    for tag in ("table", "figure", "details", "div"):
+        assert text.count(f"<{tag}") == text.count(f"</{tag}>")
+
+
+def test_tables_become_html():
+    """Figures are set to the right; a target that is not met stands out."""
+    text = make_report.from_markdown(
+        "### A & B\n\n| a | b | c |\n| --- | --- | --- |\n| x | 1,234 | **no**; why |\n\nend\n"
+    )
+    assert "<h3>A &amp; B</h3>" in text
+    assert "<td class=number>1,234</td>" in text
+    assert "<td class=no><strong>no</strong>; why</td>" in text
+    assert "<p>end</p>" in text
+
+
+# What is committed
+
+
+def test_the_report_is_that_of_the_files():
+    """report/ is what `make bench-pictures` makes of results/, but for the drawing itself."""
+    files = make_report.read()
+    wanted = make_report.page(files, lambda chart: FRAME)
+    committed = (make_report.REPORT / "report.html").read_text()
+    assert re.sub(r"<svg.*?</svg>", FRAME, committed, flags=re.DOTALL) == wanted
+    assert (make_report.REPORT / "README.md").read_text() == make_report.gallery(files)
+    pictures = {path.stem for path in make_report.REPORT.glob("*.svg")}
+    assert pictures == {chart.slug for chart in charts.charts(files)}
+
+
+def test_every_chart_has_its_picture_on_the_page():
+    """The same drawing: with a background of its own in the file, without one on the page."""
+    committed = (make_report.REPORT / "report.html").read_text()
+    for path in make_report.REPORT.glob("*.svg"):
+        text = path.read_text().rstrip("\n")
+        bare = re.sub(r"</style><style>\.aserve-page.*?<rect[^>]*/>", "</style>", text, count=1, flags=re.DOTALL)
+        assert bare in committed, path.name
+        assert "prefers-color-scheme:dark" in text
+
+
+def test_the_summary_in_the_readme_is_that_of_the_files():
+    """No figure of the table, or of the sentence below it, differs from the results."""
+    text = README.read_text()
+    assert tables.with_summary(text) == text
+    rates = json.loads((tables.RESULTS / "serve-cpython.json").read_text())["sets"]["bare head"]["medians"]
+    for name, rows in rates.items():
+        if "aserve-" not in name and name != "floor":
+            assert f"{rows['100']['per_cpu_s']:,.0f}" in tables.summary()
+
+
+def test_a_wrong_figure_in_the_readme_is_found():
+    """A figure that was changed by hand, or has grown old, is not what the files make."""
+    text = README.read_text()
+    figure = re.search(r"\| CPython [\d.]+ \| ([\d,]+)", text)[1]
+    assert tables.with_summary(text.replace(figure, "999,999")) == text
+
+
+def test_memory_in_the_readme_is_that_of_the_files():
+    """The hello app's, and what a million requests added."""
+    hello = json.loads((tables.RESULTS / "serve-cpython.json").read_text())["sets"]["bare head"]["medians"]["aserve"][
+        "100"
+    ]
+    million = json.loads((tables.RESULTS / "million-cpython.json").read_text())["rss_mib"]
+    text = README.read_text()
+    assert f"it takes {hello['pss_mb']:.0f} MiB on CPython" in text
+    assert f"{million['end'] - million['warm']:.2f} MiB" in text
+
+
+def test_charts_are_drawn_alike_each_time():
+    """A run that measured the same changes no octet; text and lines have the page's colours."""
+    pytest.importorskip("matplotlib")
+    [draw] = modules("draw")
+    each = one_set({"aserve": {"1": [10], "100": [20]}, "bjoern": {"1": [20], "100": [10]}})
+    [chart] = charts.charts({"suite-a-cpython": one_file("suite-a", sets={"x": each})})
+    svg = draw.draw(chart)
+    assert svg == draw.draw(chart)
+    assert "currentColor" in svg and draw.TEXT not in svg and draw.GRID not in svg
+    assert draw.standalone(svg).count("<style>") == svg.count("<style>") + 1
