@@ -178,7 +178,7 @@ class RoutingGateway(Gateway):
             if reply == "continue":
                 break
             return reply
-        return Gateway.respond(self, exchange)
+        return super().respond(exchange)
 
     def _run(
         self, route: Route, exchange: Exchange, environ: Environ | None, match: re.Match[str] | None
