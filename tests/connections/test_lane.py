@@ -16,7 +16,6 @@ from harness import apps
 from aserve.connections import lane as lane_module
 from aserve.connections import wire_loop
 from aserve.connections.connection import Connection
-from aserve.errors import ClientDisconnected
 from aserve.forks import local_address
 
 HELLO = b"My Own Hello World!"
@@ -269,31 +268,6 @@ def test_what_a_child_must_not_keep(inline, wait_until):
     inline.server.server._executor._jobs.clear()  # we are none
     client.close()
     busy.close()
-
-
-@pytest.mark.one_way
-@pytest.mark.parametrize(("bind", "is_reused"), [("uwsgi://unix:{}", True), ("uwsgi://127.0.0.1:0", False)])
-def test_a_connection_of_the_same_number(start_server, tmp_path, bind, is_reused):
-    """Clients without an address share a connection, one after another; who still has an earlier exchange sends nobody anything."""
-    seen = []
-
-    def noting(environ, start_response):
-        exchange = start_response("200 OK", []).__self__.exchange
-        for _, _, earlier in seen:
-            with pytest.raises(ClientDisconnected):
-                earlier.connection.send(earlier, b"too late")
-        seen.append((exchange.connection.wire.fd, exchange.connection, exchange))
-        return [environ["PATH_INFO"].encode()]
-
-    server = start_server(noting, is_checked=False, bind=bind.format(tmp_path / "socket"), threads=0, lane="auto")
-    for path in ("/1", "/2", "/3"):
-        with socket.socket(socket.AF_UNIX if is_reused else socket.AF_INET) as client:
-            client.settimeout(5)
-            client.connect(server.address)
-            client.sendall(uwsgi(path))
-            assert body_of(recv_all(client)) == path.encode()
-    connections = {id(connection) for _, connection, _ in seen}
-    assert len(connections) == (len({fd for fd, _, _ in seen}) if is_reused else 3)
 
 
 @pytest.mark.one_way
