@@ -146,7 +146,7 @@ static int parse_vars(const char *p, const char *end, scgi_head *head)
     }
     if (!all.is_scgi_1 || all.is_other_scgi)
         return ASERVE_NO_SCGI_1;
-    head->nown = all.vars.n;
+    head->nfirst = all.vars.n;
     code = append_others(&all.vars, begin, end);
     if (code != 0)
         return code;

@@ -146,7 +146,7 @@ static int parse_vars(const char *p, const char *end, uwsgi_packet *packet)
         if (code != 0)
             return code;
     }
-    packet->nown = vars.n;
+    packet->nfirst = vars.n;
     code = append_others(&vars, begin, end);
     if (code != 0)
         return code;
@@ -169,7 +169,7 @@ int uwsgi_parse_packet(const char *buf, size_t len, uwsgi_packet *packet)
     packet->content_length = 0;
     packet->vars_len = 0;
     packet->nvars = 0;
-    packet->nown = 0;
+    packet->nfirst = 0;
     packet->modifier1 = (uint8_t)buf[0];
     packet->modifier2 = (uint8_t)buf[3];
     if (!is_served((uint8_t)buf[0]))

@@ -29,7 +29,7 @@ typedef struct {
                                 either */
     uint32_t modifier1;
     uint32_t modifier2;
-    uint32_t nown; /* so many of the pairs come first: see vars.h */
+    uint32_t nfirst; /* so many of the pairs come first: see vars.h */
 } uwsgi_packet;
 
 /* Parse one packet at buf[0 .. len), where a connection begins; call again

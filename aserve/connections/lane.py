@@ -290,7 +290,7 @@ class Lane:
         if paths is not None and paths.path not in text:
             paths = None  # no health check is among them
         now = _monotonic() if self._times_requests else 0.0
-        connections, submit, factories, services = self.connections, self.executor.submit_here, self._factories, self.services
+        connections, submit, factories = self.connections, self.executor.submit_here, self._factories
         for (
             length, fd, consumed, start, size, vars_start, vars_size, own_count, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
@@ -310,9 +310,9 @@ class Lane:
                             self._hand_over(fd, index, is_first, self._input[start : start + size])
                         continue
                 connection = connections.get(fd)
-                if connection is None or (is_first and (peer_size or connection.service is not services[index])):
+                if connection is None or (is_first and (peer_size or connection.service is not self.services[index])):
                     addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
-                    connection = connections[fd] = Connection(services[index], addr, port)
+                    connection = connections[fd] = Connection(self.services[index], addr, port)
                     connection.wire = FastWire(self._handovers, fd)
                 # Else it is the next of a client, or of the front server on a unix socket, which has no address: what was there
                 # for the last connection of this number does for this one, and for uwsgi saves 5,400 instructions of 54,000.

@@ -51,7 +51,7 @@ class SCGI(OneRequest):
             return []
         if consumed < 0:
             return self._refuse(refusal(consumed))
-        exchange = self.new_exchange(scratch.vars[: head.vars_len].decode("latin-1"), head.nown)
+        exchange = self.new_exchange(scratch.vars[: head.vars_len].decode("latin-1"), head.nfirst)
         return self._begin_request(exchange, head.content_length, data[consumed:])
 
 
