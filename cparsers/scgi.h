@@ -19,7 +19,7 @@ typedef struct {
     uint64_t content_length; /* octets of the body */
     uint32_t vars_len;       /* octets written to `vars`, no NUL at the end */
     uint32_t nvars;          /* pairs written to `vars`; 2 at least */
-    uint32_t nfirst;           /* so many of them come first: see vars.h */
+    uint32_t nfirst;         /* so many of them come first: see vars.h */
 } scgi_head;
 
 /* Parse one request head at buf[0 .. len), where a connection begins; call
