@@ -243,7 +243,7 @@ def measure_rows(pair: Pair, probes: list[str], only: list[str], rounds: int) ->
     rows = []
     for probe in probes:
         names = [name for name in SERVERS[probe] if name in only] if only else SERVERS[probe]
-        known = {server.name for server in servers.SERVERS["serve"] if server.runs_on_pypy or not pair.is_pypy}
+        known = {server.name for server in servers.table_for("serve", pair)}
         chosen = servers.choose(pair, [name for name in names if name in known])
         seen: dict[str, list[dict[str, float]]] = {server.name: [] for server in chosen}
         notes: dict[str, str] = {}
@@ -282,8 +282,8 @@ def measure(args: argparse.Namespace) -> int:
     judged = judge(rows, pair.interpreter)
     document = {
         **record.describe_run(BENCH),
-        "aserve_python": pair.aserve_facts,
-        "peer_python": pair.peer_facts,
+        "aserve_python": servers.without_folders(pair.aserve_facts),
+        "peer_python": servers.without_folders(pair.peer_facts),
         "targets": judged,
         "probes": rows,
     }

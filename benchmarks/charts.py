@@ -69,10 +69,12 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
         for name, each in kept["sets"].items():
             slug = re.sub(r"[^a-z0-9]+", "-", f"{stem} {name}".lower()).strip("-")
             counts = connections_of(each)
+            repeats = f" Repeats: {each['source']}." if each.get("source") else ""
             if len(counts) >= RISING:
-                yield from (_rising(f"{slug}-{key.partition('_')[0]}", suite, name, each, key) for key in COLUMNS)
+                found = [_rising(f"{slug}-{key.partition('_')[0]}", suite, name, each, key) for key in COLUMNS]
             else:
-                yield _throughput(slug, suite, name, each)
+                found = [_throughput(slug, suite, name, each)]
+            yield from (chart._replace(sentence=chart.sentence + repeats) for chart in found)
         if stem == "serve-cpython" and "bare head" in kept["sets"]:
             yield _memory(f"{stem}-memory", suite, kept["sets"]["bare head"])
     elif "events" in kept:
@@ -244,6 +246,9 @@ def is_ours(name: str) -> bool:
 
 def ours_for(peer: str, names: Iterable[str]) -> str:
     """Return the row of ours that a peer is compared with: of the same protocol, with as many threads or workers; or none."""
+    bare, plus, suffix = peer.partition("+")
+    if plus:
+        return f"{ours_for(bare, names)}+{suffix}"
     protocol, colon, rest = peer.rpartition(":")
     count = re.search(r"-[tw]?\d+$", rest)
     wanted = [f"{protocol}{colon}aserve{count[0]}"] if count else []

@@ -27,6 +27,7 @@ from servers import Server
 
 START_SECONDS = 30.0  # Guess: PyPy on a busy machine takes two
 TRACED_SECONDS = 1.0
+PEERS_APPS = {"zope_root", "zope_json"}  # installed beside the peers alone; aserve has the same build of Python
 
 
 def run_plan(plan: Plan) -> Result:
@@ -80,7 +81,7 @@ def _run_server(plan: Plan, server: Server, folder: str, programs: dict[str, str
 def _why_not(plan: Plan, server: Server, programs: dict[str, str]) -> str:
     """Return why a server cannot be measured at all; empty: it can."""
     if plan.pair.version(server) is None:
-        return f"{server.package} is not installed"
+        return f"{server.package} is not installed{servers.why_not_installed(plan.pair, server.package)}"
     if server.name == "floor" and (plan.app != "hello" or plan.way != "kept"):
         return "it knows only hello on kept connections"
     if server.name == "floor" and not programs["floor"]:
@@ -103,7 +104,8 @@ def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) 
             "log": f"{home}/access.log",
         }
         command = servers.build_command(server, values)
-        env = procs.environment(home, servers.HERE)
+        modules = f"{servers.HERE}:{values['site']}" if plan.app in PEERS_APPS else servers.HERE
+        env = procs.environment(home, modules)
         process = stack.enter_context(procs.running(command, plan.cpus[0], env, str(servers.HERE), output))
         front = (
             {"nginx": nginx, "apache2": apache}[FRONTS.get(plan.way, "nginx")] if server.protocol != "http" else None

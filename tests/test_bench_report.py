@@ -120,6 +120,7 @@ def test_the_page_has_the_figures_and_needs_no_other_file():
     assert text.count(FRAME) == 1
     for part in (
         "1,234",
+        "Repeats: a row &lt;of&gt; 2013.</figcaption>",
         "2,345",
         "fastwsgi was left out: it is not installed",
         "a row &lt;of&gt; 2013",
