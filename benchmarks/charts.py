@@ -74,6 +74,8 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
                 found = [_rising(f"{slug}-{key.partition('_')[0]}", suite, name, each, key) for key in COLUMNS]
             else:
                 found = [_throughput(slug, suite, name, each)]
+            if each["left_out"]:
+                repeats = f" Left out: {', '.join(each['left_out'])}.{repeats}"
             yield from (chart._replace(sentence=chart.sentence + repeats) for chart in found)
         if stem == "serve-cpython" and "bare head" in kept["sets"]:
             yield _memory(f"{stem}-memory", suite, kept["sets"]["bare head"])
@@ -128,7 +130,17 @@ def _rising(slug: str, suite: str, name: str, each: Kept, key: str) -> Chart:
         best = sorted(last, key=lambda server: -last[server] if key == "rps" else last[server])
         order = ", ".join(f"{server} {_figure(last[server])}" for server in best)
         sentence = f"At {_number(counts[-1])} connections, {'most' if key == 'rps' else 'least'} first: {order}."
-    return Chart(slug, suite, f"{_sentence_case(name)}: {what}", "lines", unit, counts, series, sentence, "connections")
+    return Chart(
+        slug,
+        suite,
+        f"{_sentence_case(name)}: {what}; {each['title']}",
+        "lines",
+        unit,
+        counts,
+        series,
+        sentence,
+        "connections",
+    )
 
 
 def _memory(slug: str, suite: str, each: Kept) -> Chart:
@@ -274,7 +286,7 @@ def leads(stem: str, kept: Kept) -> Iterator[Lead]:
 def ratio_of(each: Kept, name: str, base: str, count: str) -> float | None:
     """Return the median of the ratios within each round, of requests per CPU second; None: never both measured."""
     rows = [(one[name].get(count), one[base].get(count)) for one in each["each_round"] if name in one and base in one]
-    ratios = [theirs["per_cpu_s"] / ours["per_cpu_s"] for theirs, ours in rows if theirs and ours]
+    ratios = [theirs["per_cpu_s"] / ours["per_cpu_s"] for theirs, ours in rows if theirs and ours and ours["per_cpu_s"]]
     return statistics.median(ratios) if ratios else None
 
 

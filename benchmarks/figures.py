@@ -117,7 +117,9 @@ class Result(NamedTuple):
         pairs = [
             (each[name][connections]["per_cpu_s"], each[base][connections]["per_cpu_s"])
             for each in self.rounds
-            if connections in each.get(name, {}) and connections in each.get(base, {})
+            if connections in each.get(name, {})
+            and connections in each.get(base, {})
+            and each[base][connections]["per_cpu_s"]
         ]
         return statistics.median(ours / theirs for ours, theirs in pairs) if pairs else None
 

@@ -132,6 +132,12 @@ def command_of(pid: int) -> str:
     return _read(f"/proc/{pid}/cmdline").replace("\0", " ")
 
 
+def is_traced(pid: int) -> bool:
+    """Return whether a tracer holds every thread of the tree."""
+    statuses = [_read(f"/proc/{each}/task/{thread}/status") for each in tree(pid) for thread in _threads(each)]
+    return all(re.search(r"^TracerPid:\s*[1-9]", text, re.MULTILINE) for text in statuses if text)
+
+
 def cpu_seconds(pid: int) -> float:
     """Return user plus system CPU seconds of the process tree so far."""
     seconds = 0.0
