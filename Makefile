@@ -151,6 +151,7 @@ bench-ready:
 docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/settings/table.py, docs/conformance.md from the tests
 	$(RUN) docs/make_settings.py > docs/settings.md
 	$(RUN) docs/make_conformance.py > docs/conformance.md
+	$(RUN) docs/make_moving.py
 
 clean:  ## remove everything that make has made
 	rm -rf .venv .venv-* build dist *.egg-info .coverage* htmlcov

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import difflib
 import functools
 import logging
 import os
-import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
+from .about import command_name, describe, version_line
 from .alone import control_of
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
@@ -35,7 +34,8 @@ from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
 from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
-from .mounts import Mounts, load_mounts
+from .mounts import load_mounts
+from .moving import hooks_of, read_origin, run_translate, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -52,9 +52,10 @@ from .processes.trial import trial_role, with_own_files
 from .processes.worker import FAILED, Role, run_worker, say_failed
 from .running import prepared
 from .running import run_prepared as run_server
-from .settings import SETTINGS, SWITCH, VERSION, Config, ConfigError, parse_bind, platform_settings, read_toml
+from .settings import SETTINGS, SWITCH, Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
 from .signals import log_what_remains
+from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
 from .wsgi.routes import compile_routes, lacks_action
@@ -63,7 +64,6 @@ logger = logging.getLogger("aserve")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
-LOOP_THREAD = "0, the app runs on the event loop's thread"
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
 one, a demo app is served.  A factory may be given literals, in quotes of the
@@ -92,9 +92,11 @@ def _run(argv: Sequence[str]) -> int:
         return _run_trial(argv, Channel.inherit(trial_fd))
     if is_command(argv):
         return run_command(argv, os.environ, _watch)
+    if argv[:1] == ["translate"]:
+        return run_translate(argv, os.environ)
     args = _parse_args(argv)
     if args.pop("version", False):
-        sys.stdout.write(_version_line() + "\n")
+        sys.stdout.write(version_line() + "\n")
         return 0
     is_check = args.pop("check", False)
     inherited = Inheritance.read(inheritance_fd) if inheritance_fd is not None else None
@@ -104,13 +106,14 @@ def _run(argv: Sequence[str]) -> int:
         find_account(plan.config.user, plan.config.group)
         app = _load(plan)
         load_certificates(plan.config).log_warnings()
-        sys.stdout.write(_describe(plan.config, app, plan.spec))
+        sys.stdout.write(describe(plan.config, app, plan.spec))
         return 0
     set_up_logging(plan.config)
     _log_surroundings(plan)
+    hooks_of(plan.origin).in_supervisor("on_starting")
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
-            status = _run_workers(plan, functools.partial(_read_plan, args), listeners, inherited)
+            status = _run_workers(plan, functools.partial(_read_again, args), listeners, inherited)
         else:
             status = run_server(
                 _load(plan), plan.config, listeners, lambda server: control_of(server, plan.config.control)
@@ -122,30 +125,39 @@ def _run(argv: Sequence[str]) -> int:
 def _read_plan(args: Mapping[str, object]) -> Plan:
     """Return what is to be served, by all sources; report what is wrong with it before the app is imported."""
     given = dict(args)
+    origin = read_origin(take_flags(given), os.environ)
     toml, toml_name = _read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
     spec = given.pop("app", None) or os.environ.get("ASERVE_APP") or toml.get("app")
+    if origin is not None:
+        spec = spec or origin.draft.app
+        toml = {**origin.settings, **toml}  # each of the origin's has been checked, with the line that it is from
     config = Config.from_sources(given, os.environ, toml, toml_name)
-    # By their places from here: the app may change the folder, and a supervisor has them, too.
-    if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
-        config = dataclasses.replace(config, access_log=os.path.abspath(config.access_log))
-    for name in ("control", "log_config"):
-        if getattr(config, name) is not None:
-            config = dataclasses.replace(config, **{name: os.path.abspath(getattr(config, name))})
+    config = with_whole_paths(config)
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
     compile_routes(config.route)
     load_certificates(config)  # to see whether they can be; the server loads its own
-    return Plan(config, _checked_spec(spec, toml_name) if spec else None)
+    return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
+
+
+def _read_again(args: Mapping[str, object]) -> Plan:
+    """Return what is to be served from now on."""
+    plan = _read_plan(args)
+    hooks_of(plan.origin).in_supervisor("on_reload")
+    return plan
 
 
 def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
-    config = plan.config
+    config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
+    set_surroundings(config, os.environ)
     _name_app_files(role)
     if _has_uwsgi(config):
-        install_uwsgi(_uwsgi_process(role) if role is not None else UwsgiProcess())
+        install_uwsgi(_uwsgi_process(plan, role))
+    hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
     app = load_mounts(config.mount, app)
+    hooks.app_is_loaded()
     check_unpatched()
     enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
     return app
@@ -155,8 +167,9 @@ def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
     _name_app_files(role)
     if _has_uwsgi(role.plan.config):
-        install_uwsgi(_uwsgi_process(role))
+        install_uwsgi(_uwsgi_process(role.plan, role))
     set_up_logging(role.plan.config, role.name)
+    hooks_of(role.plan.origin).enter_worker(role.slot)
 
 
 def _name_app_files(role: Role | None) -> None:
@@ -164,8 +177,12 @@ def _name_app_files(role: Role | None) -> None:
         name_files(os.environ, *role.app_files)
 
 
-def _uwsgi_process(role: Role) -> UwsgiProcess:
-    return UwsgiProcess(role.slot if role.slot != MOLD else 0, role.supervisor_pid, role.plan.workers[0])
+def _uwsgi_process(plan: Plan, role: Role | None) -> UwsgiProcess:
+    process = UwsgiProcess(options=plan.origin.options if plan.origin is not None else {})
+    if role is None:
+        return process
+    worker_id = role.slot if role.slot != MOLD else 0
+    return process._replace(worker_id=worker_id, masterpid=role.supervisor_pid, numproc=plan.workers[0])
 
 
 def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, inherited: Inheritance | None) -> int:
@@ -177,19 +194,25 @@ def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, i
         for listener in listeners:
             listener.close()
         raise
+    hooks_of(plan.origin).in_supervisor("when_ready")
     try:
         role = Supervisor(plan, read, listeners, Command.of_this_process(os.environ), metrics).run(inherited)
     except StartFailed as fault:
         sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")
         return FAILED
-    return role if isinstance(role, int) else _work(role)
+    if not isinstance(role, int):
+        return _work(role)
+    hooks_of(plan.origin).in_supervisor("on_exit")
+    return role
 
 
 def _work(role: Role) -> int:
     set_up_logging(role.plan.config, role.name)
     load = functools.partial(_load, role.plan, role)
-    return run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
+    status = run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
+    hooks_of(role.plan.origin).end_worker()
+    return status
 
 
 def _watch(path: str) -> int:
@@ -230,6 +253,8 @@ def _take_fd(variable: str) -> int | None:
 def _log_surroundings(plan: Plan) -> None:
     """Log what was not asked for: what the platform says, what it is to run as root, and the demo."""
     config, said = plan.config, platform_settings(os.environ)
+    if plan.origin is not None:
+        plan.origin.log_notes()
     for name, value in (("bind", config.bind), ("workers", str(config.workers))):
         if name in said and said[name].value == value:
             logger.info(said[name].note)
@@ -239,7 +264,7 @@ def _log_surroundings(plan: Plan) -> None:
             "after binding, as does User= of a systemd unit"
         )
     if not plan.spec and not _needs_no_app(config):
-        logger.info("no APP was named, so this is the demo; for yours: %s module:app", _command())
+        logger.info("no APP was named, so this is the demo; for yours: %s module:app", command_name())
 
 
 def _has_uwsgi(config: Config) -> bool:
@@ -302,6 +327,10 @@ def _build_parser() -> _Parser:
     parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
     parser.add_argument("--config", metavar="FILE", help=
         "TOML file of settings; default: [tool.aserve] of ./pyproject.toml")  # fmt: skip
+    parser.add_argument("--uwsgi-ini", metavar="FILE", help=
+        "uWSGI's configuration, as it is: app.ini[:section], .xml, .yaml or .json; see docs/moving-from-uwsgi.md")  # fmt: skip
+    parser.add_argument("--gunicorn-conf", metavar="FILE", help=
+        "gunicorn's configuration, as it is, with its hooks; '': GUNICORN_CMD_ARGS alone; see docs/moving-from-gunicorn.md")  # fmt: skip
     parser.add_argument("--check", action="store_true", help=
         "import the app, check the settings, say what would be served, exit")  # fmt: skip
     parser.add_argument("--version", action="store_true", help="say which aserve this is, exit")
@@ -340,48 +369,3 @@ def _read_file(path: object) -> tuple[Mapping[str, object], str]:
     if os.path.isfile("pyproject.toml"):
         return read_toml("pyproject.toml"), "[tool.aserve] of pyproject.toml"
     return {}, "the TOML file"
-
-
-# Output
-
-
-def _command() -> str:
-    """Return what to type for this command: its path, if it is not on PATH."""
-    return "aserve" if shutil.which("aserve") else f"{os.path.dirname(sys.executable)}/aserve"
-
-
-def _version_line() -> str:
-    from importlib.metadata import version  # 12 ms on CPython 3.11, for this flag only
-
-    loop = "asyncio"
-    if find_spec("uvloop"):
-        loop = f"uvloop {version('uvloop')}"
-    return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}"
-
-
-def _python_version() -> str:
-    pypy = getattr(sys, "pypy_version_info", None)
-    own = f" ({'.'.join(map(str, pypy[:3]))})" if pypy else ""
-    return platform.python_version() + own
-
-
-def _describe(config: Config, app: object, spec: str | None) -> str:
-    app = app.main if type(app) is Mounts else app
-    kind = type(app)
-    what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
-    name = spec or ("none" if app is nothing_here else "the demo app")
-    lines = [f"app:     {name} ({what})"]
-    lines += [f"mount:   {text}" for text in config.mount] + [f"static:  {text}" for text in config.static]
-    lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
-    lines.append(f"threads: {config.threads or LOOP_THREAD}")
-    return "\n".join([*lines, "All is well; without --check this would be served.", ""])
-
-
-def _describe_bind(bind: str) -> str:
-    if parse_bind(bind).is_given:
-        return str(parse_bind(bind))
-    if bind.startswith("https://"):
-        return bind.partition("?")[0]
-    if bind.startswith("unix:") or "://" in bind:
-        return bind
-    return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"

@@ -2,7 +2,7 @@
 
 Owns:     layered; nothing_here, the app where there is none.
 Thread:   any, before the server serves.
-Not here: what each layer does (files/), mounts (mounts.py), which are part of the app.
+Not here: what each layer does (files/, compressing.py), mounts (mounts.py), which are part of the app.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .compressing import Compressing
 from .files.static import StaticFiles
 from .files.x_sendfile import XSendfile
 from .mounts import Mounts
@@ -32,6 +33,8 @@ def layered(app: WSGIApp, config: Config) -> WSGIApp:
     outer: Any = app
     if config.x_sendfile:
         outer = XSendfile(outer, config)
+    if config.compress:
+        outer = Compressing(outer, config)
     if config.static:
         outer = StaticFiles(outer, config)
     if outer is not app:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import ast
 import difflib
 import importlib
+import importlib.machinery
 import importlib.util
 import inspect
 import os
@@ -137,7 +138,9 @@ def _import(name: str, looked_for: str) -> ModuleType:
 def _import_path(path: str, name: str) -> ModuleType:
     if name in sys.modules:  # json.py must not replace the module that others have imported
         name = f"aserve_app_{name}"
-    spec = importlib.util.spec_from_file_location(name, path)
+    # mod_wsgi's users, and some of uWSGI's, have app.wsgi.
+    loader = importlib.machinery.SourceFileLoader(name, path) if path.endswith(".wsgi") else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
     if spec is None or spec.loader is None:
         raise LoadError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)

@@ -313,6 +313,12 @@ def path_of(record: Record) -> str:
     return split(record.vars, record.is_from_front)[5] or ""
 
 
+def request_id_of(exchange: Exchange) -> str | None:
+    """Return the name that its client, or a proxy, has given a request."""
+    found = _request_id(pairs_of(split(exchange.vars, exchange.is_from_front)[-1] or ""))
+    return found if isinstance(found, str) else None
+
+
 def split(vars: str, is_from_front: bool) -> Parts:
     parts: Parts
     if not is_from_front:

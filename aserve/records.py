@@ -1,8 +1,8 @@
-"""What a server keeps of its requests: the access log, and its counters.
+"""What a server keeps of its requests: the access log, its counters, and those that are slow.
 
 Owns:     Records: which of them there are, by the settings, from start to stop.
 Thread:   event loop only; what they are told of requests, whoever ends one.
-Not here: the lines (access_log.py), the numbers (metrics/).
+Not here: the lines (access_log.py), the numbers (metrics/), the stacks (slow_requests.py).
 """
 
 from __future__ import annotations
@@ -14,9 +14,11 @@ from typing import Any
 from . import forks
 from .access_log import AccessLog
 from .metrics.counting import Counters
+from .metrics.gil import GilWatch
 from .metrics.single import Single
 from .metrics.status import Serving
 from .request_log import RequestLog, as_one
+from .slow_requests import SlowRequests
 
 
 class Records:
@@ -37,31 +39,35 @@ class Records:
         self._single: Single | None = None
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None
+        self._slow: SlowRequests | None = None
         with contextlib.ExitStack() as undo:
             if config.access_log is not None:
                 self._access_log = AccessLog.of(config, slot)
                 undo.callback(self._access_log.close)
-            if config.metrics is not None:
+            if config.metrics or config.stats or config.statsd:
                 if counters is None:
                     self._single = Single(server, loop)
                     counters = self._single.memory
                     undo.callback(self._single.close)
                 self._counters = Counters(counters, config.threads)
+                watch = GilWatch(self._counters.note_gil_wait)
+                watch.start()
+                undo.callback(watch.stop)
+            if config.slow_request_seconds:
+                self._slow = SlowRequests(config.slow_request_seconds, slot, is_inline=not config.threads)
+                undo.callback(self._slow.close)
             self.close = undo.pop_all().close  # lets go of them
 
     @property
     def told(self) -> RequestLog | None:
         """Who is told of the end of each request; None: nobody."""
-        return as_one(self._access_log, self._counters)
+        return as_one(self._access_log, self._counters, self._slow)
 
     @property
     def wants_times(self) -> bool:
         """Whether one of them wants to know when requests came, and were begun."""
-        return (
-            self._counters is not None
-            or (self._access_log is not None and self._access_log.wants_times)
-            or self._times_anyway
-        )
+        log, others = self._access_log, (self._counters, self._slow)
+        return any(other is not None for other in others) or (log is not None and log.wants_times) or self._times_anyway
 
     @property
     def wants_ids(self) -> bool:
@@ -83,6 +89,12 @@ class Records:
             self._counters.on_second(self._server.statistics(), lost)
         if self._single is not None:
             self._single.on_second()
+        if self._slow is not None:
+            self._slow.on_second()
+
+    def slow_requests(self) -> list[dict[str, Any]]:
+        """See SlowRequests.last."""
+        return self._slow.last() if self._slow is not None else []
 
     def reopen(self) -> None:
         """Go on in the file that has the access log's name now."""

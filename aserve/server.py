@@ -252,11 +252,7 @@ class Server:
             service.is_draining = True
 
     def reload_certificates(self) -> bool:
-        """
-        Load the certificates of https binds anew, for connections from now on.
-
-        Returns False, with a line in the log, when anything cannot be used: then all stays as it is.
-        """
+        """Load the certificates of https binds anew, for connections from now on; False, and a line in the log: all stays as it is."""
         return self._certificates.reload()
 
     def set_unready(self, why: str) -> None:
@@ -272,6 +268,10 @@ class Server:
         """Go on with the access log in the file that has its name now: the one of before was moved away."""
         if self._records is not None:
             self._records.reopen()
+
+    def slow_requests(self) -> list[dict[str, Any]]:
+        """Return the last requests that took longer than --slow-request; see SlowRequests.last."""
+        return self._records.slow_requests() if self._records is not None else []
 
     @property
     def connection_count(self) -> int:
@@ -353,7 +353,7 @@ class Server:
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
             records.told, self._certificates, self._peers, multiprocess=not self._is_alone,
             in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=records.wants_times, names_requests=records.wants_ids,
+            times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids,
         )  # fmt: skip
 
     def _accept(self) -> None:

@@ -21,7 +21,7 @@ from .protocols import PROTOCOLS
 from .protocols.base import Limits
 from .proxies.forwarded import StripForwarded, strip_forwarded
 from .proxies.peers import Peers
-from .proxies.trust import TrustingGateway, TrustingLog, needs_identity, trust_of
+from .proxies.trust import Trust, TrustingGateway, TrustingLog, needs_identity, trust_of
 from .request_log import RequestLog
 from .settings import Config
 from .tls.certificates import Certificates
@@ -33,6 +33,7 @@ from .wsgi.request_id import RequestIdGateway
 from .wsgi.response import CommonFields
 from .wsgi.routes import RoutingGateway, compile_routes
 from .wsgi.timing import TimingGateway
+from .wsgi.tracing import traced
 
 
 class Shared(NamedTuple):
@@ -50,7 +51,9 @@ class Shared(NamedTuple):
     peers: Peers | None
     multiprocess: bool  # PEP 3333's wsgi.multiprocess
     in_flight: InFlight | None = None
-    times_requests: bool = False  # who is told of requests, such as the access log, wants to know how long they took
+    times_requests: bool = (
+        False  # who is told of requests, such as the access log or a trace, wants to know how long they took
+    )
     names_requests: bool = False  # and by what name they can be found
 
 
@@ -62,7 +65,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies)
     protocol = "http" if bind.protocol == "https" else bind.protocol
     parser = config.http_parser if protocol == "http" else "c"
-    gateway = _new_gateway(protocol, shared)
+    gateway = _new_gateway(protocol, shared, trust)
     if trust is not None:
         gateway = TrustingGateway(gateway, shared.common_fields, trust, listener.url)
     if shared.names_requests:
@@ -97,8 +100,11 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     )
 
 
-def _new_gateway(protocol: str, shared: Shared) -> Gateway:
+def _new_gateway(protocol: str, shared: Shared, trust: Trust | None) -> Gateway:
+    app = shared.app
+    if shared.config.tracing:
+        app = traced(app, trust.is_believed if trust is not None else lambda connection: False)
     routes = compile_routes(shared.config.route)
     if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
-        return RoutingGateway(shared.app, shared.common_fields, HAS_SENDFILE, routes)
-    return Gateway(shared.app, shared.common_fields, HAS_SENDFILE)
+        return RoutingGateway(app, shared.common_fields, HAS_SENDFILE, routes)
+    return Gateway(app, shared.common_fields, HAS_SENDFILE)

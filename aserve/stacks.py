@@ -1,6 +1,6 @@
 """What each thread of this process is at, for a person.
 
-Owns:     describe_stacks.
+Owns:     describe_stacks; request_of, format_frames, for one thread.
 Thread:   any that holds the GIL for a moment; it reads source files.
 Not here: stacks of a process whose event loop hangs (faulthandler, processes/worker.py).
 
@@ -21,6 +21,8 @@ from .wsgi.gateway import Gateway
 
 _RUN = Connection.run.__code__
 _RESPOND = Gateway.respond.__code__
+# They sleep, and are of no interest.
+GIL_WATCH, SLOW_WATCH = "aserve-gil-watch", "aserve-slow-requests"
 MAX_FRAMES = 30  # of a stack, the innermost
 
 
@@ -30,19 +32,19 @@ def describe_stacks() -> str:
     own, texts, idle = threading.get_ident(), [], []
     for ident, frame in sorted(sys._current_frames().items(), key=lambda item: threads.get(item[0], "")):
         name = threads.get(ident, f"thread {ident}")
-        exchange, frames = _request_of(frame)
+        exchange, frames = request_of(frame)
         if exchange is not None:
-            texts.append(f"{name}, at {exchange.summary}{_age_of(exchange)}:\n{_format(frames)}")
+            texts.append(f"{name}, at {exchange.summary}{_age_of(exchange)}:\n{format_frames(frames)}")
         elif ident == own or name.startswith("aserve-worker-"):
             idle.append(name)
-        else:
-            texts.append(f"{name}:\n{_format(frames)}")
+        elif name not in (GIL_WATCH, SLOW_WATCH):
+            texts.append(f"{name}:\n{format_frames(frames)}")
     if idle:
         texts.append(f"waiting for requests: {', '.join(idle)}\n")
     return "\n".join(texts)
 
 
-def _request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
+def request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
     """Return the exchange that a stack is at, and the frames from the app on; without one, all frames. The innermost is first."""
     frames: list[FrameType] = []
     inside: list[FrameType] | None = None
@@ -62,7 +64,8 @@ def _age_of(exchange: Exchange) -> str:
     return f" for {time.monotonic() - exchange.began_at:.1f} s" if exchange.began_at else ""
 
 
-def _format(frames: list[FrameType]) -> str:
+def format_frames(frames: list[FrameType]) -> str:
+    """Return a stack as text, the innermost frame last."""
     chosen = frames[:MAX_FRAMES]
     lines = traceback.format_list(
         [traceback.FrameSummary(f.f_code.co_filename, f.f_lineno or 0, f.f_code.co_name) for f in reversed(chosen)]

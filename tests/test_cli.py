@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import pathlib
@@ -12,7 +13,7 @@ import types
 
 import pytest
 
-from aserve import cli
+from aserve import about, cli
 from aserve.demo import app as demo_app
 from aserve.errors import AserveError, BindError
 from aserve.layers import nothing_here
@@ -61,6 +62,49 @@ def test_app_and_flags(served):
     assert config == Config(threads=3, bind=[":1", "unix:a"])
 
 
+def test_uwsgis_file(served, capsys, monkeypatch, tmp_path):
+    """Its settings and its app are served, what has no effect is told; flags and a TOML file win over it."""
+    monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
+    (tmp_path / "a.ini").write_text("[uwsgi]\nmodule = hello:app\nthreads = 3\nlisten = 7\ncheaper = 1\n")
+    (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nbacklog = 9\n")
+    assert cli.main(["a.ini"]) == cli.main(["--uwsgi-ini", "a.ini", "--threads", "5"]) == 0
+    assert [(app.__module__, config.threads, config.backlog) for app, config in served] == [
+        ("hello", 3, 9),
+        ("hello", 5, 9),
+    ]
+    assert "a.ini:5: cheaper = 1: it has no effect here" in capsys.readouterr().err
+    uwsgi = importlib.import_module("uwsgi")
+    assert uwsgi.opt["listen"] == b"7" and uwsgi.opt["enable-threads"] is True
+    del sys.modules["uwsgi"]
+    (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = x\n")
+    assert cli.main(["a.ini"]) == 2
+    assert capsys.readouterr().err == "aserve: error: a.ini:2: threads = x: 'x' is not a whole number\n"
+
+
+def test_translating(served, capsys, tmp_path):
+    """`aserve translate` prints, and serves nothing."""
+    (tmp_path / "a.ini").write_text("[uwsgi]\nthreads = 3\n")
+    assert cli.main(["translate", "a.ini"]) == 0
+    assert "\nthreads = 3\n" in capsys.readouterr().out
+    assert served == []
+
+
+def test_the_apps_surroundings(served, monkeypatch, tmp_path):
+    """Folder, variables and import path are those of the app, before it is imported."""
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.delenv("SHOP", raising=False)
+    (tmp_path / "in" / "lib").mkdir(parents=True)
+    (tmp_path / "in" / "lib" / "of_the_app.py").write_text("")
+    (tmp_path / "in" / "moved_app.py").write_text(f"import os, of_the_app\nos.environ['SHOP']\n{APP}")
+    assert (
+        cli.main(["moved_app:app", "--chdir", "in", "--python-path", "lib", "--env", "SHOP=1", "--access-log", "a"])
+        == 0
+    )
+    ((_, config),) = served
+    assert config.access_log == str(tmp_path / "a") and os.getcwd() == str(tmp_path / "in")
+    assert os.environ.pop("SHOP") == "1"
+
+
 def test_the_access_log_has_a_place_of_its_own(served, monkeypatch, tmp_path):
     """A name is meant from where the command was started, wherever the app goes; `-` stays standard output."""
     monkeypatch.chdir(tmp_path)
@@ -106,8 +150,9 @@ def test_files_without_an_app(served, capsys, tmp_path):
     assert cli.main(["--static", "/=."]) == 0
     ((app, config),) = served
     assert app is nothing_here and config.static == (f"/={tmp_path}",) and "demo" not in capsys.readouterr().err
-    assert cli.main(["--static", "/=.", "--check"]) == 0
-    assert capsys.readouterr().out.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\n")
+    assert cli.main(["--static", "/=.", "--compress", "--check"]) == 0
+    told = capsys.readouterr().out
+    assert told.startswith(f"app:     none (a function)\nstatic:  /={tmp_path}\ncompress: ") and "gzip\n" in told
 
 
 def test_mounts(served, capsys, tmp_path):
@@ -285,7 +330,7 @@ def test_check_names_the_type(served, capsys, tmp_path):
 @pytest.mark.parametrize("has_uvloop", [True, False])
 def test_version(served, capsys, monkeypatch, has_uvloop):
     """One line: our version, the interpreter's, the loop's."""
-    monkeypatch.setattr(cli, "find_spec", lambda name: has_uvloop or None)
+    monkeypatch.setattr(about, "find_spec", lambda name: has_uvloop or None)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.99")
     assert cli.main(["--version"]) == 0
     text = capsys.readouterr().out
@@ -335,7 +380,16 @@ def test_help(served, capsys):
 @pytest.mark.checkout
 def test_every_flag_that_is_named_exists():
     """No message, comment or page of ours sends the user to a flag that is not there."""
-    flags = {"--config", "--check", "--version", "--help", "--json", *(setting.flag for setting in SETTINGS)}
+    flags = {
+        "--config",
+        "--check",
+        "--version",
+        "--help",
+        "--json",
+        "--uwsgi-ini",
+        "--gunicorn-conf",
+        *(setting.flag for setting in SETTINGS),
+    }
     root = pathlib.Path(__file__).parent.parent
     for path in [
         *(root / "aserve").rglob("*.py"),
@@ -343,8 +397,8 @@ def test_every_flag_that_is_named_exists():
         root / "SECURITY.md",
         *(root / "docs").glob("*.md"),
     ]:
-        if path.name == "from-uwsgi.md":
-            continue  # a table of another program's
+        if path.name.startswith("moving-from-") or path.name == "gunicorn_table.py":
+            continue  # tables of other programs'
         ours = "\n".join(line for line in path.read_text().splitlines() if "uWSGI" not in line and line[:5] != "curl ")
         named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", ours))
         if path.name == "demo.py":

@@ -54,13 +54,45 @@ def test_workers(supervised, served, capsys, tmp_path):
     assert cli.main(["hello:app", "--workers", "4"]) == 5
     ((plan, read, listeners, command),) = supervised.made
     assert command.words[0] == sys.executable and supervised.inherited == [None]
-    assert plan == (Config(workers=4, threads=3), "hello:app") and listeners == "bound for 4"
+    assert plan == (Config(workers=4, threads=3), "hello:app", None) and listeners == "bound for 4"
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 9\n")
-    assert read() == (Config(workers=4, threads=9), "hello:app")
+    assert read() == (Config(workers=4, threads=9), "hello:app", None)
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nthreads = 'x'\n")
     with pytest.raises(ConfigError):
         read()
     assert served == [] and supervised.roles == []
+
+
+def test_hooks(supervised, served, tmp_path, capsys):
+    """gunicorn's hooks are called beside the supervisor, and in the worker that a fork returns."""
+    (tmp_path / "hello2.py").write_text("def application(environ, start_response):\n    pass\n")
+    (tmp_path / "conf.py").write_text(
+        "wsgi_app = 'hello2'\ncalled = []\n"
+        + "".join(
+            f"def {name}(*given): called.append('{name}')\n"
+            for name in (
+                "on_starting",
+                "when_ready",
+                "on_reload",
+                "on_exit",
+                "post_fork",
+                "post_worker_init",
+                "worker_exit",
+            )
+        )
+    )
+    command = ["--gunicorn-conf", "conf.py"]
+    assert cli.main(command) == 0
+    assert sys.modules["__config__"].called == ["on_starting", "when_ready", "on_exit"]
+    ((plan, read, _, _),) = supervised.made
+    assert read().origin.hooks is not plan.origin.hooks and sys.modules["__config__"].called == ["on_reload"]
+    supervised.outcome = Role(1, 1, plan, None, (), None, supervisor_pid=4242)
+    assert cli.main(command) == 7
+    assert plan.origin.hooks._functions["post_fork"].__globals__["called"][3:] == [
+        "post_fork",
+        "post_worker_init",
+        "worker_exit",
+    ]
 
 
 def test_metrics(supervised, served, monkeypatch, capsys):

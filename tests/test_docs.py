@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import re
 from collections.abc import Iterator
@@ -84,6 +85,30 @@ def test_metrics():
     for rule in group["rules"]:
         assert {"alert", "expr", "labels", "annotations"} <= {*rule} and names_of(rule["expr"])
         assert rule["expr"].count("(") == rule["expr"].count(")")
+
+
+def test_dashboard():
+    """Every metric that it asks for is there, its panels are apart, and its first are about saturation."""
+    board = json.loads((ROOT / "examples/grafana/aserve.json").read_text())
+    names = {variable["name"] for variable in board["templating"]["list"]}
+    ids, cells, asked = set(), set(), set()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        own = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert panel["id"] not in ids and not own & cells and place["x"] + place["w"] <= 24, panel["title"]
+        ids.add(panel["id"])
+        cells |= own
+        assert panel["type"] == "row" or (panel["description"].endswith(".") and panel["targets"])
+        for target in panel.get("targets", ()):
+            expr = target["expr"]
+            assert names_of(expr) and names_of(expr) <= {*METRICS}, expr
+            assert all(expr.count(one) == expr.count(other) for one, other in ("()", "{}", "[]")), expr
+            assert set(re.findall(r"\$(\w+)", expr)) <= {*names, "__rate_interval"}
+            asked |= names_of(expr)
+            assert target["datasource"] == panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    assert "Saturation" in board["panels"][0]["title"]
+    assert {"aserve_threads", "aserve_request_queue_seconds", "aserve_workers"} < asked and len(asked) > 20
+    assert names_of(json.dumps([board["templating"], board["annotations"]])) <= {*METRICS}
 
 
 def test_the_users_page():

@@ -6,6 +6,7 @@ import pytest
 from harness import apps
 from harness.calling import call
 
+from aserve.compressing import Compressing
 from aserve.files.static import StaticFiles
 from aserve.files.x_sendfile import XSendfile
 from aserve.layers import layered, nothing_here
@@ -19,10 +20,11 @@ def test_nothing_is_in_front_of_an_app():
 
 
 def test_the_order(tmp_path):
-    """Files are looked for before the app is asked; what the app names is looked at next to it."""
-    settings = {"static": f"/s={tmp_path}", "x_sendfile": str(tmp_path)}
+    """Files are looked for before the app is asked, and go out as they are; what the app names is looked at next to it."""
+    settings = {"static": f"/s={tmp_path}", "x_sendfile": str(tmp_path), "compress": True}
     outer = layered(apps.hello, Config(**settings))
-    assert type(outer) is StaticFiles and type(outer._app) is XSendfile and outer._app._app is apps.hello
+    assert type(outer) is StaticFiles and type(outer._app) is Compressing
+    assert type(outer._app._app) is XSendfile and outer._app._app._app is apps.hello
 
 
 class App:

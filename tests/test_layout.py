@@ -25,27 +25,28 @@ FLOORS = (
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
-    "exchange body spool tls loading demo",
+    "exchange body spool tls loading demo surroundings",
     "hooks logs",  # hooks: which the app gives
     "workers rpc log_values log_pipe request_log",
     "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
-    "files mounts",
+    "compressors files mounts",
+    "compressing",  # for whom, and of what type, as with files
     "layers",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics",  # counts what statistics knows
+    "metrics slow_requests",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "compat",
+    "compat moving about",
     "cli",
     "aserve __main__",
 )
@@ -55,7 +56,7 @@ WITHIN = {
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id"),
+    "wsgi": ("environ head", "response", "gateway", "routes deadlines timing request_id tracing"),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
@@ -79,7 +80,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting history status text totals",
+        "advice app counting gil history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -98,6 +99,15 @@ WITHIN = {
         "supervisor",
     ),
     "compat": ("paste uwsgi",),
+    "moving": (
+        "draft",
+        "uwsgi_files uwsgi_values gunicorn_hooks",
+        "uwsgi_logic uwsgi_table gunicorn_values",
+        "uwsgi gunicorn_table",
+        "gunicorn",
+        "origin",
+        "translate",
+    ),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.
 RESERVED = {
@@ -120,7 +130,9 @@ RESERVED = {
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
             "metrics.app": "reads the app's registry off the loop",
+            "slow_requests": "workers tell it of ends; with --threads 0 it looks from a thread",
             "metrics.counting": "workers and the loop count at the same time",
+            "metrics.gil": "a thread of its own waits for the GIL",
             "log_values": "asks for the names of workers",
             "wsgi.timing": "asks which of them it is in",
             "body": "a live body's reader waits for octets",
@@ -144,8 +156,11 @@ RESERVED = {
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("running", "uvloop"),
-    ("cli", "importlib.metadata"),
+    ("about", "importlib.metadata"),
     ("cli", "top_screen"),  # which knows textual
+    ("wsgi.tracing", "opentelemetry"),
+    ("wsgi.tracing", "opentelemetry.trace"),
+    ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("metrics.app", "prometheus_client"),
     ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),

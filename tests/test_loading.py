@@ -142,6 +142,12 @@ def test_file_whose_name_is_no_identifier(folder):
     assert call(load_app("my-app.py:app")) == b"app"
 
 
+def test_file_of_mod_wsgi(folder):
+    """app.wsgi is a Python file, too."""
+    (folder / "app.wsgi").write_text(APP)
+    assert call(load_app("./app.wsgi:app")) == b"app"
+
+
 # What is not found
 
 

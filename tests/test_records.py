@@ -68,6 +68,13 @@ async def test_both_of_one_process(tmp_path):
     records.close()
 
 
+async def test_stats_count_too(tmp_path):
+    """Who has only them has counters."""
+    records = Records(serving(stats=f"unix:{tmp_path}/s"), asyncio.get_running_loop())
+    assert records.wants_times and len(records.bound) == 1
+    records.close()
+
+
 async def test_an_address_that_cannot_be(tmp_path):
     """The log is closed again; the address is named."""
     server = serving(metrics=f"unix:{tmp_path}/no/m", access_log=str(tmp_path / "log"))

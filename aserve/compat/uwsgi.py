@@ -14,6 +14,7 @@ import logging
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Callable, NamedTuple, Union
 
@@ -85,6 +86,7 @@ class Process(NamedTuple):
     worker_id: int = 1
     masterpid: int = 0  # there is none
     numproc: int = 1
+    options: Mapping[str, Any] = {}  # of a configuration of uWSGI's, for `uwsgi.opt`
 
 
 _process = Process()
@@ -208,7 +210,8 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def exec_module(self, module: ModuleType) -> None:
         module.__doc__ = "What uWSGI offers to apps, as far as aserve has it."
         if module.__name__ == NAME:
-            module.__dict__.update(PROVIDED, numproc=_process.numproc, __getattr__=_refuse)
+            opt = {**_process.options, **PROVIDED["opt"]}
+            module.__dict__.update(PROVIDED, numproc=_process.numproc, opt=opt, __getattr__=_refuse)
         else:
             module.__dict__.update(postfork=postfork, __getattr__=_refuse_decorator)
 

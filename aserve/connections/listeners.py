@@ -42,6 +42,7 @@ class Listener(NamedTuple):
     bind: Bind
     inode: tuple[int, int] | None = None  # of a unix socket's file: device and number
     is_given: bool = False  # bound elsewhere, for others, too: it is closed here, and never ended for them
+    is_stats: bool = False  # whoever connects is told statistics at once (metrics/stats.py)
 
     @property
     def address(self) -> Address:

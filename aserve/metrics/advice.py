@@ -20,6 +20,7 @@ BUSY_SECONDS = 10
 SILENT_SECONDS = 5  # as aserve status and top have it
 OLD_SECONDS = 10
 LONG_WAIT_SECONDS = 0.01
+LONG_GIL_SECONDS = 0.02  # on the mean of a minute: four turns of other threads
 NEAR = 0.9  # of a limit
 FAILED_SHARE = 0.05  # of the responses of a minute
 FAILED_COUNT = 10  # fewer are no trend
@@ -87,6 +88,12 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
                     f"{_name(worker)}: for {worker['stalled_seconds']} s none of its threads has begun a request that waits.",
                     f"{_stacks(worker)} shows what holds them.",
                 )
+    gil = status["minute"]["gil"]["mean"] or 0.0
+    if gil >= LONG_GIL_SECONDS:
+        yield Advice(
+            f"A thread that has waited for others waits {_seconds(gil)} more for the interpreter (GIL) or a CPU.",
+            "The app computes: more --workers help where CPUs are free, and more --threads do not.",
+        )
     stuck = now["threads_stuck"]
     if stuck:
         yield Advice(

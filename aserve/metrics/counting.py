@@ -1,7 +1,7 @@
 """What one process counts.
 
 Owns:     Counters: the words of a process, and the calls that raise them.
-Thread:   `write` whichever thread ends an exchange, several at once; the rest the event loop's.
+Thread:   `write` whichever thread ends an exchange, several at once; `note_gil_wait` a thread of its own; the rest the event loop's.
 Not here: which words there are (table.py), whose memory they are in (processes/slots.py, single.py), who reads them.
 
 Only this process writes its words, each as a whole: a reader finds the number of before or the one of after, and a
@@ -41,6 +41,7 @@ _GAUGES = [
 _QUEUE_BUCKETS = [_QUEUE + min(bits, BUCKETS) for bits in range(65)]
 _DURATION_BUCKETS = [_DURATION + min(bits, BUCKETS) for bits in range(65)]
 _QUEUE_SUM, _DURATION_SUM = _QUEUE + SUM, _DURATION + SUM
+_GIL = PLACES["aserve_gil_wait_seconds"]
 
 _monotonic = time.monotonic
 
@@ -85,6 +86,14 @@ class Counters:
         if exchange.has_app_failed:
             self._add(_EXCEPTIONS)
 
+    # --- called from the thread of a GilWatch ---
+
+    def note_gil_wait(self, seconds: float) -> None:
+        """Count a wait for the GIL."""
+        waited = int(seconds * 1e6)
+        self._add(_GIL + min((max(waited - 1, 0) // 1000).bit_length(), BUCKETS))
+        self._add(_GIL + SUM, waited)
+
     # --- called on the event loop ---
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
@@ -97,11 +106,11 @@ class Counters:
         for place, read in _GAUGES:
             self._words[place] = read(now)
 
-    # --- called from both sides ---
+    # --- called from all sides ---
 
-    def _add(self, place: int) -> None:
+    def _add(self, place: int, by: int = 1) -> None:
         with self._lock:
-            self._counts[place] = self._words[place] = self._counts[place] + 1
+            self._counts[place] = self._words[place] = self._counts[place] + by
 
 
 def read_words(memory: Any) -> list[int]:

@@ -28,6 +28,7 @@ BEYOND = 2 * BOUNDS[-1]
 
 _REQUESTS, _REFUSED = PLACES["aserve_requests_total"], PLACES["aserve_requests_refused_total"]
 _QUEUE, _DURATION = PLACES["aserve_request_queue_seconds"], PLACES["aserve_request_duration_seconds"]
+_GIL = PLACES["aserve_gil_wait_seconds"]
 _LIMIT, _BUSY = PLACES["aserve_threads_limit"], PLACES["aserve_threads"]
 _WAITING = PLACES["aserve_requests_waiting"]
 # What a gauge is called here, and its word.
@@ -85,6 +86,7 @@ class History:
                 "body_bytes": grown[PLACES["aserve_response_body_bytes_total"]],
                 "queue": _describe_times(grown[_QUEUE : _QUEUE + SUM + 1]),
                 "duration": _describe_times(grown[_DURATION : _DURATION + SUM + 1]),
+                "gil": _describe_times(grown[_GIL : _GIL + SUM + 1]),
             },
             "series": _series_of(samples),
             "recent": self._describe_recent(samples),

@@ -68,12 +68,20 @@ class Wanted(NamedTuple):
 class Pages:
     """What there is to be seen."""
 
-    def __init__(self, metrics: Callable[[], bytes], event: Callable[[], bytes], reach: Callable[[], str]) -> None:
-        """`metrics` makes the text, `event` an event; `reach`: --status-page."""
+    def __init__(
+        self,
+        metrics: Callable[[], bytes],
+        event: Callable[[], bytes],
+        stats: Callable[[], bytes],
+        reach: Callable[[], str],
+    ) -> None:
+        """`metrics` makes the text, `event` an event, `stats` what uWSGI's stats server would say; `reach`: --status-page."""
         self._make_metrics = metrics
         self._metrics, self._metrics_at = b"", float("-inf")
         self._event = event
         self._first, self._first_at = b"", float("-inf")  # what new readers get
+        self._make_stats = stats
+        self._stats, self._stats_at = b"", float("-inf")
         self._reach = reach
         self._page = pkgutil.get_data(__package__, "page.html") or b""
         self._policy = _policy_of(self._page)
@@ -85,6 +93,17 @@ class Pages:
         except Exception:
             logger.exception("internal error; please report this as a bug in aserve")
             return b": no event\n\n"
+
+    def stats(self) -> bytes:
+        """Return what those get who connect to --stats; nothing, if it cannot be made."""
+        now = time.monotonic()
+        if now - self._stats_at >= FRESH_SECONDS:
+            try:
+                self._stats, self._stats_at = self._make_stats(), now
+            except Exception:
+                logger.exception("internal error; please report this as a bug in aserve")
+                return b""
+        return self._stats
 
     def tell_metrics(self, app_text: bytes, methods: Sequence[str]) -> list[Reply]:
         """Make the text, with the app's behind it; return the responses to requests of these methods."""

@@ -18,6 +18,7 @@ from typing import Any, Callable
 from ..settings import SETTINGS, Config
 from .advice import advise
 from .history import History
+from .stats import render_stats
 from .table import PLACES, WORDS
 
 _SPOOLS = slice(PLACES["aserve_spool_files"], PLACES["aserve_spool_files"] + 2)
@@ -59,6 +60,10 @@ class Picture:
         status["warnings"] = [each._asdict() for each in advise(status, spool_files, config)]
         status["settings"] = changed_settings(config)
         return json.dumps(status, separators=(",", ":")).encode()
+
+    def stats(self) -> bytes:
+        """Return the same moment as uWSGI's stats server would tell it."""
+        return render_stats(self._status(), self._words())
 
 
 def without_query(text: str) -> str:

@@ -30,6 +30,7 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from ..connections.listeners import Listener, UnixRights, open_listeners
+from ..errors import BindError
 from ..log_once import LogOnce
 from ..settings import Config, parse_bind
 from .pages import METRICS, Pages, Reply, Whence, is_loopback, respond
@@ -55,17 +56,21 @@ PIECE_BYTES = 65536
 
 def open_metrics(config: Config) -> list[Listener]:
     """
-    Return the listeners of --metrics, none if there are to be none; warn if others may ask.
+    Return the listeners of --metrics and --stats, none if there are to be none; warn if others may ask.
 
     Raises:
         BindError: the address could not be bound.
     """
-    if config.metrics is None:
-        return []
-    rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
-    listeners = open_listeners([parse_bind(config.metrics)], rights)
-    page = "" if config.status_page == "off" else ", the status page on /"
-    logger.info("metrics on %s%s", ", ".join(f"{listener.url}{METRICS}" for listener in listeners), page)
+    listeners: list[Listener] = []
+    try:
+        if config.metrics is not None:
+            listeners += _open_pages(config, config.metrics)
+        if config.stats is not None:
+            listeners += _open_stats(config, config.stats)
+    except BindError:
+        for listener in listeners:
+            listener.close()
+        raise
     exposed = [listener.url for listener in listeners if not _is_own(listener)]
     if exposed:
         logger.warning(
@@ -73,6 +78,24 @@ def open_metrics(config: Config) -> list[Listener]:
             ", ".join(exposed), " and the status page" if config.status_page == "all" else "",
         )  # fmt: skip
     return listeners
+
+
+def _open_pages(config: Config, place: str) -> list[Listener]:
+    listeners = open_listeners([parse_bind(place)], _rights(config))
+    page = "" if config.status_page == "off" else ", the status page on /"
+    logger.info("metrics on %s%s", ", ".join(f"{listener.url}{METRICS}" for listener in listeners), page)
+    return listeners
+
+
+def _open_stats(config: Config, place: str) -> list[Listener]:
+    listeners = open_listeners([parse_bind(place)], _rights(config))
+    places = (str(each.bind) if each.bind.kind == "unix" else each.url.partition("//")[2] for each in listeners)
+    logger.info("stats, as uWSGI has them, on %s", ", ".join(places))
+    return [listener._replace(is_stats=True) for listener in listeners]
+
+
+def _rights(config: Config) -> UnixRights:
+    return UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
 
 
 def _is_own(listener: Listener) -> bool:
@@ -179,7 +202,10 @@ class Scrapes:
             self._close(next(one for one in self._connections if not one.is_reader))
         connection = _Connection(accepted, functools.partial(self._answer, _whence(listener, peer)))
         self._connections[connection] = None
-        self._selector.register(accepted, selectors.EVENT_READ, connection)
+        if listener.is_stats:
+            connection.unsent = memoryview(self._pages.stats())
+        events = selectors.EVENT_WRITE if listener.is_stats else selectors.EVENT_READ
+        self._selector.register(accepted, events, connection)
 
     def _advance(self, connection: _Connection) -> None:
         try:

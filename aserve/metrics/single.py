@@ -19,6 +19,7 @@ from .counting import read_words
 from .pages import Pages
 from .picture import Picture
 from .scrapes import Scrapes, open_metrics
+from .statsd import Statsd
 from .status import Serving, describe_single
 from .table import OLDEST, PAGE_WORDS, PROPORTIONAL, RESIDENT, UNIQUE
 from .text import Samples, worker
@@ -43,20 +44,26 @@ class Single:
         self._loop = loop
         self._footprints = Footprints()
         self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
-        pages = Pages(self._render, self._picture.event, lambda: server.config.status_page)
+        pages = Pages(self._render, self._picture.event, self._picture.stats, lambda: server.config.status_page)
         app = AppMetrics(loop, lambda text, fault: self._scrapes.on_app_metrics(text, fault))
         self._scrapes = Scrapes(self.listeners, pages, app.ask if server.config.metrics_app == "on" else lambda: False)
+        self._statsd = Statsd.of(server.config)
         loop.add_reader(self._scrapes.fileno(), self._scrapes.on_ready)
 
     def on_second(self) -> None:
         """Called once a second."""
         self._picture.on_second()
         self._scrapes.on_second()
+        if self._statsd is not None:
+            self._statsd.send({WORKER: read_words(self.memory)}, workers=1)
 
     def close(self) -> None:
         """Answer nobody any more."""
         self._loop.remove_reader(self._scrapes.fileno())
         self._scrapes.close(is_end=True)
+        if self._statsd is not None:
+            self._statsd.send({WORKER: read_words(self.memory)}, workers=0)
+            self._statsd.close()
 
     def _render(self) -> bytes:
         samples = Samples()

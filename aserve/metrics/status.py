@@ -31,6 +31,9 @@ class Serving(Protocol):
     def statistics(self) -> Statistics:
         """Return what it is doing."""
 
+    def slow_requests(self) -> list[dict[str, Any]]:
+        """Return the last that were slow; see SlowRequests.last."""
+
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return so many of the requests that it is at, the oldest first: for how many seconds, and "METHOD target"."""
 
@@ -88,5 +91,6 @@ def describe_single(server: Serving, seconds: float, footprints: Footprints) -> 
         **describe_server(seconds, text, server.config.threads),
         "workers_wanted": 0,
         "workers_ready": 0,
+        "slow": server.slow_requests(),
         "workers": [worker],
     }

@@ -115,6 +115,10 @@ COUNTED = (
     Metric("aserve_spool_bytes", GAUGE, "Octets of responses in temporary files that clients have not read yet.",
            reads=_reads("responses_spooled_bytes")),
     Metric("aserve_access_log_lines_lost_total", COUNTER, "Lines that the access log could not write: the disk is full, or nobody reads."),
+    Metric(
+        "aserve_gil_wait_seconds", HISTOGRAM, "How late a thread that had slept went on, sampled five times a second: the wait for the GIL, "
+        "and for a CPU.", unit=MICROSECOND, by_worker=False,
+    ),
 )
 
 RESTARTS, START_FAILURES = "aserve_worker_restarts_total", "aserve_worker_start_failures_total"

@@ -31,7 +31,7 @@ from .overview import Overview
 from .plan import Plan
 
 VARIABLE = "ASERVE_INHERITANCE"
-FORM = 3
+FORM = 4
 
 State = dict[str, Any]
 

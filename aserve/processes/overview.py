@@ -22,6 +22,7 @@ from ..connections.listeners import Listener
 from ..metrics.pages import Pages
 from ..metrics.picture import Picture
 from ..metrics.scrapes import Scrapes
+from ..metrics.statsd import Statsd
 from ..metrics.table import OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
 from ..metrics.text import Samples, worker
 from ..metrics.totals import describe_words
@@ -59,9 +60,11 @@ class Overview:
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
         known = status.known
         self._picture = Picture(lambda: known.config, status.describe, self._words)
-        pages = Pages(self.render, self._picture.event, lambda: known.config.status_page)
+        pages = Pages(self.render, self._picture.event, self._picture.stats, lambda: known.config.status_page)
+        self._statsd = Statsd.of(known.config)
         self._app_folder = app_folder
         self._app_files: AppFiles | None = None
+        self._asked: Child | None = None  # to read them
         self.scrapes = Scrapes(listeners, pages, self._ask_app) if listeners else None
 
     def on_second(self) -> None:
@@ -69,11 +72,17 @@ class Overview:
         if self.scrapes is not None:
             self._picture.on_second()
             self.scrapes.on_second()
+        if self._statsd is not None:
+            self._statsd.send(self._words(), len(self._children.having(State.READY)))
 
     def close(self, is_end: bool) -> None:
         """Answer nobody any more; without `is_end`, others go on to."""
         if self.scrapes is not None:
             self.scrapes.close(is_end)
+        if self._statsd is not None:
+            if is_end:
+                self._statsd.send(self._words(), 0)
+            self._statsd.close()
         if is_end and self._app_files is not None:
             self._app_files.close()
             self._app_files = None
@@ -88,22 +97,23 @@ class Overview:
         return (self._app_files.folder, name_of(page)) if self._app_files is not None else None
 
     def forget(self, child: Child) -> None:
-        """A worker has ended."""
+        """A worker has ended; what it was to read, another reads."""
         if self._app_files is not None:
             self._app_files.forget(child.page)
+        if child is self._asked and not self._ask_app() and self.scrapes is not None:
+            self.scrapes.on_app_metrics(b"", "")
 
     def _ask_app(self) -> bool:
-        ready = self._children.having(State.READY)
+        ready, self._asked = self._children.having(State.READY), None
         if self._app_files is None or not ready:
             return False
-        self._children.tell(
-            max(ready, key=lambda child: self._children.page(child)[Field.TICKED_AT]), {"do": "read app"}
-        )
+        self._asked = max(ready, key=lambda child: self._children.page(child)[Field.TICKED_AT])
+        self._children.tell(self._asked, {"do": "read app"})
         return True
 
     def on_app_metrics(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker has read what the app counts, into a file; or why it could not."""
-        text, fault = b"", message["fault"]
+        text, fault, self._asked = b"", message["fault"], None
         for fd in fds:
             with open(fd, "rb"):
                 if os.fstat(fd).st_size > MAX_APP_BYTES:
@@ -146,6 +156,8 @@ class Overview:
         if not has_children:
             for slot, counts in state["present"]:
                 self._slots.totals.restore({slot: counts})
+        if self._statsd is not None:
+            self._statsd.begin_at(self._words())
 
     # The text
 

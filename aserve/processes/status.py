@@ -17,6 +17,8 @@ from ..connections.in_flight import read_in_flight
 from ..footprint import Footprint, Footprints
 from ..metrics.status import describe_footprint, describe_requests, describe_server
 from ..settings import Config
+from ..slow_requests import MAX_KEPT
+from .channel import Message
 from .child import MOLD, Child, State
 from .children import Children
 from .memory_file import map_memory_file
@@ -46,6 +48,7 @@ class Status:
         self._children = children
         self._began_at = time.monotonic()
         self._footprints = Footprints()
+        self._slow: dict[tuple[int, int], dict[str, Any]] = {}  # the last slow requests, by process and number
 
     def describe(self) -> dict[str, Any]:
         """Return it, with "workers" by slot."""
@@ -55,11 +58,19 @@ class Status:
             **describe_server(seconds, self.known.describe(), self.known.config.threads),
             "workers_wanted": self.known.size,
             "workers_ready": states.count(State.READY),
+            "slow": list(self._slow.values()),
             "workers": [
                 self._describe(child)
                 for child in sorted(self._children, key=lambda child: (child.slot, child.generation))
             ],
         }
+
+    def on_slow(self, child: Child, message: Message) -> None:
+        """A worker has told of a request that is slow, or of its end."""
+        found = message["request"]
+        self._slow[child.pid, found["number"]] = found
+        while len(self._slow) > MAX_KEPT:
+            del self._slow[next(iter(self._slow))]
 
     def footprint_of(self, child: Child) -> Footprint | None:
         """Return what a child takes; None: it is not there yet."""

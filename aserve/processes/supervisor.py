@@ -109,6 +109,7 @@ class Supervisor:
             "left": self._on_left,
             "idle": self._on_idle,
             "stacks": lambda child, message, fds: self._answers.on_stacks(child, message, fds),
+            "slow": lambda child, message, fds: self._status.on_slow(child, message),
             "app metrics": lambda child, message, fds: self._overview.on_app_metrics(child, message, fds),
         }
         self._by_end: dict[State, Callable[[Child, str], None]] = {
@@ -154,7 +155,7 @@ class Supervisor:
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, self._size + 1)
         self._children = Children(slots, self._selector, self._timers, self._hear)
-        status = Status(self, self._children)
+        status = self._status = Status(self, self._children)
         folder = chosen_folder(self._rollout.plan.config, self._command.environ)
         self._overview = Overview(slots, self._children, self._metrics_listeners, status, folder)
         self._tally, scrapes = self._overview.tally, self._overview.scrapes
@@ -495,6 +496,8 @@ class Supervisor:
                 self._molds.on_end(child, before, explained)
             else:
                 self._log_unanswered(child)
+                if child.plan.origin is not None:
+                    child.plan.origin.hooks.child_exit(child.pid, child.slot)
                 self._by_end[before](child, explained)
             self._finish_reload()
 

@@ -202,6 +202,7 @@ class Worker:
         )
         self._app_metrics = AppMetrics(loop, self._tell_app_metrics)
         self._told_to_end: asyncio.Future[bool] = loop.create_future()  # whether others go on
+        self._told_slow: dict[int, str | None] = {}  # by number: how it has ended, as the supervisor was told
         self._adopting: set[asyncio.Task[None]] = set()
         # By what the supervisor says to `do`.
         self._orders: dict[str, Callable[[Message, list[int]], None]] = {
@@ -366,3 +367,12 @@ class Worker:
         page[Field.TICK] += 1
         if self._board is not None and self._slots is not None:
             self._board.look_at(self._slots.top - 1)
+        self._tell_slow_requests()
+
+    def _tell_slow_requests(self) -> None:
+        """Let the supervisor know of slow requests, and of their ends: they are among what it answers of all workers."""
+        found = self._server.slow_requests()
+        for slow in found:
+            if self._told_slow.get(slow["number"], "untold") != slow["end"]:
+                self._say({"say": "slow", "request": slow})
+        self._told_slow = {slow["number"]: slow["end"] for slow in found}

@@ -276,6 +276,14 @@ def _parse_paths(value: object) -> tuple[str, ...]:
 PLACE = re.compile(r"(([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d+)?)?/[!-~]*\Z")
 
 
+def _parse_env(value: object) -> tuple[str, ...]:
+    pairs = tuple(_texts_of(value, str.splitlines))
+    for pair in pairs:
+        if not re.match(r"[^=\0]+=[^\0]*\Z", pair):
+            raise ValueError(f"{pair!r} is not of the form NAME=VALUE")
+    return pairs
+
+
 def _parse_places(value: object) -> tuple[str, ...]:
     places = tuple(_texts_of(value, str.split))
     for place in places:
@@ -323,8 +331,27 @@ def _parse_metrics(value: object) -> str | None:
         raise ValueError(f"{value!r} is not text")
     bind = parse_bind(value)
     if bind.is_given or bind.is_proxied or bind.protocol != "http":
-        raise ValueError(f"{value!r}: metrics are told over plain HTTP")
+        raise ValueError(
+            f"{value!r}: an address without a protocol; numbers are told over plain HTTP, and stats without it"
+        )
     return bind.spec
+
+
+def _parse_statsd(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or "://" in value:
+        raise ValueError(f"{value!r} is no such address")
+    bind = parse_bind(value)
+    if bind.is_given or (bind.kind == "tcp" and not bind.port):
+        raise ValueError(f"{value!r} is no such address")
+    return bind.spec
+
+
+def _parse_statsd_prefix(value: object) -> str:
+    if not isinstance(value, str) or not STATSD_PREFIX.match(value):
+        raise ValueError(f"{value!r} is not such a name")
+    return value
 
 
 BINDS = Kind(
@@ -336,6 +363,10 @@ BINDS = Kind(
 METRICS_BIND = Kind(
     "ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_metrics, lambda v: v or "none"
 )
+STATSD = Kind("ADDRESS", "host:port, [v6]:port, unix:/path, unix:@name", _parse_statsd, lambda v: v or "none")
+# What statsd's own grammar (":", "|", "@", "#") and Graphite's tree leave.
+STATSD_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
+STATSD_NAME = Kind("NAME", "letters, digits, _ and -, with dots between them", _parse_statsd_prefix)
 PEERS = Kind(
     "PEER",
     "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for whoever connects",
@@ -367,6 +398,9 @@ PLACES = Kind(
     "paths such as /cart?id=1, octets beyond ASCII escaped (%C3%A9), or with a host before them: shop.example/cart",
     _parse_places,
     lambda places: ", ".join(places) or "none",
+)
+ENV = Kind(
+    "NAME=VALUE", "names and values; in a variable one to a line", _parse_env, lambda pairs: ", ".join(pairs) or "none"
 )
 PATHS = Kind("PATH", "paths", _parse_paths, lambda paths: ", ".join(paths) or "none")
 LOG_PATH = Kind(

@@ -25,6 +25,7 @@ from .kinds import (
     ACCOUNTS,
     BINDS,
     CIPHERS,
+    ENV,
     FIELDS,
     FILE,
     GIB,
@@ -43,6 +44,8 @@ from .kinds import (
     SERVER_NAME,
     SKIPS,
     SNI,
+    STATSD,
+    STATSD_NAME,
     SWITCH,
     TIB,
     UMASK,
@@ -216,16 +219,27 @@ class Config:
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
     )
+    static_symlinks: bool = _row(
+        False, FILES, "--static-symlinks", SWITCH,
+        "follow symbolic links that lead out of the folder",
+        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    )
     x_sendfile: Sequence[str] = _row(
         (), FILES, "--x-sendfile", SENT,
         "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
         "see docs/files.md",
         "An app that means a front server names files of that; here nobody has said which it may.",
     )
-    static_symlinks: bool = _row(
-        False, FILES, "--static-symlinks", SWITCH,
-        "follow symbolic links that lead out of the folder",
-        "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+    compress: bool = _row(
+        False, FILES, "--compress", SWITCH,
+        "compress the app's responses that are text, by gzip, and by br and zstd where a package for them is installed; see docs/files.md",
+        "A front server does it as well. In TLS, the length of a page that has both a secret and what a stranger has sent tells of the "
+        "secret (BREACH): only you know your pages.",
+    )
+    compress_min_bytes: int = _row(
+        KIB, FILES, "--compress-min", size(0, GIB),
+        "shortest body that is compressed, where its length is known",
+        "Guess: a packet holds it in either form.",
     )
     workers: int | str | None = _row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
@@ -503,10 +517,30 @@ class Config:
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
     )
+    statsd: str | None = _row(
+        None, "Metrics", "--statsd", STATSD,
+        "where statsd hears once a second of requests, their times, threads and workers, by UDP or a unix socket; see docs/metrics.md",
+        "Counting costs what it does for --metrics. A name is looked up once, at the start.",
+    )
+    statsd_prefix: str = _row(
+        "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
+        "what the names of --statsd begin with",
+        "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
+    )
+    stats: str | None = _row(
+        None, "Metrics", "--stats", METRICS_BIND,
+        "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
+        "For those who have such tools. It counts requests, as --metrics does.",
+    )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
         "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
+    )
+    tracing: bool = _row(
+        False, "Metrics", "--tracing", SWITCH,
+        "a span of OpenTelemetry's for each request; the app, or opentelemetry-instrument, says where they go; see docs/tracing.md",
+        "It takes opentelemetry-api (pip install 'aserve-wsgi[otel]'), and time from each request.",
     )
     user: str | None = _row(
         None, "Process", "--user", ACCOUNTS,
@@ -522,6 +556,21 @@ class Config:
         None, "Process", "--umask", UMASK,
         "rights that files made by the app do not have; for unix sockets --unix-mode decides",
         "That of whoever starts it.",
+    )
+    chdir: str | None = _row(
+        None, "Process", "--chdir", FILE,
+        "folder to change to before the app is imported; other settings' paths are those of the folder before",
+        "Whoever starts it has chosen one.",
+    )
+    python_path: Sequence[str] = _row(
+        (), "Process", "--python-path", PATHS,
+        "folder to import from, before all others; its .pth files count; repeatable",
+        "The folder of the app comes first in any case, and a virtual environment has its own aserve.",
+    )
+    env: Sequence[str] = _row(
+        (), "Process", "--env", ENV,
+        "variable of the environment for the app; repeatable",
+        "Whoever starts it sets them: systemd by Environment=, a container by its own.",
     )
     pid_file: str | None = _row(
         None, "Process", "--pid-file", FILE,
@@ -547,6 +596,11 @@ class Config:
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
+    )
+    slow_request_seconds: float = _row(
+        0.0, "Logs", "--slow-request", duration(0.0),
+        "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
+        "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
@@ -627,6 +681,13 @@ class Config:
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
                 raise ConfigError(f"{setting} {package!r}: {_why_missing(package)}")
+
+        if self.tracing and not (
+            importlib.util.find_spec("opentelemetry") and importlib.util.find_spec("opentelemetry.trace")
+        ):
+            raise ConfigError(
+                "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:
         """

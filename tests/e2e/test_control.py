@@ -43,6 +43,25 @@ def status_of(control):
     return json.loads(out)
 
 
+@pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
+def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
+    """It is told of while it runs, with its stack; then its end."""
+    flags = (*flags, "--control", control, "--slow-request", "100ms")
+    process = start_workers(*flags) if "--workers" in flags else start_process("steered", *flags)
+    client = RawClient(process.address)
+    client.request(f"/wait{tmp_path}/x")
+    wait_until(lambda: status_of(control)["slow"])
+    (found,) = status_of(control)["slow"]
+    assert found["request"] == f"GET /wait{tmp_path}/x" and found["end"] is None
+    assert re.search(r", in (app|steered)\n", found["stack"])
+    assert found["worker"] == (1 if "--workers" in flags else None)
+    (tmp_path / "x.go").touch()
+    assert client.recv_response().status == 200
+    client.close()
+    wait_until(lambda: status_of(control)["slow"][0]["end"] == "answered")
+    process.wait_for_log(" has taken .* so far")
+
+
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["import", "preload"])
 def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     """A request hangs: status names it, stacks shows where; a reload, one more worker, code that is broken."""

@@ -81,10 +81,10 @@ def test_over_workers(start_workers, raw_client, tmp_path, flags):
             wait_until(lambda d=done, n=number: process.count(rf"{n.name}: done in") > d, 60)
         wait_until(lambda: scrape(path)[0]["aserve_workers", "ready"] == 2)
         wait_until(lambda c=count: hits(path) == c)
-    # Of two slots, each with a worker and its successor; and of the mold.
-    assert len(list(folder.glob("counter_*.db"))) <= 5
+    # As many as have lived at once, not the twelve that have lived: two workers, their successors, the trial or the mold, who drains.
+    assert len(list(folder.glob("counter_*.db"))) <= 7
     assert process.stop() == 0
-    assert len(list(folder.glob("counter_*.db"))) <= 5  # the user's folder stays
+    assert len(list(folder.glob("counter_*.db"))) <= 7  # the user's folder stays
 
 
 @needs_workers

@@ -19,7 +19,7 @@ WELL = {
     "text": "serving", "workers_wanted": 2, "workers_ready": 2,
     "now": {"threads_stuck": 0},
     "recent": {"all_busy_seconds": 3.0, "busy_share": 0.5, "queue_seconds": 0.0},
-    "minute": {"requests": 100, "ends": {"2xx complete": 95, "5xx complete": 5}, "refused": {"400": 9}},
+    "minute": {"requests": 100, "ends": {"2xx complete": 95, "5xx complete": 5}, "refused": {"400": 9}, "gil": {"mean": None}},
 }  # fmt: skip
 
 
@@ -68,6 +68,11 @@ def test_all_is_well(found):
             "The process: for 11 s none of its threads has begun a request that waits.",
             "`aserve stacks` shows",
         ),
+        (
+            {"minute": {"gil": {"mean": 0.021}}},
+            "A thread that has waited for others waits 21 ms more for the interpreter (GIL) or a CPU.",
+            "more --workers",
+        ),
         ({"now": {"threads_stuck": 1}}, "1 thread is stuck inside the app, written off by --request-timeout.", "--max-stuck"),
         ({"now": {"threads_stuck": 2}}, "2 threads are stuck inside the app, written off by --request-timeout.", "stacks"),
         ({"worker": {"descriptors": 922}}, "Worker 2 has 922 of 1024 descriptors open.", "ulimit -n"),
@@ -103,6 +108,7 @@ def test_what_is_wrong(found, changes, text, do):
         {"recent": {"busy_share": 0.97, "queue_seconds": 0.009}},
         {"recent": {"busy_share": 0.8, "queue_seconds": 1.0}},
         {"worker": {"stalled_seconds": 9}},
+        {"minute": {"gil": {"mean": 0.019}}},
         {"worker": {"descriptors": 921}},
         {"worker": {"at": [[9.9, "GET /x"]]}},
         {"minute": {"ends": {"5xx complete": 9}, "requests": 9}},

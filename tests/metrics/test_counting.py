@@ -152,3 +152,14 @@ def test_many_threads(counted):
         thread.join()
     assert counted['aserve_requests_total status="2xx",end="complete"'] == 8000
     assert counted["aserve_response_body_bytes_total "] == 24000
+
+
+@pytest.mark.parametrize(
+    ("seconds", "bucket"), [(0.0, 0), (0.0005, 0), (0.001, 0), (0.0011, 1), (0.005, 3), (100.0, BUCKETS)]
+)
+def test_waits_for_the_gil(counted, seconds, bucket):
+    """Each is in its bucket, and in the sum."""
+    counted.counters.note_gil_wait(seconds)
+    place = PLACES["aserve_gil_wait_seconds"]
+    words = read_words(counted.memory)[place : place + SUM + 1]
+    assert words[:SUM] == [int(index == bucket) for index in range(SUM)] and words[SUM] == int(seconds * 1e6)

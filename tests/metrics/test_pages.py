@@ -20,7 +20,8 @@ UNIX = Whence(is_unix=True)
 @pytest.fixture
 def pages(monkeypatch):
     """Pages, with what they are made of: pages.reach, pages.event."""
-    made = Pages(lambda: b"a 1\n", lambda: made.event, lambda: made.reach)
+    made = Pages(lambda: b"a 1\n", lambda: made.event, lambda: made.told, lambda: made.reach)
+    made.told = b"{}"
     made.event, made.reach = b'{"a":1}', "local"
     return made
 
@@ -144,6 +145,21 @@ def test_a_bug_of_ours(pages, caplog):
     assert ask(pages, "/metrics")[0] == 500
     assert ask(pages, "/events")[2] == b"retry: 2000\n\n: no event\n\n"
     assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.provokes("internal error")
+def test_stats(pages, monkeypatch, caplog):
+    """They are made once for those who ask in the same moment; a bug of ours tells them nothing."""
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    assert pages.stats() == b"{}"
+    pages.told = b"[]"
+    assert pages.stats() == b"{}"
+    now[0] += FRESH_SECONDS
+    assert pages.stats() == b"[]"
+    now[0] += FRESH_SECONDS
+    pages._make_stats = lambda: 1 / 0
+    assert pages.stats() == b"" and "ZeroDivisionError" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import socket
 
 import pytest
 
+from aserve.errors import BindError
 from aserve.metrics import scrapes as module
 from aserve.metrics.pages import FRESH_SECONDS, Pages
 from aserve.metrics.scrapes import (
@@ -40,7 +41,7 @@ class Answering:
         self.address = str(path)
         self.listeners = open_metrics(Config(metrics=f"unix:{path}"))
         self.event, self.events = b"{}", 0
-        self.pages = Pages(self._render, self._make_event, lambda: "local")
+        self.pages = Pages(self._render, self._make_event, lambda: b"{}" * 200_000, lambda: "local")
         self.scrapes = Scrapes(self.listeners, self.pages)
         self.clients = []
 
@@ -291,7 +292,7 @@ def test_a_forked_child(answering, tmp_path):
     client = answering.connect()
     answering.turn()
     mine = [listener._replace(socket=listener.socket.dup()) for listener in answering.listeners]
-    Scrapes(mine, Pages(lambda: b"", lambda: b"", lambda: "off")).close(is_end=False)
+    Scrapes(mine, Pages(lambda: b"", lambda: b"", lambda: b"", lambda: "off")).close(is_end=False)
     assert (tmp_path / "m").exists()
     client.sendall(GET)
     answering.turn()
@@ -527,3 +528,47 @@ def test_ours_cannot_be_made(app, answering):
     client = app.send()
     app.tell(b"b 1\n")
     assert answering.read(client)[0] == 500
+
+
+# --stats
+
+
+def test_stats(answering, tmp_path, caplog):
+    """Whoever connects is told at once, without a word, and at its pace; beside the metrics, which nobody gets there."""
+    caplog.set_level(logging.INFO, "aserve")
+    (listener,) = open_metrics(Config(stats=f"unix:{tmp_path}/s"))
+    assert listener.is_stats and f"stats, as uWSGI has them, on unix:{tmp_path}/s" in caplog.text
+    scrapes = Scrapes([*answering.listeners, listener], answering.pages)
+    answering.scrapes.close(is_end=False)
+    answering.scrapes, metrics = scrapes, answering.address
+    answering.address = f"{tmp_path}/s"
+    slow = answering.connect()
+    answering.turn()
+    received = b""
+    while octets := slow.recv(1 << 16):
+        received += octets
+        answering.turn()
+    assert received == b"{}" * 200_000
+    slow.close()
+    answering.turn()
+    assert not scrapes._connections
+    silent = answering.connect()
+    answering.turn()
+    answering.now += CONNECTION_SECONDS + 1
+    scrapes.on_second()
+    assert not scrapes._connections and silent.recv(1)
+    listener.close()
+    assert metrics != answering.address
+
+
+def test_where_stats_are(caplog, tmp_path):
+    """Others that reach them are warned of, too; if one of two addresses cannot be bound, neither is."""
+    caplog.set_level(logging.INFO, "aserve")
+    (listener,) = open_metrics(Config(stats="0.0.0.0:0"))
+    place = f"127.0.0.1:{listener.address[1]}"
+    assert f"stats, as uWSGI has them, on {place}" in caplog.text
+    assert f"whoever reaches http://{place} reads the metrics there;" in caplog.text
+    with pytest.raises(BindError):
+        open_metrics(Config(metrics=f"unix:{tmp_path}/m", stats=f"0.0.0.0:{listener.address[1]}"))
+    assert not (tmp_path / "m").exists()
+    listener.close()

@@ -28,6 +28,7 @@ def serving(**settings):
         urls=["http://a"],
         statistics=lambda: NOTHING,
         ongoing=lambda count: [(2.5, "GET /a?b")],
+        slow_requests=list,
     )
 
 

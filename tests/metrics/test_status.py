@@ -17,7 +17,8 @@ def test_a_process():
     """One that serves by itself: a row, with what it is at and takes."""
     now = NOTHING._replace(requests=7, workers=3, workers_idle=1, requests_stalled_seconds=2)
     server = types.SimpleNamespace(
-        config=Config(threads=3), urls=["http://a", "http://b"], statistics=lambda: now, ongoing=lambda count: [(1.26, "GET /")] * count
+        config=Config(threads=3), urls=["http://a", "http://b"], statistics=lambda: now, ongoing=lambda count: [(1.26, "GET /")] * count,
+        slow_requests=lambda: [{"number": 1}],
     )  # fmt: skip
     footprints = types.SimpleNamespace(
         of=lambda pid: Footprint(Memory(3, 2, 1), 20, 100) if pid == os.getpid() else None
@@ -34,6 +35,7 @@ def test_a_process():
     )
     assert (worker["rss_bytes"], worker["pss_bytes"], worker["uss_bytes"]) == (3, 2, 1)
     assert (worker["descriptors"], worker["descriptor_limit"]) == (20, 100)
+    assert found["slow"] == [{"number": 1}]
     assert worker["at"] == [[1.3, "GET /"]] * MAX_REQUESTS
     now = now._replace(is_draining=True)
     found = describe_single(server, 12.34, footprints)

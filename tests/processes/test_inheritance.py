@@ -143,7 +143,7 @@ def test_another_form(before, system, other):
 def test_a_form_for_each_layout():
     """Pages of before are read where the words are of now: a change of the table of what is counted is another form."""
     layout = "\n".join([str(FIRST_WORD), *map(repr, PLACES.items()), *KEYS])
-    assert (FORM, hashlib.sha256(layout.encode()).hexdigest()[:16]) == (3, "2b0f65076119f903"), (
+    assert (FORM, hashlib.sha256(layout.encode()).hexdigest()[:16]) == (4, "ad8acffbf7662e4f"), (
         "raise FORM, and note the new layout here"
     )
 
@@ -164,3 +164,13 @@ def test_sockets_never_block(monkeypatch):
     monkeypatch.setattr(socket, "socket", lambda fileno: seen.append((fileno, socket.getdefaulttimeout())))
     inheritance._open_socket(7)
     assert seen == [(7, 0.0)] and socket.getdefaulttimeout() is None
+
+
+def test_a_listener_of_stats(tmp_path):
+    """Who connects there is told them by the new code, too."""
+    (listener,) = open_listeners([parse_bind(f"unix:{tmp_path}/s")])
+    described = inheritance._describe_listener(listener._replace(is_stats=True))
+    inherited = inheritance._open_listener({**described, "fd": os.dup(described["fd"])})
+    inherited.socket.close()
+    listener.close()
+    assert inherited.is_stats

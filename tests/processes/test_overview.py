@@ -266,6 +266,18 @@ def test_who_reads_what_the_app_counts(reading, monkeypatch):
     assert reading.told == [(b"a 1\n", ""), (b"", "it failed"), (b"", ""), (b"", "they take more than 0 MiB")]
 
 
+def test_who_reads_dies(reading):
+    """Another reads it; if there is none, nobody waits."""
+    first, second = reading.start()
+    overview = reading.supervisor._overview
+    reading.supervisor._children.page(second)[module.Field.TICKED_AT] = 5
+    assert overview._ask_app() and told(reading, first) == []
+    reading.end(second, number=signal.SIGKILL)
+    assert told(reading, first) == [{"do": "read app"}] and reading.told == []
+    reading.end(first, number=signal.SIGKILL)
+    assert reading.told == [(b"", "")]
+
+
 def test_files_of_who_is_gone(reading, tmp_path):
     """Its live gauges go; the folder stays with new code."""
     child, _ = reading.start()

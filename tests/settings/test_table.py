@@ -94,6 +94,14 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
+def test_tracing_without_its_package(monkeypatch):
+    """The extra is named."""
+    assert Config(tracing=True).tracing
+    for found in ([], ["opentelemetry"]):  # another part of it may be installed alone
+        monkeypatch.setattr(importlib.util, "find_spec", lambda name, found=found: name if name in found else None)
+        assert "aserve-wsgi[otel]" in error_of(Config, tracing=True)
+
+
 @pytest.mark.parametrize(("setting", "package"), [("loop", "uvloop"), ("http_parser", "httptools")])
 def test_present_package(monkeypatch, setting, package):
     """A choice whose package is there is taken."""
@@ -126,8 +134,10 @@ def test_defaults():
         "static": (),
         "static_index": ("index.html",),
         "static_expires": (),
-        "x_sendfile": (),
         "static_symlinks": False,
+        "x_sendfile": (),
+        "compress": False,
+        "compress_min_bytes": 1024,
         "workers": None,
         "preload": False,
         "warm_up": (),
@@ -179,15 +189,23 @@ def test_defaults():
         "hang_timeout_seconds": 60.0,
         "metrics": None,
         "status_page": "local",
+        "stats": None,
         "metrics_app": "on",
+        "statsd": None,
+        "statsd_prefix": "aserve",
+        "tracing": False,
         "user": None,
         "group": None,
         "umask": None,
+        "chdir": None,
+        "python_path": (),
+        "env": (),
         "pid_file": None,
         "control": None,
         "access_log": None,
         "access_log_format": "combined",
         "access_log_skip": (),
+        "slow_request_seconds": 0.0,
         "log_level": "info",
         "log_config": None,
     }

@@ -1,0 +1,126 @@
+"""gunicorn's settings, and what becomes of each.
+
+Owns:     the table ROWS, read by the loader (gunicorn.py), by `aserve translate` and by docs/make_moving.py; the flags of GUNICORN_CMD_ARGS.
+Thread:   any; data.
+Spec:     gunicorn 27.0.1, gunicorn/config.py.
+Not here: how a value is read (gunicorn_values.py), what depends on several of them (gunicorn.py).
+"""
+
+from __future__ import annotations
+
+from .draft import Row, Rows, always, maps, unlike
+from .gunicorn_values import (
+    fact,
+    number,
+    take_bind,
+    take_cert_reqs,
+    take_field_size,
+    take_forwarded,
+    take_log_format,
+    take_paths,
+    take_raw_env,
+    take_request_line,
+    take_ssl_version,
+    text,
+)
+
+DAY = 86400
+SMUGGLING = "aserve refuses what may be understood in two ways"
+
+ROWS: tuple[Row, ...] = (
+    # Where to listen
+    maps("bind", "bind", take_bind, "a relative path is one of `chdir`; with `certfile` it is `https://`"),
+    maps("backlog", "backlog", number("backlog", 1, 65535)),
+    always("reuse_port", "all workers accept from one socket, and share its connections by their load"),
+    maps("protocol", "bind", fact("protocol"), "`uwsgi://`, if it is `uwsgi`"),
+    # What to serve
+    maps("wsgi_app", "APP", fact("app")),
+    maps("chdir", "chdir", fact("chdir")),
+    maps("pythonpath", "python-path", take_paths("python-path")),
+    maps("raw_env", "env", take_raw_env),
+    unlike("paste raw_paste_global_conf", "serve it with `pserve`, with `use = egg:aserve-wsgi#main`; see paste.md"),
+    unlike("asgi_* websocket_max_message_size", "aserve serves WSGI"),
+    unlike("root_path", "the front server says it, as SCRIPT_NAME or by X-Forwarded-Prefix; see proxies.md"),
+    # Processes and threads
+    maps("workers", "workers", number("workers", 1, 1024), "without it `1`, or what `WEB_CONCURRENCY` says"),
+    maps("threads", "threads", fact("threads"), "without it `1`, as gunicorn has: raise it where the app bears that"),
+    maps("worker_class", "threads", fact("worker_class"), "`sync` and `gthread` are threads; gevent and eventlet: as many threads as `worker_connections`, 256 at most; uvicorn's serve ASGI"),
+    maps("worker_connections", "threads", fact("worker_connections"), "of gevent and eventlet; otherwise nothing is to be done: a connection takes no thread, see `--max-connections`"),
+    maps("preload_app", "preload", fact("preload_app"), "a reload loads the new code all the same"),
+    maps("max_requests", "max-requests", number("max-requests", 0, 1_000_000_000)),
+    maps("max_requests_jitter", "max-requests-jitter", fact("max_requests_jitter")),
+    maps("timeout", "request-timeout hang-timeout", fact("timeout"), "of one thread it is the app's time for a request, see deadlines.md; of several how long the process may stand still, as in gunicorn"),
+    maps("graceful_timeout", "drain-timeout", number("drain-timeout", 0, DAY)),
+    maps("keepalive", "keep-alive", number("keep-alive", 0.1, DAY)),
+    unlike("reload reload_engine", "not yet; `--touch-reload FILE`, or SIGHUP, loads new code"),
+    maps("reload_extra_files", "touch-reload", take_paths("touch-reload")),
+    always("worker_tmp_dir", "workers show that they live in shared memory, and write no file"),
+    always("proc_name default_proc_name", "a process has aserve's name"),
+    always("sendfile initgroups enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs header_map dirty_* control_socket control_socket_mode control_socket_disable http2_* http_protocols http_parser enable_backlog_metric uwsgi_allow_ips", "it is as a server needs it"),
+    unlike("check_config print_config spew config", "`aserve --check`, and `aserve translate`"),
+    # The process
+    unlike("daemon", "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
+    maps("user", "user", text("user")),
+    maps("group", "group", text("group")),
+    maps("umask", "umask", fact("umask"), "`0`, gunicorn's default, leaves it as it is"),
+    maps("pidfile", "pid-file", text("pid-file", is_path=True)),
+    unlike("tmp_upload_dir", "temporary files are in the folder that the variable `TMPDIR` names"),
+    # Logs
+    maps("accesslog", "access-log", text("access-log", is_path=True)),
+    maps("access_log_format", "access-log-format", take_log_format, "the names are the same"),
+    maps("errorlog", "", fact("errorlog"), "messages go to standard error; a file: whoever starts aserve redirects it, or `--log-config`"),
+    maps("loglevel", "log-level", text("log-level")),
+    maps("logconfig_json", "log-config", text("log-config", is_path=True)),
+    unlike("logconfig logconfig_dict logger_class", "`--log-config` takes a TOML or JSON file in the form of logging.config.dictConfig"),
+    maps("syslog", "access-log", fact("syslog")),
+    maps("syslog_addr", "access-log", fact("syslog_addr"), "beside `syslog`"),
+    unlike("syslog_prefix syslog_facility", "lines go to the facility that `--access-log syslog:` has; see logging.md"),
+    always("disable_redirect_access_to_syslog capture_output", "standard output and error are whoever's that starts aserve; both go to its log"),
+    unlike("statsd_host statsd_prefix dogstatsd_tags statsd_*", "`--metrics` tells Prometheus; see metrics.md"),
+    # Requests
+    maps("limit_request_line", "max-request-line", take_request_line),
+    maps("limit_request_fields", "max-fields", number("max-fields", 1, 10_000)),
+    maps("limit_request_field_size", "max-head", take_field_size, "a limit for all fields together"),
+    maps("forwarded_allow_ips", "trusted-proxies", take_forwarded, "without it `127.0.0.1`, `::1` and unix sockets; `REMOTE_ADDR` is then the client's, too; see proxies.md"),
+    maps("proxy_protocol", "bind", fact("proxy_protocol"), "`proxy+http://`"),
+    maps("proxy_allow_ips", "trusted-proxies", take_forwarded),
+    maps("secure_scheme_headers", "", fact("secure_scheme_headers"), "`X-Forwarded-Proto` is obeyed; others are not: have the proxy set that"),
+    unlike("forwarder_headers", "`--forwarded-fields` names the fields that your proxies set"),
+    unlike("permit_obsolete_folding strip_header_spaces permit_unconventional_http_method permit_unconventional_http_version casefold_http_method", SMUGGLING),
+    # TLS
+    maps("certfile", "certificate", text("certificate", is_path=True)),
+    maps("keyfile", "key", text("key", is_path=True)),
+    maps("ca_certs", "client-ca", text("client-ca", is_path=True)),
+    maps("cert_reqs", "client-certificate", take_cert_reqs),
+    maps("ssl_version", "tls-min", take_ssl_version, "1.2 or 1.3"),
+    maps("ciphers", "ciphers", text("ciphers")),
+    # Hooks
+    maps("on_starting when_ready on_reload on_exit child_exit", "", fact("hook"), "called where gunicorn calls it, with small objects: `server.log`, `server.pid`, `server.cfg`"),
+    maps("post_fork post_worker_init worker_exit", "", fact("hook"), "called in the worker, with small objects: `worker.pid`, `worker.age`, `worker.log`, `worker.cfg`"),
+    unlike("pre_fork", "it is not called; what a worker needs of its own belongs into post_fork"),
+    unlike("pre_exec", "it is not called; SIGUSR2 starts new code by trying it first"),
+    unlike("worker_int worker_abort", "it is not called; `aserve stacks` and the log show what a worker is at"),
+    unlike("pre_request post_request", "it is not called; a WSGI middleware sees each request"),
+    unlike("nworkers_changed on_dirty_starting", "it is not called; the log has each change"),
+    unlike("ssl_context", "it is not called; the settings of TLS are in tls.md"),
+)  # fmt: skip
+TABLE = Rows(ROWS)
+
+# Flags whose names are not the settings'; and those without a value.
+FLAGS = {
+    "-b": "bind", "-w": "workers", "-k": "worker_class", "-t": "timeout", "-c": "config", "-p": "pidfile", "-D": "daemon",
+    "-u": "user", "-g": "group", "-m": "umask", "-e": "raw_env", "-n": "proc_name", "-R": "enable_stdio_inheritance",
+    "--pid": "pidfile", "--env": "raw_env", "--name": "proc_name", "--preload": "preload_app", "--keep-alive": "keepalive",
+    "--access-logfile": "accesslog", "--error-logfile": "errorlog", "--log-file": "errorlog", "--access-logformat": "access_log_format",
+    "--log-level": "loglevel", "--log-config": "logconfig", "--log-config-json": "logconfig_json", "--log-syslog": "syslog",
+    "--log-syslog-to": "syslog_addr", "--log-syslog-prefix": "syslog_prefix", "--log-syslog-facility": "syslog_facility",
+    "--reload-extra-file": "reload_extra_files", "--no-sendfile": "sendfile", "--no-control-socket": "control_socket_disable", "--paste-global": "raw_paste_global_conf",
+    "--paster": "paste", "--proxy-allow-from": "proxy_allow_ips",
+    "--limit-request-field_size": "limit_request_field_size",
+}  # fmt: skip
+SWITCHES = (
+    "daemon", "preload_app", "reload", "check_config", "print_config", "capture_output", "initgroups", "sendfile", "spew",
+    "reuse_port", "enable_stdio_inheritance", "syslog", "do_handshake_on_connect", "suppress_ragged_eofs",
+    "disable_redirect_access_to_syslog", "control_socket_disable", "permit_obsolete_folding", "strip_header_spaces",
+    "casefold_http_method", "permit_unconventional_http_method", "permit_unconventional_http_version",
+)  # fmt: skip

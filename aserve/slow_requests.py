@@ -1,0 +1,181 @@
+"""Requests that take too long, told while they run, with the stack of their thread: --slow-request.
+
+Owns:     SlowRequests: who is looked at, what is told, and the last of them.
+Thread:   `look` on the event loop, once a second; with --threads 0, where the app may hold that up, in a thread of its own.
+          `write` in whichever thread ends an exchange. One lock guards what they share.
+Not here: stacks (stacks.py), when requests came (wsgi/timing.py); ending those that take too long (wsgi/deadlines.py).
+
+Nothing is noted when a request begins, beyond its times: it is found on the stack of its thread. Times and the look at each
+end cost hello 3,300 instructions beside 69,200 (2026-11-23, callgrind, --threads 0 --loop asyncio, CPython 3.11).
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import sys
+import threading
+import time
+from typing import Any
+
+from .errors import RequestRefused
+from .exchange import REFUSED, Exchange, escape
+from .log_values import request_id_of
+from .stacks import SLOW_WATCH, format_frames, request_of
+
+logger = logging.getLogger("aserve.slow")
+
+# How many stacks are told in a minute, so that a stall of everything does not fill the log. Guess: enough to see what it is.
+MAX_PER_MINUTE = 12
+MAX_KEPT = 32  # of the last
+MAX_STACK = 4000  # characters; what is outermost is left out
+LOOK_SECONDS = 1.0
+
+_monotonic = time.monotonic
+
+
+class SlowRequests:
+    """Those of one server; a RequestLog."""
+
+    def __init__(self, seconds: float, worker: int | None = None, is_inline: bool = False) -> None:
+        """`seconds`: --slow-request; `worker`: the process's number; `is_inline`: look from a thread, until `close`."""
+        self._seconds, self._worker = seconds, worker
+        self._lock = threading.Lock()  # guards all below
+        self._running: dict[
+            Exchange, dict[str, Any] | None
+        ] = {}  # those that were seen; None: one too many, it is not told
+        self._last: collections.deque[dict[str, Any]] = collections.deque(maxlen=MAX_KEPT)
+        self._number = 0
+        self._minute_began_at, self._told_count, self._left_out_count = 0.0, 0, 0
+        self._is_over = threading.Event()
+        self._looker = threading.Thread(target=self._look_on, name=SLOW_WATCH, daemon=True)
+        self._is_inline = is_inline
+        if is_inline:
+            self._looker.start()
+
+    def last(self) -> list[dict[str, Any]]:
+        """
+        Return the last that were told, at most MAX_KEPT, the newest behind.
+
+        Each has: number (from 1, in this process), at (seconds since 1970, when it was told), request ("GET /a", escaped), seconds (so far, or
+        until its end), queue_seconds (of these it has waited for a thread), worker (None without --workers), thread, request_id (or None),
+        stack (text; empty: it was not seen while it ran), end (None: it runs; else as in the access log), status (then; 0: none).
+        """
+        with self._lock:
+            return [dict(found) for found in self._last]
+
+    # --- called on the event loop ---
+
+    def on_second(self) -> None:
+        """Called once a second."""
+        if not self._is_inline:
+            self.look()
+
+    def close(self) -> None:
+        """Look no more."""
+        self._is_over.set()
+        if self._is_inline:
+            self._looker.join(LOOK_SECONDS)
+
+    # --- called on the event loop, or in the thread that looks ---
+
+    def _look_on(self) -> None:
+        while not self._is_over.wait(min(self._seconds, LOOK_SECONDS)):
+            self.look()
+
+    def look(self) -> None:
+        """Tell of requests that are with a thread for too long; each once."""
+        now = _monotonic()
+        with self._lock:
+            for ended in [exchange for exchange in self._running if exchange.response is None]:
+                del self._running[ended]  # it ended as it was found
+            self._on_minute(now)
+        for thread_id, frame in sys._current_frames().items():
+            exchange, frames = request_of(frame)
+            if exchange is None or not exchange.arrived_at or exchange in self._running:
+                continue
+            if now - exchange.arrived_at >= self._seconds:
+                self._tell_running(exchange, thread_id, format_frames(frames)[-MAX_STACK:])
+
+    def _on_minute(self, now: float) -> None:
+        if now - self._minute_began_at < 60:
+            return
+        left_out, self._minute_began_at = self._left_out_count, now
+        self._told_count = self._left_out_count = 0
+        if left_out:
+            logger.warning("%d more slow requests were not told of in the last minute", left_out)
+
+    def _tell_running(self, exchange: Exchange, thread_id: int, stack: str) -> None:
+        found = self._note(exchange, thread_id, stack)
+        if found is not None:
+            logger.warning(
+                "%s has taken %.1f s so far, longer than --slow-request (%g s)%s; %s is at:\n%s",
+                found["request"], found["seconds"], self._seconds, _describe(found), found["thread"], stack.rstrip(),
+            )  # fmt: skip
+
+    # --- called in whichever thread ends an exchange ---
+
+    def write(self, exchange: Exchange) -> None:
+        """See RequestLog.write."""
+        if _monotonic() - exchange.arrived_at >= self._seconds:
+            self._end(exchange, exchange.end, exchange.response.code if exchange.response is not None else 0)
+
+    def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
+        """See RequestLog.write_refused: the app has not answered in time."""
+        if exchange is not None and exchange in self._running:
+            self._end(exchange, REFUSED, why.status)
+
+    def _end(self, exchange: Exchange, end: str, status: int) -> None:
+        is_new = exchange not in self._running
+        if is_new and (not exchange.arrived_at or exchange.is_probe):
+            return  # it was not whole
+        found = self._note(exchange, exchange.thread_id, "") if is_new else self._running.get(exchange)
+        with self._lock:
+            self._running.pop(exchange, None)
+            if found is None:
+                return
+            found["seconds"], found["end"], found["status"] = _monotonic() - exchange.arrived_at, end, status
+        if is_new:
+            logger.warning(
+                "%s has taken %.1f s, longer than --slow-request (%g s)%s: %s %d; its stack was not seen",
+                found["request"], found["seconds"], self._seconds, _describe(found), end, status,
+            )  # fmt: skip
+        else:
+            logger.warning("%s has ended after %.1f s: %s %d", found["request"], found["seconds"], end, status)
+
+    # --- called from both ---
+
+    def _note(self, exchange: Exchange, thread_id: int, stack: str) -> dict[str, Any] | None:
+        """Keep one that is told of from now on; None: it is one too many in this minute."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        request_id, began_at = request_id_of(exchange), exchange.began_at
+        now = _monotonic()
+        with self._lock:
+            self._on_minute(now)
+            if self._told_count >= MAX_PER_MINUTE:
+                self._left_out_count += 1
+                self._running[exchange] = None
+                return None
+            self._told_count += 1
+            self._number += 1
+            found: dict[str, Any] = {
+                "number": self._number,
+                "at": time.time(),
+                "request": exchange.summary,
+                "seconds": now - exchange.arrived_at,
+                "queue_seconds": began_at - exchange.arrived_at if began_at else None,
+                "worker": self._worker,
+                "thread": names.get(thread_id, f"thread {thread_id}"),
+                "request_id": escape(request_id) if request_id else None,
+                "stack": stack,
+                "end": None,
+                "status": None,
+            }
+            self._running[exchange] = found
+            self._last.append(found)
+            return found
+
+
+def _describe(found: dict[str, Any]) -> str:
+    text = f"; {found['queue_seconds']:.1f} s of these it waited for a thread" if found["queue_seconds"] else ""
+    return f"{text}; request id {found['request_id']}" if found["request_id"] else text

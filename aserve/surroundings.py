@@ -1,0 +1,76 @@
+"""What the app finds in its process: its folder, variables, and where it imports from.
+
+Owns:     the effect of --chdir, --env and --python-path; paths that mean the same whatever the folder is.
+Thread:   the main thread, before the app is imported, in each process that imports it.
+Not here: the folder of the app itself on sys.path (loading.py).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import site
+import sys
+from collections.abc import MutableMapping
+from typing import Any
+
+from .errors import AserveError
+from .settings import Bind, Config, parse_bind
+
+
+class SurroundingsError(AserveError):
+    """The folder that the app is to run in cannot be entered."""
+
+
+def set_surroundings(config: Config, environ: MutableMapping[str, str]) -> None:
+    """
+    Make them for this process; `environ` is its os.environ.
+
+    Raises:
+        SurroundingsError: --chdir names no folder that this process may enter.
+    """
+    for pair in config.env:
+        name, _, value = pair.partition("=")
+        environ[name] = value
+    if config.chdir is not None:
+        try:
+            os.chdir(config.chdir)
+        except OSError as fault:
+            raise SurroundingsError(f"--chdir {config.chdir}: {fault.strerror}") from None
+    for folder in reversed(config.python_path):
+        _import_from(os.path.abspath(folder))
+
+
+def with_whole_paths(config: Config) -> Config:
+    """Return settings by whose paths everybody means the same file: the app may change the folder, and a supervisor has them, too."""
+    changed: dict[str, Any] = {
+        name: os.path.abspath(getattr(config, name))
+        for name in ("control", "log_config")
+        if getattr(config, name) is not None
+    }
+    if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
+        changed["access_log"] = os.path.abspath(config.access_log)
+    if config.chdir is not None:
+        changed["bind"] = [_with_whole_path(parse_bind(bind)) for bind in config.bind]
+        for name in ("static", "x_sendfile"):
+            changed[name] = [_with_whole_folder(text) for text in getattr(config, name)]
+    return dataclasses.replace(config, **changed)
+
+
+def _with_whole_path(bind: Bind) -> str:
+    if bind.kind == "unix" and not bind.is_abstract:
+        bind = bind._replace(path=os.path.abspath(bind.path))
+    return bind.spec
+
+
+def _with_whole_folder(text: str) -> str:
+    prefix, equals, folder = text.rpartition("=")
+    return f"{prefix}{equals}{os.path.abspath(folder.strip())}"
+
+
+def _import_from(folder: str) -> None:
+    """Put a folder first, and what its .pth files name behind it: that is how packages are installed in place."""
+    before = [path for path in sys.path if path != folder]
+    sys.path[:] = before  # the same list: others refer to it
+    site.addsitedir(folder)
+    sys.path[:] = [folder, *(path for path in sys.path[len(before) :] if path != folder), *before]

@@ -1,0 +1,161 @@
+"""A span of OpenTelemetry's for each request (--tracing).
+
+Owns:     `traced`: the app, called within a span that is current on whichever thread runs it, also while its response is iterated.
+Thread:   a worker (with --threads 0: the event loop).
+Spec:     OpenTelemetry, "Semantic Conventions for HTTP Spans", stable since 1.23; W3C Trace Context, by its propagator.
+Not here: where spans go: that is the SDK's, which the app or `opentelemetry-instrument` sets up.
+
+It is a layer around the app, put there where the settings ask for it: other servers have nothing of it. It stands outside of deadlines.py,
+and so it has the Response at hand, which knows the status; `start_response` is the app's as it is.
+
+Each request has a context (contextvars) of its own, in which every step of the app runs. What the app makes current in one piece of a generator is
+so in the next one, also on another thread, and never in another request.
+"""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Iterable, Iterator
+from typing import Any, Callable
+
+from ..exchange import Exchange
+from ..settings import VERSION
+from .gateway import FileWrapper, WSGIApp
+
+# Others are one name: a client could invent as many as it likes.
+METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"])
+# By the names of an environ; those that are not there are left out.
+ATTRIBUTES = {
+    "wsgi.url_scheme": "url.scheme", "QUERY_STRING": "url.query", "SERVER_NAME": "server.address",
+    "REMOTE_ADDR": "client.address", "HTTP_USER_AGENT": "user_agent.original",
+}  # fmt: skip
+FIELDS = {"HTTP_TRACEPARENT": "traceparent", "HTTP_TRACESTATE": "tracestate"}
+
+Believes = Callable[[Any], bool]
+
+
+def traced(app: WSGIApp, is_believed: Believes) -> WSGIApp:
+    """Return a WSGI app that calls `app` in a span; it goes on with the trace of peers whose connection is believed."""
+    # An optional dependency, which only those need who ask for it.
+    from opentelemetry import context, trace
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    tracer, extract = trace.get_tracer("aserve", VERSION), TraceContextTextMapPropagator().extract
+    root = context.Context()
+
+    def parent_of(exchange: Exchange, environ: dict[str, Any]) -> Any:
+        if exchange.is_from_front or is_believed(exchange.connection):
+            return extract({name: environ[key] for key, name in FIELDS.items() if key in environ}, root)
+        return root
+
+    def traced(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        response = start_response.__self__
+        exchange: Exchange = response.exchange
+        method = environ["REQUEST_METHOD"]
+        known = method if method in METHODS else "_OTHER"
+        attributes = {name: environ[key] for key, name in ATTRIBUTES.items() if environ.get(key)}
+        attributes["http.request.method"], attributes["url.path"] = known, _path_of(environ)
+        if known != method:
+            attributes["http.request.method_original"] = method[:100]
+        if exchange.arrived_at:
+            attributes["aserve.queue_seconds"] = max(exchange.began_at - exchange.arrived_at, 0.0)
+        parent = parent_of(exchange, environ)
+        span = tracer.start_span(
+            method if known == method else "HTTP", parent, trace.SpanKind.SERVER, attributes=attributes
+        )
+        own = contextvars.copy_context()
+        own.run(context.attach, trace.set_span_in_context(span, parent))
+        request = _Request(span, response, own)
+        try:
+            iterable: Any = own.run(app, environ, start_response)
+        except BaseException as exc:
+            request.end(exc)
+            raise
+        kind = type(iterable)
+        # These run no code of the app's, and the gateway recognises them by their types.
+        if kind is list or kind is tuple or (kind is FileWrapper and iterable.extent() is not None):
+            request.end()
+            return iterable  # type: ignore[no-any-return]
+        return _TracedIterable(request, iterable)
+
+    # The gateway names the app in the log by these.
+    traced.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
+    traced.__module__ = getattr(app, "__module__", None) or type(app).__module__
+    return traced
+
+
+def _path_of(environ: dict[str, Any]) -> str:
+    return str(environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")) or "/"
+
+
+class _Request:
+    """The span of one request, until it ends."""
+
+    __slots__ = ("_is_over", "_response", "_span", "run")
+
+    def __init__(self, span: Any, response: Any, own: contextvars.Context) -> None:
+        self._span = span
+        self._response = response
+        self.run = own.run  # calls something in the context of this request
+        self._is_over = False
+
+    def end(self, fault: BaseException | None = None) -> None:
+        """End the span, once; with what the app has raised."""
+        if self._is_over:
+            return
+        self._is_over = True
+        span, code = self._span, self._response.code or (500 if fault is not None else 0)
+        if code:
+            span.set_attribute("http.response.status_code", code)
+        if fault is not None:
+            span.record_exception(fault)
+            self._fail(type(fault).__qualname__, str(fault))
+        elif code >= 500:
+            self._fail(str(code))
+        span.end()
+
+    def _fail(self, kind: str, text: str | None = None) -> None:
+        from opentelemetry.trace import StatusCode
+
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(StatusCode.ERROR, text)
+
+
+class _TracedIterable:
+    """What the app has returned, whose every step is in the span."""
+
+    __slots__ = ("_iterable", "_iterator", "_request")
+
+    def __init__(self, request: _Request, iterable: Any) -> None:
+        self._request = request
+        self._iterable = iterable
+        self._iterator: Iterator[bytes] | None = None
+
+    def __iter__(self) -> _TracedIterable:
+        return self
+
+    def __next__(self) -> bytes:
+        request = self._request
+        try:
+            if self._iterator is None:
+                self._iterator = request.run(iter, self._iterable)
+            chunk: bytes = request.run(next, self._iterator)
+            return chunk
+        except StopIteration:
+            raise
+        except BaseException as exc:
+            request.end(exc)
+            raise
+
+    def close(self) -> None:
+        """Close what the app has returned; the request is over."""
+        fault = None
+        try:
+            close = getattr(self._iterable, "close", None)
+            if close is not None:
+                self._request.run(close)
+        except BaseException as exc:
+            fault = exc
+            raise
+        finally:
+            self._request.end(fault)

@@ -1,0 +1,181 @@
+"""Configurations of uWSGI and gunicorn, in the manner of real ones, served as they are (tests/moving/uwsgi and gunicorn)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+
+import pytest
+from harness.process import ServerProcess
+from harness.waiting import wait_until
+
+MOVING = pathlib.Path(__file__).parent.parent / "moving"
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+pytestmark = [ON_LINUX]
+
+VARIABLES = {
+    "SHOP_WHO": "me", "SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2",
+    "SHOP_UID": str(os.getuid()), "SHOP_GID": str(os.getgid()),
+}  # fmt: skip
+# File: whether it says itself where to listen (else a port of the test's), and what the app finds.
+UWSGI = {
+    "flask.ini": (True, {}),
+    "django.ini": (True, {"SHOP_SETTINGS": "shop.settings.production"}),
+    "docker.ini": (False, {}),
+    "comments.ini": (False, {}),
+    "placeholders.ini": (True, {"SHOP_NAME": "shop", "SHOP_BY": "me", "SHOP_VERSION": "1.2"}),
+    "conditions.ini": (True, {"SHOP_KIND": "of-me", "SHOP_LETTER_a": "a", "SHOP_LETTER_b": "b"}),
+    "sections.ini:development": (False, {"SHOP_MODE": "development"}),
+    "flags.ini": (True, {}),
+    "typos.ini": (False, {}),
+    "hobby.ini": (False, {}),
+    "mount.ini": (True, {}),
+    "gevent.ini": (False, {}),
+    "routes.ini": (False, {}),
+    "logs.ini": (True, {}),
+    "healthchecks.ini": (False, {}),
+    "includes.ini": (True, {"SHOP_FROM": "common"}),
+    "folder.ini": (False, {}),
+    "fronts.ini": (True, {}),
+    "environment.ini": (False, {}),
+    "single.ini": (False, {}),
+    "shop.xml": (True, {"SHOP_FORM": "xml", "SHOP_FILE": "shop"}),
+}
+GUNICORN = {
+    "docker.py": ("wsgi", {}),
+    "cores.py": ("wsgi:app", {}),
+    "example.py": ("app:app", {"SHOP_SECRET_KEY": "something", "SHOP_SPAM": "eggs"}),
+    "greenlets.py": ("wsgi:app", {}),
+    "logs.py": (None, {}),
+    "limits.py": (None, {}),
+    "preload.py": (None, {"SHOP_MODE": "preloaded", "SHOP_WORKER": "forked and initialized True"}),
+    "unix.py": (None, {}),
+    "asgi.py": (None, {}),
+}
+# On PyPy, where a process takes longer to start, one of each kind: what reads them is the same code.
+if sys.implementation.name == "pypy":
+    UWSGI = {name: UWSGI[name] for name in ("placeholders.ini", "docker.ini")}
+    GUNICORN = {name: GUNICORN[name] for name in ("preload.py",)}
+
+
+@pytest.fixture
+def serve(tmp_path):
+    """Start aserve in a folder of its own that has the files and their apps: serve(*arguments, own_bind) -> ServerProcess."""
+    folder = tmp_path / "srv"
+    shutil.copytree(MOVING / "site", folder)
+    for path in [*(MOVING / "uwsgi").iterdir(), *(MOVING / "gunicorn").glob("*.py")]:
+        shutil.copy(path, folder)
+    shutil.copy(MOVING / "site" / "wsgi.py", folder)
+    (folder / "version.txt").write_text("1.2\n")
+    running = []
+
+    def start(*arguments, has_own_bind):
+        running.append(ServerProcess(list(arguments), folder, VARIABLES, ["env"] if has_own_bind else ()))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.end()
+        assert process.faults() == ""
+
+
+def ask(raw_client, process):
+    """Return what the app tells, over the protocol of the bind that is served first."""
+    client = raw_client(_address_of(process))
+    if not process.url.startswith(("uwsgi", "scgi")):
+        return client.fetch().json()
+    pairs = {"REQUEST_METHOD": "GET", "PATH_INFO": "/", "REQUEST_URI": "/", "SERVER_PROTOCOL": "HTTP/1.1"}
+    if process.url.startswith("scgi"):
+        fields = b"".join(f"{k}\0{v}\0".encode() for k, v in {"CONTENT_LENGTH": "0", "SCGI": "1", **pairs}.items())
+        client.send(b"%d:%s," % (len(fields), fields))
+    else:
+        data = b"".join(struct.pack("<H", len(text)) + text.encode() for pair in pairs.items() for text in pair)
+        client.send(struct.pack("<BHB", 0, len(data), 0) + data)
+    return json.loads(client.recv_to_end().partition(b"\r\n\r\n")[2])
+
+
+def _address_of(process):
+    is_path = isinstance(process.address, str)
+    return os.path.join(process.folder, process.address) if is_path else process.address
+
+
+def stop(process):
+    """End it, and see that it ends well."""
+    process.signal()
+    assert process.wait(20) == 0, process.log
+
+
+@pytest.mark.parametrize("name", UWSGI)
+def test_uwsgi(serve, raw_client, name):
+    """It is served as it is, by `aserve FILE`; no key of it stops the start."""
+    has_own_bind, variables = UWSGI[name]
+    process = serve(name, has_own_bind=has_own_bind)
+    told = ask(raw_client, process)
+    assert told["variables"] == {**VARIABLES, **variables} and told["folder"] == "srv"
+    stop(process)
+
+
+@pytest.mark.parametrize("name", GUNICORN)
+def test_gunicorn(serve, raw_client, name):
+    """It is served as it is, with the app of the command line or its own."""
+    app, variables = GUNICORN[name]
+    process = serve("--gunicorn-conf", name, *([app] if app else []), has_own_bind=name == "unix.py")
+    told = ask(raw_client, process)
+    assert told["variables"] == {**VARIABLES, **variables} and told["folder"] == "srv"
+    stop(process)
+
+
+def test_the_option_of_the_app(serve, raw_client, tmp_path):
+    """uwsgi.opt has the file's options."""
+    process = serve("--uwsgi-ini", "fronts.ini", "app:app", "--uwsgi-module", "on", has_own_bind=True)
+    assert {"buffer-size", "protocol", "lazy-apps", "enable-threads"} <= set(ask(raw_client, process)["options"])
+    stop(process)
+
+
+def test_hooks(serve, raw_client, tmp_path):
+    """gunicorn's hooks are called in its order; a reload executes the file anew."""
+    process = serve("--gunicorn-conf", "hooks.py", has_own_bind=False)
+    assert ask(raw_client, process)["folder"] == "srv"
+    told = tmp_path / "srv" / "hooks.txt"
+    path = tmp_path / "srv" / "hooks.py"
+    path.write_text(path.read_text().replace('"on_reload"', '"on_reload of new code"'))
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: done in")
+    stop(process)
+    lines = told.read_text().splitlines()
+    start = ["on_starting 1", "when_ready", "post_fork 1 of True", "post_worker_init"]
+    assert lines[:6] == [*start, "on_reload of new code", "post_fork 1 of True"]
+    assert sorted(lines[6:-1]) == ["child_exit 1"] * 2 + ["post_worker_init"] + ["worker_exit"] * 2
+    assert lines[-1] == "on_exit"
+
+
+def test_an_ini_file_is_read_anew(serve, raw_client, tmp_path):
+    """SIGHUP takes over what has changed in it."""
+    process = serve("--uwsgi-ini", "includes.ini", has_own_bind=True)
+    path = tmp_path / "srv" / "common.inc"
+    path.write_text(path.read_text() + "env = SHOP_NEW=1\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: done in")
+    wait_until(lambda: ask(raw_client, process)["variables"].get("SHOP_NEW") == "1", 10, lambda: process.log)
+    stop(process)
+
+
+def test_a_mistake(serve, tmp_path):
+    """A wrong value ends the start, with the file and the line."""
+    (tmp_path / "wrong.ini").write_text("[uwsgi]\nprocesses = abc\n")
+    done = subprocess.run(
+        [sys.executable, "-Im", "aserve", "wrong.ini"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert done.stderr == "aserve: error: wrong.ini:2: processes = abc: 'abc' is not a whole number\n"

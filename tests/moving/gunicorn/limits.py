@@ -1,0 +1,13 @@
+bind = "127.0.0.1:8080"
+wsgi_app = "wsgi:app"
+workers = 1
+threads = 4
+limit_request_line = 8190
+limit_request_fields = 200
+limit_request_field_size = 131072
+backlog = 100
+forwarded_allow_ips = "*"
+secure_scheme_headers = {"X-FORWARDED-PROTO": "https"}
+worker_tmp_dir = "/dev/shm"
+reload = False
+pidfile = "shop.pid"

@@ -1,0 +1,11 @@
+bind = "unix:shop.sock"
+wsgi_app = "app:create_app('prod')"
+workers = 1
+umask = 0o007
+pythonpath = "project,shop"
+proc_name = "shop"
+forwarded_allow_ips = "10.0.0.1,10.0.0.2"
+certfile = None
+keyfile = None
+do_handshake_on_connect = False
+max_request = 3

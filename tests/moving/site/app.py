@@ -1,0 +1,16 @@
+"""A factory, and what it makes."""
+
+import telling
+
+try:
+    import uwsgi  # noqa: F401
+except ImportError:
+    pass
+
+
+def create_app(config="dev"):
+    """Return the app."""
+    return telling.application
+
+
+app = create_app()

@@ -1,0 +1,159 @@
+"""Placeholders, conditions, loops and includes; what uWSGI 2.0.30 made of these lines was seen with --show-config."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from aserve.moving.draft import Given
+from aserve.moving.uwsgi_files import read_options
+from aserve.moving.uwsgi_logic import from_variables, include, resolve
+from aserve.settings import ConfigError
+
+ENVIRON = {"HOME": "/root", "EMPTY": ""}
+
+
+def resolved(lines, environ=ENVIRON):
+    """Return names and values of what counts of these lines, `key = value`."""
+    options = [
+        Given(*(part.strip() for part in line.partition("=")[::2]), f"a.ini:{number}")
+        for number, line in enumerate(lines.splitlines(), 1)
+        if line.strip()
+    ]
+    return [f"{option.key} = {option.value}" for option in resolve(options, environ)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "last"),
+    [
+        ("base = /srv\nx = %(base)/a", "/srv/a"),
+        ("x = %(base)/a\nbase = /srv", "/srv/a"),
+        ("base = /srv\nbase = /b\nx = %(base)", "/srv"),
+        ("x = $(HOME)$(NOPE)", "/root$(NOPE)"),
+        ("x = $(EMPTY).", "."),
+        ("x = %(addr) %(nope) %(4)", "%(addr) %(nope) %(4)"),
+        ("a = %(b)\nb = 2\nx = %(a)", "2"),
+        ("a = %(a)\nx = %(a)", "%(a)"),
+        ("set-placeholder = zed=7\nx = %(zed)", "7"),
+        ("set-ph = zed=7\nx = %(zed)", "7"),
+        ("threads = 3\nx = %(threads * 10)", "30"),
+        ("x = %(4 * 2)", "8"),
+        ("x = %(4 + 2)", "6"),
+        ("x = %(4 - -2)", "6"),
+        ("x = %(9 / 2)", "4"),
+        ("x = %(9 / 0)", "9"),
+        ("a = foo\nx = %(a ++ a)", "foofoo"),
+        ("a = foo\nx = %(a + 1)", "1"),
+        ("x = %(nope + 1)", "%(nope + 1)"),
+        ("env = WHO=me\nx = $(WHO)", "me"),
+    ],
+)
+def test_placeholders(lines, last):
+    """Of options and of the environment; what nothing is known of stays, as log-format has its own."""
+    assert f"x = {last}" in resolved(lines)
+
+
+def test_a_value_from_a_file(tmp_path):
+    """@(file), without the newline at its end; one that cannot be read is an error."""
+    (tmp_path / "v").write_text("1.2\n")
+    assert resolved(f"x = v@({tmp_path}/v)") == ["x = v1.2"]
+    with pytest.raises(ConfigError, match=r"a\.ini:1: x = @\(/no/such\): cannot read /no/such: No such file"):
+        resolved("x = @(/no/such)")
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("if-env = HOME", True),
+        ("ifenv = HOME", True),
+        ("if-env = HOME=/root", True),
+        ("if-env = HOME=/home", False),
+        ("if-env = NOPE", False),
+        ("if-not-env = HOME", False),
+        ("if-not-env = NOPE", True),
+        ("if-opt = known", True),
+        ("if-opt = known=yes", True),
+        ("if-opt = known=no", False),
+        ("if-opt = unknown", False),
+        ("if-not-opt = unknown", True),
+        ("if-exists = /", True),
+        ("ifexists = /no/such", False),
+        ("if-not-exists = /no/such", True),
+        ("if-dir = /", True),
+        ("ifdir = /etc/passwd", False),
+        ("if-file = /", False),
+        ("if-file = /etc/passwd", True),
+        (f"if-hostname = {socket.gethostname()}", True),
+        ("if-hostname-match = .", True),
+        ("if-hostname = no.such.host", False),
+        ("if-plugin = python3", True),
+        ("if-not-plugin = gevent", True),
+        ("if-reload = true", False),
+        ("if-not-reload = true", True),
+    ],
+)
+def test_conditions(condition, holds):
+    """What stands between counts where the condition holds."""
+    lines = f"known = yes\n{condition}\nx = 1\nendif =\ny = 1"
+    assert ("x = 1" in resolved(lines)) is holds and "y = 1" in resolved(lines)
+
+
+def test_the_value_of_a_condition():
+    """%(_) is what was found."""
+    assert resolved("if-env = HOME\nx = %(_)\nend-if =") == ["x = /root"]
+    assert resolved("if-exists = /etc\nx = %(_)") == ["x = /etc"]
+
+
+def test_one_in_another():
+    """uWSGI refuses that, and here it is as one expects; the value of a name is the first that counts."""
+    assert resolved("if-env = HOME\nif-env = NOPE\na = 1\nendif\nb = 2\nendif\nc = 3") == ["b = 2", "c = 3"]
+    lines = "if-env = NOPE\nbase = /a\nendif\nif-not-env = NOPE\nbase = /b\nendif\nx = %(base)"
+    assert resolved(lines) == ["base = /b", "x = /b"]
+
+
+def test_loops(tmp_path):
+    """Each kind goes over its values."""
+    assert resolved("for = a b\nif-env = HOME\nx = %(_)\nendif\nfor = 1 2\ny = %(_)\nendfor\nend-for =\nz = 1") == [
+        "x = /root", "y = 1", "y = 2", "x = /root", "y = 1", "y = 2", "z = 1",
+    ]  # fmt: skip
+    assert resolved("for-times = 2\nx = %(_)\nendfor") == ["x = 1", "x = 2"]
+    for name in "ab":
+        (tmp_path / name).write_text("1\n2\n")
+    assert resolved(f"for-glob = {tmp_path}/*\nx = %(_)\nendfor") == [f"x = {tmp_path}/a", f"x = {tmp_path}/b"]
+    assert resolved(f"for-readline = {tmp_path}/a\nx = %(_)\nendfor") == ["x = 1", "x = 2"]
+    with pytest.raises(ConfigError, match="for-readline = /no/such: No such file"):
+        resolved("for-readline = /no/such\nendfor")
+
+
+def test_set_is_an_option_too():
+    """`set` gives an option, `set-placeholder` a name only."""
+    assert resolved("set = threads=4\nset-placeholder = a=1\nset = x") == ["threads = 4", "set = x"]
+
+
+def test_variables():
+    """UWSGI_ variables are options; uWSGI's own between its processes are none."""
+    environ = {"UWSGI_THREADS": "4", "UWSGI_HTTP_SOCKET": ":1", "UWSGI_RELOADS": "1", "UWSGI_": "", "X": "1"}
+    assert from_variables(environ) == [
+        Given("threads", "4", "UWSGI_THREADS"), Given("http-socket", ":1", "UWSGI_HTTP_SOCKET"),
+    ]  # fmt: skip
+
+
+def test_includes(tmp_path, monkeypatch):
+    """What is included takes its place; the same file by its section, another with its own letters."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.ini").write_text("[uwsgi]\nini = :b\nx = %n\nini =\ninclude = $(WHERE)/c.inc\n[b]\ny = %n\n")
+    (tmp_path / "c.inc").write_text("[uwsgi]\nz = %n\nxml = d.xml\n")
+    (tmp_path / "d.xml").write_text("<uwsgi><v>%n</v></uwsgi>")
+    found = include(read_options("a.ini", ""), {"WHERE": str(tmp_path)}, "a.ini")
+    assert [(option.key, option.value) for option in found if option.key in "xyzv"] == [
+        ("y", "a"), ("x", "a"), ("z", "c"), ("v", "d"),
+    ]  # fmt: skip
+
+
+def test_files_that_include_one_another(tmp_path):
+    """They are an error, and no endless loop."""
+    path = str(tmp_path / "a.ini")
+    (tmp_path / "a.ini").write_text(f"[uwsgi]\nini = {path}\n")
+    with pytest.raises(ConfigError, match="files include one another"):
+        include(read_options(path, ""), {}, path)

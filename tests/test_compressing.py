@@ -1,0 +1,313 @@
+"""Which responses are compressed, and what is said of them."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import zlib
+
+import pytest
+from harness import apps
+from harness.calling import call
+
+from aserve.compressing import Compressing
+from aserve.errors import AppError
+from aserve.settings import Config
+
+PAGE = b"<p>a page of text</p>\n" * 200
+HTML = ("Content-Type", "text/html; charset=utf-8")
+ACCEPTED = {"HTTP_ACCEPT_ENCODING": "gzip"}
+
+
+def compressing(app, **settings):
+    return Compressing(app, Config(compress=True, **settings))
+
+
+def fetch(body, *fields, status="200 OK", method="GET", **environ):
+    """Ask an app for a body: octets or an iterable."""
+
+    def app(environ, start_response):
+        start_response(status, list(fields))
+        return [body] if isinstance(body, bytes) else body
+
+    return call(compressing(app), "/", method, **{**ACCEPTED, **environ})
+
+
+def test_a_page():
+    """The body is fewer octets, and their number is its length; caches hear on what it depends."""
+    answer = fetch(
+        PAGE, HTML, ("Content-Length", str(len(PAGE))), ("ETag", '"a"'), ("Accept-Ranges", "bytes"), ("X-A", "b")
+    )
+    assert gzip.decompress(answer.body) == PAGE and type(answer.iterable) is list
+    assert answer.fields == [
+        HTML, ("ETag", 'W/"a"'), ("X-A", "b"), ("Vary", "Accept-Encoding"), ("Content-Encoding", "gzip"),
+        ("Content-Length", str(len(answer.body))),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["application/json", "image/svg+xml", "text/css", "TEXT/HTML", "application/wasm"])
+def test_types(kind):
+    """Text, and what is written like it."""
+    assert fetch(PAGE, ("Content-Type", kind)).get("Content-Encoding") == "gzip"
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "environ"),
+    [
+        ([("Content-Type", "image/png")], "200 OK", {}),
+        ([], "200 OK", {}),
+        ([HTML, ("Content-Encoding", "br")], "200 OK", {}),
+        ([HTML, ("Content-Encoding", "identity")], "200 OK", {}),
+        ([HTML, ("Cache-Control", "public, No-Transform")], "200 OK", {}),
+        ([("Content-Type", "image/png")], "206 Partial Content", {}),
+        ([HTML, ("Content-Digest", "sha-256=:x:")], "200 OK", {}),
+        ([HTML], "204 No Content", {}),
+        ([HTML, ("Content-Length", "1023")], "200 OK", {}),
+        ([("ETag", '"a"')], "304 Not Modified", {}),
+        ([("ETag", '"a"')], "304 Not Modified", {"HTTP_IF_NONE_MATCH": '"a"'}),
+    ],
+)
+def test_what_goes_out_as_it_is(fields, status, environ):
+    """Nothing of it is changed, and the app's own iterable goes on."""
+    body = iter([b"x" * 1023])
+    answer = fetch(body, *fields, status=status, **environ)
+    assert (answer.fields, answer.body) == (fields, b"x" * 1023) and answer.iterable is body
+
+
+@pytest.mark.parametrize("accepted", ["", "identity", "gzip;q=0", "deflate"])
+def test_clients_that_take_none(accepted):
+    """The page goes out as it is; caches hear that others may get something else."""
+    answer = fetch(PAGE, HTML, HTTP_ACCEPT_ENCODING=accepted)
+    assert (answer.body, answer.fields) == (PAGE, [HTML, ("Vary", "Accept-Encoding")])
+
+
+@pytest.mark.parametrize(
+    ("vary", "expected"),
+    [("Cookie", "Cookie, Accept-Encoding"), ("*", "*"), ("Cookie, accept-encoding", "Cookie, accept-encoding")],
+)
+def test_vary(vary, expected):
+    """What is there stays."""
+    assert fetch(PAGE, HTML, ("Vary", vary)).get("Vary") == expected
+
+
+@pytest.mark.parametrize(("etag", "expected"), [('"a"', 'W/"a"'), ('W/"a"', 'W/"a"')])
+def test_tags(etag, expected):
+    """A weak tag stays one."""
+    assert fetch(PAGE, HTML, ("ETag", etag)).get("ETag") == expected
+
+
+def test_a_part():
+    """Parts are not compressed: a client has the rest from a response as it was. Caches hear what they would of the whole."""
+    answer = fetch(PAGE, HTML, ("Content-Range", "bytes 0-1/2"), ("ETag", '"a"'), status="206 Partial Content")
+    assert (answer.body, answer.get("Vary"), answer.get("ETag")) == (PAGE, "Accept-Encoding", '"a"')
+
+
+def test_not_modified():
+    """A client that has the compressed page hears of that one."""
+    answer = fetch([], ("ETag", '"a"'), status="304 Not Modified", HTTP_IF_NONE_MATCH='W/"b", W/"a"')
+    assert answer.fields == [("ETag", 'W/"a"'), ("Vary", "Accept-Encoding")]
+
+
+@pytest.mark.parametrize("body", [b"x" * 1023, random.Random(1).randbytes(2000), b""], ids=["short", "noise", "empty"])
+def test_what_does_not_become_shorter(body):
+    """A short body, and one that compressing would only make longer, goes out as it is."""
+    answer = fetch(body, HTML)
+    assert (answer.body, answer.fields) == (body, [HTML, ("Vary", "Accept-Encoding")])
+
+
+def test_the_least_size():
+    """It is a setting."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [HTML])
+        return [b"x" * 100]
+
+    assert len(call(compressing(app, compress_min_bytes=100), **ACCEPTED).body) < 100
+
+
+def test_a_list_of_several():
+    """A list is all there, and so one body."""
+    answer = fetch([PAGE[:10], b"", PAGE[10:]], HTML)
+    assert gzip.decompress(answer.body) == PAGE and answer.get("Content-Length") == str(len(answer.body))
+
+
+def test_an_iterable_of_one_piece():
+    """What the first piece is all of, by its length, has a length again."""
+    answer = fetch(iter([b"", PAGE]), HTML, ("Content-Length", str(len(PAGE))))
+    assert gzip.decompress(answer.body) == PAGE and answer.get("Content-Length") == str(len(answer.body))
+
+
+@pytest.mark.parametrize("length", [None, 30, 2000])
+def test_a_stream(length):
+    """Each piece can be read when it is yielded; nothing is said of the length."""
+    pieces = [b"data: 1\n\n", b"", b"data: two\n\n", b"data: 333\n\n"]
+    fields = [HTML] if length is None else [HTML, ("Content-Length", str(length))]
+    app = compressing(
+        lambda environ, start_response: start_response("200 OK", fields) and iter(pieces), compress_min_bytes=0
+    )
+    started = []
+    iterable = app({"REQUEST_METHOD": "GET", **ACCEPTED}, lambda *arguments: started.append(arguments) or True)
+    decoder, seen = zlib.decompressobj(31), []
+    for octets in iterable:
+        seen.append(decoder.decompress(octets))
+    assert seen == [*pieces, b""] and decoder.eof
+    assert started == [("200 OK", [HTML, ("Vary", "Accept-Encoding"), ("Content-Encoding", "gzip")])]
+
+
+class Page:
+    """An iterable that is closed."""
+
+    def __init__(self, *chunks):
+        self.chunks, self.closed = chunks, 0
+
+    def __iter__(self):
+        return iter(self.chunks)
+
+    def close(self):
+        """Count it."""
+        self.closed += 1
+
+
+def test_close():
+    """The app's iterable is closed once."""
+    page = Page(PAGE, PAGE)
+    assert gzip.decompress(fetch(page, HTML).body) == PAGE + PAGE and page.closed == 1
+
+
+def test_write():
+    """What write() was given can be read when it returns."""
+
+    def app(environ, start_response):
+        write = start_response("200 OK", [HTML])
+        write(b"first")
+        write(b"")
+        return [b" second", b" third"]
+
+    answer = call(compressing(app), **ACCEPTED)
+    assert gzip.decompress(answer.body) == b"first second third" and answer.get("Content-Length") is None
+
+
+def test_write_of_a_whole_body():
+    """It has a length again."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [HTML, ("Content-Length", str(len(PAGE)))])(PAGE)
+        return []
+
+    answer = call(compressing(app), **ACCEPTED)
+    assert gzip.decompress(answer.body) == PAGE and answer.get("Content-Length") == str(len(answer.body))
+
+
+def test_a_generator():
+    """An app that starts with its first item."""
+
+    def late(kind):
+        def app(environ, start_response):
+            start_response("200 OK", [("Content-Type", kind)])
+            yield PAGE
+
+        return app
+
+    assert gzip.decompress(call(compressing(late("text/html")), **ACCEPTED).body) == PAGE
+    assert call(compressing(late("image/png")), **ACCEPTED).body == PAGE
+
+
+@pytest.mark.parametrize("body", [b"", PAGE])
+def test_a_head(body):
+    """A HEAD is told what the GET would be, as far as that is known."""
+    for iterable in ([body], iter([body])):
+        answer = fetch(iterable, HTML, ("Content-Length", str(len(PAGE))), method="HEAD")
+        assert (answer.get("Content-Encoding"), answer.get("Vary")) == ("gzip", "Accept-Encoding")
+        assert answer.get("Content-Length") == (str(len(answer.body)) if body else None)
+    assert fetch([], HTML, method="HEAD").fields == [HTML, ("Vary", "Accept-Encoding")]
+    assert fetch(iter([]), HTML).fields == [HTML, ("Vary", "Accept-Encoding")]
+
+
+@pytest.mark.parametrize("chunks", [["text"], [b"a", None], iter(["text"])])
+def test_bodies_that_are_none(chunks):
+    """They reach the server, which says what is wrong."""
+    app = compressing(lambda environ, start_response: start_response("200 OK", [HTML]) and chunks)
+    started = []
+    got = [*app({"REQUEST_METHOD": "GET", **ACCEPTED}, lambda *arguments: started.append(arguments) or True)]
+    assert len(started) == 1 and (got == chunks or got == ["text"])
+
+
+def test_pieces_that_are_none():
+    """The same behind what is out already."""
+    app = compressing(lambda environ, start_response: start_response("200 OK", [HTML]) and iter([PAGE, "text"]))
+    started = []
+    got = [*app({"REQUEST_METHOD": "GET", **ACCEPTED}, lambda *arguments: started.append(arguments) or True)]
+    assert len(started) == 1 and got[1] == "text"
+
+
+def test_a_length_that_is_wrong():
+    """It goes to the server as it is, which says so."""
+    answer = fetch(PAGE, HTML, ("Content-Length", "5000"))
+    assert (answer.body, answer.get("Content-Length")) == (PAGE, "5000")
+
+
+def test_an_app_that_does_not_start():
+    """That is the server's to say."""
+    assert list(compressing(lambda environ, start_response: [PAGE])({**ACCEPTED}, None)) == [PAGE]
+    assert list(compressing(lambda environ, start_response: [])({**ACCEPTED}, None)) == []
+
+
+@pytest.mark.parametrize("fields", [None, [("a",)], [(1, 2)], ["ab", "cde"]])
+def test_fields_that_are_none(fields):
+    """They go to the server as they are."""
+    seen = []
+    compressing(lambda environ, start_response: start_response("200 OK", fields) or [])(
+        {**ACCEPTED}, lambda *arguments: seen.append(arguments)
+    )
+    assert seen == [("200 OK", fields)]
+
+
+def test_a_second_start():
+    """Before anything is out an error page takes the place of the page; without exc_info it is a mistake."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [HTML])
+        with pytest.raises(AppError, match="a second time"):
+            start_response("200 OK", [HTML])
+        start_response("500 Oh", [HTML, ("X-A", "b")], ("kind", "error", None))
+        return [PAGE]
+
+    answer = call(compressing(app), **ACCEPTED)
+    assert (answer.status, answer.get("X-A"), gzip.decompress(answer.body)) == ("500 Oh", "b", PAGE)
+
+
+def test_a_second_start_that_is_late():
+    """The server raises what was given."""
+
+    def app(environ, start_response):
+        start_response("200 OK", [HTML])(PAGE)
+        start_response("500 Oh", [], ("kind", "error", None))
+        return []
+
+    seen = []
+
+    def start_response(*arguments):
+        seen.append(arguments)
+        return lambda octets: None
+
+    compressing(app)({**ACCEPTED}, start_response)
+    assert seen[1] == ("500 Oh", [], ("kind", "error", None))
+
+
+def test_files(tmp_path):
+    """A file that the app gives is compressed in pieces like any other response."""
+    path = tmp_path / "a.css"
+    path.write_bytes(PAGE * 50)
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/css"), ("Content-Length", str(len(PAGE) * 50))])
+        return environ["wsgi.file_wrapper"](open(path, "rb"))
+
+    answer = call(compressing(app), **ACCEPTED)
+    assert gzip.decompress(answer.body) == PAGE * 50 and answer.iterable._iterable.filelike.closed
+
+
+def test_the_best_that_a_client_takes():
+    """Of several codings the client's favourite."""
+    answer = call(compressing(apps.hello, compress_min_bytes=0), HTTP_ACCEPT_ENCODING="gzip;q=0.1, *;q=0")
+    assert answer.body == b"hello\n"  # it would become longer

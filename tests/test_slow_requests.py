@@ -1,0 +1,151 @@
+"""Requests that take too long: each is told once, with the stack of its thread, and then its end."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+from harness import apps
+
+from aserve import slow_requests
+from aserve.errors import RequestRefused
+from aserve.exchange import Exchange
+from aserve.slow_requests import SlowRequests
+
+VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a\0PATH_INFO\0/a\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
+
+
+def slow_lines(caplog):
+    """Return what was logged of them."""
+    return [record.getMessage() for record in caplog.records if record.name == "aserve.slow"]
+
+
+@pytest.mark.also_inline
+def test_one_that_runs(start_server, raw_client, wait_until, caplog):
+    """Its stack begins with the app; then its end is told. One that is quick is not told of."""
+    gate = apps.Gate()
+    server = start_server(gate, slow_request_seconds=0.05)
+    client = raw_client(server)
+    client.request("/slow?a=1", "X-Request-ID: abc")
+    gate.wait_entered()
+    if server.server.config.threads:
+        server.pass_seconds_until(lambda: server.server.slow_requests())
+    else:
+        wait_until(lambda: server.server.slow_requests())
+    (found,) = server.server.slow_requests()
+    assert (found["request"], found["end"], found["status"], found["worker"]) == ("GET /slow?a=1", None, None, None)
+    assert found["seconds"] >= 0.05 and found["request_id"] == "abc" and found["number"] == 1
+    assert "in __call__" in found["stack"] and "in respond" not in found["stack"]
+    (line,) = slow_lines(caplog)
+    assert line.startswith("GET /slow?a=1 has taken ") and f"; request id abc; {found['thread']} is at:\n  File" in line
+    gate.open()
+    assert client.recv_response().status == 200
+    wait_until(lambda: server.server.slow_requests()[0]["end"] == "answered")
+    server.stop()
+    assert len(slow_lines(caplog)) == 2 and " has ended after " in slow_lines(caplog)[1]
+
+
+@pytest.fixture
+def slow(monkeypatch):
+    """Those of a server, at a time that the test moves."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(slow_requests, "_monotonic", lambda: clock.now)
+    made = SlowRequests(2.0, worker=3)
+    made.clock = clock
+    return made
+
+
+@pytest.fixture
+def run(monkeypatch, slow):
+    """run(exchange): from now on a thread is at it."""
+    running = []
+    monkeypatch.setattr(slow_requests.sys, "_current_frames", lambda: dict(enumerate(running)))
+    monkeypatch.setattr(slow_requests, "request_of", lambda exchange: (exchange, []))
+
+    def run(seconds, vars=VARS):
+        exchange = Exchange(vars, 5)
+        exchange.arrived_at = exchange.began_at = slow.clock.now - seconds
+        exchange.response = SimpleNamespace(code=200)
+        running.append(exchange)
+        return exchange
+
+    run.running = running
+    return run
+
+
+def test_what_is_looked_at(slow, run, caplog):
+    """Those that have a time, and are too old; each once, and as long as it runs."""
+    run.running.append(None)
+    run(0.0).arrived_at = 0.0
+    run(1.9)
+    late = run(5.0)
+    late.began_at = slow.clock.now - 1.0
+    slow.look()
+    slow.look()
+    (line,) = slow_lines(caplog)
+    assert line.startswith(
+        "GET /a has taken 5.0 s so far, longer than --slow-request (2 s); 4.0 s of these it waited for a thread; thread 3"
+    )
+    late.response = None  # it ended just as it was found
+    run.running.clear()
+    slow.on_second()
+    assert not slow._running
+    (found,) = slow.last()
+    assert (found["worker"], found["queue_seconds"], found["stack"]) == (3, 4.0, "")
+
+
+def test_ends(slow, run, caplog):
+    """By whom ever; one that was not whole was none, nor is a health check."""
+    one, two = run(2.0), run(3.0)
+    slow.look()
+    slow.clock.now += 1.0
+    one.end, one.response = "client_gone", None
+    slow.write(one)
+    slow.write_refused(None, two, RequestRefused(504, "late"))
+    slow.write_refused(None, Exchange("", 0), RequestRefused(400, "no"))
+    slow.write_refused(None, None, RequestRefused(400, "no"))
+    assert [(each["end"], each["status"], each["seconds"]) for each in slow.last()] == [
+        ("client_gone", 0, 3.0), ("refused", 504, 4.0),
+    ]  # fmt: skip
+    quick, probe = run(1.0), run(9.0)
+    probe.is_probe = True
+    for each in (quick, probe, Exchange("", 0)):
+        slow.write(each)
+    assert len(slow.last()) == 2 and not slow._running
+    assert slow_lines(caplog)[-1] == "GET /a has ended after 4.0 s: refused 504"
+
+
+def test_one_that_was_not_seen(slow, run, caplog):
+    """It came and went between two looks, or was with no thread: its line says so."""
+    slow.write(run(2.5))
+    assert slow_lines(caplog) == [
+        "GET /a has taken 2.5 s, longer than --slow-request (2 s): answered 200; its stack was not seen"
+    ]
+
+
+def test_a_stall_of_everything(slow, run, monkeypatch, caplog):
+    """Some stacks show what it is; the others are counted, and their ends are not told."""
+    monkeypatch.setattr(slow_requests, "MAX_PER_MINUTE", 3)
+    exchanges = [run(2.0 + number) for number in range(10)]
+    for _ in range(3):
+        slow.look()
+    for exchange in exchanges:
+        slow.write(exchange)
+    run.running.clear()
+    assert len(slow_lines(caplog)) == 6 and len(slow.last()) == 3 and not slow._running
+    slow.clock.now += 60.0
+    slow.look()
+    assert slow_lines(caplog)[6:] == ["7 more slow requests were not told of in the last minute"]
+    slow.write(run(2.0))
+    assert len(slow.last()) == 4
+
+
+def test_the_thread_that_looks_ends(slow):
+    """With the server."""
+    inline = SlowRequests(100.0, is_inline=True)
+    inline.on_second()
+    assert "aserve-slow-requests" in {thread.name for thread in threading.enumerate()}
+    inline.close()
+    slow.close()
+    assert "aserve-slow-requests" not in {thread.name for thread in threading.enumerate()}

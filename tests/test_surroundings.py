@@ -1,0 +1,65 @@
+"""The folder, the variables and the import path that an app finds."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from aserve.settings import Config
+from aserve.surroundings import SurroundingsError, set_surroundings, with_whole_paths
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch, tmp_path):
+    """The process of the tests is as before, afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def test_nothing_is_asked_for(tmp_path):
+    """By default nothing changes."""
+    path, environ = list(sys.path), {"A": "1"}
+    set_surroundings(Config(), environ)
+    assert (sys.path, environ, os.getcwd()) == (path, {"A": "1"}, str(tmp_path))
+
+
+def test_folder_and_variables(tmp_path):
+    """Relative folders of --python-path are of the new folder."""
+    (tmp_path / "site" / "lib").mkdir(parents=True)
+    environ = {"A": "1", "B": "1"}
+    set_surroundings(Config(chdir="site", env=["A=2", "C=x=y", "D="], python_path=["lib", "/nowhere"]), environ)
+    assert os.getcwd() == str(tmp_path / "site") and environ == {"A": "2", "B": "1", "C": "x=y", "D": ""}
+    assert sys.path[:2] == [str(tmp_path / "site" / "lib"), "/nowhere"]
+
+
+def test_pth_files(tmp_path):
+    """What is installed in place in a folder of packages is found, too."""
+    packages, source = tmp_path / "packages", tmp_path / "source"
+    packages.mkdir()
+    source.mkdir()
+    (packages / "in_place.pth").write_text(f"{source}\n")
+    sys.path.append(str(packages))
+    same = sys.path
+    set_surroundings(Config(python_path=[str(packages)]), {})
+    assert sys.path is same and sys.path[:2] == [str(packages), str(source)] and sys.path.count(str(packages)) == 1
+
+
+def test_a_folder_that_is_not_there():
+    """The error names the flag."""
+    with pytest.raises(SurroundingsError, match="--chdir /no/such: No such file or directory"):
+        set_surroundings(Config(chdir="/no/such"), {})
+
+
+def test_whole_paths(tmp_path):
+    """Files are those of the folder where the command was started; what is no file stays."""
+    config = with_whole_paths(Config(access_log="a", control="b", log_config="/c", bind=["unix:s", ":1"]))
+    assert (config.access_log, config.control, config.log_config) == (f"{tmp_path}/a", f"{tmp_path}/b", "/c")
+    assert config.bind == ("unix:s", ":1")
+    assert with_whole_paths(Config(access_log="-")).access_log == "-"
+    assert with_whole_paths(Config(access_log="syslog:")).access_log == "syslog:"
+    moved = with_whole_paths(Config(chdir="x", bind=["uwsgi://unix:s", ":1", "unix:@a"]))
+    files = with_whole_paths(Config(chdir="x", static=["/s=a", "/t=/b"], x_sendfile=["c", "/p=d"]))
+    assert files.static == (f"/s={tmp_path}/a", "/t=/b") and files.x_sendfile == (f"{tmp_path}/c", f"/p={tmp_path}/d")
+    assert moved.bind == (f"uwsgi://unix:{tmp_path}/s", ":1", "unix:@a")
