@@ -48,8 +48,8 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 class Probed:
     """A server that runs, and its first process."""
 
-    def __init__(self, pid: int, port: int, cpu: int, seconds: float) -> None:
-        self.pid, self.port, self.client_cpu, self.start_seconds = pid, port, cpu, seconds
+    def __init__(self, pid: int, port: int, seconds: float) -> None:
+        self.pid, self.port, self.start_seconds = pid, port, seconds
 
 
 @contextlib.contextmanager
@@ -62,7 +62,7 @@ def running(pair: Pair, server: Server, app: str, cpus: str = "", flags: str = "
     """
     if pair.version(server) is None:
         raise BenchmarkError(f"{server.package} is not installed")
-    first, second = procs.choose_cpus()
+    first, _ = procs.choose_cpus()
     with tempfile.TemporaryDirectory() as home, open(f"{home}/output", "w+b") as output:
         values = {**servers.places(pair), "port": str(procs.free_port()), "app": app, "log": f"{home}/log", "floor": ""}
         words = servers.build_command(server._replace(command=f"{server.command} {flags}"), values)
@@ -77,7 +77,7 @@ def running(pair: Pair, server: Server, app: str, cpus: str = "", flags: str = "
                         f"did not start: {' '.join(output.read().decode(errors='replace').split())[-300:]}"
                     )
                 time.sleep(0.002)
-            yield Probed(process.pid, port, second, time.perf_counter() - started)
+            yield Probed(process.pid, port, time.perf_counter() - started)
 
 
 def _answers(port: int) -> bool:
