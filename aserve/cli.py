@@ -22,13 +22,16 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, NoReturn
 
-from .about import command_name, describe, version_line
 from .alone import control_of
+from .banner import command, describe, version_line
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
+from .completion import SHELLS, completion_of
 from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
+from .explain import CONFIG, explain, split_name
+from .finding import describe_found
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
@@ -64,9 +67,24 @@ logger = logging.getLogger("aserve")
 
 USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
+# As gunicorn has them, and so many hands.
+SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
+TASKS = """\
+Serve a WSGI app over HTTP/1.1.
+
+look around      aserve                              a demo page
+develop          aserve shop:app --reload            saved code is served at once
+check            aserve shop:app --check             what would be served; nothing is
+serve            aserve shop:app -b :8080            one process, threads
+on all CPUs      aserve shop:app -w auto             workers, replaced without a pause
+behind nginx     aserve shop:app -b uwsgi://unix:/run/shop.sock
+with TLS         aserve shop:app -b https://:443 --certificate C --key K
+health           aserve shop:app --healthcheck-path /-/health --metrics 127.0.0.1:9100
+ask a server     aserve status --control /run/shop.ctl
+ask about flags  aserve config --explain threads     what it means, what it is, and why"""
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
-one, a demo app is served.  A factory may be given literals, in quotes of the
+one, what --static and --mount name is served, or it is said what could be served here, or a demo app is served.  A factory may be given literals, in quotes of the
 shell's: "shop:create_app('prod', debug=False)".  Each flag is also an
 environment variable (--max-body: ASERVE_MAX_BODY) and a key of the TOML file
 (max-body).  A flag wins over the variable, the variable over the file.  Sizes
@@ -94,13 +112,24 @@ def _run(argv: Sequence[str]) -> int:
         return run_command(argv, os.environ, _watch)
     if argv[:1] == ["translate"]:
         return run_translate(argv, os.environ)
+    if argv[:1] == [CONFIG]:
+        sys.stdout.write(_explain(argv[1:]))
+        return 0
     args = _parse_args(argv)
+    if "print_completion" in args:
+        sys.stdout.write(completion_of(_build_parser(), str(args["print_completion"])))
+        return 0
     if args.pop("version", False):
         sys.stdout.write(version_line() + "\n")
         return 0
     is_check = args.pop("check", False)
     inherited = Inheritance.read(inheritance_fd) if inheritance_fd is not None else None
     plan = (inherited.plan if inherited else None) or _read_plan(args)
+    if not plan.spec and not _needs_no_app(plan.config) and inherited is None:
+        found = describe_found(os.getcwd(), command())
+        if found:
+            sys.stderr.write(found)
+            return USAGE_ERROR
     if is_check:
         set_up_logging(plan.config)
         find_account(plan.config.user, plan.config.group)
@@ -120,6 +149,12 @@ def _run(argv: Sequence[str]) -> int:
             )
     log_what_remains()
     return status
+
+
+def _explain(argv: Sequence[str]) -> str:
+    name, rest = split_name(argv)
+    args = _parse_args(rest)
+    return explain(name, args, os.environ, *_read_file(args.get("config", os.environ.get("ASERVE_CONFIG"))))
 
 
 def _read_plan(args: Mapping[str, object]) -> Plan:
@@ -264,7 +299,7 @@ def _log_surroundings(plan: Plan) -> None:
             "after binding, as does User= of a systemd unit"
         )
     if not plan.spec and not _needs_no_app(config):
-        logger.info("no APP was named, so this is the demo; for yours: %s module:app", command_name())
+        logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())
 
 
 def _has_uwsgi(config: Config) -> bool:
@@ -317,23 +352,28 @@ def _join_routes(argv: Sequence[str]) -> list[str]:
 def _build_parser() -> _Parser:
     parser = _Parser(
         prog="aserve",
-        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|workers --control PATH",
-        description="Serve a WSGI app over HTTP/1.1.",
+        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|workers --control PATH\n"
+        "       aserve config [--explain NAME] [flags]",
+        description=TASKS,
         epilog=EPILOG,
         formatter_class=_formatter,
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,  # an abbreviation could change its meaning when a flag is added
     )
     parser.add_argument("app", metavar="APP", nargs="?", help="the app; see below")
-    parser.add_argument("--config", metavar="FILE", help=
+    parser.add_argument("-c", "--config", metavar="FILE", help=
         "TOML file of settings; default: [tool.aserve] of ./pyproject.toml")  # fmt: skip
     parser.add_argument("--uwsgi-ini", metavar="FILE", help=
         "uWSGI's configuration, as it is: app.ini[:section], .xml, .yaml or .json; see docs/moving-from-uwsgi.md")  # fmt: skip
     parser.add_argument("--gunicorn-conf", metavar="FILE", help=
         "gunicorn's configuration, as it is, with its hooks; '': GUNICORN_CMD_ARGS alone; see docs/moving-from-gunicorn.md")  # fmt: skip
+    parser.add_argument("--paste", metavar="FILE", help=
+        "the app of PasteDeploy's ini file, production.ini[#name], with its logging: as APP config:FILE; see docs/paste.md")  # fmt: skip
     parser.add_argument("--check", action="store_true", help=
         "import the app, check the settings, say what would be served, exit")  # fmt: skip
     parser.add_argument("--version", action="store_true", help="say which aserve this is, exit")
+    parser.add_argument("--print-completion", choices=SHELLS, help=
+        "print what a shell needs to complete flags, exit; see docs/command.md")  # fmt: skip
     groups: dict[str, argparse._ArgumentGroup] = {}
     for setting in SETTINGS:
         if setting.group not in groups:
@@ -341,6 +381,7 @@ def _build_parser() -> _Parser:
         default = setting.kind.show(setting.default)
         value: dict[str, Any] = {"action": "append" if setting.is_list else "store", "metavar": setting.kind.metavar}
         groups[setting.group].add_argument(
+            *SHORT_FLAGS.get(setting.name, ()),
             setting.flag,
             dest=setting.name,
             help=f"{setting.help} (default: {default})".replace("%", "%%"),

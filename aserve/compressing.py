@@ -22,12 +22,10 @@ from .files.reply import Fields, StartResponse
 from .settings import Config
 from .wsgi import WSGIApp
 
-# Statuses whose responses have no body, or parts of one: parts are of what was sent whole before.
-_KEPT_CODES = frozenset(("204", "205", "206"))
-# Fields that say of the content what would no longer be true (RFC 9530 and before), or that it is a part, or compressed already.
-_KEPT_FIELDS = frozenset(
-    ("content-encoding", "content-range", "content-digest", "repr-digest", "digest", "content-md5")
-)
+# Statuses whose responses have no body.
+_KEPT_CODES = frozenset(("204", "205"))
+# Fields that say that it is compressed already, or what would no longer be true of the content (RFC 9530 and before).
+_KEPT_FIELDS = frozenset(("content-encoding", "content-digest", "repr-digest", "digest", "content-md5"))
 
 
 class Compressing:
@@ -180,8 +178,8 @@ class _Answer:
     def write(self, octets: bytes) -> None:
         """Take the place of write(): what was given can be read when it returns."""
         octets = self.piece(octets)
-        assert self._write is not None
-        self._write(octets)
+        if self._write is not None:  # what was empty has not started the response
+            self._write(octets)
 
     def piece(self, octets: bytes) -> bytes:
         """Return what is sent of a piece of the body; the first one starts the response."""

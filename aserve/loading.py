@@ -1,6 +1,6 @@
 """Find the WSGI app that the user has named.
 
-Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app"),
+Owns:     the app spec ("module:attr", "module:factory('arg')", "path/to/file.py:app", "config:site.ini#name"),
           what goes on sys.path for it, one clear line for each failure, and the
           check that the app has not patched the process.
 Thread:   any; before the server starts.
@@ -11,11 +11,13 @@ Not here: calling the app (wsgi/gateway.py), printing errors (cli.py).
 from __future__ import annotations
 
 import ast
+import configparser
 import difflib
 import importlib
 import importlib.machinery
 import importlib.util
 import inspect
+import logging.config
 import os
 import sys
 import traceback
@@ -27,6 +29,7 @@ from .errors import AserveError
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
+PASTE = "config:"  # PasteDeploy's own word for a file of its form
 DEFAULT_NAMES = ("app", "application")  # the names in frameworks' tutorials; tried in this order
 FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")
 
@@ -80,13 +83,48 @@ def load_app(spec: str) -> WSGIApplication:
     Raises:
         LoadError: there is no such app, or its code raised.
     """
+    if spec.startswith(PASTE) and (os.sep in spec or ".ini" in spec):  # config:app is of a module called config
+        return _checked_app(_load_paste(spec[len(PASTE) :]), spec)
     where, colon, attribute = spec.partition(":")
     if not where or (colon and not attribute):
         raise LoadError(f"{spec!r} is not an app; write module:name or path/to/file.py:name")
-    is_file = where.endswith(".py") or os.sep in where
-    module = _load_file(where) if is_file else _load_module(where)
+    module = _load_file(where) if _is_file(where) else _load_module(where)
     found = _find(module, where, attribute) if attribute else _find_default(module, where)
     return _checked_app(found, spec)
+
+
+def folder_of(spec: str) -> str:
+    """Return the folder that comes first on sys.path for this app, whether or not there is one."""
+    where = spec.partition(":")[0]
+    return _split(os.path.abspath(where))[0] if _is_file(where) else os.getcwd()
+
+
+def _is_file(where: str) -> bool:
+    return where.endswith(".py") or os.sep in where
+
+
+def _load_paste(place: str) -> object:
+    """Return what PasteDeploy makes of FILE[#NAME]; first, set up logging as the file says."""
+    path, _, name = place.partition("#")
+    path = os.path.abspath(path)
+    if not os.path.isfile(path):
+        raise LoadError(f"there is no file {path}; check the path")
+    try:
+        deploy = importlib.import_module("paste.deploy")
+    except ImportError:
+        raise LoadError(
+            f"{path} needs PasteDeploy, which is not installed; `pip install pastedeploy` would do it"
+        ) from None
+    _put_first_on_path(os.getcwd())
+    try:
+        parser = configparser.RawConfigParser()
+        parser.read(path, encoding="utf-8")
+        if parser.has_section("loggers"):
+            defaults = {"__file__": path, "here": os.path.dirname(path)}
+            logging.config.fileConfig(path, defaults, disable_existing_loggers=False)
+        return deploy.loadapp(f"config:{path}", name=name or None)
+    except (Exception, SystemExit) as fault:
+        raise app_raised(path, "loading", fault) from None
 
 
 # Modules
@@ -106,15 +144,20 @@ def _load_file(path: str) -> ModuleType:
     if not os.path.isfile(path):
         hint = f"; {path}.py exists: add .py" if os.path.isfile(path + ".py") else ""
         raise LoadError(f"there is no file {path}{hint or '; check the path'}")
-    folder, name = os.path.split(path[: -len(".py")] if path.endswith(".py") else path)
-    in_package = False
-    while os.path.isfile(os.path.join(folder, "__init__.py")):
-        folder, package = os.path.split(folder)
-        name, in_package = f"{package}.{name}", True
+    folder, name = _split(path)
     _put_first_on_path(folder)
-    if in_package:
+    if folder != os.path.dirname(path):
         return _import(name, f"{name!r} in {folder}")
     return _import_path(path, name)
+
+
+def _split(path: str) -> tuple[str, str]:
+    """Return the folder from which a file is imported, which is not its own if that is a package; and its name there."""
+    folder, name = os.path.split(path[: -len(".py")] if path.endswith(".py") else path)
+    while os.path.isfile(os.path.join(folder, "__init__.py")):
+        folder, package = os.path.split(folder)
+        name = f"{package}.{name}"
+    return folder, name
 
 
 def _put_first_on_path(folder: str) -> None:

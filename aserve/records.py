@@ -19,6 +19,7 @@ from .metrics.single import Single
 from .metrics.status import Serving
 from .request_log import RequestLog, as_one
 from .slow_requests import SlowRequests
+from .wire_log import WireLog, is_told
 
 
 class Records:
@@ -40,6 +41,7 @@ class Records:
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None
         self._slow: SlowRequests | None = None
+        self._wire_log = WireLog() if is_told() else None
         with contextlib.ExitStack() as undo:
             if config.access_log is not None:
                 self._access_log = AccessLog.of(config, slot)
@@ -61,7 +63,7 @@ class Records:
     @property
     def told(self) -> RequestLog | None:
         """Who is told of the end of each request; None: nobody."""
-        return as_one(self._access_log, self._counters, self._slow)
+        return as_one(self._access_log, self._counters, self._slow, self._wire_log)
 
     @property
     def wants_times(self) -> bool:

@@ -13,7 +13,7 @@ import types
 
 import pytest
 
-from aserve import about, cli
+from aserve import banner, cli
 from aserve.demo import app as demo_app
 from aserve.errors import AserveError, BindError
 from aserve.layers import nothing_here
@@ -330,7 +330,7 @@ def test_check_names_the_type(served, capsys, tmp_path):
 @pytest.mark.parametrize("has_uvloop", [True, False])
 def test_version(served, capsys, monkeypatch, has_uvloop):
     """One line: our version, the interpreter's, the loop's."""
-    monkeypatch.setattr(about, "find_spec", lambda name: has_uvloop or None)
+    monkeypatch.setattr(banner, "find_spec", lambda name: has_uvloop or None)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.99")
     assert cli.main(["--version"]) == 0
     text = capsys.readouterr().out
@@ -388,6 +388,9 @@ def test_every_flag_that_is_named_exists():
         "--json",
         "--uwsgi-ini",
         "--gunicorn-conf",
+        "--explain",
+        "--print-completion",
+        "--paste",
         *(setting.flag for setting in SETTINGS),
     }
     root = pathlib.Path(__file__).parent.parent

@@ -179,6 +179,7 @@ def test_write():
 
     def app(environ, start_response):
         write = start_response("200 OK", [HTML])
+        write(b"")
         write(b"first")
         write(b"")
         return [b" second", b" third"]

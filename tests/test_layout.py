@@ -27,14 +27,14 @@ FLOORS = (
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo surroundings",
     "hooks logs",  # hooks: which the app gives
-    "workers rpc log_values log_pipe request_log",
+    "workers rpc log_values log_pipe request_log wire_log",
     "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
     "compressors files mounts",
     "compressing",  # for whom, and of what type, as with files
-    "layers",  # between the app and the gateway
+    "layers fault_page",  # between the app and the gateway
     "proxies",  # stand before the gateway of wsgi
     "protocols",
     "connections",
@@ -46,7 +46,8 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "compat moving about",
+    "compat moving",
+    "banner completion explain finding",
     "cli",
     "aserve __main__",
 )
@@ -89,10 +90,11 @@ WITHIN = {
         "cgroups",
         "resources opened warming",
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
-        "child rollout slots",
+        "child rollout slots sources",
         "children",
         "status",
         "overview",
+        "reloading",
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
@@ -156,12 +158,14 @@ RESERVED = {
 # Imports inside functions: optional dependencies, each at one door, and one that is slow.
 DOORS = {
     ("running", "uvloop"),
-    ("about", "importlib.metadata"),
+    ("banner", "importlib.metadata"),
+    ("completion", "shtab"),
     ("cli", "top_screen"),  # which knows textual
     ("wsgi.tracing", "opentelemetry"),
     ("wsgi.tracing", "opentelemetry.trace"),
     ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("metrics.app", "prometheus_client"),
+    ("processes.reloading", "watchfiles"),
     ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
@@ -290,7 +294,11 @@ def test_reserved_modules(name):
 def test_the_supervisor_may_fork(name):
     """Only a worker has an event loop: a fork keeps neither that nor threads whole; a mold asks whether the app has threads."""
     known = {found.name.split(".")[0] for found in imports_of(name) if not found.is_ours}
-    assert name in ("processes.worker", "processes.opened") or not known & {"asyncio", "threading", "uvloop"}
+    assert name in ("processes.worker", "processes.opened", "processes.reloading") or not known & {
+        "asyncio",
+        "threading",
+        "uvloop",
+    }
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 import types
 
 import pytest
 
-from aserve.loading import LoadError, PatchedError, check_unpatched, load_app
+from aserve.loading import LoadError, PatchedError, check_unpatched, folder_of, load_app
 
 APP = """
 def app(environ, start_response):
@@ -146,6 +148,62 @@ def test_file_of_mod_wsgi(folder):
     """app.wsgi is a Python file, too."""
     (folder / "app.wsgi").write_text(APP)
     assert call(load_app("./app.wsgi:app")) == b"app"
+
+
+PASTE = """\
+[app:main]
+use = call:of_paste:make
+word = one
+
+[app:other]
+use = call:of_paste:make
+word = two
+"""
+LOGGERS = """
+[loggers]
+keys = root, shop
+
+[handlers]
+keys =
+
+[formatters]
+keys =
+
+[logger_root]
+handlers =
+
+[logger_shop]
+level = ERROR
+handlers =
+qualname = of_paste.%(here)s
+"""
+
+
+def test_paste(folder, monkeypatch):
+    """PasteDeploy's apps, by their names, with the file's logging."""
+    pytest.importorskip("paste.deploy", reason="PasteDeploy is not installed")
+    monkeypatch.setattr(logging.root, "handlers", logging.root.handlers[:])
+    (folder / "of_paste.py").write_text(
+        f"WORD = ''\n{APP}\ndef make(conf, word):\n    global WORD\n    WORD = word\n    return app\n"
+    )
+    (folder / "site.ini").write_text(PASTE)
+    assert call(load_app("config:site.ini")) == b"app" and sys.modules["of_paste"].WORD == "one"
+    (folder / "site.ini").write_text(PASTE + LOGGERS)
+    assert call(load_app(f"config:{folder}/site.ini#other")) == b"app" and sys.modules["of_paste"].WORD == "two"
+    assert logging.getLogger(f"of_paste.{folder}").level == logging.ERROR
+    for spec, part in (("config:site.ini#third", "raised LookupError"), ("config:no.ini", "there is no file ")):
+        assert part in str(error_of_app(spec))
+    (folder / "config.py").write_text(APP)
+    assert call(load_app("config:app")) == b"app"
+    monkeypatch.setitem(sys.modules, "paste.deploy", None)
+    assert "needs PasteDeploy, which is not installed" in str(error_of_app("config:site.ini"))
+
+
+def error_of_app(spec):
+    """Return why an app cannot be loaded."""
+    with pytest.raises(LoadError) as caught:
+        load_app(spec)
+    return caught.value
 
 
 # What is not found
@@ -364,3 +422,12 @@ def test_gevent_that_patches_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "gevent.monkey", types.SimpleNamespace())
     monkeypatch.setitem(sys.modules, "eventlet.patcher", None)
     check_unpatched()
+
+
+def test_folder_of_an_app(folder, monkeypatch):
+    """The folder that comes first on sys.path, also where there is no such app yet."""
+    monkeypatch.chdir(folder)
+    (folder / "sub/package").mkdir(parents=True)
+    (folder / "sub/package/__init__.py").touch()
+    assert folder_of("a:app") == folder_of("a.b") == os.getcwd()
+    assert folder_of("sub/a.py:app") == folder_of("sub/package/a.py") == os.path.join(os.getcwd(), "sub")

@@ -32,6 +32,8 @@ logger = logging.getLogger("aserve")
 class Wire(Protocol):
     """What reads and writes below a connection."""
 
+    way: str  # what it is called in the log
+
     # --- called from a worker (with --threads 0: on the event loop) ---
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
@@ -133,6 +135,8 @@ class Connection:
 
 class LostWire:
     """What is below a connection once its transport is gone, and its last exchange has ended: nothing."""
+
+    way = "nobody"
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
         """See Wire.reply."""

@@ -16,6 +16,7 @@ from typing import Any, Callable
 from .._cparsers import lib
 from ..errors import ClientDisconnected
 from ..exchange import ANSWERED, CLIENT_GONE, Exchange
+from ..wire_log import tell
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Reply
@@ -129,6 +130,14 @@ class Handovers:
     # --- called on the event loop ---
 
     def _begin(self, who: tuple[int, LoopWire], on_ready: Callable[[LoopWire | None], None] | None) -> None:
+        connection = who[1].connection
+        if connection.service.tells_wire:
+            rest = (
+                "it takes long, or its response more than one write"
+                if on_ready
+                else "its request takes more than one read"
+            )
+            tell(connection, f"leaves the fast path: {rest}")
         task = self._loop.create_task(self._make_transport(*who, on_ready))
         self._tasks[task] = None  # a loop holds its tasks only weakly
         task.add_done_callback(self._tasks.pop)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Callable
 
+from .. import wire_log
 from ..budgets import Budgets
 from ..exchange import ANSWERED, CUT, Exchange
 from ..protocols.base import Limits, WireProtocol
@@ -74,6 +75,7 @@ class Service:
         self.request_count = 0  # of those, since the start; the event loop's
         # With a worker, though their connections are lost. Who ends one takes it out.
         self.lost: set[Exchange] = set()
+        self.tells_wire = wire_log.is_told()  # what happens on connections
         self.is_draining = False
         # While it drains: another process serves the same listeners. Who is connected has time to ask once more.
         self.is_replaced = False

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ..errors import RequestRefused
 from ..exchange import TIMED_OUT, Exchange, refused_exchange
+from ..wire_log import tell
 from .connection import Connection
 from .data_rate import TOO_LATE, DataRate, why_overdue
 from .ending import EndingHalf
@@ -131,4 +132,6 @@ class TimedHalf(EndingHalf):
         if not self._may_return_to_lane or not self._is_detachable:
             return
         if self._service.take_back(self.connection, self._fd):  # type: ignore[misc]
+            if self._service.tells_wire:
+                tell(self.connection, "goes back to the fast path")
             self._detach()

@@ -33,6 +33,7 @@ class FastWire:
     """What reads and writes below a connection in the lane."""
 
     __slots__ = ("_early", "_handover", "_handovers", "fd")
+    way = "the fast path"
 
     def __init__(self, handovers: Handovers, fd: int) -> None:
         # An exchange tells whose it is: to know the connection would make a cycle, which waits for the garbage collector.

@@ -23,6 +23,7 @@ from ..budgets import SENT_FILE_COUNT
 from ..errors import ClientDisconnected, ResponseTruncated
 from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
 from ..spool import ResponseSpool
+from ..wire_log import tell
 from ..wsgi import FileResponse
 from .connection import Connection, tells_its_end
 from .listeners import UNSENT_BYTES, limit_unsent
@@ -73,6 +74,7 @@ class WritingHalf(asyncio.Protocol):
     )  # fmt: skip
 
     _transport: asyncio.Transport
+    way = "the event loop"
 
     def __init__(self, connection: Connection, can_bypass: bool = True) -> None:
         self.connection = connection
@@ -97,6 +99,8 @@ class WritingHalf(asyncio.Protocol):
     def _transition(self, event: Event) -> None:
         """Change the state: nothing else does."""
         self._state = TRANSITIONS[self._state, event]
+        if self._service.tells_wire:
+            tell(self.connection, f"{event.name}: {self._state.name}")
 
     def _end_exchange(self, exchange: Exchange) -> None:
         """End an exchange whose response is with the transport, or lost; go on with the connection."""

@@ -50,7 +50,7 @@ class StaticFiles:
         self._app = app
         maps = sorted(map(parse_static, config.static), key=lambda below: -len(below.prefix))
         self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in maps]
-        self._index_names = [os.fsencode(name) for name in config.static_index]
+        self._index_names = config.static_index
         self._expiries: list[Expiry] = [parse_expiry(text) for text in config.static_expires]
         for _, path in maps:
             if not os.path.exists(path):
@@ -76,66 +76,61 @@ class StaticFiles:
         names = rest.encode("latin-1").split(b"/")[1:]
         is_read = environ["REQUEST_METHOD"] in METHODS
         if names and not names[-1]:
-            return self._reply_index(folder, names[:-1], environ, start_response) if is_read else None
+            index = self._find_index(folder, names[:-1]) if is_read else None
+            return self._send(*index, environ, start_response) if index is not None else None
         found = folder.find(names)
         if found is None:
             return None
-        try:
-            if found.is_folder:
-                return self._redirect(folder, names, environ, start_response) if is_read else None
-            if not is_read:
-                allow = [("Allow", ", ".join(METHODS))]
-                return refuse(start_response, "405 Method Not Allowed", "a file can only be read", allow)
-            name = names[-1].decode("latin-1") if names else folder.path
-            return self._send(found, name, environ, start_response)
-        finally:
-            found.close()
+        if found.is_file and is_read:
+            return self._send(found, names[-1].decode("latin-1") if names else folder.path, environ, start_response)
+        found.close()
+        if found.is_folder:
+            return self._redirect(folder, names, environ, start_response) if is_read else None
+        allow = [("Allow", ", ".join(METHODS))]
+        return refuse(start_response, "405 Method Not Allowed", "a file can only be read", allow)
 
-    def _reply_index(
-        self, folder: Folder, names: list[bytes], environ: dict[str, Any], start_response: StartResponse
-    ) -> Iterable[bytes] | None:
-        """Answer with the file that stands for its folder."""
+    def _find_index(self, folder: Folder, names: list[bytes]) -> tuple[Found, str] | None:
+        """Return the file that stands for a folder, open, and its name; None: there is none."""
         for index in self._index_names:
-            found = folder.find([*names, index])
+            found = folder.find([*names, os.fsencode(index)])
             if found is not None:
-                try:
-                    if found.is_file:
-                        return self._send(found, index.decode("latin-1"), environ, start_response)
-                finally:
-                    found.close()
+                if found.is_file:
+                    return found, index
+                found.close()
         return None
 
     def _redirect(
         self, folder: Folder, names: list[bytes], environ: dict[str, Any], start_response: StartResponse
     ) -> Iterable[bytes] | None:
         """Lead to the folder with its slash, if it has an index: what that links to is beside it."""
-        for index in self._index_names:
-            found = folder.find([*names, index])
-            if found is not None:
-                is_file = found.is_file
-                found.close()
-                if is_file:
-                    # Never //: no name is empty, so it cannot lead to another host.
-                    path = quote(environ["SCRIPT_NAME"] + environ["PATH_INFO"] + "/", encoding="latin-1")
-                    query = environ.get("QUERY_STRING")
-                    location = f"{path}?{query}" if query else path
-                    # Not for ever: a file may be there one day.
-                    start_response("302 Found", [("Location", location), ("Cache-Control", ASK)])
-                    return []
-        return None
+        index = self._find_index(folder, names)
+        if index is None:
+            return None
+        index[0].close()
+        # Never //: no name is empty, so it cannot lead to another host.
+        path = quote(environ["SCRIPT_NAME"] + environ["PATH_INFO"] + "/", encoding="latin-1")
+        query = environ.get("QUERY_STRING")
+        # Not for ever: a file may be there one day.
+        fields = [("Location", f"{path}?{query}" if query else path), ("Cache-Control", ASK)]
+        start_response("302 Found", fields)
+        return []
 
     def _send(self, found: Found, name: str, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Answer with a file, and close it or hand it on."""
         kind = content_type(name)
         fields = [("Content-Type", kind), ("Cache-Control", self._cache_control(environ["PATH_INFO"]))]
-        if is_compressible(kind):
-            # Also where no sibling is: one may be tomorrow, and caches keep this until then.
-            fields.append(("Vary", "Accept-Encoding"))
-            for coding in ranked(environ.get("HTTP_ACCEPT_ENCODING", ""), CODINGS):
-                if found.take_sibling(SUFFIXES[coding]):
-                    fields.append(("Content-Encoding", coding))
-                    break
-        status = found.status
-        return send_file(environ, start_response, found.take_fd(), status.st_size, validators_of(status), fields)
+        try:
+            if is_compressible(kind):
+                # Also where no sibling is: one may be tomorrow, and caches keep this until then.
+                fields.append(("Vary", "Accept-Encoding"))
+                for coding in ranked(environ.get("HTTP_ACCEPT_ENCODING", ""), CODINGS):
+                    if found.take_sibling(SUFFIXES[coding]):
+                        fields.append(("Content-Encoding", coding))
+                        break
+            status = found.status
+            return send_file(environ, start_response, found.take_fd(), status.st_size, validators_of(status), fields)
+        finally:
+            found.close()
 
     def _cache_control(self, path: str) -> str:
         for pattern, cache_control in self._expiries:

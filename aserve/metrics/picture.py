@@ -26,6 +26,8 @@ _SPOOLS = slice(PLACES["aserve_spool_files"], PLACES["aserve_spool_files"] + 2)
 _SECRET = re.compile("password|secret|token|header|credential")
 _USER = re.compile(r"(?<=://)[^/@\s]*@")
 
+MAX_SLOW = 10
+
 WordsBySlot = Mapping[int, Sequence[int]]
 
 
@@ -59,11 +61,28 @@ class Picture:
         spool_files = {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
         status["warnings"] = [each._asdict() for each in advise(status, spool_files, config)]
         status["settings"] = changed_settings(config)
+        status["slow"] = describe_slow(status["slow"]) if config.slow_request_seconds else None
         return json.dumps(status, separators=(",", ":")).encode()
 
     def stats(self) -> bytes:
         """Return the same moment as uWSGI's stats server would tell it."""
         return render_stats(self._status(), self._words())
+
+
+def describe_slow(slow: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return of slow requests the last few, the newest first; of a stack its innermost call: all of them would be a large event."""
+    return [
+        {
+            **{name: each[name] for name in ("at", "worker", "end", "status")},
+            "seconds": round(each["seconds"], 1),
+            "queue_seconds": round(each["queue_seconds"] or 0.0, 3),
+            "request": without_query(each["request"]),
+            "where": next(
+                (line.strip() for line in reversed(each["stack"].splitlines()) if line.startswith("  File ")), ""
+            ),
+        }
+        for each in sorted(slow, key=lambda each: each["at"], reverse=True)[:MAX_SLOW]
+    ]
 
 
 def without_query(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, NamedTuple
 
 from ..settings import SETTINGS, ConfigError
@@ -159,10 +159,6 @@ class Draft:
         note = Note(given.where, str(given), text)
         if note not in self.notes:
             self.notes.append(note)
-
-    def values(self) -> Mapping[str, Any]:
-        """Return the settings, as a TOML file would give them."""
-        return dict(self.settings)
 
 
 def check(key: str, value: object) -> None:

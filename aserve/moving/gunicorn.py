@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..loading import app_raised
+from ..loading import PASTE, app_raised
 from ..settings import ConfigError
 from .draft import Draft, Given, refusing
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
@@ -190,6 +190,8 @@ def _finish(draft: Draft, environ: Mapping[str, str]) -> None:
     if "app" in facts and not is_unset(facts["app"].value):
         name = str(facts["app"].value)
         draft.app, draft.app_whence = name if ":" in name else f"{name}:application", facts["app"]
+    elif "paste" in facts and not is_unset(facts["paste"].value):
+        draft.app, draft.app_whence = f"{PASTE}{os.path.join(folder, str(facts['paste'].value))}", facts["paste"]
     _place_binds(draft, folder)
     _choose_threads(draft)
     _choose_workers(draft, environ)

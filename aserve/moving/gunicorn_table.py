@@ -38,7 +38,8 @@ ROWS: tuple[Row, ...] = (
     maps("chdir", "chdir", fact("chdir")),
     maps("pythonpath", "python-path", take_paths("python-path")),
     maps("raw_env", "env", take_raw_env),
-    unlike("paste raw_paste_global_conf", "serve it with `pserve`, with `use = egg:aserve-wsgi#main`; see paste.md"),
+    maps("paste", "APP", fact("paste"), "`config:FILE`; see paste.md"),
+    unlike("raw_paste_global_conf", "serve it with `pserve`, with `use = egg:aserve-wsgi#main`; see paste.md"),
     unlike("asgi_* websocket_max_message_size", "aserve serves WSGI"),
     unlike("root_path", "the front server says it, as SCRIPT_NAME or by X-Forwarded-Prefix; see proxies.md"),
     # Processes and threads

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping, MutableMapping
 from typing import Any, NamedTuple
 
+from ..loading import PASTE
 from ..privileges import is_root
 from ..settings import ConfigError
 from .draft import Draft
@@ -59,10 +60,16 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
     """
     Take the flags of other servers' settings from those that were given; an APP that is uWSGI's own file is one.
 
+    --paste becomes an APP.
+
     Raises:
-        ConfigError: both are given.
+        ConfigError: both are given; or --paste and an APP are.
     """
     flags = {name: str(given.pop(name)) for name in FLAGS if name in given}
+    if "paste" in given:
+        if "app" in given:
+            raise ConfigError(f"--paste and {given['app']!r}: one of them names the app")
+        given["app"] = f"{PASTE}{os.path.abspath(given.pop('paste'))}"
     app = given.get("app")
     if isinstance(app, str) and not flags and is_uwsgi_file(app):
         flags[UWSGI] = str(given.pop("app"))

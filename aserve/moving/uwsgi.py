@@ -12,16 +12,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from .draft import Draft, Given, Rows, check, refusing
+from ..loading import PASTE
+from .draft import Draft, Given, check, refusing
 from .uwsgi_files import read_options, split_section
 from .uwsgi_logic import from_variables, include, resolve
 from .uwsgi_table import TABLE
 from .uwsgi_values import OFF, https_bind, place_of, put_virtualenv, text_of, whole
 
 PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://", "scgi": "scgi://"}
-SUPERVISED = (
-    "max-requests", "max-lifetime", "max-rss", "touch-reload", "preload",
-)  # fmt: skip
+SUPERVISED = ("max-requests", "max-lifetime", "max-rss", "touch-reload")
 
 
 def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:
@@ -38,28 +37,26 @@ def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:
     draft = Draft(text or "UWSGI_ variables")
     resolved = resolve(options, environ)
     for option in resolved:
-        _take(draft, option, options, TABLE)
+        _take(draft, option, options)
     _finish(draft)
     draft.facts["options"] = _told_to_apps(resolved, draft)
     return draft
 
 
-def _take(draft: Draft, option: Given, options: list[Given], table: Rows) -> None:
+def _take(draft: Draft, option: Given, options: list[Given]) -> None:
     key = option.key
-    if not key.startswith(("-", "%")) and option.value == "" and ":" in key and table.find(key.split(":")[0].strip()):
+    if not key.startswith(("-", "%")) and option.value == "" and ":" in key and TABLE.find(key.split(":")[0].strip()):
         key, _, value = (part.strip() for part in key.partition(":"))
         draft.note(option, f"uWSGI wants an equals sign there, and so has no {key}; here it is {key} = {value}")
         option = Given(key, value, option.where)
-    row = table.find(key)
-    if row is None and table.find(key.replace("_", "-")) is not None:
-        row = table.find(key.replace("_", "-"))
+    row = TABLE.find(key) or TABLE.find(key.replace("_", "-"))
     if row is not None:
         is_off = option.value.strip().lower() in OFF or (row.is_told and option.value.strip() == "0")
         if not is_off or row.names[0] in ("master", "disable-logging"):
             draft.take(row, option)
     elif not any(f"%({key}" in other.value or f" {key})" in other.value for other in options):
         # What a placeholder refers to is a name of the file's own.
-        near = table.nearest(key)
+        near = TABLE.nearest(key)
         meant = f"; is {near} meant?" if near else ""
         draft.note(option, f"aserve does not know it, and it has no effect{meant}")
 
@@ -73,10 +70,9 @@ def _finish(draft: Draft) -> None:
     _place_sockets(draft, folder)
     if "virtualenv" in facts:
         put_virtualenv(draft, facts["virtualenv"], folder)
-    for key in ("touch-reload",):
-        if key in draft.settings:
-            draft.settings[key] = [os.path.join(folder, path) for path in draft.settings[key]]
-    _find_app(draft)
+    if "touch-reload" in draft.settings:
+        draft.settings["touch-reload"] = [os.path.join(folder, path) for path in draft.settings["touch-reload"]]
+    _find_app(draft, folder)
     _place_files(draft, folder)
     _count_workers(draft)
     _set_limits(draft)
@@ -104,7 +100,7 @@ def _place_sockets(draft: Draft, folder: str) -> None:
                 draft.note(given, f"aserve does not speak {kind}")
 
 
-def _find_app(draft: Draft) -> None:
+def _find_app(draft: Draft, folder: str) -> None:
     facts = draft.facts
     mounts = facts.get("mount", [])
     callable_name = text_of(facts["callable"]) if "callable" in facts else "application"
@@ -114,6 +110,10 @@ def _find_app(draft: Draft) -> None:
         if "/" in text_of(given).partition(":")[0]:
             # uWSGI has the folder that it runs in on sys.path; with a file, aserve has the file's.
             draft.add("python-path", ".", given)
+    if "paste" in facts and given is None:
+        given = facts["paste"]
+        place = text_of(given)
+        draft.app = place if place.startswith(PASTE) else f"{PASTE}{os.path.join(folder, place)}"
     draft.app_whence = given
     for each in mounts:
         path, _, app = text_of(each).partition("=")
@@ -226,7 +226,7 @@ def _told_to_apps(options: list[Given], draft: Draft) -> dict[str, Any]:
             before = told[option.key]
             value = [*before, value] if isinstance(before, list) else [before, value]
         told[option.key] = value
-    told["lazy-apps"] = not draft.settings.get("preload", False)
+    told["lazy-apps"] = True  # there is no option of uWSGI's that becomes --preload
     if "workers" in draft.settings:
         told["master"] = True
     return told

@@ -63,7 +63,9 @@ ROWS: tuple[Row, ...] = (
     maps("pythonpath python-path pp", "python-path", text("python-path")),
     maps("home virtualenv venv pyhome", "python-path", fact("virtualenv"), "its packages, if it is for the Python that runs aserve; nothing, if it is the one that this runs in"),
     maps("env", "env", text("env"), "also a variable for what follows, as `$(NAME)`"),
-    unlike("paste ini-paste ini-paste-logged paste-logger", "serve it with `pserve`, with `use = egg:aserve-wsgi#main`; see paste.md"),
+    maps("paste ini-paste ini-paste-logged", "APP", fact("paste"), "`config:FILE`; see paste.md"),
+
+    always("paste-logger", "the file's sections of loggers are read"),
     unlike("pyargv pymodule-alias import shared-import pyimport py-import shared-pyimport shared-py-import python-import shared-python-import spooler-python-import eval pyrun", "do it where the app is imported"),
     unlike("vhost vhost-host", "serve each app by an aserve of its own; the front server knows the hosts"),
     unlike("unenv envdir early-envdir", "take it out of the environment of whoever starts it"),

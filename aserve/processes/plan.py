@@ -16,7 +16,7 @@ from .resources import choose_workers, read_limits
 # What is done with these once, before the first worker, is not done again while the supervisor runs.
 FIXED = (
     "bind", "unix_mode", "unix_owner", "unix_group", "backlog", "user", "group", "umask", "pid_file", "control", "metrics",
-    "metrics_app", "statsd", "statsd_prefix",
+    "metrics_app", "stats", "statsd", "statsd_prefix", "reload", "reload_page",
 )  # fmt: skip
 
 
@@ -25,9 +25,7 @@ class Plan(NamedTuple):
 
     config: Config
     spec: str | None  # of the app; None: the demo
-    origin: Any = (
-        None  # the settings of another server that it was made of, if it was (moving/); not handed down over an exec
-    )
+    origin: Any = None  # what another server's settings say beside ours (moving/); not handed down over an exec
 
     def keep_fixed(self, before: Plan) -> tuple[Plan, list[str]]:
         """Return this plan with what cannot change as it was before; and the flags of what was to change."""

@@ -15,6 +15,7 @@ What happens, by event:
 | HUP: all are replaced                 | failing: it asks for a successor      | DRAINING: as it was told                     |
 | TTIN, TTOU: one worker more, one less | left: it drains, and accepts no more  | KILLED: as where it was killed, for a fault  |
 | USR1: logs are reopened               | idle: a connection for another        |                                              |
+|                                       | changed: a reload, with --reload      |                                              |
 | USR2: new code of aserve's own        | the trial's: upgrade.py               | the trial's: upgrade.py                      |
 |                                       | a mold's: molds.py                    | a mold's: molds.py                           |
 
@@ -38,6 +39,7 @@ from typing import Any, Callable
 from ..access_log import append_unanswered
 from ..connections.listeners import Listener
 from ..errors import AserveError, BindError
+from ..fault_page import Fault
 from ..metrics.table import OOM_KILLS, RELOADS, START_FAILURES
 from ..settings import MAX_WORKERS, Config, ConfigError
 from .absences import Absences
@@ -89,6 +91,7 @@ class Supervisor:
         self._absences = Absences()
         self._manager = Manager()
         self._told_traceback = ""
+        self._fault: Fault | None = None  # with --reload: why the app cannot start; workers show it in its place
         self._logs_reopened_at = 0.0
         self._has_served = False  # a worker was ready once
         self._by_signal: dict[signal.Signals, Callable[[signal.Signals], None]] = {
@@ -106,6 +109,7 @@ class Supervisor:
             "ready": self._on_ready,
             "failed": self._on_failed,
             "failing": self._on_failing,
+            "changed": self._on_changed,
             "left": self._on_left,
             "idle": self._on_idle,
             "stacks": lambda child, message, fds: self._answers.on_stacks(child, message, fds),
@@ -230,7 +234,9 @@ class Supervisor:
             self._let_go()
             shared = self._children.memory_of(child)
             files = self._overview.app_files_of(child.page)
-            return Role(slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), files)
+            # Where the app of before serves, its successor is to be tried.
+            fault = self._fault if not self._children.find(slot, State.READY) else None
+            return Role(slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), files, fault)
 
     def _let_go(self) -> None:
         """Close what only the supervisor needs, and let signals mean what they did before; in a child, too."""
@@ -360,6 +366,7 @@ class Supervisor:
             logger.warning("%s: %s stay as they are until the command is started anew", why, ", ".join(fixed))
         how = "all at once" if plan.config.reload_at_once else "one after another"
         logger.info("%s: replacing %s, %s", why, _workers(self._size), how)
+        self._fault = None
         for child in self._children.having(State.STARTING):
             self._children.drain(child, is_replaced=True)  # what it imports may be what has been repaired
         self._molds.end(State.STARTING)
@@ -395,9 +402,10 @@ class Supervisor:
         for child in self._children.having(State.STARTING):
             self._children.drain(child, is_replaced=True)
         text = f"nothing was reloaded: {who} could not start: {why}"
+        remedy = "and save it" if reload.plan.config.reload else "and send SIGHUP"
         logger.error(
-            "%s: %s; correct it, and send SIGHUP; still serving as before: %d of %s",
-            reload.why, text, serving, _workers(self._size),
+            "%s: %s; correct it, %s; still serving as before: %d of %s",
+            reload.why, text, remedy, serving, _workers(self._size),
         )  # fmt: skip
         self._answers.on_reload_end(text, is_done=False)
         self._reload_again()
@@ -464,6 +472,17 @@ class Supervisor:
         if child.state == State.READY:
             self.replace(child.slot, f"{child}: {message['why']}", "asked")
 
+    def _on_changed(self, child: Child, message: Message, fds: list[int]) -> None:
+        """A file was saved (--reload): what has been imported since the last time is of no use, if it serves not yet; it may hang, too."""
+        if child.state != State.READY:
+            return  # whoever has taken its place looks by now
+        if self._rollout.reload is not None and self._rollout.is_trial(self._rollout.reload.plan):
+            self._rollout.abandon()
+            for other in self._children.having(State.STARTING):
+                self._children.drain(other, is_replaced=True)
+            self._answers.on_reload_end(f"nothing was reloaded: {message['why']} meanwhile", is_done=False)
+        self.reload(message["why"])
+
     def _on_left(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker that drains accepts nobody any more."""
         child.has_left = True
@@ -515,7 +534,8 @@ class Supervisor:
         """A worker could not start: try again later; or undo a reload; or give up, if none has served yet."""
         if self._shutdown.has_begun:
             return
-        if not self._has_served:
+        is_shown = self._show_fault(slot, Fault(why, app_traceback)) if plan.config.reload else False
+        if not self._has_served and not is_shown:
             self._shutdown.give_up(StartFailed(f"{who} could not start: {why}", app_traceback))
             return
         self._tally.count(START_FAILURES)
@@ -526,11 +546,22 @@ class Supervisor:
         self._rollout.fail(slot)
         if self._rollout.is_trial(plan):
             self._abandon_reload(who, why)
+        elif is_shown:
+            self._backoffs[slot].reset()
+            logger.error("%s could not start: %s; correct it, and save it", who, why)
+            return
         else:
             logger.error("%s could not start: %s; the next try is in %.1f s", who, why, seconds)
         if slot <= self._size and not self._children.find(slot, State.READY):
             self._absences.begin(slot, why)
             logger.error("%s; correct it; SIGHUP tries again at once", self.describe())
+
+    def _show_fault(self, slot: int, fault: Fault) -> bool:
+        """Have workers show why the app cannot start, those that are there and the next; return False if one that was to show it could not."""
+        was_shown, self._fault = self._fault is not None, fault
+        for child in self._children.having(State.READY):
+            self._children.tell(child, {"do": "show fault", "why": fault.why, "traceback": fault.app_traceback})
+        return not was_shown
 
     def _on_crash(self, child: Child, how: str) -> None:
         """A worker that served has ended by itself."""

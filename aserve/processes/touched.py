@@ -1,6 +1,6 @@
 """Files whose change asks for a reload (--touch-reload).
 
-Owns:     TouchedFiles: what they were like the last time.
+Owns:     TouchedFiles: what they were like the last time; look_at, for other files, too.
 Thread:   the supervisor's only one.
 Not here: reloading (supervisor.py).
 """
@@ -15,19 +15,19 @@ class TouchedFiles:
     """Some files, looked at from time to time; a look costs one stat() each."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._seen = {path: _look_at(path) for path in map(os.path.abspath, paths)}
+        self._seen = {path: look_at(path) for path in map(os.path.abspath, paths)}
 
     def find_changed(self) -> str:
         """Return a file that has changed or appeared since the last time; "": none."""
         changed = ""
         for path, before in self._seen.items():
-            now = self._seen[path] = _look_at(path)
+            now = self._seen[path] = look_at(path)
             if now is not None and now != before:
                 changed = path
         return changed
 
 
-def _look_at(path: str) -> tuple[int, int, int] | None:
+def look_at(path: str) -> tuple[int, int, int] | None:
     """Return what changes when a file is touched, written or replaced; None: it is not there."""
     try:
         status = os.stat(path)

@@ -29,6 +29,7 @@ from ..connections.detaching import Detached
 from ..connections.listeners import Listener
 from ..connections.load_board import LoadBoard
 from ..errors import AserveError, BindError
+from ..fault_page import Fault, FaultPage
 from ..hooks import call_post_fork
 from ..loading import LoadError
 from ..metrics.app import AppMetrics
@@ -42,6 +43,7 @@ from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of
 from .memory_file import open_memory_file
 from .plan import Plan
+from .reloading import Reloader, reloading
 from .signal_pipe import block_signals
 from .slots import Field, Slots
 
@@ -81,6 +83,7 @@ class Role(NamedTuple):
     app_files: tuple[str, str] | None = (
         None  # where it keeps what the app counts: the folder, and the name of its files
     )
+    fault: Fault | None = None  # why the app cannot start: to be shown in its place
 
     @property
     def name(self) -> str:
@@ -108,10 +111,12 @@ def serve_as(role: Role, load: Load) -> int:
     """Be this worker, in a process that is prepared; return the exit status."""
 
     def serve() -> int:
-        with dying_with(role.channel):
-            app = load()
-            call_post_fork()
-        return _serve(role, app)
+        app, config = None, role.plan.config
+        if role.fault is None:
+            with dying_with(role.channel):
+                app = load()
+                call_post_fork()
+        return _serve(role, FaultPage(app, config, role.fault) if config.reload or app is None else app)
 
     return tell_failure(role.channel, serve)
 
@@ -212,7 +217,11 @@ class Worker:
             "reopen logs": lambda *_: self._server.reopen_logs(),
             "stacks": lambda message, _: self._tell_stacks(message["number"]),
             "read app": lambda *_: self._read_app(),
+            "show fault": lambda message, _: self._show_fault(Fault(message["why"], message["traceback"])),
         }
+        self._app = app
+        self._reloads = (role.plan, role.slot, role.fault is not None)
+        self._reloader: Reloader | None = None
 
     async def run(self) -> int:
         """Serve until told to drain; return the exit status."""
@@ -222,11 +231,13 @@ class Worker:
             self._listen()
             if self._told_to_end.done():
                 return 0
-            await self._server.start()
-            await asyncio.sleep(0)  # one turn of the loop: it accepts
-            failing = self._loop.create_task(self._wait_failing())
-            self._begin()
-            is_replaced = await self._told_to_end
+            # Before anybody can have seen what it serves, and save the next.
+            async with reloading(*self._reloads, self._tell_changed) as self._reloader:
+                await self._server.start()
+                await asyncio.sleep(0)  # one turn of the loop: it accepts
+                failing = self._loop.create_task(self._wait_failing())
+                self._begin()
+                is_replaced = await self._told_to_end
             failing.cancel()
             if is_replaced:
                 await self._server.stop_accepting()
@@ -264,6 +275,18 @@ class Worker:
 
     def _ask_for_successor(self, why: str) -> None:
         self._say({"say": "failing", "why": why[:MAX_WHY_LENGTH]})
+
+    # New code
+
+    def _tell_changed(self, why: str) -> None:
+        self._say({"say": "changed", "why": why})
+
+    def _show_fault(self, fault: Fault) -> None:
+        """New code does not start: browsers see that until it does."""
+        assert isinstance(self._app, FaultPage)
+        self._app.fault = fault
+        if self._reloader is not None:
+            self._reloader.look_at_all()
 
     # The channel
 

@@ -3,19 +3,21 @@
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
 from .kinds import SWITCH, show_bytes, split_sni
 from .platform import platform_settings
-from .table import COMMAND_NAMES, MAX_WORKERS, SETTINGS, VERSION, Config, ConfigError
+from .table import COMMAND_NAMES, MAX_WORKERS, RELOAD_IMPLIES, SETTINGS, VERSION, Config, ConfigError, Setting
 from .toml import read_toml
 
 __all__ = [
     "COMMAND_NAMES",
     "MAX_WORKERS",
     "PROXIED",
+    "RELOAD_IMPLIES",
     "SETTINGS",
     "SWITCH",
     "VERSION",
     "Bind",
     "Config",
     "ConfigError",
+    "Setting",
     "TLSSettings",
     "parse_bind",
     "platform_settings",

@@ -70,6 +70,7 @@ class ConfigError(ValueError):
 
 
 FILES = "Files and mounts"
+DEVELOPMENT = "Development"
 PROCESSES = "Processes"
 MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs
 TLS = "TLS"  # the group whose settings a bind may override
@@ -319,6 +320,22 @@ class Config:
         60.0, PROCESSES, "--hang-timeout", duration(0.0),
         "how long it may before the worker process is replaced, when its successor is ready; 0: any time",
         "As long as nginx waits for an answer: by then nobody waits any more.",
+    )
+    reload: bool = _row(
+        False, DEVELOPMENT, "--reload", SWITCH,
+        "for development: serve new code within a second of a save, and show in the browser why it cannot be served; it implies "
+        "--workers 1, --threads 1 and no --hang-timeout, unless these are given; see docs/development.md",
+        "It looks at files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
+    )
+    reload_extra: Sequence[str] = _row(
+        (), DEVELOPMENT, "--reload-extra", PATHS,
+        "with --reload: a folder, a file or a pattern (templates, 'conf/**/*.toml') whose changes reload, too; repeatable",
+        "The modules of the project that are imported are looked at in any case; what else it reads, only you know.",
+    )
+    reload_page: str = _row(
+        "auto", DEVELOPMENT, "--reload-page", choice("auto", "on", "off"),
+        "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
+        "A traceback shows source code and paths, which are for nobody else.",
     )
     certificate: str | None = _row(
         None, TLS, "--certificate", FILE,
@@ -647,11 +664,18 @@ class Config:
                 ("max-rss", self.max_rss_bytes),
                 ("max-pss", self.max_pss_bytes),
                 ("max-uss", self.max_uss_bytes),
+                ("reload", self.reload),
             ):
                 if is_given:
                     raise ConfigError(f"{key} needs workers: a process cannot replace itself; --workers 1 is enough")
         elif sys.platform != "linux":
             raise ConfigError(f"workers ({self.workers}) need Linux; without that setting, one process serves")
+        if self.reload and self.preload:
+            raise ConfigError(
+                "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
+            )
+        if self.reload_extra and not self.reload:
+            raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:
             raise ConfigError(
                 "warm-up needs preload: workers that import the app by themselves serve as soon as they can"
@@ -754,8 +778,13 @@ class Config:
             if setting.name in platform and setting.name not in values:
                 said = platform[setting.name]
                 values[setting.name] = _parse(setting, said.value, said.variable)
+        if values.get("reload"):
+            values = {**RELOAD_IMPLIES, **values}
         return cls(**values)
 
+
+# With one thread, breakpoint() stops one request, and its prompt is the terminal's; nobody ends what stands there.
+RELOAD_IMPLIES = {"workers": 1, "threads": 1, "hang_warning_seconds": 0.0, "hang_timeout_seconds": 0.0}
 
 SETTINGS: tuple[Setting, ...] = tuple(
     Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(Config)

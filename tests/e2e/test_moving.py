@@ -40,7 +40,7 @@ UWSGI = {
     "routes.ini": (False, {}),
     "logs.ini": (True, {}),
     "healthchecks.ini": (False, {}),
-    "includes.ini": (True, {"SHOP_FROM": "common"}),
+    "includes.ini": (True, {"SHOP_FROM": "base_of_includes"}),
     "folder.ini": (False, {}),
     "fronts.ini": (True, {}),
     "environment.ini": (False, {}),
@@ -158,7 +158,7 @@ def test_hooks(serve, raw_client, tmp_path):
 def test_an_ini_file_is_read_anew(serve, raw_client, tmp_path):
     """SIGHUP takes over what has changed in it."""
     process = serve("--uwsgi-ini", "includes.ini", has_own_bind=True)
-    path = tmp_path / "srv" / "common.inc"
+    path = tmp_path / "srv" / "base_of_includes.ini"
     path.write_text(path.read_text() + "env = SHOP_NEW=1\n")
     process.signal(signal.SIGHUP)
     process.wait_for_log("SIGHUP: done in")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.process import ServerProcess
 
 pytest.importorskip("pyramid", reason="pyramid is not installed")
 PSERVE = pathlib.Path(sys.executable).with_name("pserve")
@@ -114,3 +115,17 @@ def test_a_mistake(pserve, tmp_path):
     assert process.wait(60) != 0
     last = (tmp_path / "log").read_text().splitlines()[-1]
     assert "unknown setting thread in the server section of" in last and "did you mean threads?" in last
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+def test_without_pserve(tmp_path, raw_client):
+    """`aserve --paste` serves the file's app in workers, with its logging, and reads it anew for each."""
+    (tmp_path / "pages.py").write_text(SITE)
+    (tmp_path / "site.ini").write_text(INI.format(name="#main", settings=""))
+    process = ServerProcess(["--paste", "site.ini#main", "--workers", "1"], tmp_path, {})
+    try:
+        assert raw_client(process).fetch("/hello/you").body == b"Hello you"
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0 and process.faults() == ""
+    finally:
+        process.end()

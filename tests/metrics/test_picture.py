@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from aserve.metrics.picture import Picture, changed_settings, without_query
+from aserve.metrics.picture import MAX_SLOW, Picture, changed_settings, without_query
 from aserve.metrics.table import PLACES, WORDS
 from aserve.settings import SETTINGS, Config
 
@@ -18,7 +18,7 @@ WORKER = {
 
 def status():
     """Return what a server says."""
-    return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER]}
+    return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER], "slow": []}
 
 
 def test_an_event():
@@ -35,6 +35,28 @@ def test_an_event():
     words[PLACES["aserve_requests_total"]] += 3
     picture.on_second()
     assert json.loads(picture.event())["minute"]["requests"] == 3
+
+
+def test_slow_requests():
+    """The last few, the newest first: without their queries, and of each stack the innermost call; nothing without the setting."""
+    stack = '  File "/a.py", line 1, in view\n    read()\n  File "/b.py", line 2, in read\n    wait()\n'
+    slow = [
+        {"at": 10.0 + number, "worker": 1, "end": None, "status": None, "seconds": 2.25, "queue_seconds": None,
+         "request": f"GET /{number}?token=x", "stack": stack, "thread": "a", "request_id": None, "number": number}
+        for number in range(MAX_SLOW + 2)
+    ]  # fmt: skip
+    slow[-1].update(stack="", queue_seconds=1.5, end="answered", status=200)
+    words = {1: [0] * WORDS}
+    picture = Picture(lambda: Config(slow_request_seconds=2), lambda: {**status(), "slow": slow}, lambda: words)
+    newest, second, *others = json.loads(picture.event())["slow"]
+    assert (newest["request"], newest["where"], newest["status"], newest["queue_seconds"]) == (
+        "GET /11?...",
+        "",
+        200,
+        1.5,
+    )
+    assert second["where"] == 'File "/b.py", line 2, in read' and "stack" not in second and len(others) == MAX_SLOW - 2
+    assert json.loads(Picture(Config, status, lambda: words).event())["slow"] is None
 
 
 def test_before_any_worker():

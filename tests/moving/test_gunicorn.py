@@ -75,7 +75,13 @@ def test_settings(load, source, settings):
 
 
 @pytest.mark.parametrize(
-    ("source", "app"), [("wsgi_app = 'a:b'", "a:b"), ("wsgi_app = 'a'", "a:application"), ("", None)]
+    ("source", "app"),
+    [
+        ("wsgi_app = 'a:b'", "a:b"),
+        ("paste = 'a.ini#b'", "config:a.ini#b"),
+        ("wsgi_app = 'a'", "a:application"),
+        ("", None),
+    ],
 )
 def test_apps(load, source, app):
     """gunicorn's default is `application`."""

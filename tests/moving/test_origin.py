@@ -40,6 +40,10 @@ def test_flags(folder):
     given = {"app": "a:b", "gunicorn_conf": "conf.py"}
     assert take_flags(given) == {"gunicorn_conf": "conf.py"} and given == {"app": "a:b"}
     assert take_flags({"app": "a:b"}) == {}
+    given = {"paste": "site.ini#b"}
+    assert take_flags(given) == {} and given == {"app": f"config:{folder}/site.ini#b"}
+    with pytest.raises(ConfigError, match="--paste and 'a:b': one of them names the app"):
+        take_flags({"paste": "site.ini", "app": "a:b"})
     with pytest.raises(ConfigError, match="--uwsgi-ini and --gunicorn-conf: one of them at a time"):
         take_flags({"uwsgi_ini": "a", "gunicorn_conf": "b"})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import sys
 
 import pytest
@@ -18,12 +19,12 @@ ENVIRON = {"SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2", "SHOP
 FILES = sorted([*(HERE / "uwsgi").glob("*.[ixyj]*"), *(HERE / "gunicorn").glob("*.py")])
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.suffix != ".inc"], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_round_trip(path, tmp_path, monkeypatch, capsys):
     """aserve --config of what is printed means what the file does, and serves the same app."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "version.txt").write_text("1\n")
-    (tmp_path / "common.inc").write_text("[uwsgi]\nmaster\n")
+    shutil.copy(HERE / "uwsgi" / "base_of_includes.ini", tmp_path)
     name = f"{path}:development" if path.stem == "sections" else str(path)
     draft = load_gunicorn(name, ENVIRON)[0] if path.suffix == ".py" else load_uwsgi(name, ENVIRON)
     assert run_translate(["translate", name], ENVIRON) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 import sys
 
 import pytest
@@ -95,6 +96,8 @@ def test_settings(load, lines, settings):
         ("wsgi-file = b/a.py", "b/a.py:application"),
         ("mount = /=a:app", "a:app"),
         ("mount = /x=a.py", None),
+        ("paste = config:/srv/a.ini", "config:/srv/a.ini"),
+        ("chdir = /srv; ini-paste = a.ini", "config:/srv/a.ini"),
         ("mount = /=a:app; mount = /b=b:app", "a:app"),
         ("", None),
     ],
@@ -223,7 +226,7 @@ def test_real_files(path, monkeypatch, tmp_path):
     """Each file in the manner of real ones is read; its settings are a Config's."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "version.txt").write_text("1\n")
-    (tmp_path / "common.inc").write_text("[uwsgi]\nmaster\n")
+    shutil.copy(path.with_name("base_of_includes.ini"), tmp_path)
     environ = {"SHOP_PORT": "0", "SHOP_MODULE": "wsgi", "SHOP_PROCESSES": "2", "SHOP_UID": "root", "SHOP_GID": "root"}
     draft = load_uwsgi(f"{path}:development" if path.stem == "sections" else str(path), environ)
     Config.from_sources({}, {}, draft.settings)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pathlib
+import shutil
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -157,3 +161,33 @@ def test_files_that_include_one_another(tmp_path):
     (tmp_path / "a.ini").write_text(f"[uwsgi]\nini = {path}\n")
     with pytest.raises(ConfigError, match="files include one another"):
         include(read_options(path, ""), {}, path)
+
+
+UWSGI = pathlib.Path(sys.executable).with_name("uwsgi")
+
+
+@pytest.mark.skipif(not UWSGI.exists(), reason="uWSGI is not installed")
+@pytest.mark.parametrize("name", ["placeholders.ini", "conditions.ini", "includes.ini", "flags.ini", "docker.ini"])
+def test_beside_uwsgi(tmp_path, monkeypatch, name):
+    """What uWSGI itself makes of a file is what we make of it."""
+    for path in (pathlib.Path(__file__).parent / "uwsgi").iterdir():
+        shutil.copy(path, tmp_path)
+    (tmp_path / "wsgi.py").write_text("")
+    (tmp_path / "version.txt").write_text("1.2\n")
+    monkeypatch.chdir(tmp_path)
+    environ = {"SHOP_WHO": "me"}
+    done = subprocess.run(
+        [UWSGI, "--show-config", "--no-server", name],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    logged = "".join(path.read_text() for path in tmp_path.glob("*.log"))  # where `logto` has led it
+    shown = f"{done.stderr}{logged}".partition("[uwsgi]\n")[2].partition(";end of")[0].splitlines()
+    blocks = ("if-", "endif", "for ", "endfor", "ini ", "include ", "show-config", "no-server")
+    theirs = [" ".join(line.rstrip(" =").split()) for line in shown if not line.startswith(blocks)]
+    ours = resolve(include(read_options(name, ""), environ, name), environ)
+    kept = [option for option in ours if option.key not in ("ini", "include")]
+    assert [" ".join(f"{option.key} = {option.value}".rstrip(" =").split()) for option in kept] == theirs

@@ -46,6 +46,7 @@ def test_request_line_fits_the_head():
         {"max_rss_bytes": 5},
         {"max_pss_bytes": 5},
         {"max_uss_bytes": 5},
+        {"reload": True},
     ],
     ids=lambda each: next(iter(each)),
 )
@@ -191,6 +192,9 @@ def test_defaults():
         "status_page": "local",
         "stats": None,
         "metrics_app": "on",
+        "reload": False,
+        "reload_extra": (),
+        "reload_page": "auto",
         "statsd": None,
         "statsd_prefix": "aserve",
         "tracing": False,
@@ -406,3 +410,25 @@ def test_settings_page_is_up_to_date():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (ROOT / "docs/settings.md").read_text() == module.build_page(), "run `make docs`"
+
+
+def test_reload_implies():
+    """The command has one worker with one thread, which nobody ends; what is said wins."""
+    config = Config.from_sources({"reload": "on"}, {}, {})
+    assert (config.workers, config.threads, config.hang_warning_seconds, config.hang_timeout_seconds) == (1, 1, 0, 0)
+    config = Config.from_sources({"reload": "on", "workers": "3"}, {"ASERVE_THREADS": "8"}, {"hang-timeout": 5})
+    assert (config.workers, config.threads, config.hang_timeout_seconds) == (3, 8, 5)
+    assert Config.from_sources({}, {"ASERVE_RELOAD": "off"}, {}).workers is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"workers": 1, "reload": True, "preload": True}, "reload imports the app anew after each save"),
+        ({"reload_extra": "templates"}, "reload-extra says what reload is to look at, too; give reload"),
+    ],
+)
+def test_what_reload_goes_with(settings, text):
+    """What would have no effect is refused."""
+    with pytest.raises(ConfigError, match=text):
+        Config(**settings)

@@ -1,8 +1,8 @@
-"""What the command says of itself, and of what it would serve.
+"""What the command says of itself, and of what it serves.
 
-Owns:     the lines of --version and --check, and what to type for this command.
+Owns:     the line of --version, the text of --check, the command's own name for hints.
 Thread:   the main thread.
-Not here: finding the app, and the settings (cli.py).
+Not here: the log (logs.py), what a running server answers (processes/answers.py), settings one by one (explain.py).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .settings import VERSION, Config, parse_bind
 LOOP_THREAD = "0, the app runs on the event loop's thread"
 
 
-def command_name() -> str:
+def command() -> str:
     """Return what to type for this command: its path, if it is not on PATH."""
     return "aserve" if shutil.which("aserve") else f"{os.path.dirname(sys.executable)}/aserve"
 
 
 def version_line() -> str:
-    """Return which aserve this is, and what it runs on."""
+    """Return which aserve this is, on which Python, with which event loop."""
     from importlib.metadata import version  # 12 ms on CPython 3.11, for this flag only
 
     loop = "asyncio"
@@ -43,7 +43,7 @@ def _python_version() -> str:
 
 
 def describe(config: Config, app: object, spec: str | None) -> str:
-    """Return what would be served."""
+    """Return what would be served, for --check."""
     app = app.main if type(app) is Mounts else app
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
@@ -52,12 +52,12 @@ def describe(config: Config, app: object, spec: str | None) -> str:
     lines += [f"mount:   {text}" for text in config.mount] + [f"static:  {text}" for text in config.static]
     if config.compress:
         lines.append(f"compress: {', '.join(find_codings())}")
-    lines += [f"bind:    {_describe_bind(bind)}" for bind in config.bind]
+    lines += [f"bind:    {_where(bind)}" for bind in config.bind]
     lines.append(f"threads: {config.threads or LOOP_THREAD}")
     return "\n".join([*lines, "All is well; without --check this would be served.", ""])
 
 
-def _describe_bind(bind: str) -> str:
+def _where(bind: str) -> str:
     if parse_bind(bind).is_given:
         return str(parse_bind(bind))
     if bind.startswith("https://"):

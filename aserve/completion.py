@@ -1,0 +1,38 @@
+"""What a shell needs to complete the command's flags, by shtab.
+
+Owns:     SHELLS; which flags take paths.
+Thread:   the main thread.
+Not here: the flags (cli.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+from importlib.util import find_spec
+
+from .settings import SETTINGS, ConfigError
+
+SHELLS = ("bash", "zsh", "tcsh")
+PATHS = ("PATH", "FILE")
+
+
+def completion_of(parser: argparse.ArgumentParser, shell: str) -> str:
+    """
+    Return a script for a shell.
+
+    Raises:
+        ConfigError: shtab is not installed.
+    """
+    if not find_spec("shtab"):
+        raise ConfigError(
+            "--print-completion needs shtab, which is not installed; pip install 'aserve-wsgi[completion]'"
+        )
+    import shtab  # an optional dependency, needed once
+
+    words = {setting.name: setting.kind.metavar.split("|") for setting in SETTINGS}
+    for action in parser._actions:
+        if action.metavar in PATHS or action.dest == "app":
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
+        elif len(words.get(action.dest, ())) > 1:
+            action.choices = words[action.dest]
+    return str(shtab.complete(parser, shell)) + "\n"

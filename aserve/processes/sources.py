@@ -1,0 +1,115 @@
+"""The files that the app is made of, and which of them has changed (--reload).
+
+Owns:     Sources: what they were like the last time; which modules are the project's own.
+Thread:   a worker's event loop; pure, but that it looks at files.
+Not here: when to look (reloading.py), reloading (supervisor.py).
+
+The project is what lies below the folder in which the command was started, or below the one that the app's file is in.
+What is installed there, too, as in a .venv, is not the project's own. While code cannot be imported, all Python files of the project
+count: what it lacks may be a file that nothing has imported yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import importlib.util
+import itertools
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from .touched import look_at
+
+INSTALLED = ("site-packages", "dist-packages")
+SKIPPED = (*INSTALLED, "__pycache__", "node_modules")
+# Of a folder that somebody names by mistake, such as /. Guess: larger than any project.
+MAX_FILES = 20_000
+
+
+class Sources:
+    """Files, looked at from time to time."""
+
+    def __init__(self, extra: Sequence[str], folders: Sequence[str]) -> None:
+        """Look at modules below these folders, and at these extra files; as they are now, they count as seen."""
+        self._folders = tuple(dict.fromkeys(map(os.path.realpath, folders)))
+        self._extra = [os.path.abspath(pattern) for pattern in extra]
+        self._is_own: dict[str, bool] = {}  # by a module's file
+        self._seen: dict[str, tuple[int, int, int] | None] = {}
+        self._has_all = False
+        self._extra_files = list(itertools.islice(self._find_all(), MAX_FILES))
+        self.find_changed()
+
+    def folders(self) -> set[str]:
+        """Return the folders of all files that are looked at."""
+        found = {os.path.dirname(path) for path in self._seen}
+        return {*found, *(self._folders if self._has_all else ()), *filter(os.path.isdir, self._extra)}
+
+    def look_at_all(self) -> None:
+        """Look at every Python file of the project from now on; those that are there now count as seen."""
+        self._has_all = True
+        self.look_around()
+        self.find_changed()
+
+    def look_around(self) -> list[str]:
+        """Return the extra files that have appeared, or gone, since the last time: this takes a look into each of their folders."""
+        before = set(self._extra_files)
+        self._extra_files = list(itertools.islice(self._find_all(), MAX_FILES))
+        return sorted(before ^ set(self._extra_files))
+
+    def find_changed(self) -> list[str]:
+        """Return the files that have changed, or gone, since the last time; what was imported since is looked at from now on."""
+        changed = []
+        for path in self._paths():
+            now = look_at(path)
+            before = self._seen.get(path, now)
+            self._seen[path] = now
+            if now != before:
+                changed.append(path)
+        return changed
+
+    def _paths(self) -> Iterator[str]:
+        for module in list(sys.modules.values()):
+            path = getattr(module, "__file__", None)
+            if isinstance(path, str) and self._is_ours(path):
+                yield path
+        yield from self._extra_files
+
+    def _is_ours(self, path: str) -> bool:
+        known = self._is_own.get(path)
+        if known is None:
+            real = os.path.realpath(path)
+            is_below = any(real.startswith(os.path.join(folder, "")) for folder in self._folders)
+            known = self._is_own[path] = is_below and not any(part in INSTALLED for part in real.split(os.sep))
+        return known
+
+    def _find_all(self) -> Iterator[str]:
+        for pattern in self._extra:
+            if os.path.isdir(pattern):
+                yield from files_below(pattern)
+            else:
+                yield from filter(os.path.isfile, glob.iglob(pattern, recursive=True))
+        for folder in self._folders if self._has_all else ():
+            yield from (path for path in files_below(folder) if path.endswith(".py"))
+
+
+def files_below(folder: str) -> Iterator[str]:
+    """Yield the files below a folder that are not hidden, nor made or installed by a tool."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name[0] != "." and name not in SKIPPED and not _is_venv(where, name)]
+        yield from (os.path.join(where, name) for name in names if name[0] != ".")
+
+
+def _is_venv(where: str, name: str) -> bool:
+    return os.path.isfile(os.path.join(where, name, "pyvenv.cfg"))
+
+
+def forget_compiled(paths: Iterable[str]) -> None:
+    """
+    Remove what Python has compiled of these files.
+
+    It takes that for up to date if time, in whole seconds, and size are those of the source (PEP 552): two saves within a second may be so.
+    """
+    for path in paths:
+        with contextlib.suppress(OSError, NotImplementedError):
+            os.unlink(importlib.util.cache_from_source(path))

@@ -1,0 +1,125 @@
+"""The supervisor with --reload: saved files ask for a reload, and a fault is shown until one succeeds."""
+
+from __future__ import annotations
+
+from harness.supervising import LEAVE, told
+
+from aserve.fault_page import Fault
+from aserve.processes import supervisor as supervisor_module
+from aserve.processes.child import State
+
+CHANGED = {"say": "changed", "why": "a.py has changed"}
+FAILED = {"say": "failed", "why": "no module 'a'", "traceback": "Traceback: here\n"}
+FAULT = {"do": "show fault", "why": "no module 'a'", "traceback": "Traceback: here\n"}
+
+
+def faults_of(monkeypatch):
+    """Return the faults that workers are forked with, in their order."""
+    found = []
+    whole = supervisor_module.Supervisor._fork
+
+    def fork(self, slot):
+        found.append(None if self._children.find(slot, State.READY) else self._fault)
+        return whole(self, slot)
+
+    monkeypatch.setattr(supervisor_module.Supervisor, "_fork", fork)
+    return found
+
+
+def test_a_saved_file(supervised, caplog):
+    """All workers are replaced; the word of one that drains already is old."""
+    one = supervised(1, reload=True)
+    (first,) = one.start()
+    one.say(first, **CHANGED)
+    new = one.children[-1]
+    one.say(new, say="ready")
+    assert told(one, first) == [LEAVE] and "a.py has changed: done" not in caplog.text
+    one.say(first, **CHANGED)
+    one.leave(first)
+    assert "a.py has changed: done" in caplog.text and one.supervisor._rollout.reload is None
+
+
+def test_new_code_does_not_start(supervised, caplog):
+    """Who serves shows why; the next save is tried."""
+    one = supervised(1, reload=True)
+    (first,) = one.start()
+    for _ in range(2):
+        one.say(first, **CHANGED)
+        new = one.children[-1]
+        one.say(new, **FAILED)
+        assert one.end(new, status=1) == []
+        assert told(one, first) == [FAULT] and one.children == [first]
+    assert "could not start: no module 'a'; correct it, and save it; still serving as before" in caplog.text
+    assert caplog.text.count("Traceback: here") == 1
+
+
+def test_saved_again_while_it_is_imported(supervised):
+    """What is imported is old, and may hang: it is ended, and the import begins anew."""
+    one = supervised(1, reload=True)
+    (first,) = one.start()
+    one.say(first, **CHANGED)
+    hangs = one.children[-1]
+    one.say(first, **CHANGED)
+    assert told(one, hangs) == [LEAVE] and one.children[-1].state == State.STARTING and len(one.children) == 3
+    one.say(one.children[-1], say="ready")
+    assert told(one, first) == [LEAVE]
+
+
+def test_the_first_does_not_start(supervised, monkeypatch, caplog):
+    """Another takes its place at once, which shows why; when a save has mended it, that goes."""
+    faults = faults_of(monkeypatch)
+    one = supervised(2, reload=True)
+    one.turn()
+    (first,) = one.children
+    one.say(first, **FAILED)
+    one.end(first, status=1)
+    (second,) = one.children
+    assert faults == [None, Fault("no module 'a'", "Traceback: here\n")]
+    assert "could not start: no module 'a'; correct it, and save it" in caplog.text
+    one.say(second, say="ready")
+    one.say(one.children[-1], say="ready")
+    assert "serving on" in caplog.text and faults[2] == faults[1]
+    one.say(second, **CHANGED)
+    assert faults[3:] == [None]
+    one.say(one.children[-1], say="ready")
+    assert told(one, second) == [LEAVE]
+
+
+def test_who_shows_it_does_not_start(supervised):
+    """The command ends, as it does without --reload: this is not the app's fault."""
+    one = supervised(1, reload=True)
+    one.turn()
+    (first,) = one.children
+    one.end(first, status=1)
+    (second,) = one.children
+    one.say(second, say="failed", why="the port is taken", traceback="")
+    assert one.end(second, status=1) == []
+    assert "the port is taken" in str(one.supervisor._shutdown.start_failure)
+
+
+def test_a_crash_while_code_is_broken(supervised, monkeypatch):
+    """Then nothing of before is left, and the fault is shown in its place."""
+    faults = faults_of(monkeypatch)
+    one = supervised(1, reload=True)
+    (first,) = one.start()
+    one.say(first, **CHANGED)
+    one.say(one.children[-1], **FAILED)
+    one.end(one.children[-1], status=1)
+    one.end(first, number=9)
+    one.turn(2)
+    assert [fault and fault.why for fault in faults] == [None, None, "no module 'a'"]
+    assert one.children[-1].state == State.STARTING
+
+
+def test_a_successor_does_not_start(supervised, monkeypatch):
+    """Where the app of before serves, its successor is tried again, and does not take its place with a fault."""
+    faults = faults_of(monkeypatch)
+    one = supervised(1, reload=True)
+    (first,) = one.start()
+    one.say(first, say="failing", why="it is old")
+    for _ in range(2):
+        new = one.children[-1]
+        one.say(new, **FAILED)
+        one.end(new, status=1)
+        one.turn(5)
+    assert faults == [None] * 4 and first.state == State.READY

@@ -1,0 +1,46 @@
+"""Shell completion."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from aserve import cli
+from aserve import completion as completion_module
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_scripts(shell, capsys):
+    """A script has each flag, and the words that it takes."""
+    pytest.importorskip("shtab")
+    assert cli.main(["--print-completion", shell]) == 0
+    text = capsys.readouterr().out
+    for word in ("max-body", "reload", "uvloop"):
+        assert word in text
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+def test_bash_completes(capsys, tmp_path):
+    """bash itself completes a flag, one of its words, and a path."""
+    pytest.importorskip("shtab")
+    cli.main(["--print-completion", "bash"])
+    (tmp_path / "script").write_text(capsys.readouterr().out)
+    for words, found in (("--max-bo", "--max-body"), ("--loop uvl", "uvloop"), ("--pid-file scr", "script")):
+        asked = [
+            f"COMP_WORDS=(aserve {words}); COMP_CWORD=$(( ${{#COMP_WORDS[@]}} - 1 )); source ./script",
+            "$(complete -p aserve | sed 's/.*-F \\([^ ]*\\).*/\\1/') aserve",
+            'printf "%s\\n" "${COMPREPLY[@]}"',
+        ]
+        done = subprocess.run(
+            ["bash", "-c", "; ".join(asked)], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert found in done.stdout.split(), (words, done)
+
+
+def test_without_shtab(monkeypatch, capsys):
+    """It is said how to get it."""
+    monkeypatch.setattr(completion_module, "find_spec", lambda name: None)
+    assert cli.main(["--print-completion", "bash"]) == 2
+    assert "pip install 'aserve-wsgi[completion]'" in capsys.readouterr().err

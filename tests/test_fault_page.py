@@ -1,0 +1,88 @@
+"""The page that stands in for code that cannot be imported."""
+
+from __future__ import annotations
+
+import pytest
+from harness import apps
+from harness.calling import call
+
+from aserve.fault_page import MARK, Fault, FaultPage, is_loopback_name
+from aserve.settings import Config
+
+FAULT = Fault("importing a raised ValueError: <b>", 'Traceback:\n  File "a.py"\n    if 1 < 2 & 3:\n')
+BROWSER = {"HTTP_ACCEPT": "text/html,application/xhtml+xml,*/*;q=0.8", "HTTP_HOST": "localhost:8000"}
+
+
+def page(app=apps.hello, fault=FAULT, **settings):
+    return FaultPage(app, Config(workers=1, reload=True, **settings), fault)
+
+
+def test_without_a_fault():
+    """The app answers; the log names it."""
+    outer = page(fault=None)
+    assert call(outer, **BROWSER).status == "200 OK"
+    assert (outer.__module__, outer.__qualname__) == (apps.__name__, "hello")
+
+
+def test_a_browser_sees_it():
+    """Who asks for HTML gets the page, with nothing of it taken for markup; it is not kept."""
+    answer = call(page(), **BROWSER)
+    text = answer.body.decode()
+    assert answer.status == "500 Internal Server Error"
+    assert answer.get("Content-Type") == "text/html; charset=utf-8" and answer.get("Cache-Control") == "no-store"
+    assert "ValueError: &lt;b&gt;" in text and "if 1 &lt; 2 &amp; 3:" in text and "code of before still answers" in text
+    assert answer.get(MARK) in text
+
+
+def test_everything_else_is_the_apps():
+    """fetch(), scripts and curl are answered by the code of before."""
+    assert call(page(), HTTP_ACCEPT="*/*", HTTP_HOST="localhost").status == "200 OK"
+
+
+def test_nothing_before():
+    """Where there is no app, everybody is told, in HTML or in text."""
+    text = call(page(None), **BROWSER).body.decode()
+    assert "Nothing has been served yet" in text
+    answer = call(page(None), HTTP_HOST="127.0.0.1:8000")
+    assert answer.status == "500 Internal Server Error" and answer.get("Content-Type") == "text/plain; charset=utf-8"
+    assert answer.body.decode() == f"{FAULT.why}\n\n{FAULT.app_traceback}"
+    assert b"<pre>" not in call(page(None, Fault("no app", "")), **BROWSER).body
+
+
+@pytest.mark.parametrize(
+    ("settings", "host", "is_shown"),
+    [
+        ({}, "localhost:8000", True),
+        ({}, "shop.localhost", True),
+        ({}, "127.0.0.1", True),
+        ({}, "[::1]:8000", True),
+        ({}, "attacker.example", False),  # whose name leads to 127.0.0.1
+        ({}, "127.0.0.1.attacker.example", False),
+        ({}, "", False),
+        ({"bind": "[::1]:8000"}, "localhost", True),
+        ({"bind": "localhost:8000"}, "localhost", True),
+        ({"bind": ["127.0.0.1:1", "0.0.0.0:2"]}, "localhost", False),
+        ({"bind": ":8000"}, "localhost", False),
+        ({"bind": "unix:/run/a"}, "localhost", False),  # a front server's
+        ({"bind": "uwsgi://127.0.0.1:1"}, "localhost", False),
+        ({"bind": "proxy+http://127.0.0.1:1", "trusted_proxies": "127.0.0.1"}, "localhost", False),
+        ({"bind": "fd:3"}, "localhost", False),
+        ({"bind": "0.0.0.0:1", "reload_page": "on"}, "dev.example", True),
+        ({"reload_page": "off"}, "localhost", False),
+    ],
+)
+def test_who_may_see_it(settings, host, is_shown):
+    """By default only who is on this machine, and calls it by a name of loopback: others see the app, or that there is none."""
+    browser = {**BROWSER, "HTTP_HOST": host}
+    assert (call(page(**settings), **browser).status != "200 OK") == is_shown
+    text = call(page(None, **settings), **browser).body
+    assert (b"ValueError" in text) == is_shown
+    assert is_shown or text == b"The app does not start; its server's terminal says why.\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["localhost.example", "", ":8000", "10.0.0.1", "[fe80::1]", "[", "localhost.example:1"]
+)
+def test_no_names_of_loopback(text):
+    """What only looks like one is none."""
+    assert not is_loopback_name(text)

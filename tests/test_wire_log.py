@@ -1,0 +1,106 @@
+"""What happens on the wire, at --log-level debug; and nothing otherwise."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+from harness import apps
+
+from aserve import wire_log
+from aserve.errors import RequestRefused
+from aserve.exchange import Exchange
+from aserve.wire_log import WireLog
+
+VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a"
+POST_HEAD = b"POST /parts HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Keeper(logging.Handler):
+    """Keeps what is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.messages = []
+
+    def emit(self, record):
+        self.messages.append(record.getMessage())
+
+
+@pytest.fixture
+def kept():
+    """What is told, as debug asks for it."""
+    logger, keeper = logging.getLogger("aserve.wire"), Keeper()
+    logger.addHandler(keeper)
+    logger.setLevel(logging.DEBUG)
+    yield keeper.messages
+    logger.setLevel(logging.NOTSET)
+    logger.removeHandler(keeper)
+
+
+@pytest.fixture
+def lines(kept):
+    """lines(): the same, without the client's address."""
+    return lambda: [message.partition(": ")[2] for message in kept.copy()]
+
+
+def new_exchange(addr="192.0.2.1"):
+    exchange = Exchange(VARS, 2)
+    exchange.connection = SimpleNamespace(
+        remote_addr=addr, remote_port="9", service=SimpleNamespace(name="http://a"), wire=SimpleNamespace(way="nobody")
+    )
+    return exchange
+
+
+def test_ends(lines, kept):
+    """What was asked, how it went, and what becomes of the connection."""
+    log, exchange = WireLog(), new_exchange()
+    log.write(exchange)
+    exchange.response = SimpleNamespace(code=404, sent_bytes=7)
+    exchange.keep_alive, exchange.end = False, "timed_out"
+    log.write(exchange)
+    log.write_refused(new_exchange("").connection, exchange, RequestRefused(413, "large"))
+    log.write_refused(exchange.connection, None, RequestRefused(400, "bad"))
+    assert lines() == [
+        "GET /a on http://a, by nobody: answered 0, 0 octets; its connection is kept",
+        "GET /a on http://a, by nobody: timed_out 404, 7 octets; its connection closes",
+        "GET /a is refused: 413, large",
+        "a request is refused: 400, bad",
+    ]
+    assert [message.partition(": ")[0] for message in kept] == [
+        "192.0.2.1:9", "192.0.2.1:9", "unix socket", "192.0.2.1:9",
+    ]  # fmt: skip
+
+
+@pytest.mark.one_way
+def test_a_connection(lines, start_server, raw_client, wait_until):
+    """On the fast path, out of it, on the event loop, and back."""
+    server = start_server(apps.echo, lane="auto")
+    client = raw_client(server)
+    client.fetch("/fast")
+    client.send(POST_HEAD + b"0\r\n\r\n")
+    client.recv_response()
+    client.fetch("/slow")
+    url = server.url
+    wait_until(lambda: any("GET /slow" in line for line in lines()))
+    told = lines()
+    assert told[0] == f"GET /fast on {url}, by the fast path: answered 200, 0 octets; its connection is kept"
+    assert told[1] == "leaves the fast path: its request takes more than one read"
+    assert f"POST /parts on {url}, by the event loop: answered 200, 0 octets; its connection is kept" in told
+    assert "REQUEST: RUNNING" in told
+    server.pass_seconds_until(lambda: "goes back to the fast path" in lines())
+    wait_until(lambda: lines()[-1] == "LOST: CLOSED")
+    assert client.fetch("/again").status == 200
+    wait_until(lambda: lines()[-1].startswith(f"GET /again on {url}, by the fast path"))
+
+
+@pytest.mark.one_way
+def test_without_it(start_server, raw_client, caplog):
+    """Nobody is told, and nothing is in the way."""
+    caplog.set_level(logging.INFO, "aserve")
+    server = start_server(apps.echo)
+    assert not wire_log.is_told() and server.server._services[0].access_log is None
+    assert not server.server._services[0].tells_wire
+    raw_client(server).fetch("/")
+    assert not [record for record in caplog.records if record.name == "aserve.wire"]
