@@ -1,6 +1,6 @@
 """What the command says of itself, and of what it serves.
 
-Owns:     the line of --version, the text of --check, the command's own name for hints.
+Owns:     the line of --version, the text of --check, the command's own name for hints; what a terminal shows at the start.
 Thread:   the main thread.
 Not here: the log (logs.py), what a running server answers (processes/answers.py), settings one by one (explain.py).
 """
@@ -11,7 +11,9 @@ import os
 import platform
 import shutil
 import sys
+from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import TextIO
 
 from .compressors import find_codings
 from .layers import nothing_here
@@ -19,6 +21,8 @@ from .mounts import Mounts
 from .settings import VERSION, Config, parse_bind
 
 LOOP_THREAD = "0, the app runs on the event loop's thread"
+BOLD, DIM, CYAN, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[0m"
+FOR_DEVELOPMENT = "saved code is served at once, and tracebacks are shown; leave --reload out for anybody but you"
 
 
 def command() -> str:
@@ -65,3 +69,50 @@ def _where(bind: str) -> str:
     if bind.startswith("unix:") or "://" in bind:
         return bind
     return f"http://{bind}" if bind[0] != ":" else f"port {bind[1:]} of all interfaces"
+
+
+# At the start
+
+
+def show_banner(config: Config, spec: str | None, stream: TextIO, environ: Mapping[str, str]) -> None:
+    """
+    Show a person what is about to be served, if this is a terminal; elsewhere the log says all that is needed.
+
+    Spec: no-color.org, force-color.org: either variable counts if it is not empty.
+    """
+    is_forced = bool(environ.get("FORCE_COLOR"))
+    if not (is_forced or stream.isatty()):
+        return
+    has_colors = not environ.get("NO_COLOR") and (is_forced or environ.get("TERM") != "dumb")
+    stream.write(banner_of(config, spec, has_colors))
+    stream.flush()
+
+
+def banner_of(config: Config, spec: str | None, has_colors: bool) -> str:
+    """Return the lines, aligned."""
+    name = spec or ("none" if config.static or config.mount else "the demo")
+    rows = [("app", name, CYAN), *((("" if i else "at"), _link(bind), BOLD) for i, bind in enumerate(config.bind))]
+    rows.append(("with", _describe_threads(config), ""))
+    if config.reload:
+        rows.append(("for", f"development: {FOR_DEVELOPMENT}", ""))
+
+    def paint(text: str, color: str) -> str:
+        return f"{color}{text}{PLAIN}" if has_colors and color else text
+
+    lines = [f"{paint(f'{title:6}', DIM)}{paint(text, color)}" for title, text, color in rows]
+    return "\n".join(["", paint(version_line(), BOLD), *(f"  {line}" for line in lines), "", ""])
+
+
+def _link(bind: str) -> str:
+    """Return what a terminal makes a link of, where a browser can open it."""
+    text, parsed = _where(bind), parse_bind(bind)
+    if parsed.kind != "tcp" or parsed.protocol not in ("http", "https") or parsed.host not in ("", "0.0.0.0", "::"):
+        return text
+    return f"{parsed.protocol}://localhost:{parsed.port} (and from elsewhere: all interfaces)"
+
+
+def _describe_threads(config: Config) -> str:
+    threads = f"{config.threads} thread{'' if config.threads == 1 else 's'}" if config.threads else "no threads"
+    if config.workers is None:
+        return f"one process, {threads}"
+    return f"{config.workers} worker{'' if config.workers == 1 else 's'}, {threads} each"

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from .alone import control_of
-from .banner import command, describe, version_line
+from .banner import command, describe, show_banner, version_line
 from .compat.uwsgi import Process as UwsgiProcess
 from .compat.uwsgi import install as install_uwsgi
 from .completion import completion_of
@@ -112,6 +112,8 @@ def _run(argv: Sequence[str]) -> int:
         sys.stdout.write(describe(plan.config, app, plan.spec))
         return 0
     set_up_logging(plan.config)
+    if inherited is None:
+        show_banner(plan.config, plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)
     hooks_of(plan.origin).in_supervisor("on_starting")
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:

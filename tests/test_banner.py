@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
@@ -32,3 +33,68 @@ def test_describe(bind, shown):
     """--check says where it would listen."""
     text = banner.describe(Config(bind=bind), apps.hello, "a:hello")
     assert f"bind:    {shown}\n" in text and text.startswith("app:     a:hello (a function)\n")
+
+
+class Terminal(io.StringIO):
+    """A stream that a person looks at."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "environ", "is_shown", "has_colors"),
+    [
+        (io.StringIO, {}, False, False),
+        (io.StringIO, {"FORCE_COLOR": "1"}, True, True),
+        (io.StringIO, {"FORCE_COLOR": ""}, False, False),
+        (Terminal, {}, True, True),
+        (Terminal, {"NO_COLOR": "1"}, True, False),
+        (Terminal, {"NO_COLOR": ""}, True, True),
+        (Terminal, {"TERM": "dumb"}, True, False),
+        (Terminal, {"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False),
+    ],
+)
+def test_where_a_banner_is_shown(stream, environ, is_shown, has_colors):
+    """On a terminal; with colours, but where these are not wanted."""
+    shown = stream()
+    banner.show_banner(Config(), "a:b", shown, environ)
+    assert bool(shown.getvalue()) == is_shown and ("\x1b[" in shown.getvalue()) == has_colors
+
+
+@pytest.mark.parametrize(
+    ("settings", "spec", "lines"),
+    [
+        ({}, "a:b", ["app   a:b", "at    http://127.0.0.1:8000", "with  one process, 32 threads"]),
+        (
+            {"bind": [":80", "unix:/a", "https://0.0.0.0:1"], "certificate": "a", "workers": 2, "threads": 1},
+            None,
+            [
+                "app   the demo",
+                "at    http://localhost:80 (and from elsewhere: all interfaces)",
+                "      unix:/a",
+                "      https://localhost:1 (and from elsewhere: all interfaces)",
+                "with  2 workers, 1 thread each",
+            ],
+        ),
+        (
+            {"static": "/a=/b", "threads": 0},
+            None,
+            ["app   none", "at    http://127.0.0.1:8000", "with  one process, no threads"],
+        ),
+        (
+            {"workers": 1, "reload": True},
+            "a:b",
+            [
+                "app   a:b",
+                "at    http://127.0.0.1:8000",
+                "with  1 worker, 32 threads each",
+                f"for   development: {banner.FOR_DEVELOPMENT}",
+            ],
+        ),
+    ],
+)
+def test_what_a_banner_says(settings, spec, lines):
+    """The app, links to it, processes and threads; and that --reload is for development."""
+    text = banner.banner_of(Config(**settings), spec, False)
+    assert text == "\n".join(["", banner.version_line(), *(f"  {line}" for line in lines), "", ""])

@@ -51,6 +51,7 @@ FLOORS = (
     "flags",
     "cli",
     "aserve __main__",
+    "contrib",  # of frameworks, which find it
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
@@ -110,6 +111,11 @@ WITHIN = {
         "gunicorn",
         "origin",
         "translate",
+    ),
+    "contrib": (
+        "becoming",
+        "django django.management django.management.commands",
+        "django.app django.management.commands.runaserve flask",
     ),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.

@@ -17,6 +17,7 @@ import importlib.util
 import itertools
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Sequence
 
 from .touched import look_at
@@ -25,6 +26,8 @@ INSTALLED = ("site-packages", "dist-packages")
 SKIPPED = (*INSTALLED, "__pycache__", "node_modules")
 # Of a folder that somebody names by mistake, such as /. Guess: larger than any project.
 MAX_FILES = 20_000
+# A file's time is the kernel's at its last tick: with 100 ticks a second, 10 ms old.
+CLOCK_NS = 10_000_000
 
 
 class Sources:
@@ -37,6 +40,7 @@ class Sources:
         self._is_own: dict[str, bool] = {}  # by a module's file
         self._seen: dict[str, tuple[int, int, int] | None] = {}
         self._has_all = False
+        self._looked_at_ns = 0  # by the clock of files
         self._extra_files = list(itertools.islice(self._find_all(), MAX_FILES))
         self.find_changed()
 
@@ -55,16 +59,24 @@ class Sources:
         """Return the extra files that have appeared, or gone, since the last time: this takes a look into each of their folders."""
         before = set(self._extra_files)
         self._extra_files = list(itertools.islice(self._find_all(), MAX_FILES))
-        return sorted(before ^ set(self._extra_files))
+        differing = sorted(before ^ set(self._extra_files))
+        self._seen.update((path, look_at(path)) for path in differing)
+        return differing
 
     def find_changed(self) -> list[str]:
-        """Return the files that have changed, or gone, since the last time; what was imported since is looked at from now on."""
-        changed = []
+        """
+        Return the files that have changed, or gone, since the last time.
+
+        A module that was imported since has changed if its file has: nobody knows which of both was first.
+        """
+        changed, before_ns = [], self._looked_at_ns
+        self._looked_at_ns = time.time_ns() - CLOCK_NS
         for path in self._paths():
             now = look_at(path)
-            before = self._seen.get(path, now)
+            is_new = path not in self._seen
+            has_changed = bool(now and before_ns and now[0] > before_ns) if is_new else now != self._seen[path]
             self._seen[path] = now
-            if now != before:
+            if has_changed:
                 changed.append(path)
         return changed
 

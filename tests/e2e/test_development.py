@@ -192,6 +192,7 @@ def test_breakpoints(tmp_path):
     save(tmp_path / "app.py", BREAKPOINT)
     at = AtTerminal([str(tmp_path / "app.py:app"), "--reload"], tmp_path)
     try:
+        at.read_until("for .*development: saved code is served at once")
         url = at.read_until(r"serving on (http://[0-9.:]+)")[1]
         client = subprocess.Popen(
             [sys.executable, "-c", f"import urllib.request as u; print(u.urlopen('{url}', timeout=60).read())"],

@@ -41,14 +41,19 @@ def test_modules(project):
 
 
 def test_imported_later(project):
-    """It counts from then on."""
-    sources = Sources([], [str(project)])
+    """It counts from then on; if it was saved since the last look, it may have been imported before that."""
     path = project / "later_source.py"
     path.write_text("")
+    os.utime(path, (1, 1))
+    sources = Sources([], [str(project)])
     import_module("later_source")
     assert sources.find_changed() == []
     path.write_text("x = 2")
     assert sources.find_changed() == [str(path)]
+    sources = Sources([], [str(project)])
+    sources._seen.clear()
+    path.write_text("x = 3")
+    assert sources.find_changed() == [str(path)] and sources.find_changed() == []
 
 
 def import_module(*names):

@@ -1,0 +1,1 @@
+"""Commands that frameworks show beside their own; each becomes the command `aserve`."""

@@ -1,0 +1,1 @@
+"""`manage.py runaserve`: INSTALLED_APPS += ["aserve.contrib.django"]."""

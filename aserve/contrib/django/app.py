@@ -1,0 +1,19 @@
+"""The app that `manage.py runaserve` serves.
+
+Owns:     application: the project's WSGI_APPLICATION; where DEBUG is on, with its static files before it, as with runserver.
+Thread:   the main thread, at import.
+Not here: the command (management/commands/runaserve.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import apps
+from django.conf import settings
+from django.contrib.staticfiles.handlers import StaticFilesHandler
+from django.core.servers.basehttp import get_internal_wsgi_application
+
+application: Any = get_internal_wsgi_application()
+if settings.DEBUG and apps.is_installed("django.contrib.staticfiles"):
+    application = StaticFilesHandler(application)

@@ -1,0 +1,31 @@
+"""`flask --app NAME aserve`: flask run, by aserve.
+
+Owns:     the command, and the app that it names to aserve.
+Thread:   the main thread.
+Not here: how the process becomes aserve (becoming.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from flask.cli import ScriptInfo, pass_script_info
+from flask.helpers import get_debug_flag
+
+from .becoming import become_aserve, words_of
+
+
+def load(name: str | None) -> Any:
+    """Return the app as flask finds it: by the value of --app or FLASK_APP; None: in app.py or wsgi.py."""
+    return ScriptInfo(app_import_path=name).load_app()
+
+
+@click.command("aserve", context_settings={"ignore_unknown_options": True})
+@click.option("--reload/--no-reload", default=None, help="Serve saved code at once; by default with --debug.")
+@click.argument("flags", nargs=-1, type=click.UNPROCESSED)
+@pass_script_info
+def command(info: ScriptInfo, reload: bool | None, flags: tuple[str, ...]) -> None:
+    """Serve the app by aserve; further flags are aserve's."""
+    wants_reload = get_debug_flag() if reload is None else reload
+    become_aserve(words_of(f"aserve.contrib.flask:load({info.app_import_path!r})", wants_reload, None, flags))

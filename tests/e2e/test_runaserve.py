@@ -1,0 +1,98 @@
+"""Frameworks' own commands that serve by aserve: manage.py runaserve, flask aserve."""
+
+from __future__ import annotations
+
+import os
+import sys
+import urllib.request
+
+import pytest
+from harness.process import ServerProcess
+from harness.waiting import wait_until
+
+PATIENCE_SECONDS = 30.0
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="--reload needs Linux")
+
+MANAGE = """\
+import os, sys
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "shop_settings")
+from django.core.management import execute_from_command_line
+execute_from_command_line(sys.argv)
+"""
+SETTINGS = """\
+SECRET_KEY, DEBUG, ALLOWED_HOSTS, ROOT_URLCONF, STATIC_URL = "x", True, ["*"], "shop_urls", "static/"
+STATICFILES_DIRS = ["files"]
+USE_TZ = True
+INSTALLED_APPS = ["django.contrib.staticfiles", "aserve.contrib.django"]
+"""
+URLS = """\
+from django.http import HttpResponse
+from django.urls import path
+urlpatterns = [path("", lambda request: HttpResponse("%s"))]
+"""
+FLASK = """\
+from flask import Flask
+def create_app(name="one"):
+    app = Flask(__name__)
+    app.add_url_rule("/", view_func=lambda: f"{name} %s")
+    return app
+"""
+
+
+class Framework(ServerProcess):
+    """A framework's command."""
+
+    def __init__(self, words, folder, **env):
+        self.command = (sys.executable, *words)
+        super().__init__([], folder, env, launcher=("env",))
+
+    def wait_for_text(self, part):
+        """Wait until the front page is this."""
+        wait_until(lambda: part in self.get("/"), PATIENCE_SECONDS, lambda: self.log)
+
+    def get(self, path):
+        with urllib.request.urlopen(self.url + path, timeout=10) as response:
+            return response.read().decode()
+
+
+def save(path, text):
+    """Write a file at once."""
+    path.with_name("." + path.name).write_text(text)
+    os.replace(path.with_name("." + path.name), path)
+
+
+@pytest.fixture
+def start(tmp_path):
+    running = []
+
+    def start(*words, **env):
+        running.append(Framework(words, tmp_path, **env))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.end()
+
+
+def test_django(start, tmp_path):
+    """The project is served, with its static files, and served anew when a file is saved."""
+    pytest.importorskip("django")
+    (tmp_path / "files").mkdir()
+    for name, text in (
+        ("manage.py", MANAGE), ("shop_settings.py", SETTINGS), ("shop_urls.py", URLS % "one"), ("files/a.css", "a {}"),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(text)
+    process = start("manage.py", "runaserve", "127.0.0.1:0")
+    assert process.get("/") == "one" and process.get("/static/a.css") == "a {}"
+    save(tmp_path / "shop_urls.py", URLS % "two")
+    process.wait_for_text("two")
+
+
+def test_flask(start, tmp_path):
+    """The app is found as flask finds it; with --debug it is served anew when a file is saved."""
+    pytest.importorskip("flask")
+    (tmp_path / "shop_flask.py").write_text(FLASK % "one")
+    process = start("-m", "flask", "--debug", "--app", "shop_flask:create_app('a')", "aserve", "-b", "127.0.0.1:0")
+    assert process.get("/") == "a one"
+    save(tmp_path / "shop_flask.py", FLASK % "two")
+    process.wait_for_text("a two")
