@@ -14,7 +14,7 @@ MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
 .PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel soak soak-million storm fuzz \
-	bench bench-sidecar bench-rpc bench-reload bench-preload bench-results bench-tables bench-ready bench-quick bench-probes bench-pictures docs clean
+	bench bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -128,12 +128,9 @@ bench-reload: bench-ready  ## requests that fail while workers are reloaded, rec
 bench-preload: bench-ready  ## memory of four workers of a Django project, and how soon a new one answers, beside gunicorn
 	@.venv-bench/bin/python benchmarks/bench_preload.py $(ARGS)
 
-bench-results: bench-ready  ## all of them on CPython and PyPy, into benchmarks/results; under an hour
-	@failed=0; for interpreter in cpython $$(command -v $(PYPY) >/dev/null && echo pypy); do \
-	for bench in "serve --targets" sidecar rpc; do \
-	set -- $$bench; name=$$1; shift; \
-	.venv-bench/bin/python benchmarks/bench_$$name.py "$$@" --interpreter $$interpreter --save $(ARGS) || failed=1; \
-	done; done; exit $$failed
+bench-report: bench-ready  ## every suite on CPython and PyPy, into benchmarks/results and benchmarks/report; under an hour (ARGS="--suites A,D")
+	@$(MAKE) --no-print-directory .venv-bench/.ready-bench PYTHON=$(BENCH_PYTHON) VENV=.venv-bench
+	@.venv-bench/bin/python benchmarks/bench_report.py $(ARGS)
 
 bench-quick: bench-ready  ## the targets that can be had in four minutes, met or not (ARGS="--targets 1,2")
 	@.venv-bench/bin/python benchmarks/bench_quick.py $(ARGS)

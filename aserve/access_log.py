@@ -171,7 +171,7 @@ class AccessLog:
 
 def _bodyless(exchange: Exchange, connection: Any) -> Exchange:
     """Return what a line needs of an exchange, which holds its body as long as somebody has it."""
-    kept = Exchange(exchange.vars, exchange.nvars)
+    kept = Exchange(exchange.vars, exchange.own_count)
     kept.connection, kept.client, kept.is_from_front = connection, exchange.client, exchange.is_from_front
     kept.arrived_at, kept.began_at, kept.thread_id = exchange.arrived_at, exchange.began_at, exchange.thread_id
     kept.end = exchange.end

@@ -22,16 +22,16 @@ SHORT_FLAGS = {"bind": ("-b",), "workers": ("-w",), "request_seconds": ("-t",)}
 TASKS = """\
 Serve a WSGI app over HTTP/1.1.
 
-look around      aserve                              a demo page
-develop          aserve shop:app --reload            saved code is served at once
-check            aserve shop:app --check             what would be served; nothing is
-serve            aserve shop:app -b :8080            one process, threads
-on all CPUs      aserve shop:app -w auto             workers, replaced without a pause
+look around      aserve                            a demo page
+develop          aserve shop:app --reload          saved code is served
+check            aserve shop:app --check           what would be served
+serve            aserve shop:app -b :8080          one process, threads
+on all CPUs      aserve shop:app -w auto           worker processes
 behind nginx     aserve shop:app -b uwsgi://unix:/run/shop.sock
 with TLS         aserve shop:app -b https://:443 --certificate C --key K
-health           aserve shop:app --healthcheck-path /-/health --metrics 127.0.0.1:9100
+health           aserve shop:app --healthcheck-path /-/health
 ask a server     aserve status --control /run/shop.ctl
-ask about flags  aserve config --explain threads     what it means, what it is, and why"""
+ask about flags  aserve config --explain threads   what it is, and why"""
 EPILOG = """\
 APP is module:name, module:factory(), module, or path/to/file.py:name; without
 one, what --static and --mount name is served; else it is said what could be

@@ -120,6 +120,21 @@ def token_answer(query: str, times: int, body: bytes) -> bytes:
     return line + (line * (size // len(line) + 1))[:size]
 
 
+def cherrypy_hello(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with the same 19 octets through all of CherryPy."""
+    page: Iterable[bytes] = _cherrypy_app()(environ, start_response)
+    return page
+
+
+def zope_root(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer with the root page of an empty Zope."""
+    page: Iterable[bytes] = _zope_app()(environ, start_response)
+    return page
+
+
+zope_json = zope_root  # the same app, asked for another path
+
+
 def fib(n: int) -> int:
     """Return the n-th Fibonacci number, the slow way."""
     return n if n < 2 else fib(n - 1) + fib(n - 2)
@@ -163,6 +178,48 @@ def _werkzeug_app() -> Callable[..., Any]:
     from werkzeug.testapp import test_app
 
     return test_app
+
+
+@functools.lru_cache(None)
+def _cherrypy_app() -> Callable[..., Any]:
+    import cherrypy
+
+    class Root:
+        @cherrypy.expose  # type: ignore[untyped-decorator]
+        def index(self) -> bytes:
+            cherrypy.response.headers["Content-Type"] = "text/plain"
+            return b"My Own Hello World!"
+
+    cherrypy.config.update({"environment": "embedded", "log.screen": False})
+    return cherrypy.Application(Root(), "")  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(None)
+def _zope_app() -> Callable[..., Any]:
+    """Make an instance of Zope in the run's own TMPDIR, its root page and its JSON view included."""
+    from zope.component import provideAdapter
+    from zope.interface import Interface
+    from zope.publisher.interfaces.browser import IBrowserRequest
+    from Zope2.Startup.run import make_wsgi_app
+    from Zope2.utilities import copyzopeskel
+
+    home = tempfile.mkdtemp(prefix="zope-")
+    skeleton = os.path.join(os.path.dirname(copyzopeskel.__file__), "skel")
+    copyzopeskel.copyskel(skeleton, home, None, None, INSTANCE_HOME=home)
+    app = make_wsgi_app({}, os.path.join(home, "etc", "zope.conf"))
+
+    class Data:
+        """A view that answers with JSON."""
+
+        def __init__(self, context: Any, request: Any) -> None:
+            self.request = request
+
+        def __call__(self) -> str:
+            self.request.response.setHeader("Content-Type", "application/json")
+            return json.dumps({"items": [{"id": number, "title": f"Item {number}"} for number in range(20)]})
+
+    provideAdapter(Data, (Interface, IBrowserRequest), Interface, name="data.json")
+    return app  # type: ignore[no-any-return]
 
 
 def time_fib36(warm_up_seconds: float, seconds: float) -> dict[str, float]:

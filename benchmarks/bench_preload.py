@@ -95,8 +95,8 @@ def measure(args: argparse.Namespace) -> int:
     print(tables.preload_table(rows), end="")
     document = {
         **record.describe_run(BENCH),
-        "aserve_python": pair.aserve_facts,
-        "peer_python": pair.peer_facts,
+        "aserve_python": servers.without_folders(pair.aserve_facts),
+        "peer_python": servers.without_folders(pair.peer_facts),
         "workers": WORKERS,
         "servers": {way.name: {"command": way.command, "version": pair.version(way)} for way in chosen},
         "rounds": figures,

@@ -48,8 +48,8 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 class Probed:
     """A server that runs, and its first process."""
 
-    def __init__(self, pid: int, port: int, cpu: int, seconds: float) -> None:
-        self.pid, self.port, self.client_cpu, self.start_seconds = pid, port, cpu, seconds
+    def __init__(self, pid: int, port: int, seconds: float) -> None:
+        self.pid, self.port, self.start_seconds = pid, port, seconds
 
 
 @contextlib.contextmanager
@@ -62,7 +62,7 @@ def running(pair: Pair, server: Server, app: str, cpus: str = "", flags: str = "
     """
     if pair.version(server) is None:
         raise BenchmarkError(f"{server.package} is not installed")
-    first, second = procs.choose_cpus()
+    first, _ = procs.choose_cpus()
     with tempfile.TemporaryDirectory() as home, open(f"{home}/output", "w+b") as output:
         values = {**servers.places(pair), "port": str(procs.free_port()), "app": app, "log": f"{home}/log", "floor": ""}
         words = servers.build_command(server._replace(command=f"{server.command} {flags}"), values)
@@ -77,7 +77,7 @@ def running(pair: Pair, server: Server, app: str, cpus: str = "", flags: str = "
                         f"did not start: {' '.join(output.read().decode(errors='replace').split())[-300:]}"
                     )
                 time.sleep(0.002)
-            yield Probed(process.pid, port, second, time.perf_counter() - started)
+            yield Probed(process.pid, port, time.perf_counter() - started)
 
 
 def _answers(port: int) -> bool:
@@ -243,7 +243,7 @@ def measure_rows(pair: Pair, probes: list[str], only: list[str], rounds: int) ->
     rows = []
     for probe in probes:
         names = [name for name in SERVERS[probe] if name in only] if only else SERVERS[probe]
-        known = {server.name for server in servers.SERVERS["serve"] if server.runs_on_pypy or not pair.is_pypy}
+        known = {server.name for server in servers.table_for("serve", pair)}
         chosen = servers.choose(pair, [name for name in names if name in known])
         seen: dict[str, list[dict[str, float]]] = {server.name: [] for server in chosen}
         notes: dict[str, str] = {}
@@ -282,8 +282,8 @@ def measure(args: argparse.Namespace) -> int:
     judged = judge(rows, pair.interpreter)
     document = {
         **record.describe_run(BENCH),
-        "aserve_python": pair.aserve_facts,
-        "peer_python": pair.peer_facts,
+        "aserve_python": servers.without_folders(pair.aserve_facts),
+        "peer_python": servers.without_folders(pair.peer_facts),
         "targets": judged,
         "probes": rows,
     }

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import pathlib
 import sys
 import time
 from typing import Any
@@ -101,6 +100,8 @@ def plans(
 
 def measure(args: argparse.Namespace) -> int:
     """Measure, print the judgement; return the exit status."""
+    if args.save:
+        raise BenchmarkError("one round is not kept; --json FILE takes it")
     began, judged, failed, results = time.monotonic(), [], False, {}
     for interpreter in args.interpreters:
         try:
@@ -128,10 +129,9 @@ def measure(args: argparse.Namespace) -> int:
     for number, where in ELSEWHERE.items():
         print(f"{number:>6}  {where}")
     print(f"{time.monotonic() - began:.0f} s")
-    if args.save or args.json:
-        path = args.json or pathlib.Path(record.default_path(BENCH, "both"))
-        record.save(path, BENCH, results, judged)
-        print(f"written: {path}")
+    if args.json:
+        record.save(args.json, BENCH, results, judged)
+        print(f"written: {args.json}")
     return int(failed)
 
 

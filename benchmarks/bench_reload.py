@@ -193,8 +193,8 @@ def describe(pair: Pair, chosen: list[Server], import_seconds: float, rows: list
     """Return what is kept."""
     return {
         **record.describe_run(BENCH),
-        "aserve_python": pair.aserve_facts,
-        "peer_python": pair.peer_facts,
+        "aserve_python": servers.without_folders(pair.aserve_facts),
+        "peer_python": servers.without_folders(pair.peer_facts),
         "import_seconds": import_seconds,
         "clients": {"kept": KEPT, "fresh": FRESH, "pause_ms": PAUSE_MS},
         "servers": {

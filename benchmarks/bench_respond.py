@@ -52,8 +52,8 @@ COMMON_FIELDS = CommonFields("aserve")
 GATEWAY = Gateway(apps.hello, COMMON_FIELDS, has_sendfile=True)
 
 
-def new_exchange(vars: str, nvars: int, is_from_front: bool) -> Exchange:
-    exchange = Exchange(vars, nvars)
+def new_exchange(vars: str, own_count: int, is_from_front: bool) -> Exchange:
+    exchange = Exchange(vars, own_count)
     exchange.connection = Client
     if is_from_front:
         exchange.is_from_front = True

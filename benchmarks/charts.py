@@ -69,10 +69,14 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
         for name, each in kept["sets"].items():
             slug = re.sub(r"[^a-z0-9]+", "-", f"{stem} {name}".lower()).strip("-")
             counts = connections_of(each)
+            repeats = f" Repeats: {each['source']}." if each.get("source") else ""
             if len(counts) >= RISING:
-                yield from (_rising(f"{slug}-{key.partition('_')[0]}", suite, name, each, key) for key in COLUMNS)
+                found = [_rising(f"{slug}-{key.partition('_')[0]}", suite, name, each, key) for key in COLUMNS]
             else:
-                yield _throughput(slug, suite, name, each)
+                found = [_throughput(slug, suite, name, each)]
+            if each["left_out"]:
+                repeats = f" Left out: {', '.join(each['left_out'])}.{repeats}"
+            yield from (chart._replace(sentence=chart.sentence + repeats) for chart in found)
         if stem == "serve-cpython" and "bare head" in kept["sets"]:
             yield _memory(f"{stem}-memory", suite, kept["sets"]["bare head"])
     elif "events" in kept:
@@ -126,7 +130,17 @@ def _rising(slug: str, suite: str, name: str, each: Kept, key: str) -> Chart:
         best = sorted(last, key=lambda server: -last[server] if key == "rps" else last[server])
         order = ", ".join(f"{server} {_figure(last[server])}" for server in best)
         sentence = f"At {_number(counts[-1])} connections, {'most' if key == 'rps' else 'least'} first: {order}."
-    return Chart(slug, suite, f"{_sentence_case(name)}: {what}", "lines", unit, counts, series, sentence, "connections")
+    return Chart(
+        slug,
+        suite,
+        f"{_sentence_case(name)}: {what}; {each['title']}",
+        "lines",
+        unit,
+        counts,
+        series,
+        sentence,
+        "connections",
+    )
 
 
 def _memory(slug: str, suite: str, each: Kept) -> Chart:
@@ -244,6 +258,9 @@ def is_ours(name: str) -> bool:
 
 def ours_for(peer: str, names: Iterable[str]) -> str:
     """Return the row of ours that a peer is compared with: of the same protocol, with as many threads or workers; or none."""
+    bare, plus, suffix = peer.partition("+")
+    if plus:
+        return f"{ours_for(bare, names)}+{suffix}"
     protocol, colon, rest = peer.rpartition(":")
     count = re.search(r"-[tw]?\d+$", rest)
     wanted = [f"{protocol}{colon}aserve{count[0]}"] if count else []
@@ -269,7 +286,7 @@ def leads(stem: str, kept: Kept) -> Iterator[Lead]:
 def ratio_of(each: Kept, name: str, base: str, count: str) -> float | None:
     """Return the median of the ratios within each round, of requests per CPU second; None: never both measured."""
     rows = [(one[name].get(count), one[base].get(count)) for one in each["each_round"] if name in one and base in one]
-    ratios = [theirs["per_cpu_s"] / ours["per_cpu_s"] for theirs, ours in rows if theirs and ours]
+    ratios = [theirs["per_cpu_s"] / ours["per_cpu_s"] for theirs, ours in rows if theirs and ours and ours["per_cpu_s"]]
     return statistics.median(ratios) if ratios else None
 
 

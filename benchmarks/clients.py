@@ -65,7 +65,9 @@ def check(plan: Plan, port: int) -> bool:
     is_close = plan.way == "close"
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
     try:
-        connection.request("POST" if data else "GET", "/", data, {"Connection": "close"} if is_close else {})
+        connection.request(
+            "POST" if data else "GET", path_of(plan.app), data, {"Connection": "close"} if is_close else {}
+        )
         response = connection.getresponse()
         taken = connection.sock  # None by now, where the response says that it is the last
         body = response.read()
@@ -165,7 +167,7 @@ def load(plan: Plan, port: int, connections: int, seconds: float, home: str, pro
         return parse_close_load(_run_client(words, plan.cpus[1], seconds))
     if plan.requests:
         return ab(plan, port, connections, home)
-    return wrk(port, connections, seconds, plan.cpus[1], wrk_words(plan, home))
+    return wrk(port, connections, seconds, plan.cpus[1], wrk_words(plan, home), path_of(plan.app))
 
 
 @contextlib.contextmanager
@@ -302,7 +304,7 @@ def path_of(app: str) -> str:
     return {"zope_json": "/@@data.json"}.get(app, "/")
 
 
-def wrk(port: int, connections: int, seconds: float, cpu: int, words: Sequence[str] = ()) -> Row:
+def wrk(port: int, connections: int, seconds: float, cpu: int, words: Sequence[str] = (), path: str = "/") -> Row:
     """
     Load the server with wrk, one thread, on kept connections.
 
@@ -312,7 +314,7 @@ def wrk(port: int, connections: int, seconds: float, cpu: int, words: Sequence[s
     command = ["wrk", "-t1", f"-c{connections}", f"-d{math.ceil(seconds)}s", "--latency", *words]
     # wrk takes whole seconds only; interrupted, it reports what it has.
     interrupt_after = None if seconds == int(seconds) else seconds
-    return parse_wrk(_run_client([*command, f"http://127.0.0.1:{port}/"], cpu, seconds, interrupt_after))
+    return parse_wrk(_run_client([*command, f"http://127.0.0.1:{port}{path}"], cpu, seconds, interrupt_after))
 
 
 def one_connection_each(

@@ -58,6 +58,7 @@ class Plan(NamedTuple):
     with_bare: bool = False
     requests: int = 0  # of ab, which then is the client in wrk's place
     has_many_heads: bool = False  # 50 browsers, 200 targets
+    source: str = ""  # the published row that this repeats
     counts_calls: bool = False  # system calls, under strace, after the first round
     cpus: tuple[int, int] = (0, 1)  # the server's; the client's and nginx's
 
@@ -116,7 +117,9 @@ class Result(NamedTuple):
         pairs = [
             (each[name][connections]["per_cpu_s"], each[base][connections]["per_cpu_s"])
             for each in self.rounds
-            if connections in each.get(name, {}) and connections in each.get(base, {})
+            if connections in each.get(name, {})
+            and connections in each.get(base, {})
+            and each[base][connections]["per_cpu_s"]
         ]
         return statistics.median(ours / theirs for ours, theirs in pairs) if pairs else None
 

@@ -73,18 +73,12 @@ def figure(chart: Chart, draw: Callable[[Chart], str]) -> str:
 
 def details(stem: str, kept: Kept) -> str:
     """Return all of a file's tables, folded, with what they were measured on."""
-    sources = "".join(
-        f"<li>{html.escape(name)}: {html.escape(each['source'])}</li>"
-        for name, each in kept.get("sets", {}).items()
-        if each.get("source")
-    )
     commands = "".join(
         f"<li><code>{html.escape(name)}</code>{html.escape(' ' + (server.get('version') or ''))}: <code>{html.escape(server['command'])}</code></li>"
         for name, server in servers_of(kept).items()
     )
     return (
         f'<details><summary>{html.escape(stem)}: all figures</summary><p class="dim">{html.escape(tables.about(kept))}</p>'
-        + (f"<p>What is repeated here:</p><ul>{sources}</ul>" if sources else "")
         + from_markdown("\n".join(tables.parts(kept)))
         + (f"<p>The servers:</p><ul>{commands}</ul>" if commands else "")
         + "</details>"

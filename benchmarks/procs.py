@@ -132,14 +132,24 @@ def command_of(pid: int) -> str:
     return _read(f"/proc/{pid}/cmdline").replace("\0", " ")
 
 
+def is_traced(pid: int) -> bool:
+    """Return whether a tracer holds every thread of the tree."""
+    statuses = [_read(f"/proc/{each}/task/{thread}/status") for each in tree(pid) for thread in _threads(each)]
+    return all(re.search(r"^TracerPid:\s*[1-9]", text, re.MULTILINE) for text in statuses if text)
+
+
 def cpu_seconds(pid: int) -> float:
     """Return user plus system CPU seconds of the process tree so far."""
-    ticks = 0
+    seconds = 0.0
     for each in tree(pid):
         # proc(5): after the name in parentheses, utime, stime, cutime and cstime are 12th to 15th.
-        fields = _read(f"/proc/{each}/stat").rpartition(")")[2].split()
-        ticks += sum(map(int, fields[11:15]))
-    return ticks / TICKS_PER_SECOND
+        ticks = [int(field) for field in _read(f"/proc/{each}/stat").rpartition(")")[2].split()[11:15]]
+        # A tick is 10 ms, too coarse for a short load; a thread's schedstat begins with its nanoseconds on a CPU, but
+        # those of threads that have ended are in the ticks alone.
+        schedstats = (_read(f"/proc/{each}/task/{thread}/schedstat").split() for thread in _threads(each))
+        exact = sum(int(fields[0]) for fields in schedstats if fields) / 1e9
+        seconds += max(sum(ticks[:2]) / TICKS_PER_SECOND, exact) + sum(ticks[2:]) / TICKS_PER_SECOND
+    return seconds
 
 
 def context_switches(pid: int) -> int:

@@ -101,11 +101,12 @@ def describe(result: Result, base: str) -> dict[str, Any]:
         "title": plan.title,
         "app": plan.app,
         "way": plan.way,
+        "source": plan.source,
         "has_browser_fields": plan.has_browser_fields,
         "seconds": plan.seconds,
         "rounds": plan.rounds,
-        "aserve_python": plan.pair.aserve_facts,
-        "peer_python": plan.pair.peer_facts,
+        "aserve_python": servers.without_folders(plan.pair.aserve_facts),
+        "peer_python": servers.without_folders(plan.pair.peer_facts),
         "servers": {
             server.name: {
                 "command": server.command,

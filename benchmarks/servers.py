@@ -37,6 +37,7 @@ class Server(NamedTuple):
     package: str = ""  # the distribution that must be installed beside it; empty: none
     log_flags: str = ""  # how it writes an access log; empty: it has none
     runs_on_pypy: bool = False
+    runs_on_cpython: bool = True
     is_default: bool = True
     protocol: str = "http"  # "uwsgi", "scgi": on a unix socket behind nginx
     note: str = ""  # how it is set up, for those who read the results
@@ -112,6 +113,13 @@ HTTP_SERVERS = [
         "pyruvate",
         is_default=False,
     ),
+    Server(
+        "cherrypy",
+        "{peer} -c \"import apps, cherrypy; cherrypy.tree.graft(apps.{app}, '/'); cherrypy.server.socket_port = {port}; "
+        "cherrypy.config.update(dict(environment='production')); cherrypy.engine.start(); cherrypy.engine.block()\"",
+        "cherrypy",
+        is_default=False,
+    ),
     Server("gunicorn-tornado", GUNICORN + " --worker-class tornado", "tornado", GUNICORN_LOG, True, is_default=False),
     # One thread for the app; with -8: eight.
     Server(
@@ -138,10 +146,14 @@ HTTP_SERVERS = [
         "--pypy-eval 'import site; site.addsitedir(\"{site}\")' --pypy-wsgi apps:{app} --http11-socket 127.0.0.1:{port}",
         "uwsgi",
         runs_on_pypy=True,
+        runs_on_cpython=False,
         is_default=False,
         note="its PyPy plugin, in one process without master, 4 threads; the library is Debian's libpypy3.9-c.so",
     ),
 ]
+
+
+WORKER_COUNTS = (1, 2, 3, 4, 6)
 
 
 def _with(name: str, new_name: str, flags: str, note: str = "") -> Server:
@@ -154,19 +166,19 @@ def _variants() -> Iterator[Server]:
     """Yield servers by their number of threads (-t8) and of worker processes (-w2)."""
     by_threads = {
         "aserve": ("aserve", "--threads {}"),
-        "waitress": ("waitress", "--threads={}"),  # the later of the same flag
         "uwsgi": ("uwsgi-http11", "--threads {}"),
         "gunicorn": ("gunicorn-sync", "--threads {}"),
     }
     for name, (base, flags) in by_threads.items():
         for count in (1, 2, 4, 8, 40):
             yield _with(base, f"{name}-t{count}", flags.format(count))
-    for count in (1, 2, 4):
-        pyruvate = next(server for server in HTTP_SERVERS if server.name == "pyruvate")
-        command = pyruvate.command.replace("{port}', 4)", f"{{port}}', {count})")
-        yield pyruvate._replace(name=f"pyruvate-t{count}", command=command)
+    # Where the number stands in the command.
+    for name, old, new in (("pyruvate", "{port}', 4)", "{{port}}', {})"), ("waitress", "--threads=8", "--threads={}")):
+        for count in (1, 2, 4, 8):
+            server = _with(name, f"{name}-t{count}", "")
+            yield server._replace(command=server.command.replace(old, new.format(count)).rstrip())
     for name in ("aserve", "gunicorn-sync", "gunicorn", "gunicorn-tornado"):
-        for count in (1, 2, 3, 4, 6):
+        for count in WORKER_COUNTS:
             yield _with(name, f"{name}-w{count}", f"--workers {count}")
 
 
@@ -246,6 +258,16 @@ LOGGED = "+log"  # the same server with its access log on
 BAD = "+bad"  # the same server with bad clients beside the good ones
 
 
+def why_not_installed(pair: Pair, package: str) -> str:
+    """Return what pip said when setup_peers.sh could not install a package; empty: nothing is known."""
+    try:
+        lines = (pair.peer.parent.parent / ".left-out").read_text().splitlines()
+    except OSError:
+        return ""
+    reasons = dict(line.split("\t", 1) for line in lines if "\t" in line)
+    return f": {reasons[package].strip()}" if package in reasons else ""
+
+
 def parse_server(text: str) -> Server:
     """Return the server that --server NAME=COMMAND names."""
     name, equals, command = text.partition("=")
@@ -277,7 +299,7 @@ def places(pair: Pair) -> dict[str, str]:
         "aserve": str(pair.aserve),
         "peer": str(peer),
         "bin": str(peer.parent),
-        "site": str(peer.parent.parent / "lib" / pypy / "site-packages"),
+        "site": pair.peer_facts.get("site", ""),
         "pypy_lib": str(libraries[0]) if libraries else "none",
         "pypy_home": f"/usr/lib/{pypy}",
     }
@@ -302,6 +324,7 @@ print(json.dumps({
     # Debian builds with PGO and LTO by other means than these flags.
     "is_optimised": pypy or sys.base_prefix == "/usr" or "--enable-optimizations" in flags,
     "packages": {name: found(name) for name in sys.argv[1:]},
+    "site": sysconfig.get_path("purelib"),
 }))
 """
 PACKAGES = sorted(
@@ -352,6 +375,11 @@ class Pair(NamedTuple):
     def version(self, server: Server) -> str | None:
         """Return the installed version of a server; None: it is not installed."""
         return self.facts(server)["packages"][server.package] if server.package else ""
+
+
+def without_folders(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what may be kept of an environment: not where it is."""
+    return {name: value for name, value in facts.items() if name != "site"}
 
 
 def _is_pypy(facts: dict[str, Any]) -> bool:
@@ -410,6 +438,11 @@ def _probe(python: pathlib.Path) -> dict[str, Any]:
     return facts
 
 
+def table_for(bench: str, pair: Pair) -> list[Server]:
+    """Return the servers of a command that an interpreter has."""
+    return [server for server in SERVERS[bench] if (server.runs_on_pypy if pair.is_pypy else server.runs_on_cpython)]
+
+
 def choose(
     pair: Pair, only: Sequence[str] = (), extra: Sequence[Server] = (), with_logs: bool = False, bench: str = "serve"
 ) -> list[Server]:
@@ -420,7 +453,7 @@ def choose(
     Raises:
         BenchmarkError: a name is not in the table, or is not for this interpreter.
     """
-    table = [server for server in SERVERS[bench] if server.runs_on_pypy or not pair.is_pypy] + list(extra)
+    table = table_for(bench, pair) + list(extra)
     for name in only:
         if name.partition("+")[0] not in {server.name for server in table}:
             names = ", ".join(server.name for server in table)

@@ -7,8 +7,8 @@
 #                              those in C.  Install aserve on the same interpreter.
 #   PYPY=pypy3                 likewise for PyPy
 #
-# Debian's packages: wrk nginx-light gcc libc6-dev libev-dev libpcre2-dev python3-dev python3-venv,
-# and pypy3-venv for PyPy.  As root it installs what is missing, otherwise it names it.
+# Debian's packages: wrk nginx-light apache2 apache2-utils strace gcc libc6-dev libev-dev libpcre2-dev libuv1
+# python3-dev python3-venv, and pypy3-venv for PyPy.  As root it installs what is missing, otherwise it names it.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,6 +24,10 @@ need_packages() {
     command -v nginx >/dev/null || packages="$packages nginx-light"
     command -v cc >/dev/null || packages="$packages gcc libc6-dev"
     [ -e /usr/include/ev.h ] || packages="$packages libev-dev"          # bjoern
+    command -v ab >/dev/null || packages="$packages apache2-utils"
+    command -v apache2 >/dev/null || packages="$packages apache2"
+    command -v strace >/dev/null || packages="$packages strace"
+    ldconfig -p | grep -q libuv.so.1 || packages="$packages libuv1"     # socketify
     [ -e /usr/include/pcre2.h ] || packages="$packages libpcre2-dev"    # uWSGI's routes
     if [ "$python" = /usr/bin/python3 ]; then
         "$python" -c 'import ensurepip, venv' 2>/dev/null || packages="$packages python3-venv"
@@ -46,8 +50,11 @@ make_venv() {
     "$1" -m venv --clear "$2"
     grep -v '^#' "$here/requirements-peers.txt" | while read -r line; do
         # No cache: it may hold a uWSGI built before PCRE was there, which knows no routes.
-        "$2/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$line" </dev/null ||
+        if ! "$2/bin/python" -m pip install --quiet --no-cache-dir --disable-pip-version-check "$line" </dev/null 2>"$2/.pip"; then
             echo "left out, it does not install here: $line" >&2
+            # The report says so, with the first error.
+            echo "${line%%=*}	$(grep -i -m 1 error "$2/.pip")" >>"$2/.left-out"
+        fi
     done
     echo "$wanted" >"$stamp"
 }

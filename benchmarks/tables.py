@@ -152,6 +152,8 @@ def _sets(kept: dict[str, Any]) -> Iterable[str]:
         whom = f"{base[1:]} on the same protocol" if base.startswith(":") else base
         yield f"### {name}\n"
         yield f"{each['title']}; medians of {each['rounds']} rounds of {each['seconds']:g} s; x: ratio to {whom}.\n"
+        if each.get("source"):
+            yield f"Repeats: {each['source']}.\n"
         columns = [
             column
             for column in COLUMNS

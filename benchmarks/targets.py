@@ -63,6 +63,13 @@ class Set(NamedTuple):
     requests: int = 0
     has_many_heads: bool = False
     counts_calls: bool = False
+    table: str = ""  # of the servers; empty: the command's own
+    rounds: tuple[tuple[str, int], ...] = ()  # by interpreter, where it is not as many as elsewhere
+
+    @property
+    def servers_table(self) -> str:
+        """The name of the table that its servers are in."""
+        return self.table or self.bench
 
 
 EIGHT_THREADS = ("peregrine-8", "m0serve-8")
@@ -162,12 +169,15 @@ def sets_for(bench: str, interpreter: str, numbers: Collection[int]) -> list[str
     ]
 
 
-def build_plan(name: str, pair: Pair, timing: Mapping[str, Any]) -> Plan:
-    """Return the plan of a set; timing: rounds, seconds, cpus, warm_up_seconds."""
-    wanted = SETS[name]
+def build_plan(name: str, pair: Pair, timing: Mapping[str, Any], wanted: Set | None = None) -> Plan:
+    """Return the plan of a set, or of the one that is given; timing: rounds, seconds, cpus, warm_up_seconds."""
+    wanted = SETS[name] if wanted is None else wanted
+    known = {server.name for server in servers.table_for(wanted.servers_table, pair)}
+    names = [name for name in wanted.names if name.partition("+")[0] in known]
+    rounds = dict(wanted.rounds)
     return Plan(
         pair,
-        servers.choose(pair, wanted.names, bench=wanted.bench),
+        servers.choose(pair, names, bench=wanted.servers_table),
         app=wanted.app,
         connections=wanted.connections,
         has_browser_fields=wanted.has_browser_fields,
@@ -176,7 +186,8 @@ def build_plan(name: str, pair: Pair, timing: Mapping[str, Any]) -> Plan:
         requests=wanted.requests,
         has_many_heads=wanted.has_many_heads,
         counts_calls=wanted.counts_calls,
-        **timing,
+        source=wanted.source,
+        **{**timing, **({"rounds": rounds[pair.interpreter]} if pair.interpreter in rounds else {})},
     )
 
 

@@ -29,7 +29,6 @@ static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
             http1_parse_head(input, arrival->input_len, 0, &head);
         arrival->content_length = head.content_length;
         arrival->vars_len = head.vars_len;
-        arrival->nvars = head.nvars;
         arrival->flags = head.flags;
     } else if (protocol == LANE_UWSGI) {
         uwsgi_packet packet = {.vars = vars,
@@ -42,7 +41,7 @@ static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
         if (packet.modifier1 != UWSGI_RPC)
             arrival->content_length = packet.content_length;
         arrival->vars_len = packet.vars_len;
-        arrival->nvars = packet.nvars;
+        arrival->nfirst = packet.nfirst;
         arrival->modifier1 = packet.modifier1;
     } else {
         scgi_head head = {.vars = vars,
@@ -52,7 +51,7 @@ static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
         arrival->consumed = scgi_parse_head(input, arrival->input_len, &head);
         arrival->content_length = head.content_length;
         arrival->vars_len = head.vars_len;
-        arrival->nvars = head.nvars;
+        arrival->nfirst = head.nfirst;
     }
     arrival->vars_off = set->vars_len;
     if (arrival->consumed > 0 && arrival->vars_len > 0) {

@@ -11,8 +11,9 @@
  *   3. the first, in the order of the wire, of: a pair too many; a name or
  *      value without its NUL; an empty name; a first name other than
  *      CONTENT_LENGTH; a bad CONTENT_LENGTH; one that differs from the first;
- *      a full vars buffer;
- *   4. no SCGI with the value 1, or one with another. */
+ *      a vars buffer too small for SCGI and the request's own vars;
+ *   4. no SCGI with the value 1, or one with another;
+ *   5. a vars buffer too small for all. */
 #include <assert.h>
 #include <limits.h>
 #include <string.h>
@@ -77,7 +78,8 @@ static int take_scgi(request *all, octets value)
     return vars_append(&all->vars, "SCGI", 4, value.p, 1);
 }
 
-/* Note what one var means for the request; append its pair.
+/* Note what one var means for the request; append its pair if it is SCGI or
+ * the request's own.
  * Lenient: repeats of any other name are kept, as on uwsgi.  The last of them
  * wins, but a client's fields are joined (RFC 9110 section 5.3): nginx before
  * 1.23 passes those of one name one by one. */
@@ -90,8 +92,27 @@ static int take_var(request *all, octets name, octets value)
         return ASERVE_LENGTH_NOT_FIRST;
     if (is_exactly(name, "SCGI"))
         return take_scgi(all, value);
-    return vars_append_cgi(&all->vars, name.p, length(name), value.p,
-                           length(value));
+    if (!vars_is_own(name.p, length(name)))
+        return 0;
+    return vars_append(&all->vars, name.p, length(name), value.p,
+                       length(value));
+}
+
+/* Append the others, once all pairs are known to be good. */
+static int append_others(aserve_vars *vars, const char *p, const char *end)
+{
+    int code = 0;
+
+    while (p < end && code == 0) {
+        octets name = {p, p};
+        octets value = {p, p};
+
+        p = read_run(read_run(p, end, &name), end, &value);
+        if (!is_exactly(name, "SCGI") && !vars_is_own(name.p, length(name)))
+            code = vars_append_cgi(vars, name.p, length(name), value.p,
+                                   length(value));
+    }
+    return code;
 }
 
 /* protocol.txt section 3: headers ::= header*
@@ -102,11 +123,12 @@ static int parse_vars(const char *p, const char *end, scgi_head *head)
     request all = {
         .vars = {.buf = head->vars, .cap = head->vars_cap},
     };
+    const char *begin = p;
+    int code;
 
     while (p < end) {
         octets name;
         octets value;
-        int code;
 
         if (all.npairs++ == head->max_vars)
             return ASERVE_TOO_MANY_VARS;
@@ -124,6 +146,10 @@ static int parse_vars(const char *p, const char *end, scgi_head *head)
     }
     if (!all.is_scgi_1 || all.is_other_scgi)
         return ASERVE_NO_SCGI_1;
+    head->nfirst = all.vars.n;
+    code = append_others(&all.vars, begin, end);
+    if (code != 0)
+        return code;
     head->content_length = all.content_length;
     head->vars_len = all.vars.len - 1;
     head->nvars = all.vars.n;

@@ -15,19 +15,20 @@ typedef struct {
     uint32_t max_head_len; /* the netstring's content: 431; at most
                               2^31 - 16 */
     uint32_t max_vars;     /* pairs on the wire, dropped ones too: 431 */
-    uint32_t reserved;
     /* set by scgi_parse_head when it returns > 0 */
     uint64_t content_length; /* octets of the body */
     uint32_t vars_len;       /* octets written to `vars`, no NUL at the end */
     uint32_t nvars;          /* pairs written to `vars`; 2 at least */
+    uint32_t nfirst;         /* so many of them come first: see vars.h */
 } scgi_head;
 
 /* Parse one request head at buf[0 .. len), where a connection begins; call
  * again with more octets while it is INCOMPLETE.  The vars are looked at only
  * once all of them are there, so all calls together cost linear time.
- * NAME NUL VALUE NUL ... goes to head->vars in the order of the wire, octets
- * unchanged, repeated names too: CONTENT_LENGTH first and once, SCGI once,
- * whose repeats say the same or nothing.  vars.h says what is dropped.
+ * NAME NUL VALUE NUL ... goes to head->vars: first SCGI and the request's own,
+ * then the others, each in the order of the wire, octets unchanged, repeated
+ * names too: but CONTENT_LENGTH first and once, SCGI once, whose repeats say
+ * the same or nothing.  vars.h says which are own, and what is dropped.
  * A first octet that is no digit is ASERVE_NOT_SCGI at once; a length is
  * ASERVE_PACKET_TOO_LARGE at the digit that takes it over the limit.
  * Returns octets consumed (> 0), ASERVE_INCOMPLETE, NOT_SCGI, BAD_NETSTRING,

@@ -9,7 +9,9 @@
  *   1. TLS; HTTP; a packet over the limit;
  *   2. the first, in the order of the wire, of: a pair too many; a name or
  *      value that reaches past the packet; an empty name; a NUL in a name or
- *      value; a CONTENT_LENGTH above 2^63 - 1; a full vars buffer.
+ *      value; a CONTENT_LENGTH above 2^63 - 1; a vars buffer too small for
+ *      the request's own vars;
+ *   3. a vars buffer too small for all.
  *
  * Stricter than Protocol.rst: no NUL in a name or value; it ends them in the
  * vars block. */
@@ -84,7 +86,8 @@ static const char *read_run(const char *p, const char *end, octets *run)
 }
 
 /* Protocol.rst: { key length, key, value length, value }
- * Parse the pair at p, both runs before `end`; *next is set after it. */
+ * Check the pair at p, both runs before `end`, and append it if it is the
+ * request's own; *next is set after it. */
 static int parse_var(aserve_vars *vars, const char *p, const char *end,
                      const char **next, uint64_t *content_length)
 {
@@ -107,23 +110,46 @@ static int parse_var(aserve_vars *vars, const char *p, const char *end,
         read_number(value.p, value.end, content_length) == NULL)
         return ASERVE_BAD_CONTENT_LENGTH;
     *next = p;
-    return vars_append_cgi(vars, name.p, length(name), value.p, length(value));
+    if (!vars_is_own(name.p, length(name)))
+        return 0;
+    return vars_append(vars, name.p, length(name), value.p, length(value));
+}
+
+/* Append the others, once all pairs are known to be good. */
+static int append_others(aserve_vars *vars, const char *p, const char *end)
+{
+    int code = 0;
+
+    while (p < end && code == 0) {
+        octets name = {p, p};
+        octets value = {p, p};
+
+        p = read_run(read_run(p, end, &name), end, &value);
+        if (!vars_is_own(name.p, length(name)))
+            code = vars_append_cgi(vars, name.p, length(name), value.p,
+                                   length(value));
+    }
+    return code;
 }
 
 static int parse_vars(const char *p, const char *end, uwsgi_packet *packet)
 {
     aserve_vars vars = {.buf = packet->vars, .cap = packet->vars_cap};
+    const char *begin = p;
     uint32_t npairs = 0;
+    int code;
 
     while (p < end) {
-        int code;
-
         if (npairs++ == packet->max_vars)
             return ASERVE_TOO_MANY_VARS;
         code = parse_var(&vars, p, end, &p, &packet->content_length);
         if (code != 0)
             return code;
     }
+    packet->nfirst = vars.n;
+    code = append_others(&vars, begin, end);
+    if (code != 0)
+        return code;
     packet->vars_len = vars.n > 0 ? vars.len - 1 : 0;
     packet->nvars = vars.n;
     return 0;
@@ -143,6 +169,7 @@ int uwsgi_parse_packet(const char *buf, size_t len, uwsgi_packet *packet)
     packet->content_length = 0;
     packet->vars_len = 0;
     packet->nvars = 0;
+    packet->nfirst = 0;
     packet->modifier1 = (uint8_t)buf[0];
     packet->modifier2 = (uint8_t)buf[3];
     if (!is_served((uint8_t)buf[0]))

@@ -22,7 +22,6 @@ typedef struct {
                                 vars_len + 1 is the least that does */
     uint32_t max_packet_len; /* datasize: 431 */
     uint32_t max_vars;       /* pairs on the wire, dropped ones too: 431 */
-    uint32_t reserved;
     /* set by uwsgi_parse_packet when it returns > 0 */
     uint64_t content_length; /* CONTENT_LENGTH's leading digits; 0 without */
     uint32_t vars_len;       /* octets written to `vars`, no NUL at the end */
@@ -30,6 +29,7 @@ typedef struct {
                                 either */
     uint32_t modifier1;
     uint32_t modifier2;
+    uint32_t nfirst; /* so many of the pairs come first: see vars.h */
 } uwsgi_packet;
 
 /* Parse one packet at buf[0 .. len), where a connection begins; call again
@@ -37,9 +37,10 @@ typedef struct {
  * all of them are there, so all calls together cost linear time.
  * What the data are depends on the modifiers:
  * - WSGI, WSGI_MOUNT, and RPC with modifier2 2: vars.  NAME NUL VALUE NUL ...
- *   goes to packet->vars, in the order of the wire, octets unchanged,
- *   repeated names too (the last counts, also for content_length); vars.h
- *   says what is dropped.
+ *   goes to packet->vars: first the request's own, then the others, each in
+ *   the order of the wire, octets unchanged, repeated names too (the last
+ *   counts, also for content_length); vars.h says which are own, and what is
+ *   dropped.
  * - PING, and RPC with any other modifier2: octets at buf + 4, not looked at;
  *   nvars, vars_len and content_length are 0.  RPC's are uwsgi_parse_array's.
  * - any other modifier1: 4 is returned once the header is there, whatever

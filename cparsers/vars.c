@@ -67,6 +67,29 @@ static int is_dropped_cgi(const char *name, size_t name_len)
     }
 }
 
+int vars_is_own(const char *name, size_t name_len)
+{
+    switch (name_len) {
+    case 9:
+        return memcmp(name, "PATH_INFO", 9) == 0;
+    case 11:
+        return memcmp(name, "REQUEST_URI", 11) == 0 ||
+               memcmp(name, "REMOTE_ADDR", 11) == 0 ||
+               memcmp(name, "REMOTE_PORT", 11) == 0 ||
+               memcmp(name, "SCRIPT_NAME", 11) == 0;
+    case 12:
+        return memcmp(name, "QUERY_STRING", 12) == 0 ||
+               memcmp(name, "DOCUMENT_URI", 12) == 0;
+    case 14:
+        return memcmp(name, "CONTENT_LENGTH", 14) == 0;
+    case 15:
+        return memcmp(name, "SCRIPT_FILENAME", 15) == 0 ||
+               memcmp(name, "PATH_TRANSLATED", 15) == 0;
+    default:
+        return 0;
+    }
+}
+
 static int has_room(const aserve_vars *vars, size_t name_len, size_t value_len)
 {
     size_t room = vars->cap - vars->len;

@@ -33,4 +33,10 @@ int vars_append_field(aserve_vars *vars, const char *name, size_t name_len,
 int vars_append_cgi(aserve_vars *vars, const char *name, size_t name_len,
                     const char *value, size_t value_len);
 
+/* Whether a var under its CGI name is the request's own: its value differs
+ * from request to request, such as REQUEST_URI or REMOTE_PORT.  They stand
+ * first in the block, so that all others are one run, which a front server
+ * sends again and again for the same client. */
+int vars_is_own(const char *name, size_t name_len);
+
 #endif

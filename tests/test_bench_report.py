@@ -95,7 +95,7 @@ def test_a_set_of_few_connections_is_bars_and_of_many_is_lines():
     assert "aserve is partly ahead: bjoern has 2.00 x at 1 and 0.50 x at 100" in bars.sentence
     many = one_set({name: {count: [1] for count in ("1", "10", "100", "1000")} for name in ("aserve", "bjoern")})
     lines = charts.charts({"suite-d-cpython": one_file("suite-d", sets={"rising": many})})
-    assert [(chart.kind, chart.title.partition(": ")[2]) for chart in lines] == [
+    assert [(chart.kind, chart.title.partition(": ")[2].partition(";")[0]) for chart in lines] == [
         ("lines", "requests"), ("lines", "CPU"), ("lines", "memory"), ("lines", "errors"),
     ]  # fmt: skip
     assert "aserve 8, bjoern 8" in lines[-1].sentence
@@ -120,6 +120,7 @@ def test_the_page_has_the_figures_and_needs_no_other_file():
     assert text.count(FRAME) == 1
     for part in (
         "1,234",
+        "Left out: fastwsgi. Repeats: a row &lt;of&gt; 2013.</figcaption>",
         "2,345",
         "fastwsgi was left out: it is not installed",
         "a row &lt;of&gt; 2013",
@@ -205,3 +206,10 @@ def test_charts_are_drawn_alike_each_time():
     assert svg == draw.draw(chart)
     assert "currentColor" in svg and draw.TEXT not in svg and draw.GRID not in svg
     assert draw.standalone(svg).count("<style>") == svg.count("<style>") + 1
+
+
+def test_a_server_that_does_not_serve_so_many_has_no_ratio():
+    """What answered nothing at some number of connections is neither ahead nor behind there, and its errors are shown."""
+    each = one_set({"aserve": {"1": [10], "1000": [0]}, "bjoern": {"1": [5], "1000": [5]}})
+    assert charts.ratio_of(each, "bjoern", "aserve", "1000") is None
+    assert charts.ratio_of(each, "bjoern", "aserve", "1") == 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 
 import pytest
@@ -9,9 +10,10 @@ from harness.benchmarks import modules
 
 pytestmark = pytest.mark.checkout
 
-bench_probes, bench_quick, clients, reports, servers, targets = modules(
-    "bench_probes", "bench_quick", "clients", "reports", "servers", "targets"
-)
+bench_probes, bench_quick, bench_report, bench_suites, charts, clients, procs, reports, servers, suites, targets = modules(
+    "bench_probes", "bench_quick", "bench_report", "bench_suites", "charts", "clients", "procs", "reports", "servers", "suites",
+    "targets",
+)  # fmt: skip
 PROBE_SECONDS = {"start": 2, "idle": 12, "slow": 5, "spread": 25}  # Guess: a run on two quiet CPUs
 AB_REPORT = """\
 Complete requests:      3000
@@ -155,3 +157,107 @@ def test_the_mixed_stream_has_fifty_browsers():
     assert len(set(heads)) == clients.MANY_HEADS == 50
     assert len({head.partition("Cookie: ")[2] for head in heads}) == 50
     assert all(r"\r\n\r\n" in head and r"\\" not in head for head in heads)
+
+
+# The suites of the report
+
+SUITE_SETS = [
+    pytest.param(name, interpreter, id=f"{name}, {interpreter}")
+    for interpreter in ("cpython", "pypy")
+    for name in suites.sets_of("abcdef", interpreter)
+]
+
+
+@pytest.mark.parametrize(("name", "interpreter"), SUITE_SETS)
+def test_a_suite_has_its_servers(environments, name, interpreter):
+    """Each set has us, a peer or the bare app, and the row that it repeats; no name in it is unknown."""
+    wanted = suites.SETS[name]
+    plan = targets.build_plan(name, environments(interpreter), {"rounds": 3, "seconds": 1.0}, wanted)
+    assert any(server.is_ours for server in plan.servers)
+    assert plan.with_bare or not all(server.is_ours for server in plan.servers)
+    assert plan.source
+    assert bench_suites.base_for(wanted.base, plan).lstrip(":") in {each.rpartition(":")[2] for each in plan.names}
+    known = {server.name for server in servers.SERVERS[wanted.servers_table]}
+    assert {each.partition("+")[0] for each in wanted.names} <= known
+
+
+def test_a_server_of_one_interpreter_is_left_out_on_the_other(environments):
+    """uWSGI's PyPy plugin has no place among CPython's servers, and bjoern none on PyPy."""
+    names = {
+        interpreter: {server.name for server in servers.table_for("serve", environments(interpreter))}
+        for interpreter in ("cpython", "pypy")
+    }
+    assert "uwsgi-pypy" in names["pypy"] - names["cpython"]
+    assert "bjoern" in names["cpython"] - names["pypy"]
+
+
+def test_the_report_takes_less_than_an_hour(environments):
+    """By the estimate of each step; those of the suites are what their plans say, and half as much again at most."""
+    assert sum(step.minutes for step in bench_report.STEPS) < bench_report.LIMIT_MINUTES == 60
+    for step in bench_report.STEPS:
+        if step.words[0] == "bench_suites.py":
+            chosen = suites.sets_of(step.words[2], step.interpreter)
+            pair = environments(step.interpreter)
+            timing = {"rounds": 3, "seconds": bench_suites.SECONDS}
+            seconds = sum(
+                targets.build_plan(name, pair, timing, each).estimate_seconds for name, each in chosen.items()
+            )
+            assert seconds / 60 <= step.minutes * 1.05, step.title
+
+
+def test_every_suite_has_a_step():
+    """Each letter of the report is measured, each of the suites' files by one step on each interpreter that it has."""
+    assert {step.suite for step in bench_report.STEPS} == set(charts.SUITES)
+    for letter in bench_suites.LETTERS:
+        for interpreter in ("cpython", "pypy"):
+            steps = [
+                step for step in bench_report.STEPS if step.words[-1] == letter and step.interpreter == interpreter
+            ]
+            assert len(steps) == bool(suites.sets_of(letter, interpreter))
+
+
+def test_a_short_run_keeps_nothing(monkeypatch, tmp_path):
+    """--quick saves nothing among the results, and its own timing holds."""
+    started = []
+    monkeypatch.setattr(bench_report.subprocess, "Popen", lambda words, **_: started.append(words) or Ended())
+    step = bench_report.Step("F", 1.0, ("bench_serve.py", "--targets", *bench_report.SHORT))
+    assert bench_report.run(step, tmp_path / "kept.json") == 0
+    assert bench_report.run(step, None) == 0
+    assert (
+        "--quick" in started[0]
+        and "--save" not in started[0]
+        and "--rounds" not in started[0]
+        and "0.8" not in started[0]
+    )
+    assert "--save" in started[1] and "--rounds" in started[1]
+
+
+class Ended:
+    """A process that has ended well."""
+
+    def wait(self, seconds=None):
+        """Return its exit status."""
+        return 0
+
+    def poll(self):
+        """Return its exit status."""
+        return 0
+
+
+def test_the_reason_why_a_peer_is_not_installed_is_told(tmp_path):
+    """What pip said when the peers were installed stands in the report."""
+    facts = {"implementation": "CPython", "version": "3.11.2", "build": "", "is_optimised": True, "packages": {}}
+    pair = servers.Pair(pathlib.Path("python"), tmp_path / "bin" / "python", facts, facts)
+    assert servers.why_not_installed(pair, "bjoern") == ""
+    (tmp_path / ".left-out").write_text("uwsgi\tERROR: no PCRE\nbjoern\tERROR: no libev\n")
+    assert servers.why_not_installed(pair, "bjoern") == ": ERROR: no libev"
+    assert servers.why_not_installed(pair, "granian") == ""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="this kernel does not tell")
+def test_cpu_time_is_finer_than_a_tick():
+    """What a process has used in a moment is no whole number of ticks."""
+    before = procs.cpu_seconds(os.getpid())
+    while procs.cpu_seconds(os.getpid()) <= before:
+        sum(range(1000))
+    assert (procs.cpu_seconds(os.getpid()) - before) % (1 / procs.TICKS_PER_SECOND)

@@ -75,6 +75,13 @@ def test_a_round_without_one_of_both_gives_no_ratio():
     assert measured.median("uwsgi-http", 10, "rps") is None
 
 
+def test_a_round_in_which_the_base_answered_nothing_gives_no_ratio():
+    """A peer that gave no answers at so many connections is left out of that ratio, and has no infinite one."""
+    measured = result("close", [{"aserve": 100, "bjoern": 0}, {"aserve": 100, "bjoern": 200}])
+    assert measured.ratio("aserve", "bjoern", 10) == 0.5
+    assert measured.ratio("bjoern", "aserve", 10) == 1.0
+
+
 def test_errors_of_all_rounds_are_added():
     """An error in any round is told, by its kind."""
     bad = [row(1, errors={"status": 2}), row(1), row(1, errors={"status": 3, "read": 1})]

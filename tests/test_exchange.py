@@ -11,7 +11,7 @@ from aserve.exchange import HTTP_1_0, HTTP_1_1, Exchange, refused_exchange
 def test_defaults_are_a_plain_request():
     """Without more, an exchange is HTTP/1.1, keeps alive, has no body and no fault."""
     exchange = Exchange("REQUEST_METHOD\0GET", 1)
-    assert (exchange.vars, exchange.nvars) == ("REQUEST_METHOD\0GET", 1)
+    assert (exchange.vars, exchange.own_count) == ("REQUEST_METHOD\0GET", 1)
     assert exchange.form is HTTP_1_1
     assert exchange.keep_alive and not exchange.is_head
     assert exchange.body is exchange.refusal is exchange.connection is exchange.response is None
@@ -29,7 +29,7 @@ def test_a_refused_exchange_without_a_request():
     """Of a head that could not be read, nothing is known: the reply has a body, and closes."""
     why = RequestRefused(400, "no")
     exchange = refused_exchange(why, None)
-    assert exchange.refusal is why and (exchange.vars, exchange.nvars) == ("", 0)
+    assert exchange.refusal is why and (exchange.vars, exchange.own_count) == ("", 0)
     assert not exchange.keep_alive and not exchange.is_head
 
 
@@ -39,7 +39,7 @@ def test_a_refused_exchange_with_a_request(is_head):
     request = Exchange("REQUEST_METHOD\0X", 1)
     request.is_head = is_head
     exchange = refused_exchange(RequestRefused(413, "no"), request)
-    assert (exchange.vars, exchange.nvars) == ("REQUEST_METHOD\0X", 1)
+    assert (exchange.vars, exchange.own_count) == ("REQUEST_METHOD\0X", 1)
     assert exchange.is_head is is_head and not exchange.keep_alive and request.keep_alive
 
 

@@ -103,11 +103,6 @@ WITHIN = {
         "supervisor",
     ),
     "compat": ("paste uwsgi",),
-    "contrib": (
-        "becoming",
-        "django django.management django.management.commands",
-        "django.app django.management.commands.runaserve flask",
-    ),
     "moving": (
         "draft",
         "uwsgi_files uwsgi_values gunicorn_hooks",
@@ -116,6 +111,11 @@ WITHIN = {
         "gunicorn",
         "origin",
         "translate",
+    ),
+    "contrib": (
+        "becoming",
+        "django django.management django.management.commands",
+        "django.app django.management.commands.runaserve flask",
     ),
 }
 # Modules that only some rooms may know: the lowest floor, and rooms below it with their reasons.

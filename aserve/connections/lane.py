@@ -292,7 +292,7 @@ class Lane:
         now = _monotonic() if self._times_requests else 0.0
         connections, submit, factories = self.connections, self.executor.submit_here, self._factories
         for (
-            length, fd, consumed, start, size, vars_start, vars_size, nvars, flags, modifier1, index, kind, is_first,
+            length, fd, consumed, start, size, vars_start, vars_size, own_count, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
         ) in _unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES]):  # fmt: skip
             try:
@@ -301,20 +301,21 @@ class Lane:
                     continue
                 vars = text[vars_start : vars_start + vars_size]
                 if flags == PLAIN:
-                    exchange = Exchange(vars, nvars)
+                    exchange = Exchange(vars)
                 else:
-                    exchange = factories[index](vars, nvars, flags, modifier1, self._input, start, consumed)
+                    exchange = factories[index](vars, own_count, flags, modifier1, self._input, start, consumed)
                     if exchange.is_for_loop:
                         self._passed_on_count += 1
                         if lib.lane_release(self.set, fd):
                             self._hand_over(fd, index, is_first, self._input[start : start + size])
                         continue
-                if is_first:
+                connection = connections.get(fd)
+                if connection is None or (is_first and (peer_size or connection.service is not self.services[index])):
                     addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
                     connection = connections[fd] = Connection(self.services[index], addr, port)
                     connection.wire = FastWire(self._handovers, fd)
-                else:
-                    connection = connections[fd]
+                # Else it is the next of a client, or of the front server on a unix socket, which has no address: what was there
+                # for the last connection of this number does for this one, and for uwsgi saves 5,400 instructions of 54,000.
                 exchange.connection = connection
                 if paths is not None and paths.probe_of(exchange):
                     self._passed_on_count += kind == WHOLE

@@ -17,7 +17,7 @@ from ..exchange import Exchange, refused_exchange
 from ..proxies.forwarded import strip_forwarded
 from ..settings import Config
 
-# What makes an exchange of a head that somebody else has parsed in C (connections/lane.py): vars, nvars, flags, modifier1,
+# What makes an exchange of a head that somebody else has parsed in C (connections/lane.py): vars, count of own ones, flags, modifier1,
 # and the octets of the head: the buffer that holds them, from where, and how many. If it is for the event loop, it must be
 # parsed again there.
 ExchangeFactory = Callable[[str, int, int, int, Any, int, int], Exchange]

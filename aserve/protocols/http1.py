@@ -133,8 +133,8 @@ class HTTP1(RequestReceiver):
                 return 0
             return self._refuse(refusal(consumed), exchanges)
         self._scanned = 0
-        length, vars_len, nvars, flags = scratch.unpack_results(scratch.results_view, scratch.results_offset)
-        exchange = Exchange(scratch.vars[:vars_len].decode("latin-1"), nvars)
+        length, vars_len, _, flags = scratch.unpack_results(scratch.results_view, scratch.results_offset)
+        exchange = Exchange(scratch.vars[:vars_len].decode("latin-1"))
         if flags == PLAIN:
             exchanges.append(exchange)
         else:
@@ -238,8 +238,8 @@ def new_exchange_factory(limits: Limits) -> ExchangeFactory:
     """Return what makes the exchange of a head that was parsed."""
     strip_forwarded = limits.strip_forwarded
 
-    def make(vars: str, nvars: int, flags: int, *_: Any) -> Exchange:
-        exchange = Exchange(vars, nvars)
+    def make(vars: str, _: int, flags: int, *__: Any) -> Exchange:
+        exchange = Exchange(vars)
         set_flags(exchange, flags, strip_forwarded)
         return exchange
 

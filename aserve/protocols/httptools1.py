@@ -156,7 +156,7 @@ class HTTPTools1(RequestReceiver):
         expects = is_1_1 and self._check_expectation()  # RFC 9110 10.1.1: ignore it in HTTP/1.0
         pairs = self._build_pairs(method, is_1_1)
         vars = b"\0".join([part for pair in pairs for part in pair])
-        exchange = self._exchange = Exchange(vars.decode("latin-1"), len(pairs))
+        exchange = self._exchange = Exchange(vars.decode("latin-1"))
         if b"FORWARDED" in vars or b"HTTP_X_REAL_IP" in vars:  # in a name, or by chance in a value
             self._limits.strip_forwarded(exchange)
         if not is_1_1:

@@ -50,12 +50,12 @@ class OneRequest(RequestReceiver):
     def _receive_head(self, data: bytes) -> list[Exchange]:
         raise NotImplementedError
 
-    def new_exchange(self, vars: str, nvars: int) -> Exchange:
+    def new_exchange(self, vars: str, own_count: int) -> Exchange:
         """Return the exchange of a head."""
-        exchange = Exchange(vars, nvars)
+        exchange = Exchange(vars, own_count)
         exchange.form = self._form
         exchange.keep_alive = False
-        exchange.is_head = is_head_request(vars)
+        exchange.is_head = "REQUEST_METHOD\0HEAD" in vars and is_head_request(vars)
         exchange.is_from_front = True
         return exchange
 
@@ -115,7 +115,5 @@ class OneRequest(RequestReceiver):
 
 def is_head_request(vars: str) -> bool:
     """Whether these vars ask for no body in the response (RFC 9110 section 9.3.2)."""
-    if "REQUEST_METHOD\0HEAD" not in vars:
-        return False
     parts = iter(vars.split("\0"))
     return dict(zip(parts, parts)).get("REQUEST_METHOD") == "HEAD"

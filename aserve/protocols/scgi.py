@@ -51,7 +51,7 @@ class SCGI(OneRequest):
             return []
         if consumed < 0:
             return self._refuse(refusal(consumed))
-        exchange = self.new_exchange(scratch.vars[: head.vars_len].decode("latin-1"), head.nvars)
+        exchange = self.new_exchange(scratch.vars[: head.vars_len].decode("latin-1"), head.nfirst)
         return self._begin_request(exchange, head.content_length, data[consumed:])
 
 
@@ -64,7 +64,7 @@ def new_exchange_factory(limits: Limits) -> ExchangeFactory:
     """Return what makes the exchange of a head that was parsed."""
     new_exchange = SCGI(Scratch(limits)).new_exchange
 
-    def make(vars: str, nvars: int, *_: Any) -> Exchange:
-        return new_exchange(vars, nvars)
+    def make(vars: str, own_count: int, *_: Any) -> Exchange:
+        return new_exchange(vars, own_count)
 
     return make

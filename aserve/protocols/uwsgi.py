@@ -25,6 +25,7 @@ from .one_request import FRONT_VARS, OneRequest
 
 WSGI: int = lib.UWSGI_WSGI
 WSGI_MOUNT: int = lib.UWSGI_WSGI_MOUNT
+REQUESTS = (WSGI, WSGI_MOUNT)
 PING: int = lib.UWSGI_PING
 RPC: int = lib.UWSGI_RPC
 RPC_BY_PATH = 2  # modifier2: the data are vars, PATH_INFO names function and arguments
@@ -56,7 +57,7 @@ class Scratch:
         packet.max_vars = limits.max_fields + FRONT_VARS
         self.results_view = ffi.buffer(packet)
         self.results_offset = ffi.offsetof("uwsgi_packet", "content_length")
-        self.unpack_results = struct.Struct("@QIIII").unpack_from
+        self.unpack_results = struct.Struct("@QIIIII").unpack_from
         self.items = ffi.new("aserve_span[]", MAX_RPC_ITEMS)
 
 
@@ -77,28 +78,30 @@ class Uwsgi(OneRequest):
             return []
         if consumed < 0:
             return self._refuse_packet(refusal(consumed), data)
-        length, vars_len, nvars, modifier1, _ = scratch.unpack_results(scratch.results_view, scratch.results_offset)
+        length, vars_len, _, modifier1, _, own_count = scratch.unpack_results(
+            scratch.results_view, scratch.results_offset
+        )
         vars = scratch.vars[:vars_len].decode("latin-1")
-        exchange = self.read_packet(vars, nvars, 0, modifier1, data, 0, consumed)
+        exchange = self.read_packet(vars, own_count, 0, modifier1, data, 0, consumed)
         if exchange.is_for_loop or exchange.rpc is not None:
             self._phase = OneRequest._receive_nothing
             return [exchange]
         return self._begin_request(exchange, length, data[consumed:])
 
     def read_packet(
-        self, vars: str, nvars: int, _: int, modifier1: int, octets: Any, start: int, size: int
+        self, vars: str, own_count: int, _: int, modifier1: int, octets: Any, start: int, size: int
     ) -> Exchange:
         """Return what a packet asks for: a request, perhaps with a body, a call, a ping; or its refusal. An ExchangeFactory."""
-        if modifier1 in (WSGI, WSGI_MOUNT):
-            if not nvars:
+        if modifier1 in REQUESTS:
+            if not vars:
                 return self._new_silent_refusal(RequestRefused(400, "the packet has no vars"))
-            exchange = self.new_exchange(vars, nvars)
+            exchange = self.new_exchange(vars, own_count)
             exchange.is_mounted = modifier1 == WSGI_MOUNT
             return exchange
         if modifier1 == RPC:
-            return self._read_call(vars, nvars, octets[start : start + size])
+            return self._read_call(vars, own_count, octets[start : start + size])
         if modifier1 == PING:
-            exchange = self.new_exchange(vars, nvars)
+            exchange = self.new_exchange(vars, own_count)
             exchange.is_for_loop = True
             exchange.ping = encode_ping
             return exchange
@@ -106,9 +109,9 @@ class Uwsgi(OneRequest):
         served = "only requests (0, 30), ping (100) and RPC (173) are"
         return self._new_silent_refusal(RequestRefused(501, f"modifier1 {modifier1} ({what}) is not served; {served}"))
 
-    def _read_call(self, vars: str, nvars: int, packet: bytes) -> Exchange:
+    def _read_call(self, vars: str, own_count: int, packet: bytes) -> Exchange:
         """Return the call of an RPC packet: function name and arguments, as an array or by path."""
-        exchange = self.new_exchange(vars, nvars)
+        exchange = self.new_exchange(vars, own_count)
         modifier2, data = packet[3], packet[4:]
         if modifier2 == RPC_BY_PATH:
             parts = iter(vars.split("\0"))
@@ -126,7 +129,7 @@ class Uwsgi(OneRequest):
 
     def _refuse_packet(self, why: RequestRefused, packet: bytes) -> list[Exchange]:
         """Refuse a packet: by a response if a limit is crossed, which is the client's fault; silently otherwise."""
-        is_request = packet[0] in (WSGI, WSGI_MOUNT) or (packet[0] == RPC and packet[3] == RPC_BY_PATH)
+        is_request = packet[0] in REQUESTS or (packet[0] == RPC and packet[3] == RPC_BY_PATH)
         self._phase = OneRequest._receive_nothing
         return [self.new_refusal(why) if why.status == 431 and is_request else self._new_silent_refusal(why)]
 

@@ -102,7 +102,7 @@ def strip_forwarded(exchange: Exchange) -> None:
     vars = "\0" + exchange.vars
     kept: list[str] = []
     sent: dict[str, str] = {}
-    count = start = nuls = looked = 0
+    start = nuls = looked = 0
     match = _FORWARDED_FIELD.search(vars)
     while match is not None:
         at = match.start()
@@ -114,13 +114,11 @@ def strip_forwarded(exchange: Exchange) -> None:
         name, value = match.groups()
         sent[name] = f"{sent[name]}, {value}" if name in sent else value  # RFC 9110 5.3
         kept.append(vars[start:at])
-        count += 1
         start = match.end()
         match = _FORWARDED_FIELD.search(vars, start)
     if sent:
         kept.append(vars[start:])
         exchange.vars = "".join(kept)[1:]
-        exchange.nvars -= count
         exchange.forwarded = sent
 
 

@@ -174,7 +174,6 @@ def _believe(exchange: Exchange, claims: Claims) -> None:
     if claims.prefix:
         base["SCRIPT_NAME"] = claims.prefix
     exchange.vars = "\0".join([exchange.vars, *[part for pair in kept for part in pair]])
-    exchange.nvars += len(kept)
     connected = exchange.connection
     addr, port = claims.client or (connected.remote_addr, connected.remote_port)
     exchange.client = Client(addr, port, base)

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 from urllib.parse import unquote
 
-from ..exchange import Exchange
+from ..exchange import REQUEST_LINE_COUNT, Exchange
 
 Environ = dict[str, Any]
 
@@ -24,16 +24,18 @@ Environ = dict[str, Any]
 SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 # RFC 3875 4.1: what an app may count on, if a front server does not send it. HTTP's parsers always write these.
 REQUEST_DEFAULTS = {"REQUEST_METHOD": "GET", "QUERY_STRING": "", "SERVER_PROTOCOL": "HTTP/1.1"}
-# What stands before the field section in an HTTP parser's vars: five names and values (cparsers/http1.h).
-REQUEST_LINE_PARTS = 10
-# Field sections seen lately, as they stand in the vars: one client sends the same with each request, but for the request line.
-# One that is known costs an environ 0.64 instead of 0.88 us with Host alone, 0.95 instead of 1.77 us with the thirteen fields
-# of a browser; one that is not costs 0.07 and 0.47 us more (2026-11-22, Debian's CPython 3.11).
-known_fields: dict[str, dict[str, str]] = {}
+REQUEST_LINE_PARTS = 2 * REQUEST_LINE_COUNT
+# Field sections seen lately, as they stand in the vars: one client sends the same with each request, but for what is the request's
+# own. What is made of one: the base and the environ that it began the last time, both None before the second; and its pairs.
+# One that is known costs an environ 9,100 instructions with Host alone, 11,200 with the thirteen fields of a browser, 10,000 with
+# what nginx sends; one that is not 21,700 and 43,500 (2026-11-23, callgrind, Debian's CPython 3.11).
+KnownFields = tuple[Any, Any, Any]
+UNKNOWN: KnownFields = (None, None, None)
+known_fields: dict[str, KnownFields] = {}
 _KNOWN_MAX = 256
-_KNOWN_FIELDS_SIZE = 2048  # longer ones are not kept: 512 KiB at most, and thrice as much for what is made of them
+_KNOWN_FIELDS_SIZE = 2048  # longer ones are not kept: 512 KiB at most, and five times as much for what is made of them
 # How names end of which one keeps a section from being kept: credentials; and what each request has of its own.
-_NEVER_KEPT = ("AUTHORIZATION\0", "X_REQUEST_ID\0", "TRACEPARENT\0")
+_NEVER_KEPT = ("AUTHORIZATION\0", "REQUEST_ID\0", "TRACEPARENT\0")
 # One name more than what makes CPython double the room of a dict, to 42 names.
 ROOM = 22
 
@@ -110,14 +112,16 @@ def build_environ(exchange: Exchange) -> Environ:
     """Return the environ of one exchange: the listener's base, the vars block, client and body."""
     client = exchange.client or exchange.connection
     base: Environ = client.base_environ
-    environ = base.copy()
     if exchange.is_from_front:
-        # The front server's vars may replace names of the base: count them separately.
-        vars = _pairs(exchange.vars)
-        environ.update(vars)
-        if len(vars) != exchange.nvars:
-            _join_repeated(environ, exchange.vars)
-        _complete_front_environ(environ, base)
+        count = 2 * exchange.own_count
+        parts = exchange.vars.split("\0", count)
+        fields = parts.pop() if len(parts) > count else ""
+        known = known_fields.get(fields, UNKNOWN)
+        environ = known[1].copy() if known[0] is base else _begin_environ(exchange, base, fields)
+        own = iter(parts)
+        environ.update(zip(own, own))
+        if "PATH_INFO" not in environ:
+            environ["PATH_INFO"] = _derive_path_info(environ)
         script_name = environ["SCRIPT_NAME"]
         if script_name:
             if exchange.is_mounted:
@@ -126,14 +130,13 @@ def build_environ(exchange: Exchange) -> Environ:
                 _move_slash(environ)
     else:
         parts = exchange.vars.split("\0", REQUEST_LINE_PARTS)
-        if len(parts) > REQUEST_LINE_PARTS:
-            (
-                _, environ["REQUEST_METHOD"], _, environ["REQUEST_URI"], _, environ["PATH_INFO"],
-                _, environ["QUERY_STRING"], _, environ["SERVER_PROTOCOL"], fields,
-            ) = parts  # fmt: skip
-            environ.update(known_fields.get(fields) or _read_fields(fields))
-        else:  # HTTP/1.0 without a field
-            environ.update(_pairs(exchange.vars))
+        fields = parts.pop() if len(parts) > REQUEST_LINE_PARTS else ""  # HTTP/1.0 without a field
+        known = known_fields.get(fields, UNKNOWN)
+        environ = known[1].copy() if known[0] is base else _begin_environ(exchange, base, fields)
+        (
+            _, environ["REQUEST_METHOD"], _, environ["REQUEST_URI"], _, environ["PATH_INFO"],
+            _, environ["QUERY_STRING"], _, environ["SERVER_PROTOCOL"],
+        ) = parts  # fmt: skip
         environ["REMOTE_ADDR"] = client.remote_addr
         environ["REMOTE_PORT"] = client.remote_port
     body = exchange.body
@@ -152,7 +155,7 @@ def build_bodyless_environ(exchange: Exchange) -> Environ:
     """Return the environ that the app would see, without the body: only the app may open that."""
     if exchange.body is None:
         return build_environ(exchange)
-    bodyless = Exchange(exchange.vars, exchange.nvars)
+    bodyless = Exchange(exchange.vars, exchange.own_count)
     bodyless.connection, bodyless.client = exchange.connection, exchange.client
     bodyless.is_from_front, bodyless.is_mounted = exchange.is_from_front, exchange.is_mounted
     return build_environ(bodyless)
@@ -164,6 +167,18 @@ def _pairs(vars: str) -> dict[str, str]:
     return dict(zip(parts, parts))
 
 
+def _begin_environ(exchange: Exchange, base: Environ, fields: str) -> Environ:
+    """Return the base with a field section; keep that for the next request, the second time."""
+    environ = base.copy()
+    pairs = known_fields.get(fields, UNKNOWN)[2]
+    environ.update(pairs if pairs is not None else _read_fields(fields))
+    if exchange.is_from_front:
+        _complete_front_environ(environ, base)
+    if pairs is not None and exchange.client is None:  # each client of a trusted proxy's has a base of its own
+        known_fields[fields] = (base, environ.copy(), pairs)
+    return environ
+
+
 def _read_fields(fields: str) -> dict[str, str]:
     """Return what a field section says, repeated fields joined; keep it for the next request."""
     pairs = _pairs(fields)
@@ -172,7 +187,7 @@ def _read_fields(fields: str) -> dict[str, str]:
     if len(fields) <= _KNOWN_FIELDS_SIZE and not any(name in fields for name in _NEVER_KEPT):
         if len(known_fields) >= _KNOWN_MAX:
             known_fields.clear()  # there are many clients: those who go on are added again
-        known_fields[fields] = pairs
+        known_fields[fields] = (None, None, pairs)
     return pairs
 
 
@@ -199,8 +214,6 @@ def _complete_front_environ(environ: Environ, base: Environ) -> None:
         if scheme != "http":
             scheme = SCHEMES.get(get("UWSGI_SCHEME", "")) or SCHEMES.get(get("REQUEST_SCHEME", "")) or "http"
         environ["wsgi.url_scheme"] = scheme
-    if "PATH_INFO" not in environ:
-        environ["PATH_INFO"] = _derive_path_info(environ)
     # nginx and Apache name themselves; an empty name would break URL building in frameworks.
     if not environ["SERVER_NAME"]:
         environ["SERVER_NAME"] = base["SERVER_NAME"]

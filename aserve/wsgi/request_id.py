@@ -31,5 +31,4 @@ class RequestIdGateway(Gateway):
         if f"\0{_NAME}\0" not in exchange.vars:
             # As long and as random as a trace id of OpenTelemetry.
             exchange.vars += f"\0{_NAME}\0{os.urandom(16).hex()}"
-            exchange.nvars += 1
         return self._inner.respond(exchange)

@@ -26,7 +26,13 @@ def exchange_of(vars, **attributes):
 
 def http(path, method="GET"):
     """Return the vars of a request over HTTP."""
-    return {"REQUEST_METHOD": method, "REQUEST_URI": path, "PATH_INFO": path.partition("?")[0], "QUERY_STRING": ""}
+    return {
+        "REQUEST_METHOD": method,
+        "REQUEST_URI": path,
+        "PATH_INFO": path.partition("?")[0],
+        "QUERY_STRING": "",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+    }
 
 
 # Which requests they are

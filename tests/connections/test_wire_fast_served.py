@@ -450,3 +450,32 @@ async def test_a_second_start_with_a_worker_left_behind():
         first_writer.close()
 
     await main()
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize("family", [socket.AF_UNIX, socket.AF_INET])
+def test_connections_of_the_same_number(start_server, tmp_path, family):
+    """Clients without an address share a connection, one after another; an exchange of an earlier one sends nobody anything."""
+    seen = []
+
+    def noting(environ, start_response):
+        exchange = start_response("200 OK", apps.PLAIN).__self__.exchange
+        for _, earlier in seen:
+            with pytest.raises(ClientDisconnected):
+                earlier.connection.send(earlier, b"too late")
+        seen.append((exchange.connection.wire.fd, exchange))
+        return [environ["PATH_INFO"].encode()]
+
+    bind = "http://127.0.0.1:0" if family == socket.AF_INET else f"unix:{tmp_path / 'socket'}"
+    server = start_server(noting, is_checked=False, bind=bind, threads=0, lane="auto")
+    for path in (b"/1", b"/2", b"/3"):
+        with socket.socket(family) as client:
+            client.settimeout(5)
+            client.connect(server.address)
+            client.sendall(GET[:-2] % path + b"Connection: close\r\n\r\n")
+            reply = b""
+            while octets := client.recv(65536):
+                reply += octets
+        assert reply.endswith(b"\r\n\r\n" + path)
+    connections = {id(exchange.connection) for _, exchange in seen}
+    assert len(connections) == (3 if family == socket.AF_INET else len({fd for fd, _ in seen}))

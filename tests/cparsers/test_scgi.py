@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from harness.front_vars import own_first
 
 from aserve._cparsers import ffi, lib
 
@@ -26,7 +27,7 @@ def test_accepted_request(accepted_request, parse_request):
     request = parse_request(accepted_request.raw, **limits)
     assert not isinstance(request, str), request
     expected = accepted_request.expected
-    assert request.vars == expected["vars"]
+    assert request.vars == own_first(expected["vars"], "SCGI")[0]
     assert request.content_length == expected["content_length"]
     assert request.consumed == expected["consumed"]
 
@@ -203,7 +204,7 @@ def read_plainly(content: bytes) -> list[list[str]] | str:
                 continue
         if name not in ("HTTP_PROXY", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH") and name[:5] != "wsgi.":
             kept.append(runs)
-    return kept if {*scgis} - {""} == {"1"} else "NO_SCGI_1"
+    return own_first(kept, "SCGI")[0] if {*scgis} - {""} == {"1"} else "NO_SCGI_1"
 
 
 def test_vars_limit(parse_request):

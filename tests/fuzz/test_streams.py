@@ -69,7 +69,7 @@ def exchanges_of(protocol: Any, pieces: list[bytes]) -> list[tuple[Any, ...]]:
     protocol.receive_eof()
     return [
         (
-            exchange.vars, exchange.nvars, exchange.form, exchange.keep_alive, exchange.is_head, exchange.is_mounted,
+            exchange.vars, exchange.own_count, exchange.form, exchange.keep_alive, exchange.is_head, exchange.is_mounted,
             exchange.is_silent, exchange.ping, exchange.rpc, exchange.forwarded,
             exchange.refusal and (exchange.refusal.status, str(exchange.refusal)),
             None if exchange.refusal else body_of(exchange),

@@ -28,7 +28,6 @@ def facts(exchange):
     refusal = exchange.refusal
     return (
         exchange.vars,
-        exchange.nvars,
         exchange.form,
         exchange.keep_alive,
         exchange.is_head,

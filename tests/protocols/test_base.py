@@ -121,9 +121,7 @@ def test_a_head_that_was_parsed(kind):
     [expected] = PROTOCOLS[name, "c"](base.Limits())().receive(octets)
     forwarded = "\0HTTP_FORWARDED\0for=b" if kind == "http forwarded" else ""
     make = EXCHANGE_FACTORIES[name](base.Limits())
-    made = make(
-        expected.vars + forwarded, expected.nvars + bool(forwarded), flags, modifier1, b"xy" + octets, 2, len(octets)
-    )
+    made = make(expected.vars + forwarded, expected.own_count, flags, modifier1, b"xy" + octets, 2, len(octets))
     assert made.is_for_loop == (kind in ("uwsgi ping", "uwsgi nothing", "uwsgi unknown"))
     facts = [{**vars(exchange), "refusal": str(exchange.refusal)} for exchange in (made, expected)]
     assert facts[0] == facts[1]

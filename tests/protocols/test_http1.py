@@ -25,7 +25,7 @@ REJECTED = pathlib.Path(__file__).parent.parent / "corpus" / "http1" / "reject"
 def test_a_plain_request(new_http1):
     """A GET without surprises is a plain exchange: HTTP/1.1, kept alive, without a body."""
     (exchange,) = new_http1().receive(GET)
-    assert facts(exchange)[2:] == (HTTP_1_1, True, False, None, False, None)
+    assert facts(exchange)[1:] == (HTTP_1_1, True, False, None, False, None)
     assert vars_of(exchange) == [
         ("REQUEST_METHOD", "GET"),
         ("REQUEST_URI", "/"),
@@ -34,7 +34,6 @@ def test_a_plain_request(new_http1):
         ("SERVER_PROTOCOL", "HTTP/1.1"),
         ("HTTP_HOST", "a"),
     ]
-    assert exchange.nvars == 6
 
 
 def test_octets_become_latin_1(new_http1):
@@ -51,7 +50,6 @@ def test_repeated_fields_are_kept_apart(new_http1):
     raw = GET[:-2] + b"A: 1\r\nB: 2\r\nA: 3\r\n\r\n"
     (exchange,) = new_http1().receive(raw)
     assert vars_of(exchange)[-3:] == [("HTTP_A", "1"), ("HTTP_B", "2"), ("HTTP_A", "3")]
-    assert exchange.nvars == 9
 
 
 @pytest.mark.parametrize(
@@ -392,7 +390,6 @@ def test_fields_of_proxies_are_stripped(new_http1, raw, is_live):
     }
     expected = list(facts(plain))
     expected[0] = expected[0].replace("HTTP_HOST", "HTTP_A\0HTTP_X_FORWARDED_FOR\0HTTP_HOST")
-    expected[1] += 1
     assert facts(exchange) == tuple(expected)
 
 

@@ -76,7 +76,7 @@ def test_a_refusal_of_a_body_knows_its_head(new_http1):
     raw = POST.replace(b"POST", b"HEAD")
     (refused,) = new_http1(max_body_bytes=4).receive(raw)
     assert refused.refusal.status == 413 and refused.is_head
-    assert dict(vars_of(refused))["PATH_INFO"] == "/p" and refused.nvars == len(vars_of(refused))
+    assert dict(vars_of(refused))["PATH_INFO"] == "/p"
 
 
 def test_body_limit_by_length(new_http1):

@@ -76,7 +76,7 @@ def test_strip_forwarded(name):
     """A field that only a proxy is believed is not among the vars."""
     exchange = new_exchange(("A", "1"), (name, "x"), ("HTTP_B", name))
     strip_forwarded(exchange)
-    assert exchange.vars == f"A\x001\x00HTTP_B\x00{name}" and exchange.nvars == 2
+    assert exchange.vars == f"A\x001\x00HTTP_B\x00{name}"
     assert exchange.forwarded == {name: "x"}
 
 
@@ -86,7 +86,7 @@ def test_nothing_to_strip():
     exchange = new_exchange(*pairs)
     before = exchange.vars
     strip_forwarded(exchange)
-    assert (exchange.vars, exchange.nvars, exchange.forwarded) == (before, 4, None)
+    assert (exchange.vars, exchange.forwarded) == (before, None)
 
 
 def test_repeated_fields():
@@ -96,7 +96,7 @@ def test_repeated_fields():
     )
     strip_forwarded(exchange)
     assert exchange.forwarded == {"HTTP_X_FORWARDED_FOR": "1, 2", "HTTP_FORWARDED": "x"}
-    assert (exchange.vars, exchange.nvars) == ("A\0", 1)
+    assert exchange.vars == "A\0"
 
 
 def test_said_once(caplog):

@@ -7,10 +7,11 @@ import sys
 
 import pytest
 from harness.fakes import FakeConnection
+from harness.front_vars import own_first
 
 import aserve.wsgi.environ as environ_module
 from aserve.body import BufferedBody, LiveBody
-from aserve.exchange import Exchange
+from aserve.exchange import Client, Exchange
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
 from aserve.wsgi.environ import REQUEST_DEFAULTS, ErrorStream, build_base_environ, build_environ
@@ -142,9 +143,25 @@ def test_a_field_section_that_is_known():
     again.vars = again.vars.replace("/a?b", "/c?d").replace("\0/a\0", "\0/c\0")
     again.connection.base_environ["SERVER_NAME"] = "other"
     environ = build_environ(again)
+    assert [build_environ(again)["HTTP_B"] for _ in range(3)] == ["x"] * 3
     assert len(environ_module.known_fields) == 1
     assert (environ["HTTP_A"], environ["HTTP_B"]) == ("1, 2", "x")
     assert (environ["REQUEST_URI"], environ["PATH_INFO"], environ["SERVER_NAME"]) == ("/c?d", "/c", "other")
+
+
+def test_a_known_field_section_of_another_listener():
+    """What was made for one listener is not what another's app sees, nor the client of a trusted proxy."""
+    environ_module.known_fields.clear()
+    first, other, believed = (new_exchange(("HTTP_A", "1")) for _ in range(3))
+    for _ in range(3):
+        build_environ(first)
+    other.connection.base_environ["SERVER_NAME"] = "other"
+    believed.connection = first.connection
+    believed.client = Client("192.0.2.1", "5", {**first.connection.base_environ, "wsgi.url_scheme": "https"})
+    assert build_environ(other)["SERVER_NAME"] == "other" and build_environ(first)["SERVER_NAME"] == "www.example"
+    seen = build_environ(believed)
+    assert (seen["wsgi.url_scheme"], seen["REMOTE_ADDR"], seen["HTTP_A"]) == ("https", "192.0.2.1", "1")
+    assert environ_module.known_fields["HTTP_A\x001"][0] is first.connection.base_environ
 
 
 def test_field_sections_that_are_not_kept():
@@ -169,13 +186,6 @@ def test_no_field_at_all():
     """An HTTP/1.0 request may have none."""
     environ = build_environ(new_exchange())
     assert environ["REQUEST_URI"] == "/a?b" and set(environ) == {*new_base(), *HEAD}
-
-
-def test_no_vars_at_all():
-    """An exchange without variables has the base alone."""
-    exchange = Exchange("", 0)
-    exchange.connection = FakeConnection(new_base())
-    assert set(build_environ(exchange)) == set(new_base())
 
 
 def test_no_body():
@@ -230,11 +240,42 @@ def test_errors_go_to_standard_error(monkeypatch):
 # From a front server: its variables, as CGI has them
 
 
-def from_front(*pairs, is_mounted=False):
-    exchange = Exchange("\0".join(text for pair in pairs for text in pair), len(pairs))
-    exchange.connection = FakeConnection(new_base())
+def from_front(*pairs, is_mounted=False, connection=None):
+    ordered, own_count = own_first(pairs)
+    exchange = Exchange("\0".join(text for pair in ordered for text in pair), own_count)
+    exchange.connection = connection or FakeConnection(new_base())
     exchange.is_from_front, exchange.is_mounted = True, is_mounted
     return build_environ(exchange)
+
+
+def test_known_vars_of_a_front_server():
+    """The next request of the same client has the same environ but for what is its own, and may have less of that."""
+    environ_module.known_fields.clear()
+    connection = FakeConnection(new_base())
+    common = [
+        ("REQUEST_METHOD", "GET"),
+        ("REQUEST_SCHEME", "https"),
+        ("SERVER_NAME", ""),
+        ("HTTP_A", "1"),
+        ("HTTP_A", "2"),
+    ]
+    for number in range(4):
+        own = [("REQUEST_URI", f"/{number}"), ("DOCUMENT_URI", f"/{number}"), ("REMOTE_PORT", str(number))]
+        environ = from_front(*own, ("SCRIPT_NAME", "/"), *common, connection=connection)
+        environ["HTTP_A"] += environ.pop("REQUEST_URI")  # the app's own business
+        assert (environ["PATH_INFO"], environ["REMOTE_PORT"], environ["HTTP_A"]) == (
+            f"/{number}",
+            f"{number}",
+            f"1, 2/{number}",
+        )
+        assert (environ["wsgi.url_scheme"], environ["SERVER_NAME"], environ["SCRIPT_NAME"]) == (
+            "https",
+            "www.example",
+            "",
+        )
+        environ = from_front(*common, connection=connection)
+        assert (environ["HTTP_A"], environ["PATH_INFO"], environ["REMOTE_PORT"]) == ("1, 2", "", "")
+    assert len(environ_module.known_fields) == 1
 
 
 def test_a_front_server_may_say_little():
@@ -362,7 +403,7 @@ def test_repeated_fields_from_a_front_server():
     """nginx before 1.23 passes repeated fields one by one: joined; of other vars the last wins."""
     connection = FakeConnection()
     vars = "PATH_INFO\0/\0SCRIPT_NAME\0\0HTTP_COOKIE\0a=b\0HTTP_COOKIE\0c=d\0HTTP_X\x001\0HTTP_X\x002\0SERVER_NAME\0one\0SERVER_NAME\0two\0SERVER_PORT\x0080"
-    exchange = Exchange(vars, 9)
+    exchange = Exchange(vars, 2)
     exchange.connection = connection
     exchange.is_from_front = True
     environ = build_environ(exchange)

@@ -23,7 +23,7 @@ def test_the_time_of_the_beginning():
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
 
-    exchange = Exchange("", 0)
+    exchange = Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1")
     base = build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=None)
     exchange.connection = FakeConnection(base)
     before = time.monotonic()
