@@ -64,7 +64,7 @@ class FdStore:
         if taken_count:
             kept = ", ".join(listener.url for listener in listeners if listener.is_given)
             logger.info("listening on sockets that systemd has kept: %s", kept)
-        return self._store(listeners, self._size - taken_count)
+        return self._store(listeners, self._size - taken_count) if self._size else listeners
 
     def _store(self, listeners: list[Listener], room: int) -> list[Listener]:
         """Let systemd keep what is new; all listeners of a bind, or none."""

@@ -166,3 +166,10 @@ def test_kept_by_the_caller():
         (listener,) = bind_listeners(Config(bind="uwsgi://127.0.0.1:1"), lambda bind: [sock.fileno()])
         assert listener.address == sock.getsockname() and listener.is_given
         listener.close()
+
+
+def test_not_asked_for(caplog):
+    """Whoever has asked for none hears nothing of it: listeners are bound here for --user and --pid-file, too."""
+    (listener,) = FdStore(0, {}, Notifier("")).open(Config(bind="127.0.0.1:0"))
+    listener.socket.close()
+    assert not listener.is_given and not caplog.records

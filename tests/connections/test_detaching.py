@@ -175,7 +175,9 @@ def test_a_part_of_them(two, raw_client):
     assert detach(a, 0) == []
     found = detach(a, 2)
     assert len(found) == 2
-    found += detach(a, 9)
+    wait_until(
+        lambda: found.extend(detach(a, 9)) or len(found) >= 5
+    )  # one with an event under way stays for the moment
     assert len(found) == 5 and all(adopt(b, each) for each in found)
     assert [who(client)[0] for client in clients] == ["b"] * 5
 

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -27,10 +28,16 @@ def app(environ, start_response):
 
 
 @pytest.fixture
+def tmp_path():
+    """A folder that everybody may look into. Not pytest's: the next pytest that starts closes those to others again."""
+    with tempfile.TemporaryDirectory(prefix="aserve-test-") as path:
+        os.chmod(path, 0o755)
+        yield pathlib.Path(path)
+
+
+@pytest.fixture
 def folder(tmp_path):
-    """A folder that everybody may look into, with an app that tells who it is, and a folder in it for all to write to."""
-    for path in [tmp_path, *list(tmp_path.parents)[:-2]]:
-        path.chmod(path.stat().st_mode | 0o055)
+    """An app that tells who it is, in a folder for all to write to."""
     site = tmp_path / "site"
     site.mkdir()
     site.chmod(0o777)

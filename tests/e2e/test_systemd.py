@@ -76,6 +76,14 @@ def test_names_and_protocols(start_process, raw_client, listening):
     assert client.recv_to_end() == uwsgi(modifier1=100)[:1] + b"\0\0\1"
 
 
+def connected(path):
+    """Return a client of the socket of this path; None as long as nobody listens: the path is there a moment earlier."""
+    try:
+        return RawClient(str(path), None)
+    except (FileNotFoundError, ConnectionRefusedError):
+        return None
+
+
 @pytest.mark.skipif(ACTIVATE is None, reason="systemd-socket-activate is not installed")
 def test_systemds_own_activation(tmp_path, wait_until):
     """systemd itself passes the socket, when the first client comes, who is served."""
@@ -99,8 +107,7 @@ def test_systemds_own_activation(tmp_path, wait_until):
     with open(tmp_path / "log", "wb") as log:
         process = subprocess.Popen(command, cwd=tmp_path, stderr=log, stdout=log)
     try:
-        wait_until(path.exists)
-        client = RawClient(str(path), None)
+        client = wait_until(lambda: connected(path))
         assert client.fetch().body == b"hello\n"
         client.close()
     finally:
