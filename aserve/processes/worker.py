@@ -232,7 +232,9 @@ class Worker:
             if self._told_to_end.done():
                 return 0
             # Before anybody can have seen what it serves, and save the next.
-            async with reloading(*self._reloads, self._tell_changed) as self._reloader:
+            async with reloading(
+                *self._reloads, lambda why: self._say({"say": "changed", "why": why})
+            ) as self._reloader:
                 await self._server.start()
                 await asyncio.sleep(0)  # one turn of the loop: it accepts
                 failing = self._loop.create_task(self._wait_failing())
@@ -277,9 +279,6 @@ class Worker:
         self._say({"say": "failing", "why": why[:MAX_WHY_LENGTH]})
 
     # New code
-
-    def _tell_changed(self, why: str) -> None:
-        self._say({"say": "changed", "why": why})
 
     def _show_fault(self, fault: Fault) -> None:
         """New code does not start: browsers see that until it does."""
