@@ -62,7 +62,7 @@ typedef struct {
     uint32_t input_len; /* 0: not in the table, and not yet read */
     uint32_t vars_off;  /* the vars block is at lane->vars + vars_off */
     uint32_t vars_len;
-    uint32_t nfirst;      /* of its pairs come first: see vars.h */
+    uint32_t nfirst;    /* of its pairs come first: see vars.h */
     uint32_t flags;     /* http1_head's; 0 otherwise */
     uint32_t modifier1; /* uwsgi_packet's; 0 otherwise */
     uint32_t listener;

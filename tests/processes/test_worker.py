@@ -278,7 +278,7 @@ def test_what_the_app_counts(lead, wait_until, monkeypatch):
             if number == 1:
                 monkeypatch.setattr(worker_module, "open_memory_file", no_memory)
             elif number == 2:
-                monkeypatch.delitem(sys.modules, "prometheus_client")
+                monkeypatch.delitem(sys.modules, "prometheus_client", raising=False)
             led.channel.send({"do": "read app"})
             told.append(wait_until(lambda: receive(led.channel)))
         (first, (fd,)), (second, no_fds), (third, _) = told
