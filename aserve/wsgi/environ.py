@@ -56,6 +56,10 @@ class ErrorStream(io.TextIOBase):
         sys.stderr.flush()
 
 
+class BaseEnviron(dict[str, Any]):
+    """What is the same in every environ of one listener; a copy, as clients of TLS and of trusted proxies have it, is a plain dict."""
+
+
 def build_base_environ(
     server_name: str,
     server_port: str,
@@ -72,26 +76,28 @@ def build_base_environ(
     It has room for the names of a request; see _make_room.
     """
     tls = {"HTTPS": "on"} if scheme == "https" else {}
-    base = {
-        **tls,
-        **REQUEST_DEFAULTS,
-        "wsgi.version": (1, 0),
-        "wsgi.url_scheme": scheme,
-        "wsgi.errors": ErrorStream(),
-        "wsgi.multithread": multithread,
-        "wsgi.multiprocess": multiprocess,
-        "wsgi.run_once": False,
-        "wsgi.input_terminated": True,
-        "wsgi.file_wrapper": file_wrapper,
-        "SERVER_NAME": server_name,
-        "SERVER_PORT": server_port,
-        "SERVER_SOFTWARE": server_software,
-        "GATEWAY_INTERFACE": "CGI/1.1",
-        "SCRIPT_NAME": "",
-        "REMOTE_ADDR": "",
-        "REMOTE_PORT": "",
-        "wsgi.input": None,
-    }
+    base = BaseEnviron(
+        {
+            **tls,
+            **REQUEST_DEFAULTS,
+            "wsgi.version": (1, 0),
+            "wsgi.url_scheme": scheme,
+            "wsgi.errors": ErrorStream(),
+            "wsgi.multithread": multithread,
+            "wsgi.multiprocess": multiprocess,
+            "wsgi.run_once": False,
+            "wsgi.input_terminated": True,
+            "wsgi.file_wrapper": file_wrapper,
+            "SERVER_NAME": server_name,
+            "SERVER_PORT": server_port,
+            "SERVER_SOFTWARE": server_software,
+            "GATEWAY_INTERFACE": "CGI/1.1",
+            "SCRIPT_NAME": "",
+            "REMOTE_ADDR": "",
+            "REMOTE_PORT": "",
+            "wsgi.input": None,
+        }
+    )
     _make_room(base)
     return base
 
@@ -174,7 +180,7 @@ def _begin_environ(exchange: Exchange, base: Environ, fields: str) -> Environ:
     environ.update(pairs if pairs is not None else _read_fields(fields))
     if exchange.is_from_front:
         _complete_front_environ(environ, base)
-    if pairs is not None and exchange.client is None:  # each client of a trusted proxy's has a base of its own
+    if pairs is not None and type(base) is BaseEnviron:  # a client's own is not to outlive its connection
         known_fields[fields] = (base, environ.copy(), pairs)
     return environ
 
