@@ -49,8 +49,8 @@ void in_flight_describe(in_flight_entry *entry, const char *vars,
         } else if (is_exactly(name, "REQUEST_URI")) {
             target = value;
             has_target = 1;
-        } else if (is_exactly(name, "PATH_INFO")) {
-            target = value; /* unless the other follows */
+        } else if (!has_target && is_exactly(name, "PATH_INFO")) {
+            target = value; /* unless the other is there, too */
         }
     }
     end = to + IN_FLIGHT_TEXT_CAP;
