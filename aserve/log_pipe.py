@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import select
 import socket
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-
-if sys.platform == "linux":
-    import fcntl
 
 # What the kernel is asked to hold of a pipe: 8,000 lines of 128 octets. Linux has 64 KiB by default, and lets anybody have 1 MiB.
 WAITING_BYTES = 1 << 20
@@ -138,5 +136,4 @@ def _batches(lines: Sequence[str]) -> Iterator[bytes]:
             yield batch.encode("ascii")
             batch = ""
         batch += line
-    if batch:
-        yield batch.encode("ascii")
+    yield batch.encode("ascii")

@@ -12,7 +12,7 @@ import pytest
 
 from aserve.exchange import Exchange
 from aserve.log_format import LineFormat
-from aserve.log_values import MAX_REQUEST_ID, Record, Times, died, path_of, record_of
+from aserve.log_values import MAX_REQUEST_ID, Process, Record, Times, died, path_of, record_of
 from aserve.settings.log_line import ATOMS
 
 AT = 1_800_000_000.25
@@ -124,6 +124,13 @@ def test_threads_are_looked_up_once():
     """The name is kept."""
     name = threading.current_thread().name
     assert LineFormat("%(thread)").lines([kept(record())] * 2) == [f"{name}\n"] * 2
+
+
+def test_times_of_one_second():
+    """Each has its own milliseconds; the next second is another."""
+    process = Process()
+    times = [process.iso_time(AT + more) for more in (0, 0.5, 1)]
+    assert times == ["2027-01-15T08:00:00.250Z", "2027-01-15T08:00:00.750Z", "2027-01-15T08:00:01.250Z"]
 
 
 def test_a_thread_that_has_ended():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import types
 
 import pytest
 
+from aserve import services
 from aserve.access_log import AccessLog
 from aserve.budgets import Budgets
 from aserve.connections.acceptor import ConnectionLimit
@@ -90,6 +92,19 @@ def test_times(service):
 def test_names(service):
     """Whoever wants to find requests by a name has a gateway that gives them one."""
     assert type(service(names_requests=True).gateway) is RequestIdGateway
+
+
+@pytest.mark.parametrize("settings", [{}, {"trusted_proxies": "127.0.0.1"}], ids=["nobody", "a proxy"])
+def test_whose_traces_go_on(service, monkeypatch, settings):
+    """The app is called in a span; only who is believed says of what trace that is a part."""
+    made = []
+    monkeypatch.setattr(services, "traced", lambda *what: made.append(what) or app)
+    service(tracing=True, **settings)
+    ((inner, is_believed),) = made
+    near, far = (types.SimpleNamespace(remote_addr=address) for address in ("127.0.0.1", "192.0.2.1"))
+    assert inner is app and not is_believed(far) and is_believed(near) == bool(settings)
+    service()
+    assert len(made) == 1
 
 
 def test_peers_whom_the_kernel_knows(service, tmp_path):

@@ -59,8 +59,8 @@ class Handover:
     def _call_back(self, callback: Callable[[LoopWire], None], reply: Reply | None) -> None:
         exchange, wire = self._exchange, self._wire
         if wire is None:
-            if exchange is not None:
-                drop_exchange(exchange, reply)
+            assert exchange is not None  # only a wire takes it from here
+            drop_exchange(exchange, reply)
             return
         try:
             callback(wire)

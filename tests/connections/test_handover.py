@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import threading
 from types import SimpleNamespace
 
 import pytest
 from harness.fakes import StepExecutor
 
+from aserve._cparsers import ffi
+from aserve.connections import handover as module
 from aserve.connections.connection import release_exchange
-from aserve.connections.handover import Handover
+from aserve.connections.handover import Handover, Handovers
 from aserve.errors import ClientDisconnected
 from aserve.exchange import Exchange
 
@@ -93,3 +97,67 @@ def test_a_bug_of_ours(handover, caplog):
     handover.way.call_when_ready(done.append)
     handover.way.on_ready(wire)
     assert done == [wire] and aborts == [1] and "please report this as a bug in aserve" in caplog.text
+
+
+class ArrivingWire(asyncio.Protocol):
+    """The wire that is made at the end of the way."""
+
+    def __init__(self, connection, octets, is_new):
+        self.connection, self.aborts = connection, 0
+
+    def connection_made(self, transport):
+        self.transport = transport
+
+    def abort(self):
+        self.aborts += 1
+        self.transport.abort()
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """A connection without a request, and what takes it out of a lane: begin() returns its wire and its task, at their beginning."""
+    monkeypatch.setattr(module, "LoopWire", ArrivingWire)
+    executor, memory = StepExecutor(), SimpleNamespace(set=ffi.new("lane *"))
+    service = SimpleNamespace(tells_wire=False, name="a", lost=set())
+    connection = SimpleNamespace(service=service, exchange=None)
+
+    def begin(fd):
+        found.way = Handovers(memory, {}, asyncio.get_running_loop(), executor)
+        found.way.begin_idle(fd, connection, b"GET", is_new=False)
+        wire = executor.posts[0][1][1]
+        executor.flush()
+        return wire, *found.way._tasks
+
+    found = SimpleNamespace(begin=begin, service=service)
+    return found
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_the_server_stops_meanwhile(idle, is_over):
+    """What arrives then is closed, so that nobody waits for it; else it stays."""
+    ours, theirs = socket.socketpair()
+    wire, task = idle.begin(theirs.detach())
+    if is_over:
+        idle.way.close()
+    await task
+    assert wire.aborts == is_over
+    wire.transport.abort()
+    ours.setblocking(False)
+    with ours:
+        assert await asyncio.get_running_loop().sock_recv(ours, 9) == b""
+
+
+async def test_one_without_a_request_is_lost(idle, monkeypatch, caplog):
+    """There is a line, and no request that somebody would have to end."""
+    caplog.set_level("INFO", "aserve")
+
+    async def fail(*_):
+        raise OSError("no memory")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail, raising=False)
+    ours, theirs = socket.socketpair()
+    wire, task = idle.begin(theirs.detach())
+    await task
+    with ours:
+        assert ours.recv(9) == b"" and not idle.service.lost and wire.aborts == 0
+    assert "a: a connection was lost on its way: no memory" in caplog.text

@@ -64,3 +64,15 @@ def test_what_has_not_ended_at_the_end(is_logged):
     assert (plain.end, late.end) == (CUT, TIMED_OUT) and not service.lost
     assert log is None or log.codes == [0, 0]
     assert Exchange.end == ANSWERED
+
+
+def test_who_ends_a_lost_one_first():
+    """Its worker and the one that gives it up may both say so: it has one line, and one that is not lost has none here."""
+    service = Harness(lambda environ, start_response: []).service
+    log = service.access_log = FakeAccessLog()
+    lost, other = Exchange("", 0), Exchange("", 0)
+    lost.connection = other.connection = FakeConnection()
+    service.lost.add(lost)
+    for exchange in (lost, lost, other):
+        service.end_lost(exchange)
+    assert log.codes == [0]

@@ -37,6 +37,18 @@ def test_an_event():
     assert json.loads(picture.event())["minute"]["requests"] == 3
 
 
+def test_what_uwsgitop_reads():
+    """It is of this moment, though the event is of the last second."""
+    words = [0] * WORDS
+    whole = {"version": "1", "pid": 5, "threads": 1}
+    worker = {**WORKER, "pid": 7, "requests": 0, "waiting": 0, "threads_busy": 0, "seconds": 1.0, "generation": 1}
+    picture = Picture(Config, lambda: {**status(), **whole, "workers": [worker]}, lambda: {1: list(words)})
+    picture.on_second()
+    words[PLACES["aserve_app_exceptions_total"]] = 3
+    (found,) = json.loads(picture.stats())["workers"]
+    assert (found["id"], found["pid"], found["exceptions"]) == (1, 7, 3)
+
+
 def test_slow_requests():
     """The last few, the newest first: without their queries, and of each stack the innermost call; nothing without the setting."""
     stack = '  File "/a.py", line 1, in view\n    read()\n  File "/b.py", line 2, in read\n    wait()\n'

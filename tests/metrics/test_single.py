@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import types
 
 import pytest
@@ -63,6 +64,21 @@ async def test_it_answers(tmp_path):
     assert b'aserve_worker_resident_bytes{worker="1"} 7\n' in text and b"aserve_worker_unique_bytes" not in text
     single.close()
     assert not (tmp_path / "m").exists()
+
+
+async def test_statsd(tmp_path):
+    """It hears once a second what is counted; at the end that nobody serves."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "s"))
+        heard.setblocking(False)
+        settings = {"statsd": f"unix:{tmp_path}/s", "statsd_prefix": "a", "metrics": "127.0.0.1:0"}
+        single = Single(serving(**settings), asyncio.get_running_loop())
+        Counters(single.memory, 5)
+        single.on_second()
+        lines = heard.recv(65536).decode().split("\n")
+        assert {"a.workers:1|g", "a.threads.limit:5|g"} <= set(lines)
+        single.close()
+        assert "a.workers:0|g" in heard.recv(65536).decode().split("\n")
 
 
 async def test_an_address_that_is_taken(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -227,6 +228,44 @@ def test_the_end(supervised):
     overview.finish()
     overview.close(is_end=False)
     assert ended == ["finish", True]
+
+
+@pytest.fixture
+def statsd(tmp_path):
+    """Call it for what statsd has heard since: {name: value}."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "statsd"))
+        sock.setblocking(False)
+
+        def heard():
+            lines = []
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    lines += sock.recv(65536).decode().split("\n")
+            return dict(line.split(":") for line in lines)
+
+        yield heard
+
+
+def test_statsd(supervised, statsd, tmp_path):
+    """It hears what all workers count, and how many are ready; at the end that none is. New code says nothing twice."""
+    settings = {"statsd": f"unix:{tmp_path}/statsd", "statsd_prefix": "a"}
+    one = supervised(2, **settings)
+    first, _ = one.start()
+    count(one, first, 5)
+    statsd()
+    one.supervisor._overview.on_second()
+    heard = statsd()
+    assert (heard["a.workers"], heard["a.app.exceptions"]) == ("2|g", "5|c")
+    state = one.supervisor._overview.describe()
+    one.supervisor._overview.close(is_end=False)
+    other = supervised(2, **settings).supervisor._overview
+    other.restore(state, has_children=False)
+    other.on_second()
+    heard = statsd()  # the old code has said no end
+    assert heard["a.workers"] == "0|g" and "a.app.exceptions" not in heard
+    other.close(is_end=True)
+    assert statsd()["a.workers"] == "0|g"
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from harness.leading import Leading, lead_by
 
 from aserve import forks
 from aserve.errors import BindError
+from aserve.fault_page import Fault
 from aserve.loading import LoadError
 from aserve.metrics import app as app_metrics
 from aserve.processes import worker as worker_module
@@ -165,6 +166,22 @@ def test_a_trial(lead, wait_until):
     led = lead()
     led.role = led.role._replace(slots=None, load_board=None)
     assert led.run(lambda: hello, lambda: (led.wait_for("ready", wait_until), led.channel.send(DRAIN))) == 0
+
+
+def test_a_fault_instead_of_the_app(lead, wait_until):
+    """The app that cannot start is not imported again; a browser sees why."""
+    led = lead()
+    led.role = led.role._replace(fault=Fault("no module 'a'", ""))
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        with socket.create_connection(led.address) as client:
+            client.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\nAccept: text/html\r\n\r\n")
+            found = client.makefile("rb").read()
+        assert found.startswith(b"HTTP/1.1 500 ") and b"no module" in found
+        led.channel.send(DRAIN)
+
+    assert led.run(pytest.fail, supervise) == 0
 
 
 def test_told_to_end_before_it_serves(lead, monkeypatch):
@@ -348,13 +365,15 @@ async def test_a_supervisor_that_does_not_read(lead):
     worker, running = await run_until_ready(led)
     count = 0
     while not led.role.channel.has_unsent:
-        worker._say({"say": "x" * 10_000})
+        worker._say({"say": "x" * 10_000, "number": count})
         count += 1
+    for number in range(count, 3 * count):  # there is room for a part of it at a time
+        worker._say({"say": "x" * 10_000, "number": number})
     heard = []
-    while len(heard) <= count:
+    while len(heard) <= 3 * count:
         heard += led.heard()
         await asyncio.sleep(0)
-    assert heard[0] == {"say": "ready"} and len(heard) == count + 1
+    assert heard[0] == {"say": "ready"} and [message["number"] for message in heard[1:]] == list(range(3 * count))
     led.channel.send(DRAIN)
     assert await running == 0
 
@@ -411,6 +430,35 @@ async def test_one_that_drains_gives_all_of_them(lead):
         sock.sendall(b"from another")
     assert await reader.read() == b"from another"
     writer.close()
+
+
+async def test_a_supervisor_that_dies_as_it_drains(lead):
+    """Nobody is there to take its connections: it keeps them, and serves their last requests."""
+    led = lead()
+    _, running = await run_until_ready(led)
+    _, reader, writer = await get(led.address, keep_alive=True)
+    led.heard()  # an end that is closed with something unread takes back what it has sent
+    led.channel.send({"do": "drain", "stopping": False})
+    led.channel.close()
+    while led.role.channel.is_heard and not running.done():
+        await asyncio.sleep(0)
+    assert not running.done()
+    writer.write(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+    assert (await reader.read()).endswith(b"hello")
+    writer.close()
+    assert await running == 0
+
+
+async def test_slow_requests_are_told(lead):
+    """Each once while it runs, and once when it has ended."""
+    led = lead()
+    worker = Worker(led.role, hello, asyncio.get_running_loop())
+    first, second = {"number": 1, "end": None}, {"number": 2, "end": "answered"}
+    ended = {**first, "end": "cut"}
+    for found in ([first], [first, second], [ended, second], [ended, second]):
+        worker._server.slow_requests = lambda found=found: found
+        worker._tell_slow_requests()
+    assert led.heard() == [{"say": "slow", "request": slow} for slow in (first, second, ended)]
 
 
 async def test_a_connection_that_cannot_be_taken(lead):
