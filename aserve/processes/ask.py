@@ -58,7 +58,14 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable
     if args.command == TOP:
         return watch(path)
     question, show = _COMMANDS[args.command]
-    return show(args, _ask(path, question(args)))
+    try:
+        status = show(args, _ask(path, question(args)))
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever reads has seen enough: aserve stacks | head
+        with open(os.devnull, "wb") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())  # for what is still to be flushed
+        return REFUSED
+    return status
 
 
 def _ask(path: str, question: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -65,11 +65,12 @@ from .timers import Timers
 from .touched import TouchedFiles
 from .upgrade import Upgrade
 from .watch import Watch
-from .worker import Role
+from .worker import FAILED, Role
 
 logger = logging.getLogger("aserve")
 
 CHECK_SECONDS = 1.0
+UNFINISHED = f"exited with status {FAILED}"  # of a worker that has cut requests off, at the end of its drain
 
 
 class Supervisor:
@@ -514,15 +515,15 @@ class Supervisor:
             elif child.slot == MOLD:
                 self._molds.on_end(child, before, explained)
             else:
-                self._log_unanswered(child)
+                self._log_unanswered(child, before, how)
                 if child.plan.origin is not None:
                     child.plan.origin.hooks.child_exit(child.pid, child.slot)
                 self._by_end[before](child, explained)
             self._finish_reload()
 
-    def _log_unanswered(self, child: Child) -> None:
-        """Write to the access log what a worker can write no more."""
-        if child.was_at:
+    def _log_unanswered(self, child: Child, before: State, how: str) -> None:
+        """Write to the access log what a worker can write no more; one that came to the end of its drain has done so itself."""
+        if child.was_at and not (before is State.DRAINING and how == UNFINISHED):
             append_unanswered(child.plan.config, child.was_at, child.slot)
 
     def _on_failed_start(self, child: Child, how: str) -> None:

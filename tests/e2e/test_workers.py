@@ -211,13 +211,16 @@ def test_term_while_it_starts(tmp_path):
 
 
 def test_a_drain_that_takes_too_long(start, raw_client, tmp_path, wait_until):
-    """What is cut off at --drain-timeout makes the exit status 1."""
-    process = start("--workers", "2", "--drain-timeout", "0.3")
+    """What is cut off at --drain-timeout makes the exit status 1, and has one line in the access log: the worker's."""
+    log = tmp_path / "access.log"
+    flags = ("--access-log", str(log), "--access-log-format", "%(end) %(request)")
+    process = start("--workers", "2", "--drain-timeout", "0.3", *flags)
     client = raw_client(process)
     client.request(f"/wait{tmp_path}/gate")
     wait_until((tmp_path / "gate.in").exists)
     assert process.stop() == 1
     assert client.is_closed()
+    assert log.read_text() == f"cut GET /wait{tmp_path}/gate HTTP/1.1\n"
 
 
 def test_the_files_of_the_supervisor(start, tmp_path, wait_until):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 
@@ -145,6 +146,16 @@ def test_stacks(server, capsys):
 
 @pytest.mark.parametrize("command", ["status", "reload", "stacks"])
 @pytest.mark.parametrize("answer", [[{"error": "not now"}], []])
+def test_whoever_reads_has_seen_enough(server, monkeypatch):
+    """As `aserve stacks | head` does: no traceback."""
+    server.answer = [{"worker": 2, "pid": 12, "text": "here\n"}]
+    reads, writes = os.pipe()
+    os.close(reads)
+    with open(writes, "w", encoding="utf-8") as output:
+        monkeypatch.setattr("sys.stdout", output)
+        assert run(server, "stacks") == 1
+
+
 def test_a_refusal(server, command, answer, capsys):
     """It is told on standard error, and so is an answer that does not come."""
     server.answer = answer
