@@ -144,8 +144,6 @@ def test_stacks(server, capsys):
     assert capsys.readouterr().out == "--- worker 2 (pid 12)\nhere\n\n--- pid 13\nthere\n\n"
 
 
-@pytest.mark.parametrize("command", ["status", "reload", "stacks"])
-@pytest.mark.parametrize("answer", [[{"error": "not now"}], []])
 def test_whoever_reads_has_seen_enough(server, monkeypatch):
     """As `aserve stacks | head` does: no traceback."""
     server.answer = [{"worker": 2, "pid": 12, "text": "here\n"}]
@@ -156,6 +154,8 @@ def test_whoever_reads_has_seen_enough(server, monkeypatch):
         assert run(server, "stacks") == 1
 
 
+@pytest.mark.parametrize("command", ["status", "reload", "stacks"])
+@pytest.mark.parametrize("answer", [[{"error": "not now"}], []])
 def test_a_refusal(server, command, answer, capsys):
     """It is told on standard error, and so is an answer that does not come."""
     server.answer = answer
