@@ -17,6 +17,7 @@ from types import FrameType
 
 from .connections.connection import Connection
 from .exchange import Exchange
+from .frames import outer_frames
 from .wsgi.gateway import Gateway
 
 _RUN = Connection.run.__code__
@@ -48,14 +49,12 @@ def request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
     """Return the exchange that a stack is at, and the frames from the app on; without one, all frames. The innermost is first."""
     frames: list[FrameType] = []
     inside: list[FrameType] | None = None
-    at: FrameType | None = frame
-    while at is not None:
+    for at in outer_frames(frame):
         if at.f_code is _RESPOND:
             inside = frames[:]
         elif at.f_code is _RUN:
             return at.f_locals.get("exchange"), frames if inside is None else inside
         frames.append(at)
-        at = at.f_back
     return None, frames
 
 

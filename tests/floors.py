@@ -77,6 +77,7 @@ FLOORS = {
     "aserve/fd_store.py": 100,
     "aserve/finding.py": 100,
     "aserve/footprint.py": 100,
+    "aserve/frames.py": 100,
     "aserve/forks.py": 43,
     "aserve/compressing.py": 100,
     "aserve/compressors.py": 100,

@@ -44,6 +44,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from ..body import LiveBody
 from ..errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
 from ..exchange import Exchange
+from ..frames import outer_frames
 from ..workers.interrupt import CHECK_SECONDS, find_interrupt
 from .gateway import FileWrapper, WSGIApp
 
@@ -373,10 +374,10 @@ class GuardedBody:
 def _stack_of(thread_id: int) -> traceback.StackSummary:
     """Return where in the app a thread is. Source lines are read from their files only when the stack is formatted."""
     frames = []
-    for item in traceback.walk_stack(sys._current_frames().get(thread_id)):
-        if item[0].f_code is Run.call.__code__:
+    for frame in outer_frames(sys._current_frames().get(thread_id)):
+        if frame.f_code is Run.call.__code__:
             break  # the rest is ours, and always the same
-        frames.append(item)
+        frames.append((frame, frame.f_lineno))
     return traceback.StackSummary.extract(reversed(frames), lookup_lines=False)
 
 

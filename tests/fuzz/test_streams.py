@@ -110,7 +110,7 @@ def test_exchanges(protocol, parser, hold):
         whole = exchanges_of(new(), [stream.octets])
         assert exchanges_of(new(), cut(stream.octets, sizes)) == whole
 
-    hold(same, 200, stream=streams(protocol, parser), sizes=sizes, is_live=st.booleans())
+    hold(same, 120, stream=streams(protocol, parser), sizes=sizes, is_live=st.booleans())
 
 
 # Whole connections
@@ -177,5 +177,5 @@ def test_connections(protocol, parser, hold):
         heard = check_answers(stream, without_interim(talk.heard), talk.is_closed)
         check_tail(stream, heard, talk.is_closed, is_live)
 
-    hold(converse, 200, stream=streams(protocol, parser), sizes=sizes, steps=steps, end=st.sampled_from(["open", "eof", "lost"]),
+    hold(converse, 120, stream=streams(protocol, parser), sizes=sizes, steps=steps, end=st.sampled_from(["open", "eof", "lost"]),
          way=st.sampled_from(["threads", "threads", "inline", "live"]))  # fmt: skip
