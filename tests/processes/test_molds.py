@@ -276,6 +276,18 @@ def test_the_mold_dies_before_it_has_forked(preloaded, caplog):
     assert unborn.is_reaped and one.supervisor._children.find(1, *State) == []
 
 
+def test_a_stranger_ends_beside_who_will_never_be_forked(preloaded, caplog):
+    """The end of a channel is read again when some child ends that is not known: who was to have it is told to have ended once."""
+    one, mold, (first, _) = preloaded()
+    one.end(first, number=KILL)
+    (unborn,) = one.turn(0.2)
+    one.system.workers_ends[mold.pid].close()
+    one.turn()
+    one.system.ends += [(999, 0), (mold.pid, int(KILL))]
+    one.supervisor._reap()
+    assert unborn.is_reaped and caplog.text.count("could not start: its mold has ended before it could fork") == 1
+
+
 def test_the_mold_cannot_fork(preloaded, caplog):
     """It says why, and the worker has ended."""
     one, mold, (first, _) = preloaded()
