@@ -266,7 +266,7 @@ class Children:
         """A worker has closed its end: it has died, is about to end, or the app has closed what is not its own."""
         self._unwatch(child)
         if child in self._unborn:
-            if child not in self._stillborn:  # the end of its channel is read again with each child that is not known yet
+            if child not in self._stillborn:  # its end is read again with each child that is not known yet
                 self._stillborn.append(child)
         elif not child.is_reaped and child.state in (State.STARTING, State.READY):
             self._set_deadline(child, ENDING_SECONDS, self._on_mute)
