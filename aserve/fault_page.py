@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from .settings import Config, parse_bind
 from .wsgi import WSGIApp
+from .wsgi.wrapping import named_as
 
 STATUS = "500 Internal Server Error"
 MARK = "X-Aserve-Fault"  # tells the page's script which fault this is, and that there is one
@@ -84,9 +85,7 @@ class FaultPage:
         self._app = app
         self._is_shown, self._is_checked = _who_may_see(config)
         self.fault = fault
-        # The gateway names the app in the log by these.
-        self.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
-        self.__module__ = getattr(app, "__module__", None) or type(app).__module__
+        named_as(self, app)
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         """Answer one request."""

@@ -16,6 +16,7 @@ from .files.x_sendfile import XSendfile
 from .mounts import Mounts
 from .settings import Config, ConfigError
 from .wsgi import WSGIApp
+from .wsgi.wrapping import named_as
 
 
 def layered(app: WSGIApp, config: Config) -> WSGIApp:
@@ -37,11 +38,7 @@ def layered(app: WSGIApp, config: Config) -> WSGIApp:
         outer = Compressing(outer, config)
     if config.static:
         outer = StaticFiles(outer, config)
-    if outer is not app:
-        # The gateway names the app in the log by these.
-        outer.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
-        outer.__module__ = getattr(app, "__module__", None) or type(app).__module__
-    return outer  # type: ignore[no-any-return]
+    return outer if outer is app else named_as(outer, app)
 
 
 def nothing_here(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:

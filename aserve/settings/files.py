@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Callable, NamedTuple
 
-from .kinds import Kind, _texts_of, duration
+from .kinds import Kind, _texts_of, duration, show_texts
 
 YEAR_SECONDS = 365 * 86400.0  # RFC 9111 gives no limit; the RFC before it, 2616 14.21, said a year
 IMMUTABLE = "immutable"
@@ -152,24 +152,24 @@ FOLDERS = Kind(
     "PREFIX=FOLDER",
     "a path's beginning and a folder (or one file), as in /static=/srv/shop/static; in a variable one to a line",
     _parse_statics,
-    lambda texts: ", ".join(texts) or "none",
+    show_texts,
 )
 SENT = Kind(
     "[PREFIX=]FOLDER",
     "a folder, as in /srv/media, or with the path that stands for it, as in /protected=/srv/media; in a variable one to a line",
     _parse_sent,
-    lambda texts: ", ".join(texts) or "none",
+    show_texts,
 )
 MOUNTS = Kind(
     "PREFIX=APP",
     "a path's beginning and an app, as in /admin=shop.admin:app; in a variable one to a line",
     _parse_mounts,
-    lambda texts: ", ".join(texts) or "none",
+    show_texts,
 )
 EXPIRIES = Kind(
     "'[PATTERN] TIME'",
     "a regular expression that is searched in the path, and a time such as 10m or 24h, or immutable; in a variable one to a line",
     lambda value: _texts(value, parse_expiry),
-    lambda texts: ", ".join(texts) or "none",
+    show_texts,
 )
-NAMES = Kind("NAME", "names of files, such as index.html", _parse_names, lambda names: ", ".join(names) or "none")
+NAMES = Kind("NAME", "names of files, such as index.html", _parse_names, show_texts)

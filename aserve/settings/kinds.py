@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 from urllib.parse import quote
 
@@ -30,6 +30,16 @@ class Kind(NamedTuple):
     accepts: str
     parse: Callable[[object], object]
     show: Callable[[Any], str] = str
+
+
+def show_text(text: str | None) -> str:
+    """Return a text that may be missing, as it is shown."""
+    return text or "none"
+
+
+def show_texts(texts: Iterable[str]) -> str:
+    """Return several texts, as they are shown."""
+    return ", ".join(texts) or "none"
 
 
 def _in_range(value: Any, low: Any, high: Any, show: Callable[[Any], str] = str) -> Any:
@@ -360,10 +370,8 @@ BINDS = Kind(
     _parse_binds,
     ", ".join,
 )
-METRICS_BIND = Kind(
-    "ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_metrics, lambda v: v or "none"
-)
-STATSD = Kind("ADDRESS", "host:port, [v6]:port, unix:/path, unix:@name", _parse_statsd, lambda v: v or "none")
+METRICS_BIND = Kind("ADDRESS", "host:port, [v6]:port, :port, unix:/path, unix:@name", _parse_metrics, show_text)
+STATSD = Kind("ADDRESS", "host:port, [v6]:port, unix:/path, unix:@name", _parse_statsd, show_text)
 # What statsd's own grammar (":", "|", "@", "#") and Graphite's tree leave.
 STATSD_PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\Z")
 STATSD_NAME = Kind("NAME", "letters, digits, _ and -, with dots between them", _parse_statsd_prefix)
@@ -371,20 +379,20 @@ PEERS = Kind(
     "PEER",
     "addresses, networks such as 10.0.0.0/8, unix, unix:uid=33, unix:gid=www-data, or * for whoever connects",
     _parse_peers,
-    lambda peers: ", ".join(peers) or "none",
+    show_texts,
 )
 FIELDS = Kind(
     "FIELD",
     f"{', '.join(CLIENT_FIELDS)}, and other names that begin with x-forwarded-",
     _parse_client_fields,
-    lambda fields: ", ".join(fields) or "none",
+    show_texts,
 )
 ROUTES = Kind(
     "ROUTE",
     "'[PATTERN] ACTION FUNCTION:ARGUMENT ...'; on the command line also PATTERN and the rest as two arguments; "
     "in a variable one to a line",
     _parse_routes,
-    lambda routes: ", ".join(routes) or "none",
+    show_texts,
 )
 MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
 UMASK = Kind(
@@ -397,17 +405,15 @@ PLACES = Kind(
     "PATH",
     "paths such as /cart?id=1, octets beyond ASCII escaped (%C3%A9), or with a host before them: shop.example/cart",
     _parse_places,
-    lambda places: ", ".join(places) or "none",
+    show_texts,
 )
-ENV = Kind(
-    "NAME=VALUE", "names and values; in a variable one to a line", _parse_env, lambda pairs: ", ".join(pairs) or "none"
-)
-PATHS = Kind("PATH", "paths", _parse_paths, lambda paths: ", ".join(paths) or "none")
+ENV = Kind("NAME=VALUE", "names and values; in a variable one to a line", _parse_env, show_texts)
+PATHS = Kind("PATH", "paths", _parse_paths, show_texts)
 LOG_PATH = Kind(
     "PATH",
     "a path, - for standard output, syslog:, syslog:/PATH or syslog:udp://HOST:PORT",
     _parse_log_path,
-    lambda v: v or "none",
+    show_text,
 )
 LOG_FORMAT = Kind(
     "FORMAT",
@@ -418,7 +424,7 @@ SKIPS = Kind(
     "'PATH [STATUS]'",
     "a path, in which * is any text, and a status such as 200 or 2xx; in a variable one to a line",
     _parse_skips,
-    lambda texts: ", ".join(texts) or "none",
+    show_texts,
 )
 # RFC 3986 2.3: unreserved characters, which nobody needs to escape; and no segment of dots alone, which clients resolve (6.2.2.3).
 HEALTH_PATH = re.compile(r"(/(?!\.{1,2}(/|\Z))[A-Za-z0-9._~-]+)+\Z")
@@ -426,15 +432,15 @@ URL_PATH = Kind(
     "PATH",
     "a path such as /-/health, of letters, digits and -._~, without a slash at the end",
     _parse_health_path,
-    lambda path: path or "none",
+    show_text,
 )
-FILE = Kind("PATH", "a path", _parse_log_path, lambda path: path or "none")
+FILE = Kind("PATH", "a path", _parse_log_path, show_text)
 SNI_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\Z")
 SNI = Kind(
     "NAME=CERTIFICATE:KEY",
     "the name of a host or *.DOMAIN, and paths without colons; without :KEY the certificate's file holds it too",
     _parse_sni,
-    lambda texts: ", ".join(texts) or "none",
+    show_texts,
 )
 CIPHERS = Kind("LIST", "a cipher list of OpenSSL", _parse_ciphers)
 SERVER_NAME = Kind("TEXT", "up to 200 printable ASCII characters", _parse_server_name)

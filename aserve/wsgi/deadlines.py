@@ -46,7 +46,8 @@ from ..errors import ClientDisconnected, RequestRefused, RequestTimeout, Written
 from ..exchange import Exchange
 from ..frames import outer_frames
 from ..workers.interrupt import CHECK_SECONDS, find_interrupt
-from .gateway import FileWrapper, WSGIApp
+from .gateway import WSGIApp
+from .wrapping import is_inert, named_as
 
 if TYPE_CHECKING:
     from ..workers.executor import Executor
@@ -88,17 +89,12 @@ class Deadlines:
             except BaseException:
                 run.end()
                 raise
-            kind = type(iterable)
-            # These run no code of the app's, and the gateway recognises them by their types.
-            if kind is list or kind is tuple or (kind is FileWrapper and iterable.extent() is not None):
+            if is_inert(iterable):
                 run.end()
                 return iterable  # type: ignore[no-any-return]
             return TimedIterable(run, iterable)
 
-        # The gateway names the app in the log by these.
-        timed.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
-        timed.__module__ = getattr(app, "__module__", None) or type(app).__module__
-        return timed
+        return named_as(timed, app)
 
     def on_second(self) -> None:
         """Interrupt exchanges that take too long, and write off workers that do not come back; called once a second."""

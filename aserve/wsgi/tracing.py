@@ -20,7 +20,8 @@ from typing import Any, Callable
 
 from ..exchange import Exchange
 from ..settings import VERSION
-from .gateway import FileWrapper, WSGIApp
+from .gateway import WSGIApp
+from .wrapping import is_inert, named_as
 
 # Others are one name: a client could invent as many as it likes.
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"])
@@ -71,17 +72,12 @@ def traced(app: WSGIApp, is_believed: Believes) -> WSGIApp:
         except BaseException as exc:
             request.end(exc)
             raise
-        kind = type(iterable)
-        # These run no code of the app's, and the gateway recognises them by their types.
-        if kind is list or kind is tuple or (kind is FileWrapper and iterable.extent() is not None):
+        if is_inert(iterable):
             request.end()
             return iterable  # type: ignore[no-any-return]
         return _TracedIterable(request, iterable)
 
-    # The gateway names the app in the log by these.
-    traced.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
-    traced.__module__ = getattr(app, "__module__", None) or type(app).__module__
-    return traced
+    return named_as(traced, app)
 
 
 def _path_of(environ: dict[str, Any]) -> str:

@@ -1,0 +1,28 @@
+"""What stands in front of an app, and is taken for it.
+
+Owns:     named_as, is_inert.
+Thread:   any.
+Not here: each of those that do (deadlines.py, tracing.py, ../layers.py, ../fault_page.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from .gateway import FileWrapper
+
+Wrapper = TypeVar("Wrapper")
+
+
+def named_as(wrapper: Wrapper, app: object) -> Wrapper:
+    """Give what stands in front of an app the name of that, and return it: the gateway names the app in the log by it."""
+    named: Any = wrapper
+    named.__qualname__ = getattr(app, "__qualname__", None) or type(app).__qualname__
+    named.__module__ = getattr(app, "__module__", None) or type(app).__module__
+    return wrapper
+
+
+def is_inert(iterable: Any) -> bool:
+    """Whether to read what an app has returned runs no code of the app's: return it as it is, as the gateway knows such types."""
+    kind = type(iterable)
+    return kind is list or kind is tuple or (kind is FileWrapper and iterable.extent() is not None)

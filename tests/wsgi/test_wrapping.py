@@ -1,0 +1,41 @@
+"""What stands in front of an app."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from aserve.wsgi import FileWrapper
+from aserve.wsgi.wrapping import is_inert, named_as
+
+
+def test_names():
+    """A function has a name of its own, an object its class's."""
+
+    class App:
+        pass
+
+    def wrapper():
+        """Stand in front."""
+
+    assert named_as(wrapper, test_names) is wrapper
+    assert (wrapper.__module__, wrapper.__qualname__) == (__name__, "test_names")
+    assert named_as(wrapper, App()).__qualname__.endswith("App")
+
+
+@pytest.mark.parametrize(
+    ("iterable", "expected"),
+    [([], True), ((), True), (iter([]), False), (FileWrapper(io.BytesIO()), False)],
+    ids=["list", "tuple", "iterator", "pieces"],
+)
+def test_inert(iterable, expected):
+    """Lists run no code of the app's; what reads a stream of the app's does."""
+    assert is_inert(iterable) is expected
+
+
+def test_a_file(tmp_path):
+    """The event loop sends it."""
+    (tmp_path / "file").write_bytes(b"abc")
+    with open(tmp_path / "file", "rb", buffering=0) as file:
+        assert is_inert(FileWrapper(file))
