@@ -34,7 +34,7 @@ from .logs import enable_loggers, set_up_logging
 from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
 from .mounts import load_mounts
-from .moving import hooks_of, read_origin, run_translate, take_flags
+from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.channel import Channel
@@ -85,6 +85,8 @@ def _run(argv: Sequence[str]) -> int:
     if is_command(argv):
         return run_command(argv, os.environ, _watch)
     if argv[:1] == ["translate"]:
+        from .moving.translate import run_translate  # and its tables, which a server without such files does without
+
         return run_translate(argv, os.environ)
     if argv[:1] == [CONFIG]:
         sys.stdout.write(_explain(argv[1:]))

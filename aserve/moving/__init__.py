@@ -1,6 +1,5 @@
 """The settings of other servers, as they are: uWSGI's and gunicorn's become ours."""
 
 from .origin import Origin, hooks_of, read_origin, take_flags
-from .translate import run_translate
 
-__all__ = ["Origin", "hooks_of", "read_origin", "run_translate", "take_flags"]
+__all__ = ["Origin", "hooks_of", "read_origin", "take_flags"]

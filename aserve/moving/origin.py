@@ -16,9 +16,7 @@ from ..loading import PASTE
 from ..privileges import is_root
 from ..settings import ConfigError
 from .draft import Draft
-from .gunicorn import load_gunicorn
 from .gunicorn_hooks import Hooks
-from .uwsgi import load_uwsgi
 from .uwsgi_files import FORMS, has_section, split_section
 
 logger = logging.getLogger("aserve")
@@ -93,9 +91,13 @@ def read_origin(flags: Mapping[str, str], environ: Mapping[str, str]) -> Origin 
         ConfigError: a file cannot be read, or a value is wrong.
     """
     if GUNICORN in flags:
+        from .gunicorn import load_gunicorn
+
         return Origin(*load_gunicorn(flags[GUNICORN], environ))
     if UWSGI not in flags:
         return None
+    from .uwsgi import load_uwsgi
+
     draft = load_uwsgi(flags[UWSGI], environ)
     if not is_root():
         for key in ("user", "group"):

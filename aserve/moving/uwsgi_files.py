@@ -17,7 +17,6 @@ import pwd
 import re
 import socket
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from typing import Any
 
@@ -77,6 +76,8 @@ def _read_ini(text: str, path: str, section: str) -> Iterator[Given]:
 
 
 def _read_xml(text: str, path: str, section: str) -> Iterator[Given]:
+    import xml.etree.ElementTree as ElementTree  # slow, and for one form
+
     try:
         root = ElementTree.fromstring(text)  # noqa: S314  # who writes it decides what is run
     except ElementTree.ParseError as fault:
