@@ -371,8 +371,9 @@ async def test_other_processes_are_told_to_the_app(is_shared, shared):
 
 @pytest.mark.both_loops
 @pytest.mark.parametrize("lane", ["auto", "off"])
-async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shared):
+async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shared, monkeypatch):
     """A request on its way while the server drains is answered, and the connection closed; one that idles is closed."""
+    monkeypatch.setattr("aserve.server.LEAVING_SECONDS", 0.3)
     server = Server(hello, threads=1, lane=lane, listeners=shared(LOOPBACK))
     await server.start()
     streams = [await get(server.addresses[0], keep_alive=True) for _ in range(2)]
