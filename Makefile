@@ -156,6 +156,7 @@ docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/setting
 	$(RUN) docs/make_settings.py > docs/settings.md
 	$(RUN) docs/make_conformance.py > docs/conformance.md
 	$(RUN) docs/make_moving.py
+	$(RUN) docs/simulate_scale.py
 
 site: $(VENV)/.ready-docs  ## the pages as a site in build/site; a warning is an error
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -c docs . build/site
