@@ -206,6 +206,7 @@ FLOORS = {
     "aserve/slow_requests.py": 100,
     "aserve/spool.py": 100,
     "aserve/stacks.py": 98,
+    "aserve/stalls.py": 100,
     "aserve/statistics.py": 100,
     "aserve/surroundings.py": 100,
     "aserve/systemd.py": 100,
