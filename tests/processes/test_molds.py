@@ -284,7 +284,7 @@ def test_a_stranger_ends_beside_who_will_never_be_forked(preloaded, caplog):
     one.system.workers_ends[mold.pid].close()
     one.turn()
     one.system.ends += [(999, 0), (mold.pid, int(KILL))]
-    one.supervisor._reap()
+    one.supervisor._ends.reap()
     assert unborn.is_reaped and caplog.text.count("could not start: its mold has ended before it could fork") == 1
 
 
@@ -353,7 +353,7 @@ def test_a_worker_ends_at_once(preloaded, caplog):
     one.system.workers_ends[pid].send({"say": "begun", "pid": pid})
     one.system.workers_ends[pid].close()
     one.system.ends.append((pid, int(KILL)))
-    one.supervisor._reap()
+    one.supervisor._ends.reap()
     assert f"worker 1 (pid {pid}) could not start: it was killed by SIGKILL before it was ready" in caplog.text
     assert unborn.is_reaped
 
