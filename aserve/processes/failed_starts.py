@@ -9,6 +9,7 @@ Not here: the end of a child that served (ends.py), how long a pause is (backoff
 | the first of all                             | the command ends: there is nothing to serve                          |
 | the same, with --reload                      | a worker that shows why, until the app is mended                     |
 | the first successor of a reload, or its mold | the reload is undone, and those of before serve on                   |
+| one that begins though all is to end         | clients that waited are lost, which the exit status says             |
 | any other                                    | another try after a pause, which grows; who is missing is in the log |
 """
 
@@ -47,12 +48,12 @@ class FailedStarts:
     def on_end(self, child: Child, how: str) -> None:
         """A worker has ended before it served."""
         why = child.failure or f"it {how} before it was ready, without a word"
-        self._shutdown.on_failed_start(child, why)
         self.note(child.slot, child.plan, str(child), why, child.app_traceback)
 
     def note(self, slot: int, plan: Plan, who: str, why: str, app_traceback: str = "") -> None:
         """Do what follows; `who` could not start in this slot, for this plan."""
         if self._shutdown.has_begun:
+            self._shutdown.on_failed_start(slot, who, why)
             return
         is_shown = self._reloads.show_fault(Fault(why, app_traceback)) if plan.config.reload else False
         if not self._crew.has_served and not is_shown:

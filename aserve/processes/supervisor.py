@@ -127,7 +127,7 @@ class Supervisor:
             StartFailed: the first worker could not start.
         """
         self._open(inherited)
-        while self._children or not self._shutdown.has_begun:
+        while self._children or self._shutdown.wants_worker or not self._shutdown.has_begun:
             _guard(self._advance_upgrade)
             for slot in self._due():
                 role = self._fork(slot)
@@ -205,20 +205,24 @@ class Supervisor:
 
         Where one was killed, what is to follow is known when it has ended.
         """
-        if self._shutdown.has_begun:
-            return
-        find, may_try, plan = self._children.find, self._crew.may_try, self._rollout.next
-        if self._molds.is_due(plan) and may_try(MOLD):
+        find, may_begin, plan = self._children.find, self._may_begin, self._rollout.next
+        if self._molds.is_due(plan) and may_begin(MOLD):
             yield MOLD
         if not self._molds.can_fork(plan):
             return
         # The first worker shows whether there is anything to serve.
         for slot in range(1, self._crew.size + 1) if self._crew.has_served else (1,):
-            if may_try(slot) and not find(slot, State.STARTING, State.KILLED, State.READY):
+            if may_begin(slot) and not find(slot, State.STARTING, State.KILLED, State.READY):
                 yield slot
         for slot in self._rollout.due():
-            if may_try(slot) and not find(slot, State.STARTING, State.KILLED):
+            if may_begin(slot) and not find(slot, State.STARTING, State.KILLED):
                 yield slot
+
+    def _may_begin(self, slot: int) -> bool:
+        """Whether a slot's pause is over; in the end only who is wanted may begin, without a pause."""
+        if self._shutdown.has_begun:
+            return self._shutdown.wants_worker and slot in (1, MOLD)
+        return self._crew.may_try(slot)
 
     def _advance_upgrade(self) -> None:
         """Try new code, or become it, if that was asked for, and nothing else is under way."""
@@ -237,6 +241,7 @@ class Supervisor:
                 self._failed_starts.note(slot, plan, name_of(slot), f"it could not be forked: {exc.strerror or exc}")
                 return None
             if channel is None:
+                self._shutdown.on_begun(child)
                 return None
             if self._control is not None:
                 self._control.let_go()
