@@ -83,7 +83,7 @@ class Ends:
     def _log_unanswered(self, child: Child, before: State, how: str) -> None:
         """Write to the access log what a worker can write no more; one that came to the end of its drain has done so itself."""
         if child.was_at and not (before is State.DRAINING and how == UNFINISHED):
-            append_unanswered(child.plan.config, child.was_at, child.slot)
+            append_unanswered(child.plan.config, child.was_at, child.slot, child.pid)
 
     def _on_crash(self, child: Child, how: str) -> None:
         """A worker that served has ended by itself."""
