@@ -36,7 +36,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
-from ..access_log import append_unanswered
 from ..connections.listeners import Listener
 from ..errors import AserveError, BindError
 from ..fault_page import Fault
@@ -52,6 +51,7 @@ from .children import Children
 from .command import Command
 from .control import Control
 from .inheritance import Inheritance
+from .losses import Losses
 from .manager import Manager
 from .molds import Molds
 from .overview import Overview
@@ -164,6 +164,7 @@ class Supervisor:
         folder = chosen_folder(self._rollout.plan.config, self._command.environ)
         self._overview = Overview(slots, self._children, self._metrics_listeners, status, folder)
         self._tally, scrapes = self._overview.tally, self._overview.scrapes
+        self._losses = Losses(slots.totals, self._tally, status)
         if scrapes is not None:
             self._selector.register(scrapes, selectors.EVENT_READ, scrapes.on_ready)
         self._watch = Watch(self._children)
@@ -272,6 +273,7 @@ class Supervisor:
         if path:
             self.reload(f"{path} has changed")
         self._children.forget_given()
+        self._status.on_second()
         self._overview.on_second()
         for due in self._watch.look(self._rollout.plan.config, time.monotonic()):
             self.replace(*due)
@@ -420,7 +422,7 @@ class Supervisor:
         if reload is not None:
             self._tally.count(RELOADS, 'result="done"')
             seconds = time.monotonic() - reload.began_at
-            text = f"done in {seconds:.1f} s: code and settings of {_workers(self._size)} are new"
+            text = f"done in {seconds:.1f} s: code and settings of {_workers(self._size)} are new{self._status.describe_drains()}"
             logger.info("%s: %s", reload.why, text)
             self._answers.on_reload_end(text, is_done=True)
             self._upgrade.dismiss_strangers()
@@ -515,16 +517,12 @@ class Supervisor:
             elif child.slot == MOLD:
                 self._molds.on_end(child, before, explained)
             else:
-                self._log_unanswered(child, before, how)
+                has_told = before is State.DRAINING and how == UNFINISHED  # at the end of its drain
+                self._losses.on_end(child, before, has_told, is_oom=explained != how)
                 if child.plan.origin is not None:
                     child.plan.origin.hooks.child_exit(child.pid, child.slot)
                 self._by_end[before](child, explained)
             self._finish_reload()
-
-    def _log_unanswered(self, child: Child, before: State, how: str) -> None:
-        """Write to the access log what a worker can write no more; one that came to the end of its drain has done so itself."""
-        if child.was_at and not (before is State.DRAINING and how == UNFINISHED):
-            append_unanswered(child.plan.config, child.was_at, child.slot, child.pid)
 
     def _on_failed_start(self, child: Child, how: str) -> None:
         why = child.failure or f"it {how} before it was ready, without a word"
@@ -567,6 +565,7 @@ class Supervisor:
     def _on_crash(self, child: Child, how: str) -> None:
         """A worker that served has ended by itself."""
         why = f"it {how}{f' ({child.failure})' if child.failure else ''}"
+        self._status.on_crash(child, f"it {how}")
         if self._shutdown.has_begun:
             self._shutdown.note_unfinished()
         elif child.slot <= self._size:
