@@ -123,6 +123,7 @@ COUNTED = (
 
 RESTARTS, START_FAILURES = "aserve_worker_restarts_total", "aserve_worker_start_failures_total"
 RELOADS, OOM_KILLS = "aserve_reloads_total", "aserve_oom_kills_total"
+ATTACHED_RESTARTS = "aserve_attached_restarts_total"
 # What a supervisor counts.
 SUPERVISED = (
     Metric(
@@ -133,10 +134,15 @@ SUPERVISED = (
     Metric(START_FAILURES, COUNTER, "Workers that ended before they served.", by_worker=False),
     Metric(RELOADS, COUNTER, "Reloads, by what became of them.", _labelled("result", ("done", "refused")), by_worker=False),
     Metric(OOM_KILLS, COUNTER, "Workers that the kernel has killed as memory ran out.", by_worker=False),
+    Metric(
+        ATTACHED_RESTARTS, COUNTER, "Programs beside the workers (--attach) that were started once more: they had ended by themselves, or "
+        "workers were reloaded.", _labelled("reason", ("ended", "reload")), by_worker=False,
+    ),
 )
 
 WORKERS, BUILD, START_TIME = "aserve_workers", "aserve_build_info", "process_start_time_seconds"
 WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_request_seconds"
+ATTACHED = "aserve_attached"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 # What is found when somebody asks.
 FOUND = (
@@ -146,6 +152,8 @@ FOUND = (
         WORKERS, GAUGE, "Worker processes: wanted, and how many there are by where they stand.",
         _labelled("state", ("wanted", "ready", "starting", "draining")), by_worker=False,
     ),
+    Metric(ATTACHED, GAUGE, "Programs beside the workers (--attach): wanted, and running.", _labelled("state", ("wanted", "running")),
+           by_worker=False),
     Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
     Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
     Metric(RESIDENT, GAUGE, "Memory of a worker, also what it shares with others (RSS)."),

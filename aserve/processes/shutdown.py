@@ -2,7 +2,7 @@
 
 Owns:     Shutdown: whether no worker is to begin any more, and why; the exit status; those who still wait for a worker.
 Thread:   the supervisor's only one.
-Not here: what becomes of one worker (supervisor.py), telling it to drain and killing it (children.py).
+Not here: what becomes of one worker (supervisor.py), telling it to drain and killing it (children.py), or an attached program (attached.py).
 
 A worker that still imports the app is ended at once, as it has nothing to finish. There is one exception. If workers have
 served before, and all of them are gone (the only one has crashed, and its successor starts), clients may
@@ -22,6 +22,7 @@ from ..connections.listeners import Listener
 from ..errors import AserveError
 from ..running import SAME_SIGNAL_SECONDS
 from ..settings import Config
+from .attached import Attached
 from .child import Child, State
 from .children import ENDING_SECONDS, Children
 from .manager import Manager
@@ -43,13 +44,20 @@ class Shutdown:
     """The end, from the first sign of it."""
 
     def __init__(
-        self, children: Children, molds: Molds, timers: Timers, listeners: Sequence[Listener], manager: Manager
+        self,
+        children: Children,
+        molds: Molds,
+        timers: Timers,
+        listeners: Sequence[Listener],
+        manager: Manager,
+        attached: Attached,
     ) -> None:
         self._children = children
         self._molds = molds
         self._timers = timers
         self._listeners = listeners
         self._manager = manager
+        self._attached = attached
         self._asked_at: float | None = None
         self._awaited: list[Child] = []  # workers that may finish their start
         self.status = 0  # the command's exit status
@@ -79,6 +87,7 @@ class Shutdown:
         for child in (*serving, *starting):
             self._children.drain(child, is_replaced=False)
         self._molds.end(State.STARTING, State.READY)  # they read that after the order to fork who is awaited
+        self._attached.end(seconds, self.note_unfinished)
 
     def end_at_once(self, number: signal.Signals) -> None:
         """Kill all workers."""
@@ -89,11 +98,13 @@ class Shutdown:
         self.status = 128 + number
         for child in self._children:
             self._children.kill(child)
+        self._attached.kill()
 
-    def give_up(self, failure: StartFailed) -> None:
+    def give_up(self, failure: StartFailed, config: Config) -> None:
         """Note that there is nothing to serve."""
         self.start_failure = failure
         self._molds.end(State.STARTING, State.READY)
+        self._attached.end(config.drain_seconds)
 
     # What becomes of workers meanwhile
 

@@ -10,6 +10,7 @@ Nobody asks a worker anything: its page, its table in flight and /proc say it al
 from __future__ import annotations
 
 import contextlib
+import shlex
 import time
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from ..footprint import Footprint, Footprints
 from ..metrics.status import describe_footprint, describe_requests, describe_server
 from ..settings import Config
 from ..slow_requests import MAX_KEPT
+from .attached import Attached
 from .channel import Message
 from .child import MOLD, Child, State
 from .children import Children
@@ -43,9 +45,10 @@ class Known(Protocol):
 class Status:
     """What is known at this moment."""
 
-    def __init__(self, known: Known, children: Children) -> None:
+    def __init__(self, known: Known, children: Children, attached: Attached | None = None) -> None:
         self.known = known
         self._children = children
+        self._attached = attached
         self._began_at = time.monotonic()
         self._footprints = Footprints()
         self._slow: dict[tuple[int, int], dict[str, Any]] = {}  # the last slow requests, by process and number
@@ -59,6 +62,7 @@ class Status:
             "workers_wanted": self.known.size,
             "workers_ready": states.count(State.READY),
             "slow": list(self._slow.values()),
+            "attached": [self._describe_attached(each) for each in self.attached],
             "workers": [
                 self._describe(child)
                 for child in sorted(self._children, key=lambda child: (child.slot, child.generation))
@@ -75,6 +79,16 @@ class Status:
     def footprint_of(self, child: Child) -> Footprint | None:
         """Return what a child takes; None: it is not there yet."""
         return self._footprints.of(child.pid) if child.pid else None
+
+    @property
+    def attached(self) -> list[dict[str, Any]]:
+        """What there is to know of each attached program."""
+        return self._attached.describe() if self._attached is not None else []
+
+    def _describe_attached(self, state: dict[str, Any]) -> dict[str, Any]:
+        shown = {name: state[name] for name in ("name", "pid", "state", "seconds", "restarts", "last_end")}
+        footprint = self._footprints.of(state["pid"]) if state["pid"] else None
+        return {**shown, "command": shlex.join(state["words"]), **describe_footprint(footprint)}
 
     def _describe(self, child: Child) -> dict[str, Any]:
         page = self._children.page(child)

@@ -3,8 +3,8 @@
 Owns:     the listeners, once they are bound, the loop that waits for signals, workers' words and time, and what is done about each of them.
 Thread:   one, the main thread, and no event loop: it may fork at any time. It never imports the app.
 Not here: how a worker is forked, told something and reaped (children.py), from what (molds.py), whose turn it is to be replaced
-          (rollout.py), what a worker does (worker.py), the end of it all (shutdown.py), what people ask (answers.py), and
-          Prometheus (overview.py).
+          (rollout.py), what a worker does (worker.py), programs beside them (attached.py), the end of it all (shutdown.py), what
+          people ask (answers.py), and Prometheus (overview.py).
 
 What happens, by event:
 
@@ -40,11 +40,12 @@ from ..access_log import append_unanswered
 from ..connections.listeners import Listener
 from ..errors import AserveError, BindError
 from ..fault_page import Fault
-from ..metrics.table import OOM_KILLS, RELOADS, START_FAILURES
+from ..metrics.table import ATTACHED_RESTARTS, OOM_KILLS, RELOADS, START_FAILURES
 from ..settings import MAX_WORKERS, Config, ConfigError
 from .absences import Absences
 from .answers import Answers
 from .app_files import chosen_folder
+from .attached import Attached
 from .backoff import Backoff
 from .channel import Message
 from .child import MOLD, TRIAL, Child, State, describe_requests, name_of
@@ -136,8 +137,9 @@ class Supervisor:
             StartFailed: the first worker could not start.
         """
         self._open(inherited)
-        while self._children or not self._shutdown.has_begun:
+        while self._children or self._attached or not self._shutdown.has_begun:
             _guard(self._advance_upgrade)
+            _guard(self._attached.start_due)
             for slot in self._due():
                 role = self._fork(slot)
                 if role is not None:
@@ -160,7 +162,11 @@ class Supervisor:
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, self._size + 1)
         self._children = Children(slots, self._selector, self._timers, self._hear)
-        status = self._status = Status(self, self._children)
+        self._attached = Attached(
+            self._rollout.plan.config, self._command.environ, self._signals, self._timers,
+            lambda reason: self._tally.count(ATTACHED_RESTARTS, f'reason="{reason}"'),
+        )  # fmt: skip
+        status = self._status = Status(self, self._children, self._attached)
         folder = chosen_folder(self._rollout.plan.config, self._command.environ)
         self._overview = Overview(slots, self._children, self._metrics_listeners, status, folder)
         self._tally, scrapes = self._overview.tally, self._overview.scrapes
@@ -168,8 +174,10 @@ class Supervisor:
             self._selector.register(scrapes, selectors.EVENT_READ, scrapes.on_ready)
         self._watch = Watch(self._children)
         self._molds = Molds(self._children, self._rollout.is_trial, self._fail_start, self._delay_after)
-        self._shutdown = Shutdown(self._children, self._molds, self._timers, self._listeners, self._manager)
-        self._upgrade = Upgrade(self._command, self._children, self._signals, self._manager)
+        self._shutdown = Shutdown(
+            self._children, self._molds, self._timers, self._listeners, self._manager, self._attached
+        )
+        self._upgrade = Upgrade(self._command, self._children, self._signals, self._manager, self._attached)
         self._answers = Answers(self, self._children, self._timers, status)
         self._control = self._open_control(self._rollout.plan.config.control, inherited is not None)
         if inherited is not None:
@@ -178,6 +186,7 @@ class Supervisor:
             if inherited.counted is not None:
                 self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
             self.reload("SIGUSR2")
+        self._attached.follow(self._rollout.plan.config)
         self._check()
 
     def _open_control(self, path: str | None, is_upgraded: bool) -> Control | None:
@@ -299,9 +308,11 @@ class Supervisor:
 
     def describe(self) -> str:
         """Return in one line how things are."""
+        missing = self._attached.missing()
+        rest = f"; attached, but not running: {missing}" if missing else ""
         if self._absences:
-            return f"degraded: {self._absences.describe(self._size)}"
-        return f"serving on {', '.join(listener.url for listener in self._listeners)} with {_workers(self._size)}"
+            return f"degraded: {self._absences.describe(self._size)}{rest}"
+        return f"serving on {', '.join(listener.url for listener in self._listeners)} with {_workers(self._size)}{rest}"
 
     # Signals
 
@@ -423,6 +434,7 @@ class Supervisor:
             text = f"done in {seconds:.1f} s: code and settings of {_workers(self._size)} are new"
             logger.info("%s: %s", reload.why, text)
             self._answers.on_reload_end(text, is_done=True)
+            self._attached.renew(plan.config)
             self._upgrade.dismiss_strangers()
         if self._rollout.reload is None:
             self._reload_again()
@@ -505,7 +517,7 @@ class Supervisor:
     # The ends of workers
 
     def _reap(self) -> None:
-        for child, before, how in self._children.reap():
+        for child, before, how in self._children.reap(self._attached.on_end):
             explained = how if before is State.KILLED else self._watch.explain(how)
             if explained != how:
                 self._tally.count(OOM_KILLS)
@@ -537,7 +549,7 @@ class Supervisor:
             return
         is_shown = self._show_fault(slot, Fault(why, app_traceback)) if plan.config.reload else False
         if not self._has_served and not is_shown:
-            self._shutdown.give_up(StartFailed(f"{who} could not start: {why}", app_traceback))
+            self._shutdown.give_up(StartFailed(f"{who} could not start: {why}", app_traceback), plan.config)
             return
         self._tally.count(START_FAILURES)
         if app_traceback and app_traceback != self._told_traceback:
