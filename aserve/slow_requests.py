@@ -30,6 +30,7 @@ MAX_PER_MINUTE = 12
 MAX_KEPT = 32  # of the last
 MAX_STACK = 4000  # characters; what is outermost is left out
 LOOK_SECONDS = 1.0
+LEAST_QUEUE_SECONDS = 0.05  # what is shown as 0.0 is not shown
 
 _monotonic = time.monotonic
 
@@ -109,8 +110,8 @@ class SlowRequests:
         found = self._note(exchange, thread_id, stack)
         if found is not None:
             logger.warning(
-                "%s has taken %.1f s so far, longer than --slow-request (%g s)%s; %s is at:\n%s",
-                found["request"], found["seconds"], self._seconds, _describe(found), found["thread"], stack.rstrip(),
+                "%s has taken %s so far, longer than --slow-request (%g s)%s; %s is at:\n%s",
+                found["request"], _show_times(found), self._seconds, _show_id(found), found["thread"], stack.rstrip(),
             )  # fmt: skip
 
     # --- called in whichever thread ends an exchange ---
@@ -137,11 +138,11 @@ class SlowRequests:
             found["seconds"], found["end"], found["status"] = _monotonic() - exchange.arrived_at, end, status
         if is_new:
             logger.warning(
-                "%s has taken %.1f s, longer than --slow-request (%g s)%s: %s %d; its stack was not seen",
-                found["request"], found["seconds"], self._seconds, _describe(found), end, status,
+                "%s has taken %s, longer than --slow-request (%g s)%s: %s %d; its stack was not seen",
+                found["request"], _show_times(found), self._seconds, _show_id(found), end, status,
             )  # fmt: skip
         else:
-            logger.warning("%s has ended after %.1f s: %s %d", found["request"], found["seconds"], end, status)
+            logger.warning("%s has ended after %s: %s %d", found["request"], _show_times(found), end, status)
 
     # --- called from both ---
 
@@ -176,6 +177,13 @@ class SlowRequests:
             return found
 
 
-def _describe(found: dict[str, Any]) -> str:
-    text = f"; {found['queue_seconds']:.1f} s of these it waited for a thread" if found["queue_seconds"] else ""
-    return f"{text}; request id {found['request_id']}" if found["request_id"] else text
+def _show_times(found: dict[str, Any]) -> str:
+    """Return how long one has taken, and which part of it was the queue's: such a request may itself be quick."""
+    seconds, queued = found["seconds"], found["queue_seconds"] or 0.0
+    if queued < LEAST_QUEUE_SECONDS:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.1f} s (waited {queued:.1f} s in the queue, ran {seconds - queued:.1f} s)"
+
+
+def _show_id(found: dict[str, Any]) -> str:
+    return f"; request id {found['request_id']}" if found["request_id"] else ""

@@ -94,6 +94,7 @@ FLOORS = {
     "aserve/mounts.py": 100,
     "aserve/hooks.py": 100,
     "aserve/loading.py": 100,
+    "aserve/local_time.py": 100,
     "aserve/log_format.py": 100,
     "aserve/log_once.py": 100,
     "aserve/log_pipe.py": 100,

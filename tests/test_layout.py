@@ -21,7 +21,7 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode footprint frames log_once systemd _cparsers",
+    "errors episode footprint frames local_time log_once systemd _cparsers",
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take

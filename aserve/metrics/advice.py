@@ -72,8 +72,8 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
     now, recent = status["now"], status["recent"]
     waiting = f"; requests wait {_seconds(recent['queue_seconds'])}" if recent["queue_seconds"] >= 0.001 else ""
     do = (
-        "Requests at work, below, may show what holds them. Raise --threads if the app waits for others there, or --workers "
-        "if it computes."
+        "`aserve stacks` shows what holds them. If they hang, that is what to repair; if the app waits for others there, raise "
+        "--threads, and if it computes, --workers."
     )
     if recent["all_busy_seconds"] >= BUSY_SECONDS:
         yield Advice(f"Every thread has been busy for {recent['all_busy_seconds']:.0f} s{waiting}.", do)

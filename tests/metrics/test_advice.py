@@ -55,13 +55,13 @@ def test_all_is_well(found):
         (
             {"recent": {"all_busy_seconds": 23.0, "queue_seconds": 1.23}},
             "Every thread has been busy for 23 s; requests wait 1.2 s.",
-            "Raise --threads",
+            "`aserve stacks` shows what holds them.",
         ),
         ({"recent": {"all_busy_seconds": 10.0}}, "Every thread has been busy for 10 s.", "--workers"),
         (
             {"recent": {"busy_share": 0.97, "queue_seconds": 0.052}},
             "The threads were 97 % busy in the last 10 s; requests wait 52 ms.",
-            "Raise --threads",
+            "raise --threads",
         ),
         (
             {"worker": {"stalled_seconds": 11, "slot": 0}},
