@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .commands import COMMANDS
 from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
@@ -263,6 +264,12 @@ class Config:
         0.0, PROCESSES, "--start-timeout", duration(0.0),
         "how long a worker may take to import the app and listen; beyond it, it is ended, with its stack in the log; 0: any time",
         "Imports of minutes exist, and whoever waits for one loses nothing: the workers of before go on.",
+    )
+    attach: Sequence[str] = _row(
+        (), PROCESSES, "--attach", COMMANDS,
+        "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
+        "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
+        "systemd starts services as well; this is for those that belong to the app, and change with it.",
     )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,
@@ -657,6 +664,7 @@ class Config:
             for key, is_given in (
                 ("preload", self.preload),
                 ("start-timeout", self.start_seconds),
+                ("attach", self.attach),
                 ("touch-reload", self.touch_reload),
                 ("reload-at-once", self.reload_at_once),
                 ("max-requests", self.max_requests),

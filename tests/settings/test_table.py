@@ -39,6 +39,7 @@ def test_request_line_fits_the_head():
     [
         {"preload": True},
         {"start_seconds": 5},
+        {"attach": ["a"]},
         {"touch_reload": ["a"]},
         {"reload_at_once": True},
         {"max_requests": 5},
@@ -143,6 +144,7 @@ def test_defaults():
         "preload": False,
         "warm_up": (),
         "start_seconds": 0.0,
+        "attach": (),
         "touch_reload": (),
         "reload_at_once": False,
         "certificate": None,
