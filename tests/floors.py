@@ -242,6 +242,7 @@ FLOORS = {
     "aserve/wsgi/response.py": 99,
     "aserve/wsgi/routes.py": 100,
     "aserve/wsgi/timing.py": 100,
+    "aserve/wsgi/turnover.py": 100,
     "aserve/wsgi/wrapping.py": 100,
     "aserve/wsgi/tracing.py": 100,
 }

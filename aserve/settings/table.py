@@ -403,6 +403,12 @@ class Config:
         "The app and its files keep --spool-files, 64 and 4 for each of --threads of the descriptors, or half of them if "
         "that is less: 576 of the usual 1024 remain.",
     )
+    max_connection_requests: int = _row(
+        0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
+        "requests on one HTTP connection, after which the answer says `Connection: close`; drawn for each connection, at most a quarter "
+        "less; 0: any number; see docs/balancers.md",
+        "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
+    )
     max_body_bytes: int = _row(
         GIB, "Limits", "--max-body", size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
@@ -474,6 +480,12 @@ class Config:
         "how long a connection may be idle between requests",
         "nginx's keepalive_timeout; longer than the 60 s of common load balancers, so that they "
         "close first and never send a request into a closing connection.",
+    )
+    max_connection_seconds: float = _row(
+        0.0, "Time limits", "--max-connection-age", duration(0.0),
+        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`; drawn for each connection, "
+        "at most a quarter less; 0: any time; see docs/balancers.md",
+        "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
     )
     head_seconds: float = _row(
         30.0, "Time limits", "--head-timeout", PROGRESS,
