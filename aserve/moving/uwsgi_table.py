@@ -98,7 +98,7 @@ ROWS: tuple[Row, ...] = (
     maps("harakiri", "request-timeout", number("request-timeout", 0, DAY), "it interrupts the request, not the process; see deadlines.md"),
     always("harakiri-verbose harakiri-graceful-timeout harakiri-graceful-signal harakiri-queue-threshold harakiri-no-arh no-harakiri-arh no-harakiri-after-req-hook backtrace-depth", "the log has the stack of what took too long"),
     maps("touch-reload touch-workers-reload touch-chain-reload fs-reload fs-brutal-reload", "touch-reload", text("touch-reload")),
-    unlike("py-autoreload py-auto-reload python-autoreload python-auto-reload py-auto-reload-ignore", "not yet; `--touch-reload FILE`, or SIGHUP, loads new code"),
+    unlike("py-autoreload py-auto-reload python-autoreload python-auto-reload py-auto-reload-ignore", "`--reload`, for development; in a deployment `--touch-reload FILE` or SIGHUP loads new code; see development.md"),
     unlike("touch-logrotate touch-logreopen touch-exec touch-signal touch-mules-reload touch-spoolers-reload propagate-touch fs-signal", "signals do it: SIGHUP reloads, SIGUSR1 opens logs anew"),
     always("exit-on-reload", "SIGHUP replaces workers one after another, each when its successor is ready"),
     unlike("cpu-affinity cgroup cgroup-opt", "systemd does it: `CPUAffinity=`, `Nice=`, `Slice=`"),
@@ -118,7 +118,7 @@ ROWS: tuple[Row, ...] = (
     unlike("spooler spooler-* spool*", f"aserve has no spooler: {QUEUE}"),
     unlike("cache cache2 cache-* queue queue-* sharedarea locks lock-engine ftok", "share it among workers by Redis, memcached or a database"),
     unlike("snmp snmp-* carbon carbon-* stats-push* metrics-* stats-pusher*", "`--metrics` tells Prometheus; see metrics.md"),
-    unlike("stats stats-server stats-http stats-no-cores stats-no-metrics stats-minified", "`aserve status` and `aserve top` with `--control PATH`, and `--metrics`"),
+    unlike("stats stats-server stats-http stats-no-cores stats-no-metrics stats-minified", "`--stats ADDRESS`, for uwsgitop and its like; see metrics.md; `aserve status` and `aserve top` with `--control PATH`"),
     # Requests
     maps("buffer-size", "max-head max-request-line", number("max-head", MIN_HEAD_BYTES, 16 << 20), "for request line and fields together"),
     maps("max-vars", "max-fields", number("max-fields", 1, 10_000)),
@@ -136,7 +136,7 @@ ROWS: tuple[Row, ...] = (
     always("static-gzip* honour-range mimefile mime-file static-cache-paths static-cache-paths-name fileserve-mode file-serve-mode", "files that are compressed already are sent where they stand beside, ranges are answered, and types are known"),
     unlike("static-map2 static-expires* static-safe check-static check-static-docroot static-skip-ext", "`--static /PREFIX=FOLDER` has folders, each below a path of its own; see files.md"),
     unlike("route route-* final-route* error-route* response-route*", f"`--route` has its RPC actions, see rpc.md; for the rest {NGINX}"),
-    unlike("websocket-* websockets-*", "an server speaks WebSocket"),
+    unlike("websocket-* websockets-*", "another server speaks WebSocket"),
     unlike("cgi* scgi-modifier* fastcgi-modifier* php* perl* psgi* ruby* lua* jvm* mono* go-* v8* gccgo* xslt*", "aserve serves Python's WSGI"),
     # Logs
     maps("logto logto2", "access-log", take_log_file, "messages go to standard error"),
