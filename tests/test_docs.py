@@ -144,11 +144,11 @@ def check_json(text: str) -> None:
     json.loads(text)
 
 
+FRONT = ("nginx", "apache", "lighttpd", "haproxy", "caddyfile")
 CHECKS = {
     "sh": check_sh, "python": check_python, "toml": check_toml, "json": check_json, "yaml": yaml.safe_load,
     # By who reads them: tests/e2e, test_paste.py.
-    "nginx": len, "apache": len, "lighttpd": len, "haproxy": len, "caddyfile": len, "ini": len, "dockerfile": len,
-    "promql": len,
+    **dict.fromkeys(FRONT, len), "ini": len, "dockerfile": len, "promql": len,
 }  # fmt: skip
 
 
@@ -160,6 +160,18 @@ def test_blocks(page):
     assert len(blocks) == len(re.findall(r"^ *```\w+$", text, re.M))
     for _, language, block in blocks:
         CHECKS[language](textwrap.dedent(block))
+
+
+def test_each_configuration_is_run():
+    """A test of tests/e2e names the heading of each block that is for a front server: it takes the block from there."""
+    source = "".join(path.read_text() for path in (ROOT / "tests/e2e").glob("*.py"))
+    headings = []
+    for page in SITE_PAGES:
+        for section in re.split(r"^##+ ", page.read_text(), flags=re.M)[1:]:
+            if page.name != "README.md" and any(f"```{language}\n" in section for language in FRONT):
+                headings.append(section.partition("\n")[0])
+    assert len(headings) > 20
+    assert [heading for heading in headings if f'"{heading}"' not in source] == []
 
 
 def test_moving_from_uwsgi(tmp_path, capsys):
