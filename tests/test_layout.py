@@ -190,6 +190,7 @@ TESTS_OF_NO_ONE_FILE = {
     "faults",
     "layout",
     "setup",
+    "simulate_scale",
 }
 
 
