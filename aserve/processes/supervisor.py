@@ -46,7 +46,7 @@ from .answers import Answers
 from .app_files import chosen_folder
 from .backoff import Backoff
 from .channel import Message
-from .child import MOLD, TRIAL, Child, State, describe_requests, name_of
+from .child import MOLD, TRIAL, Child, State, name_of
 from .children import Children
 from .command import Command
 from .control import Control
@@ -574,14 +574,12 @@ class Supervisor:
             why += f"; another is started in {seconds:.1f} s"
             if not self._children.find(child.slot, State.READY):
                 self._absences.begin(child.slot, f"it {how}")
-        logger.error(
-            "%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, describe_requests(child.was_at)
-        )
+        logger.error("%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, child.describe_losses())
 
     def _on_drained(self, child: Child, how: str) -> None:
         if not child.ready_at:
             return  # it had nothing to finish
-        logger.info("%s has ended: it %s%s", child, how, describe_requests(child.was_at))
+        logger.info("%s has ended: it %s%s", child, how, child.describe_losses())
         if self._shutdown.has_begun and how != "exited with status 0":
             self._shutdown.note_unfinished()
 
