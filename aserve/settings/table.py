@@ -638,6 +638,11 @@ class Config:
         "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
         "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
     )
+    show_queries: bool = _row(
+        False, "Logs", "--show-queries", SWITCH,
+        "show what stands behind the ? of a request in aserve status and stacks, slow requests and the error log; the access log has it in any case",
+        "There may be passwords and tokens in it, and what people look at they also paste into tickets.",
+    )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
         "least severe message to show on standard error",

@@ -214,6 +214,7 @@ def test_defaults():
         "access_log_format": "combined",
         "access_log_skip": (),
         "slow_request_seconds": 0.0,
+        "show_queries": False,
         "log_level": "info",
         "log_config": None,
     }
