@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.top import Line, Looks, cut, head_of, needs_of, printable, requests_table, show_rate, slow_table, workers_table
+from aserve.top import (
+    Line,
+    Looks,
+    cut,
+    head_of,
+    needs_of,
+    printable,
+    requests_table,
+    show_rate,
+    slow_table,
+    workers_table,
+)
 
 MIB = 1 << 20
 
