@@ -3,7 +3,7 @@
 Owns:     Losses: their lines in the access log, their place among what is counted, the ends of those that were told of as slow.
 Thread:   the supervisor's only one.
 Not here: what a worker was at (../connections/in_flight.py), what a line says (../access_log.py), who else is told of its end
-          (supervisor.py).
+          (ends.py).
 
 What a worker was at, its clients have lost. It can say so no more, so this does, in each place where it would have.
 """
