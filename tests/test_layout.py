@@ -39,7 +39,7 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics slow_requests stalls",  # metrics: counts what statistics knows
+    "metrics slow_requests stalls titles",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on

@@ -613,6 +613,11 @@ class Config:
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
     )
+    process_titles: bool = _row(
+        False, "Process", "--process-titles", SWITCH,
+        "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
+        "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
+    )
     control: str | None = _row(
         None, "Process", "--control", FILE,
         "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
@@ -736,6 +741,10 @@ class Config:
         ):
             raise ConfigError(
                 "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
+        if self.process_titles and not importlib.util.find_spec("setproctitle"):
+            raise ConfigError(
+                "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
             )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:

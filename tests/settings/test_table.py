@@ -96,6 +96,14 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
+def test_titles_without_their_package(monkeypatch):
+    """The error says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert Config(process_titles=True).process_titles
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "aserve-wsgi[titles]" in error_of(Config, process_titles=True)
+
+
 def test_tracing_without_its_package(monkeypatch):
     """The extra is named."""
     assert Config(tracing=True).tracing
@@ -215,6 +223,7 @@ def test_defaults():
         "access_log_skip": (),
         "slow_request_seconds": 0.0,
         "show_queries": False,
+        "process_titles": False,
         "log_level": "info",
         "log_config": None,
     }
