@@ -14,6 +14,7 @@ from aserve.moving.uwsgi_values import (
     number,
     place_of,
     put_virtualenv,
+    take_cache,
     take_chmod,
     take_chown,
     take_greenlets,
@@ -24,6 +25,7 @@ from aserve.moving.uwsgi_values import (
     text_of,
     whole,
 )
+from aserve.settings import ConfigError
 
 
 def given(value, key="key"):
@@ -207,3 +209,12 @@ def test_plugins(text, others):
     assert [note.text for note in notes] == (
         [f"{others}: aserve has no plugins; Python and HTTP are always there"] if others else []
     )
+
+
+def test_a_cache():
+    """What cannot be had is told: a file behind it, and other servers."""
+    draft = taken(take_cache, "name=a,items=3,store=/tmp/a,nodes=b:1")
+    assert draft.settings == {"uwsgi-cache": ["name=a,items=3"]}
+    assert draft.notes[0].text == "store, nodes: it is no file, and no other server's; it outlives reloads"
+    with pytest.raises(ConfigError, match=r"a.ini:1: key = name=a: .*how many items"):
+        taken(take_cache, "name=a")
