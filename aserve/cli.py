@@ -164,7 +164,7 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
     set_surroundings(config, os.environ)
     _name_app_files(role)
-    _offer_uwsgi(plan, role)
+    _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD)
     hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
     app = load_mounts(config.mount, app)
@@ -177,7 +177,7 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
     _name_app_files(role)
-    _offer_uwsgi(role.plan, role)
+    _offer_uwsgi(role.plan, role, is_preloaded=True)
     set_up_logging(role.plan.config, role.name)
     hooks_of(role.plan.origin).enter_worker(role.slot)
 
@@ -187,7 +187,7 @@ def _name_app_files(role: Role | None) -> None:
         name_files(os.environ, *role.app_files)
 
 
-def _offer_uwsgi(plan: Plan, role: Role | None) -> None:
+def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool) -> None:
     """Let `import uwsgi` succeed, if that is asked for; with what is of this process, and of the settings."""
     if not _has_uwsgi(plan.config):
         return
@@ -200,7 +200,7 @@ def _offer_uwsgi(plan: Plan, role: Role | None) -> None:
         is_worker = TRIAL_SLOT < role.slot < MOLD
         process = process._replace(
             worker_id=role.slot if is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
-            is_preloaded=plan.config.preload, page=role.page if is_worker else None, slots=role.slots,
+            is_preloaded=is_preloaded, page=role.page if is_worker else None, slots=role.slots,
         )  # fmt: skip
     if role is None or role.slot == TRIAL_SLOT:
         _share_uwsgi(plan)

@@ -121,7 +121,7 @@ def test_who_it_is_for_uwsgi(supervised, monkeypatch, slot, worker_id, makes):
     plan = Plan(Config(workers=4, uwsgi_module="on", preload=True), "hello:app")
     role = Role(slot, 1, plan, None, (), "the page", supervisor_pid=4242)
     monkeypatch.setattr(memory, "share", lambda *what: made.append(what))
-    cli._offer_uwsgi(plan, role)
+    cli._offer_uwsgi(plan, role, is_preloaded=True)
     (process,) = installed
     assert (process.worker_id, process.masterpid, process.numproc, process.is_preloaded) == (worker_id, 4242, 4, True)
     assert process.page == ("the page" if worker_id else None) and len(made) == makes

@@ -153,7 +153,7 @@ class Signals:
     def begin(self, worker_id: int, serves: Callable[[], bool]) -> None:
         """Run what is due from now on, in this worker, while `serves` says so; it is called often, from another thread."""
         self._worker_id, self._serves, self._since = worker_id, serves, time.monotonic()
-        for number in {*self._handlers, *self._schedules}:
+        for number in {*self._handlers.copy(), *self._schedules.copy()}:
             self._meet(number)
 
     def _meet(self, number: int) -> None:
@@ -161,9 +161,7 @@ class Signals:
         if self._serves is None:
             return
         self._locked(self._enter, number)
-        if self._clock is None and self._handlers:
-            self._clock = threading.Thread(target=self._run_clock, name="aserve-uwsgi-clock", daemon=True)
-            self._clock.start()
+        self._locked(self._start_clock)
         self._wake.set()
 
     # The clock's thread
@@ -238,6 +236,11 @@ class Signals:
             new = Entry(pending, entry.raised, 0, identity_of(schedule), due, self._since)
             self._write(number, new)
 
+    def _start_clock(self) -> None:
+        if self._clock is None and self._handlers:
+            self._clock = threading.Thread(target=self._run_clock, name="aserve-uwsgi-clock", daemon=True)
+            self._clock.start()
+
     def _raise(self, number: int, handler: Handler, most: int) -> None:
         entry = self._read(number)
         if handler.target == ALL:
@@ -248,7 +251,7 @@ class Signals:
     def _take_all(self) -> tuple[list[tuple[int, Handler, int]], float]:
         """Return what is to be run here, now, and how often, and in how many seconds a schedule is due."""
         taken, seconds = [], LOOK_SECONDS
-        for number, handler in list(self._handlers.items()):
+        for number, handler in self._handlers.copy().items():
             seconds = min(seconds, self._look_at_schedule(number, handler))
             times = self._take(number, handler)
             if times:

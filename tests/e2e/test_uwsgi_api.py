@@ -224,6 +224,20 @@ def test_one_process(start, wait_until):
     assert who(process, "gate-open") == who(process, "end") == [process.pid]
 
 
+def test_a_configuration_of_uwsgis(start_workers, tmp_path):
+    """Its caches, and what agents ask."""
+    (tmp_path / "a.ini").write_text(
+        "[uwsgi]\nprocesses = 2\ncache2 = name=sessions,items=10,blocksize=64\nlocks = 2\nlazy-apps = 0\n"
+    )
+    process = start_workers("--uwsgi-ini", "a.ini", "--access-log", "log", app=APP)
+    workers_of(process, 2)
+    assert ask(process, "uwsgi.cache_set('k', 'v', 60, 'sessions'), uwsgi.cache_get('k')")[0] == "(True, b'v')"
+    assert (
+        ask(process, "uwsgi.opt['cache2'], uwsgi.opt['lazy-apps']")[0]
+        == "(b'name=sessions,items=10,blocksize=64', True)"
+    )
+
+
 def test_only_where_it_is_asked_for(start_workers):
     """Neither the module nor what is below it is there otherwise."""
     app = (

@@ -45,10 +45,15 @@ def new(memory, clock):
 def look(signals):
     """Look, and wait until what is begun has ended; return in how many seconds to look again."""
     seconds = signals.look()
+    wait_for_runs()
+    return seconds
+
+
+def wait_for_runs():
+    """Wait until all that is begun has ended."""
     for thread in threading.enumerate():
         if thread.name.startswith("aserve-uwsgi-signal"):
             thread.join(20)
-    return seconds
 
 
 @pytest.mark.parametrize(
@@ -264,7 +269,7 @@ def test_a_function_that_hangs(new, caplog, monkeypatch):
     (record,) = caplog.records
     assert "for uwsgi signal 5, which is due again; it waits for its end" in record.getMessage()
     gate.set()
-    look(signals)
+    wait_for_runs()
     assert noted == [6] and signals._read(5).pending == 1
     begun.clear()
     look(signals)
