@@ -101,6 +101,10 @@ WITHIN = {
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
+        "crew",
+        "reloads",
+        "failed_starts",
+        "ends",
         "supervisor",
     ),
     "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
