@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .caches import CACHES
 from .commands import COMMANDS
 from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
@@ -164,9 +165,14 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, or --route",
-        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/rpc.md. "
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route or --uwsgi-cache",
+        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
+    )
+    uwsgi_cache: Sequence[str] = _row(
+        (), "Serving", "--uwsgi-cache", CACHES,
+        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
+        "Only you know what is worth keeping. Its memory is taken as it is filled.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -704,6 +710,8 @@ class Config:
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
+        if self.uwsgi_cache and self.uwsgi_module == "off":
+            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
             raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:

@@ -134,6 +134,7 @@ def test_defaults():
         "lane": "auto",
         "route": (),
         "uwsgi_module": "auto",
+        "uwsgi_cache": (),
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,
