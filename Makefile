@@ -159,7 +159,7 @@ docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/setting
 	$(RUN) docs/simulate_scale.py
 
 site: $(VENV)/.ready-docs  ## the pages as a site in build/site; a warning is an error
-	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -c docs . build/site
+	$(RUN) -m sphinx --fail-on-warning --keep-going --fresh-env --write-all --quiet -c docs . build/site
 	@echo "build/site/index.html"
 
 clean:  ## remove everything that make has made
