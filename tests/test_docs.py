@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pathlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -109,6 +111,14 @@ def test_dashboard():
     assert "Saturation" in board["panels"][0]["title"]
     assert {"aserve_threads", "aserve_request_queue_seconds", "aserve_workers"} < asked and len(asked) > 20
     assert names_of(json.dumps([board["templating"], board["annotations"]])) <= {*METRICS}
+
+
+def test_the_example_with_types():
+    """It serves itself a request; `make lint` and `make release-check` look at its types."""
+    done = subprocess.run(
+        [sys.executable, "-I", ROOT / "examples" / "typed.py"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "/hello\n"), done.stderr
 
 
 def test_the_users_page():
