@@ -55,11 +55,11 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "files", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "commands files", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "wrapping", "routes deadlines timing request_id tracing"),
+    "wsgi": ("environ head", "response", "gateway", "wrapping", "routes deadlines timing request_id tracing turnover"),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
@@ -94,6 +94,7 @@ WITHIN = {
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots sources",
         "children",
+        "attached",
         "status",
         "overview",
         "reloading",
@@ -300,6 +301,7 @@ def test_reserved_modules(name):
                 "connections.detaching",
                 "forks",
                 "processes.molds",
+                "processes.attached",
             ), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]

@@ -12,6 +12,7 @@ import logging
 from typing import Callable
 
 from ..metrics.table import OOM_KILLS
+from .attached import Attached
 from .child import MOLD, TRIAL, Child, State, describe_requests
 from .children import Children
 from .crew import Crew
@@ -41,6 +42,7 @@ class Ends:
         reloads: Reloads,
         failed_starts: FailedStarts,
         *,
+        attached: Attached,
         losses: Losses,
         molds: Molds,
         shutdown: Shutdown,
@@ -52,6 +54,7 @@ class Ends:
         self._children = children
         self._crew = crew
         self._reloads = reloads
+        self._attached = attached
         self._losses = losses
         self._molds = molds
         self._shutdown = shutdown
@@ -70,7 +73,7 @@ class Ends:
 
     def reap(self) -> None:
         """See to all children that have ended by now."""
-        for child, before, how in self._children.reap():
+        for child, before, how in self._children.reap(self._attached.on_end):
             explained = how if before is State.KILLED else self._watch.explain(how)
             if explained != how:
                 self._tally.count(OOM_KILLS)
