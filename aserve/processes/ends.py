@@ -13,7 +13,7 @@ from typing import Callable
 
 from ..metrics.table import OOM_KILLS
 from .attached import Attached
-from .child import MOLD, TRIAL, Child, State, describe_requests
+from .child import MOLD, TRIAL, Child, State
 from .children import Children
 from .crew import Crew
 from .failed_starts import FailedStarts
@@ -102,14 +102,12 @@ class Ends:
             why += f"; another is started in {seconds:.1f} s"
             if not self._children.find(child.slot, State.READY):
                 self._crew.absences.begin(child.slot, f"it {how}")
-        logger.error(
-            "%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, describe_requests(child.was_at)
-        )
+        logger.error("%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, child.describe_losses())
 
     def _on_drained(self, child: Child, how: str) -> None:
         if not child.ready_at:
             return  # it had nothing to finish
-        logger.info("%s has ended: it %s%s", child, how, describe_requests(child.was_at))
+        logger.info("%s has ended: it %s%s", child, how, child.describe_losses())
         if self._shutdown.has_begun and how != "exited with status 0":
             self._shutdown.note_unfinished()
 

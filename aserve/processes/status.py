@@ -156,5 +156,5 @@ class Status:
             "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
             **describe_footprint(self.footprint_of(child)),
             "growth": growth.describe() if growth else None,
-            "at": describe_requests(self._requests_of(child)),
+            "at": describe_requests(self._requests_of(child), child.plan.config.show_queries),
         }

@@ -96,6 +96,14 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
+def test_titles_without_their_package(monkeypatch):
+    """The error says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert Config(process_titles=True).process_titles
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "aserve-wsgi[titles]" in error_of(Config, process_titles=True)
+
+
 def test_tracing_without_its_package(monkeypatch):
     """The extra is named."""
     assert Config(tracing=True).tracing
@@ -126,6 +134,7 @@ def test_defaults():
         "lane": "auto",
         "route": (),
         "uwsgi_module": "auto",
+        "uwsgi_cache": (),
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,
@@ -136,6 +145,7 @@ def test_defaults():
         "static": (),
         "static_index": ("index.html",),
         "static_expires": (),
+        "static_fields": (),
         "static_symlinks": False,
         "x_sendfile": (),
         "compress": False,
@@ -214,6 +224,8 @@ def test_defaults():
         "access_log_format": "combined",
         "access_log_skip": (),
         "slow_request_seconds": 0.0,
+        "show_queries": False,
+        "process_titles": False,
         "log_level": "info",
         "log_config": None,
     }
