@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 import yaml
@@ -81,22 +82,27 @@ def test_the_tests_of_each_promise():
 # The index, which is the menu of the site, too
 
 
-def menu_of(text: str) -> list[str]:
-    """Return the documents in the toctrees that docs/conf.py puts behind the lists of a text."""
+def conf() -> ModuleType:
+    """Return docs/conf.py, which Sphinx reads."""
     spec = importlib.util.spec_from_file_location("conf", ROOT / "docs/conf.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return re.findall(r"^[^`:\n]+ <(.+)>$", module.add_menu(text), re.M)
+    return module
+
+
+def menu_of(text: str) -> list[str]:
+    """Return the documents in the toctrees that docs/conf.py puts behind the lists of a text."""
+    return re.findall(r"^[^`:\n]+ <(.+)>$", conf().add_menu(text), re.M)
 
 
 def test_each_page_is_in_the_menu():
-    """docs/index.md names every page, each once; so does the menu."""
+    """docs/index.md names every page of the site, each once; so does the menu."""
     index = ROOT / "docs/index.md"
     pages = re.findall(r"^- \[[^]]+\]\(([^)]+)\.md\): ", index.read_text(), re.M)
     assert menu_of(index.read_text()) == pages
     assert len(pages) == len({*pages})
-    ours = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
-    assert ours == {name for name in pages if "/" not in name}
+    ours = {path for pattern in conf().include_patterns for path in ROOT.glob(pattern)} - {index}
+    assert ours == {(index.parent / f"{name}.md").resolve() for name in pages}
 
 
 def test_menu():
