@@ -404,7 +404,7 @@ def test_every_flag_that_is_named_exists():
         "--explain",
         "--print-completion",
         "--paste",
-        *("--app", "--debug", "--no-reload", "--noreload", "--no-input"),  # of flask and manage.py
+        *("--app", "--debug", "--no-reload", "--noreload", "--no-input", "--strict"),  # of flask, manage.py and mypy
         *(setting.flag for setting in SETTINGS),
     }
     root = pathlib.Path(__file__).parent.parent
