@@ -43,6 +43,11 @@ class Statistics(NamedTuple):
     requests_stalled_seconds: (
         int  # for how long none of them could be begun, as every worker is busy; 0: none waits, or they move
     )
+    requests_wait_seconds: (
+        float  # for how long the first of these has waited, or less by a second at most; 0: none waits
+    )
+    told_unready: str  # what `Server.set_unready` was told; "": nothing
+
     bodies_incomplete: int  # request bodies of which a part is still to come
     bodies_incomplete_bytes: int  # what has come of them
     bodies_memory_bytes: int  # of request bodies, incomplete or with the app, in memory
@@ -121,6 +126,8 @@ def take_statistics(
         requests=requests,
         requests_waiting=executor.waiting_count,
         requests_stalled_seconds=executor.stalled_seconds,
+        requests_wait_seconds=executor.wait_seconds,
+        told_unready=services[0].why_unready if services else "",
         bodies_incomplete=len(incomplete_bodies),
         bodies_incomplete_bytes=sum(body.length for body in incomplete_bodies),
         bodies_memory_bytes=sum(body.memory_bytes for body in bodies | incomplete_bodies),

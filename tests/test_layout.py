@@ -83,7 +83,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history stats statsd status text totals",
+        "advice app balance counting gil history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",

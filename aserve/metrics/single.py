@@ -15,6 +15,7 @@ from typing import Any
 
 from ..footprint import Footprints
 from .app import AppMetrics
+from .balance import Balance, Host, Reading
 from .counting import read_words
 from .pages import Pages
 from .picture import Picture
@@ -44,7 +45,10 @@ class Single:
         self._loop = loop
         self._footprints = Footprints()
         self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
-        pages = Pages(self._render, self._picture.event, self._picture.stats, lambda: server.config.status_page)
+        self._balance = Balance(self._look)
+        pages = Pages(
+            self._render, self._picture.event, self._picture.stats, lambda: server.config.status_page, self._balance
+        )
         app = AppMetrics(loop, lambda text, fault: self._scrapes.on_app_metrics(text, fault))
         self._scrapes = Scrapes(self.listeners, pages, app.ask if server.config.metrics_app == "on" else lambda: False)
         self._statsd = Statsd.of(server.config)
@@ -53,6 +57,7 @@ class Single:
     def on_second(self) -> None:
         """Called once a second."""
         self._picture.on_second()
+        self._balance.on_second()
         self._scrapes.on_second()
         if self._statsd is not None:
             self._statsd.send({WORKER: read_words(self.memory)}, workers=1)
@@ -82,3 +87,10 @@ class Single:
 
     def _describe(self) -> dict[str, Any]:
         return describe_single(self._server, time.monotonic() - self._began_at, self._footprints)
+
+    def _look(self) -> Host:
+        now, config = self._server.statistics(), self._server.config
+        reading = Reading(now.workers_busy, now.requests_wait_seconds, 0.0)
+        return Host(
+            [reading], 1, config.threads, config.healthcheck_max_wait_seconds, now.is_draining, now.told_unready
+        )
