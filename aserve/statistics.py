@@ -40,11 +40,9 @@ class Statistics(NamedTuple):
 
     requests: int  # for the app, whole, since the start
     requests_waiting: int  # no worker has begun them; those that the kernel holds are not known
+    requests_waiting_seconds: float  # for how long the first of these has waited, or less by a second at most
     requests_stalled_seconds: (
         int  # for how long none of them could be begun, as every worker is busy; 0: none waits, or they move
-    )
-    requests_wait_seconds: (
-        float  # for how long the first of these has waited, or less by a second at most; 0: none waits
     )
     told_unready: str  # what `Server.set_unready` was told; "": nothing
 
@@ -125,8 +123,8 @@ def take_statistics(
         connections_in_lane=in_lane,
         requests=requests,
         requests_waiting=executor.waiting_count,
+        requests_waiting_seconds=executor.wait_seconds,
         requests_stalled_seconds=executor.stalled_seconds,
-        requests_wait_seconds=executor.wait_seconds,
         told_unready=services[0].why_unready if services else "",
         bodies_incomplete=len(incomplete_bodies),
         bodies_incomplete_bytes=sum(body.length for body in incomplete_bodies),

@@ -39,7 +39,7 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics slow_requests",  # metrics: counts what statistics knows
+    "metrics slow_requests stalls",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
@@ -83,7 +83,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app balance counting gil history stats statsd status text totals",
+        "advice app balance counting gil growth history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -97,9 +97,13 @@ WITHIN = {
         "status",
         "overview",
         "reloading",
-        "answers inheritance molds worker",  # the last is the child's side
+        "answers inheritance losses molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
+        "crew",
+        "reloads",
+        "failed_starts",
+        "ends",
         "supervisor",
     ),
     "compat": ("paste uwsgi",),
@@ -190,6 +194,7 @@ TESTS_OF_NO_ONE_FILE = {
     "faults",
     "layout",
     "setup",
+    "simulate_scale",
 }
 
 

@@ -1,6 +1,6 @@
-"""What somebody should look at, and do: the warnings of the status page.
+"""What somebody should look at, and do: the warnings of the status page, and of `aserve status`.
 
-Owns:     advise.
+Owns:     advise; add_warnings.
 Thread:   any; pure.
 Not here: the numbers (history.py, status.py), how they are shown (page.html).
 
@@ -9,14 +9,16 @@ Each warning says what is wrong, with its number, and then what to do. What need
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..budgets import default_spool_files
 from ..settings import Config, show_bytes
+from ..workers.queue_wait import LONG_STALL_SECONDS
 
 # Guesses: what is over before somebody has read it is no warning.
-BUSY_SECONDS = 10
+BUSY_SECONDS = LONG_STALL_SECONDS
 SILENT_SECONDS = 5  # as aserve status and top have it
 OLD_SECONDS = 10
 LONG_WAIT_SECONDS = 0.01
@@ -31,23 +33,35 @@ class Advice(NamedTuple):
 
     text: str
     do: str
+    is_failure: bool = False  # as long as it lasts, requests are not served that should be
 
 
 def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Config) -> list[Advice]:
     """
     Return the warnings, the worst first.
 
-    `status` is the event of picture.py, as far as it goes without them; `spool_files`: temporary files by slot.
+    `status` is the event of picture.py, as far as it goes without them, or what `aserve status` tells, without what was counted;
+    `spool_files`: temporary files by slot.
     """
     workers = status["workers"]
     return [
         *_of_server(status),
+        *_of_crashes(status["crashes"]),
         *(warning for worker in workers for warning in _of_loop(worker)),
-        *_of_threads(status),
+        *_of_stalls(workers),
+        *(_of_threads(status) if "minute" in status else ()),
         *(warning for worker in workers for warning in _of_room(worker, spool_files.get(worker["slot"], 0), config)),
-        *_of_responses(status["minute"]),
+        *(warning for worker in workers for warning in _of_growth(worker)),
+        *(_of_responses(status["minute"]) if "minute" in status else ()),
         *(warning for worker in workers for warning in _of_requests(worker)),
     ]
+
+
+def add_warnings(
+    status: dict[str, Any], config: Config, spool_files: Mapping[int, int] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return a status with its "warnings"; see `advise`."""
+    return {**status, "warnings": [each._asdict() for each in advise(status, spool_files, config)]}
 
 
 def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
@@ -56,6 +70,19 @@ def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"{missing} of {status['workers_wanted']} workers {'is' if missing == 1 else 'are'} not ready: {status['text']}.",
             "If it stays so, the log has the reason; correct it, and `aserve reload` or SIGHUP tries again at once.",
+            is_failure=True,
+        )
+
+
+def _of_crashes(crashes: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
+    if crashes:
+        last, count = crashes[-1], len(crashes)
+        when = f"worker {last['worker']}, {last['seconds']:.0f} s ago: {last['how']}"
+        yield Advice(
+            f"A worker has crashed: {when}."
+            if count == 1
+            else f"{count} crashes of workers in the last ten minutes; the last: {when}.",
+            "The log has what it was at.",
         )
 
 
@@ -65,12 +92,32 @@ def _of_loop(worker: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"{_name(worker)}: its event loop has not turned for {seconds:.0f} s.",
             f"{_stacks(worker)} shows what holds it; the log has it after --hang-warning.",
+            is_failure=True,
         )
+
+
+def _of_stalls(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
+    stalled = [worker for worker in workers if worker["stalled_seconds"] >= LONG_STALL_SECONDS]
+    if stalled:
+        worst = max(stalled, key=lambda worker: worker["stalled_seconds"])
+        who = _name(worst) if len(stalled) == 1 else f"{len(stalled)} of {len(workers)} workers"
+        yield Advice(
+            f"{who}: no thread is free, and for {worst['stalled_seconds']} s none has begun a request that waits; "
+            f"{sum(worker['waiting'] for worker in stalled)} wait, the first for {_longest_wait(stalled):.0f} s.",
+            f"{_stacks(worst) if len(stalled) == 1 else '`aserve stacks`'} shows what holds them.",
+            is_failure=True,
+        )
+
+
+def _longest_wait(workers: Sequence[Mapping[str, Any]]) -> float:
+    return max((worker["waiting_seconds"] for worker in workers), default=0.0)
 
 
 def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
     now, recent = status["now"], status["recent"]
-    waiting = f"; requests wait {_seconds(recent['queue_seconds'])}" if recent["queue_seconds"] >= 0.001 else ""
+    # The mean is of those that have been begun: if none is, it stands still.
+    waits = max(recent["queue_seconds"], _longest_wait(status["workers"]))
+    waiting = f"; requests wait {_seconds(waits)}" if waits >= 0.001 else ""
     do = (
         "`aserve stacks` shows what holds them. If they hang, that is what to repair; if the app waits for others there, raise "
         "--threads, and if it computes, --workers."
@@ -81,13 +128,6 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"The threads were {recent['busy_share']:.0%} busy in the last 10 s{waiting}.".replace("%", " %"), do
         )
-    else:
-        for worker in status["workers"]:
-            if worker["stalled_seconds"] >= BUSY_SECONDS:
-                yield Advice(
-                    f"{_name(worker)}: for {worker['stalled_seconds']} s none of its threads has begun a request that waits.",
-                    f"{_stacks(worker)} shows what holds them.",
-                )
     gil = status["minute"]["gil"]["mean"] or 0.0
     if gil >= LONG_GIL_SECONDS:
         yield Advice(
@@ -125,6 +165,16 @@ def _of_room(worker: Mapping[str, Any], spool_files: int, config: Config) -> Ite
             )
 
 
+def _of_growth(worker: Mapping[str, Any]) -> Iterator[Advice]:
+    growth = worker["growth"]
+    if growth:
+        before, after = (show_bytes(growth[name] >> 20 << 20) for name in ("from_bytes", "to_bytes"))
+        yield Advice(
+            f"{_name(worker)} has grown from {before} to {after} in {growth['minutes']} minutes, in each ten of them.",
+            "The app leaks, or fills a cache. --max-rss replaces a worker in time.",
+        )
+
+
 def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
     failed = sum(count for name, count in minute["ends"].items() if name.startswith("5xx"))
     if failed >= FAILED_COUNT and failed >= FAILED_SHARE * minute["requests"]:
@@ -137,6 +187,11 @@ def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"{full} {'request was' if full == 1 else 'requests were'} refused in the last minute with 503: no room for bodies.",
             "Raise --body-spool-total or --spool-files, or free the disk of TMPDIR.",
+        )
+    if minute["lost_lines"]:
+        yield Advice(
+            f"Lines of the access log were lost in the last minute: {minute['lost_lines']}.",
+            "The log has the reason: a full disk, or a reader that does not keep up.",
         )
 
 

@@ -13,16 +13,17 @@ import os
 import time
 from typing import Any
 
-from ..footprint import Footprints
+from ..footprint import Footprints, memory_of
 from .app import AppMetrics
 from .balance import Balance, Host, Reading
 from .counting import read_words
+from .growth import SAMPLE_SECONDS, Growth
 from .pages import Pages
 from .picture import Picture
 from .scrapes import Scrapes, open_metrics
 from .statsd import Statsd
 from .status import Serving, describe_single
-from .table import OLDEST, PAGE_WORDS, PROPORTIONAL, RESIDENT, UNIQUE
+from .table import LONGEST_WAIT, OLDEST, PAGE_WORDS, PROPORTIONAL, RESIDENT, UNIQUE
 from .text import Samples, worker
 
 WORKER = 1  # as if it were the only one of several: the same queries do for both
@@ -43,7 +44,7 @@ class Single:
         self._server = server
         self._started_at, self._began_at = time.time(), time.monotonic()
         self._loop = loop
-        self._footprints = Footprints()
+        self._footprints, self._growth, self._seconds = Footprints(), Growth(), 0
         self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
         self._balance = Balance(self._look)
         pages = Pages(
@@ -56,6 +57,9 @@ class Single:
 
     def on_second(self) -> None:
         """Called once a second."""
+        self._seconds += 1
+        if not self._seconds % SAMPLE_SECONDS:
+            self._growth.add(memory_of(os.getpid()))
         self._picture.on_second()
         self._balance.on_second()
         self._scrapes.on_second()
@@ -76,6 +80,7 @@ class Single:
         samples.add_workers({WORKER: read_words(self.memory)})
         oldest = self._server.ongoing(1)
         samples.add(OLDEST, oldest[0][0] if oldest else 0.0, worker(WORKER))
+        samples.add(LONGEST_WAIT, self._server.statistics().requests_waiting_seconds, worker(WORKER))
         memory = self._footprints.of(os.getpid()).memory
         if memory is not None:
             for name, count in (
@@ -86,11 +91,12 @@ class Single:
         return samples.encode()
 
     def _describe(self) -> dict[str, Any]:
-        return describe_single(self._server, time.monotonic() - self._began_at, self._footprints)
+        seconds = time.monotonic() - self._began_at
+        return describe_single(self._server, seconds, self._footprints, self._growth.describe())
 
     def _look(self) -> Host:
         now, config = self._server.statistics(), self._server.config
-        reading = Reading(now.workers_busy, now.requests_wait_seconds, 0.0)
+        reading = Reading(now.workers_busy, now.requests_waiting_seconds, 0.0)
         return Host(
             [reading], 1, config.threads, config.healthcheck_max_wait_seconds, now.is_draining, now.told_unready
         )

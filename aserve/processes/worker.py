@@ -248,6 +248,7 @@ class Worker:
                 if self._channel.is_heard:
                     self._keep_handing_over()
             is_clean = await self._server.drain(is_replaced)
+            self._tell_slow_requests()
             await self._say_the_rest()
         finally:
             signals.close()
@@ -382,9 +383,8 @@ class Worker:
         now, page = self._server.statistics(), self._page
         page[Field.REQUESTS], page[Field.CONNECTIONS] = now.requests, now.connections_open
         page[Field.IN_FLIGHT], page[Field.WAITING] = now.connections_running, now.requests_waiting
-        page[Field.THREADS_BUSY] = now.workers_busy
-        page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
-        page[Field.WAIT_MILLISECONDS] = int(now.requests_wait_seconds * 1000)
+        page[Field.THREADS_BUSY], page[Field.STALLED_SECONDS] = now.workers_busy, now.requests_stalled_seconds
+        page[Field.WAITING_MILLISECONDS] = int(now.requests_waiting_seconds * 1000)
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1
         if self._board is not None and self._slots is not None:

@@ -348,7 +348,7 @@ def test_what_balancers_are_told(supervised):
     balance = overview._balance = Balance(overview._look)
     assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "", b"up ready 100%\n")
     for child in one.children:
-        page(child)[Field.WAIT_MILLISECONDS] = 12_500
+        page(child)[Field.WAITING_MILLISECONDS] = 12_500
     assert balance.why_unready().startswith("requests wait for 12.5 s")
     one.signal(signal.SIGTERM)
     assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "draining", b"up drain\n")
