@@ -217,6 +217,7 @@ class Worker:
             "reopen logs": lambda *_: self._server.reopen_logs(),
             "stacks": lambda message, _: self._tell_stacks(message["number"]),
             "read app": lambda *_: self._read_app(),
+            "set unready": lambda message, _: self._server.set_unready(message["why"]),
             "show fault": lambda message, _: self._show_fault(Fault(message["why"], message["traceback"])),
         }
         self._app = app
@@ -380,12 +381,9 @@ class Worker:
         """Write once a second what this worker is doing."""
         self._loop.call_later(TICK_SECONDS, self._tick)
         now, page = self._server.statistics(), self._page
-        page[Field.REQUESTS] = now.requests
-        page[Field.CONNECTIONS] = now.connections_open
-        page[Field.IN_FLIGHT] = now.connections_running
-        page[Field.WAITING] = now.requests_waiting
-        page[Field.THREADS_BUSY] = now.workers_busy
-        page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
+        page[Field.REQUESTS], page[Field.CONNECTIONS] = now.requests, now.connections_open
+        page[Field.IN_FLIGHT], page[Field.WAITING] = now.connections_running, now.requests_waiting
+        page[Field.THREADS_BUSY], page[Field.STALLED_SECONDS] = now.workers_busy, now.requests_stalled_seconds
         page[Field.WAITING_MILLISECONDS] = int(now.requests_waiting_seconds * 1000)
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1
