@@ -53,6 +53,7 @@ DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's
         ("chdir = /srv; pidfile = a.pid", {"chdir": "/srv", "pid-file": "a.pid"}),
         ("max-requests = 100; max-requests-delta = 7; processes = 3", {"max-requests": 100, "max-requests-jitter": 21, "workers": 3}),
         ("max-requests-delta = 7", {}),
+        ("attach-daemon = a b; attach-daemon2 = cmd=c; mule", {"attach": ["a b", "c"], "workers": 1}),
         ("max-worker-lifetime = 60; max-worker-lifetime-delta = 5", {"max-lifetime": 60, "max-lifetime-jitter": 5, "workers": 1}),
         ("cache2 = name=a, max_items=10,blocksize=4096,key_size=64,purge_lru", {
             "uwsgi-cache": ["name=a,items=10,blocksize=4096,keysize=64,purge_lru=1"]}),
