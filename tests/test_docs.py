@@ -8,6 +8,7 @@ import json
 import pathlib
 import re
 import shlex
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -219,6 +220,14 @@ def test_dashboard():
     assert "Saturation" in board["panels"][0]["title"]
     assert {"aserve_threads", "aserve_request_queue_seconds", "aserve_workers"} < asked and len(asked) > 20
     assert names_of(json.dumps([board["templating"], board["annotations"]])) <= {*METRICS}
+
+
+def test_the_example_with_types():
+    """It serves itself a request; `make lint` and `make release-check` look at its types."""
+    done = subprocess.run(
+        [sys.executable, "-I", ROOT / "examples" / "typed.py"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "/hello\n"), done.stderr
 
 
 def test_the_users_page():

@@ -91,7 +91,8 @@ class Inheritance(NamedTuple):
                 plan = Plan(_read_settings(state["settings"]), state["app"])
                 return cls(
                     *common, Strangers(), plan, state["size"], state["pages"], state["children"], metrics, counted,
-                    attached, state.get("kept", {}),
+                    attached,
+                    state.get("kept", {}),
                 )  # fmt: skip
         except ConfigError:
             pass  # a setting means something else by now: so may the rest
@@ -143,8 +144,8 @@ def hand_down(
         "size": size,
         "pages": pages,
         "children": descriptions,
-        "kept": KEPT,
         "attached": attached,
+        "kept": KEPT,
     }
     with os.fdopen(open_memory_file("aserve-inheritance"), "w", encoding="utf-8") as file:
         json.dump(state, file)

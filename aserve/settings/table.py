@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
 from .caches import CACHES
 from .commands import COMMANDS
-from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
+from .files import EXPIRIES, FILE_FIELDS, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -226,6 +226,12 @@ class Config:
         "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+    )
+    static_fields: Sequence[str] = _row(
+        (), FILES, "--static-fields", FILE_FIELDS,
+        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
+        "first counts whose pattern is found in the path",
+        "Most sites need none.",
     )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,

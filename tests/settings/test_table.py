@@ -145,6 +145,7 @@ def test_defaults():
         "static": (),
         "static_index": ("index.html",),
         "static_expires": (),
+        "static_fields": (),
         "static_symlinks": False,
         "x_sendfile": (),
         "compress": False,
