@@ -37,7 +37,8 @@ class Records:
         """
         config = server.config
         self._server = server
-        self._times_anyway = config.control is not None and slot is None  # `aserve status` has the oldest requests
+        # `aserve status` has the oldest requests; a response may tell of the wait.
+        self._times_anyway = (config.control is not None and slot is None) or config.queue_wait_header is not None
         self._single: Single | None = None
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None
