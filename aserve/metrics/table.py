@@ -123,6 +123,7 @@ COUNTED = (
 
 RESTARTS, START_FAILURES = "aserve_worker_restarts_total", "aserve_worker_start_failures_total"
 RELOADS, OOM_KILLS, LOST = "aserve_reloads_total", "aserve_oom_kills_total", "aserve_requests_lost_total"
+ATTACHED_RESTARTS = "aserve_attached_restarts_total"
 # What a supervisor counts.
 SUPERVISED = (
     Metric(
@@ -137,11 +138,15 @@ SUPERVISED = (
         LOST, COUNTER, "Requests that a worker was at when it died, by why: it crashed, memory ran out (oom), or aserve or a person had "
         "it killed. They are among aserve_requests_total, too: none, cut.", _labelled("reason", ("crash", "oom", "killed")), by_worker=False,
     ),
+    Metric(
+        ATTACHED_RESTARTS, COUNTER, "Programs beside the workers (--attach) that were started once more: they had ended by themselves, or "
+        "workers were reloaded.", _labelled("reason", ("ended", "reload")), by_worker=False,
+    ),
 )
 
 WORKERS, BUILD, START_TIME = "aserve_workers", "aserve_build_info", "process_start_time_seconds"
 WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_request_seconds"
-LONGEST_WAIT = "aserve_oldest_waiting_seconds"
+LONGEST_WAIT, ATTACHED = "aserve_oldest_waiting_seconds", "aserve_attached"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 # What is found when somebody asks.
 FOUND = (
@@ -151,6 +156,8 @@ FOUND = (
         WORKERS, GAUGE, "Worker processes: wanted, and how many there are by where they stand.",
         _labelled("state", ("wanted", "ready", "starting", "draining")), by_worker=False,
     ),
+    Metric(ATTACHED, GAUGE, "Programs beside the workers (--attach): wanted, and running.", _labelled("state", ("wanted", "running")),
+           by_worker=False),
     Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
     Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
     Metric(LONGEST_WAIT, GAUGE, "For how long the first request that waits for a thread has waited; 0: none waits."),

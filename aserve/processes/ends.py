@@ -12,7 +12,8 @@ import logging
 from typing import Callable
 
 from ..metrics.table import OOM_KILLS
-from .child import MOLD, TRIAL, Child, State, describe_requests
+from .attached import Attached
+from .child import MOLD, TRIAL, Child, State
 from .children import Children
 from .crew import Crew
 from .failed_starts import FailedStarts
@@ -41,6 +42,7 @@ class Ends:
         reloads: Reloads,
         failed_starts: FailedStarts,
         *,
+        attached: Attached,
         losses: Losses,
         molds: Molds,
         shutdown: Shutdown,
@@ -52,6 +54,7 @@ class Ends:
         self._children = children
         self._crew = crew
         self._reloads = reloads
+        self._attached = attached
         self._losses = losses
         self._molds = molds
         self._shutdown = shutdown
@@ -70,7 +73,7 @@ class Ends:
 
     def reap(self) -> None:
         """See to all children that have ended by now."""
-        for child, before, how in self._children.reap():
+        for child, before, how in self._children.reap(self._attached.on_end):
             explained = how if before is State.KILLED else self._watch.explain(how)
             if explained != how:
                 self._tally.count(OOM_KILLS)
@@ -99,14 +102,12 @@ class Ends:
             why += f"; another is started in {seconds:.1f} s"
             if not self._children.find(child.slot, State.READY):
                 self._crew.absences.begin(child.slot, f"it {how}")
-        logger.error(
-            "%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, describe_requests(child.was_at)
-        )
+        logger.error("%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, child.describe_losses())
 
     def _on_drained(self, child: Child, how: str) -> None:
         if not child.ready_at:
             return  # it had nothing to finish
-        logger.info("%s has ended: it %s%s", child, how, describe_requests(child.was_at))
+        logger.info("%s has ended: it %s%s", child, how, child.describe_losses())
         if self._shutdown.has_begun and how != "exited with status 0":
             self._shutdown.note_unfinished()
 

@@ -25,6 +25,7 @@ from ..fault_page import Fault
 from ..metrics.table import RELOADS
 from ..settings import ConfigError
 from .answers import Answers
+from .attached import Attached
 from .channel import Message
 from .child import Child, State
 from .children import Children
@@ -56,6 +57,7 @@ class Reloads:
         shutdown: Shutdown,
         upgrade: Upgrade,
         answers: Answers,
+        attached: Attached,
         manager: Manager,
         status: Status,
         tally: Tally,
@@ -68,6 +70,7 @@ class Reloads:
         self._shutdown = shutdown
         self._upgrade = upgrade
         self._answers = answers
+        self._attached = attached
         self._manager = manager
         self._status = status
         self._tally = tally
@@ -155,6 +158,7 @@ class Reloads:
             text = f"done in {seconds:.1f} s: code and settings of {workers(self._crew.size)} are new{self._status.describe_drains()}"
             logger.info("%s: %s", reload.why, text)
             self._answers.on_reload_end(text, is_done=True)
+            self._attached.renew(plan.config)
             self._upgrade.dismiss_strangers()
         if self._rollout.reload is None:
             self._begin_next()

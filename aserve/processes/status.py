@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import shlex
 import time
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from ..metrics.growth import SAMPLE_SECONDS, Growth
 from ..metrics.status import describe_footprint, describe_requests, describe_server
 from ..settings import Config
 from ..slow_requests import MAX_KEPT
+from .attached import Attached
 from .channel import Message
 from .child import MOLD, Child, State
 from .children import Children
@@ -54,9 +56,10 @@ class Known(Protocol):
 class Status:
     """What is known at this moment."""
 
-    def __init__(self, known: Known, children: Children) -> None:
+    def __init__(self, known: Known, children: Children, attached: Attached | None = None) -> None:
         self.known = known
         self._children = children
+        self._attached = attached
         self._began_at = time.monotonic()
         self._footprints = Footprints()
         self._slow: dict[tuple[int, int], dict[str, Any]] = {}  # the last slow requests, by process and number
@@ -78,6 +81,7 @@ class Status:
                 for at, slot, how in self._crashes
                 if now - at < CRASH_SECONDS
             ],
+            "attached": [self._describe_attached(each) for each in self.attached],
             "workers": [
                 self._describe(child)
                 for child in sorted(self._children, key=lambda child: (child.slot, child.generation))
@@ -127,6 +131,16 @@ class Status:
         """Return what a child takes; None: it is not there yet."""
         return self._footprints.of(child.pid) if child.pid else None
 
+    @property
+    def attached(self) -> list[dict[str, Any]]:
+        """What there is to know of each attached program."""
+        return self._attached.describe() if self._attached is not None else []
+
+    def _describe_attached(self, state: dict[str, Any]) -> dict[str, Any]:
+        shown = {name: state[name] for name in ("name", "pid", "state", "seconds", "restarts", "last_end")}
+        footprint = self._footprints.of(state["pid"]) if state["pid"] else None
+        return {**shown, "command": shlex.join(state["words"]), **describe_footprint(footprint)}
+
     def _describe(self, child: Child) -> dict[str, Any]:
         page, growth = self._children.page(child), self._growths.get(child)
         ticked_at = page[Field.TICKED_AT]
@@ -146,5 +160,5 @@ class Status:
             "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
             **describe_footprint(self.footprint_of(child)),
             "growth": growth.describe() if growth else None,
-            "at": describe_requests(self._requests_of(child)),
+            "at": describe_requests(self._requests_of(child), child.plan.config.show_queries),
         }

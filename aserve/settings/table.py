@@ -20,7 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
-from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
+from .caches import CACHES
+from .commands import COMMANDS
+from .files import EXPIRIES, FILE_FIELDS, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -164,9 +166,14 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, or --route",
-        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/rpc.md. "
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route or --uwsgi-cache",
+        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
+    )
+    uwsgi_cache: Sequence[str] = _row(
+        (), "Serving", "--uwsgi-cache", CACHES,
+        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
+        "Only you know what is worth keeping. Its memory is taken as it is filled.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -221,6 +228,12 @@ class Config:
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
     )
+    static_fields: Sequence[str] = _row(
+        (), FILES, "--static-fields", FILE_FIELDS,
+        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
+        "first counts whose pattern is found in the path",
+        "Most sites need none.",
+    )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,
         "follow symbolic links that lead out of the folder",
@@ -264,6 +277,12 @@ class Config:
         0.0, PROCESSES, "--start-timeout", duration(0.0),
         "how long a worker may take to import the app and listen; beyond it, it is ended, with its stack in the log; 0: any time",
         "Imports of minutes exist, and whoever waits for one loses nothing: the workers of before go on.",
+    )
+    attach: Sequence[str] = _row(
+        (), PROCESSES, "--attach", COMMANDS,
+        "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
+        "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
+        "systemd starts services as well; this is for those that belong to the app, and change with it.",
     )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,
@@ -618,6 +637,11 @@ class Config:
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
     )
+    process_titles: bool = _row(
+        False, "Process", "--process-titles", SWITCH,
+        "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
+        "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
+    )
     control: str | None = _row(
         None, "Process", "--control", FILE,
         "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
@@ -642,6 +666,11 @@ class Config:
         0.0, "Logs", "--slow-request", duration(0.0),
         "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
         "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
+    )
+    show_queries: bool = _row(
+        False, "Logs", "--show-queries", SWITCH,
+        "show what stands behind the ? of a request in aserve status and stacks, slow requests and the error log; the access log has it in any case",
+        "There may be passwords and tokens in it, and what people look at they also paste into tickets.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
@@ -681,6 +710,7 @@ class Config:
             for key, is_given in (
                 ("preload", self.preload),
                 ("start-timeout", self.start_seconds),
+                ("attach", self.attach),
                 ("touch-reload", self.touch_reload),
                 ("reload-at-once", self.reload_at_once),
                 ("max-requests", self.max_requests),
@@ -698,6 +728,8 @@ class Config:
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
+        if self.uwsgi_cache and self.uwsgi_module == "off":
+            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
             raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:
@@ -735,6 +767,10 @@ class Config:
         ):
             raise ConfigError(
                 "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
+        if self.process_titles and not importlib.util.find_spec("setproctitle"):
+            raise ConfigError(
+                "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
             )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:

@@ -39,6 +39,7 @@ def test_request_line_fits_the_head():
     [
         {"preload": True},
         {"start_seconds": 5},
+        {"attach": ["a"]},
         {"touch_reload": ["a"]},
         {"reload_at_once": True},
         {"max_requests": 5},
@@ -95,6 +96,14 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
+def test_titles_without_their_package(monkeypatch):
+    """The error says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert Config(process_titles=True).process_titles
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "aserve-wsgi[titles]" in error_of(Config, process_titles=True)
+
+
 def test_tracing_without_its_package(monkeypatch):
     """The extra is named."""
     assert Config(tracing=True).tracing
@@ -125,6 +134,7 @@ def test_defaults():
         "lane": "auto",
         "route": (),
         "uwsgi_module": "auto",
+        "uwsgi_cache": (),
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,
@@ -135,6 +145,7 @@ def test_defaults():
         "static": (),
         "static_index": ("index.html",),
         "static_expires": (),
+        "static_fields": (),
         "static_symlinks": False,
         "x_sendfile": (),
         "compress": False,
@@ -143,6 +154,7 @@ def test_defaults():
         "preload": False,
         "warm_up": (),
         "start_seconds": 0.0,
+        "attach": (),
         "touch_reload": (),
         "reload_at_once": False,
         "certificate": None,
@@ -214,6 +226,8 @@ def test_defaults():
         "access_log_format": "combined",
         "access_log_skip": (),
         "slow_request_seconds": 0.0,
+        "show_queries": False,
+        "process_titles": False,
         "log_level": "info",
         "log_config": None,
     }
