@@ -33,7 +33,7 @@ from ..fault_page import Fault, FaultPage
 from ..hooks import call_post_fork
 from ..loading import LoadError
 from ..metrics.app import AppMetrics
-from ..running import new_loop
+from ..running import run_on_new_loop
 from ..server import Server
 from ..settings import ConfigError
 from ..signals import Signals
@@ -116,7 +116,8 @@ def serve_as(role: Role, load: Load) -> int:
             with dying_with(role.channel):
                 app = load()
                 call_post_fork()
-        return _serve(role, FaultPage(app, config, role.fault) if config.reload or app is None else app)
+        shown = FaultPage(app, config, role.fault) if config.reload or app is None else app
+        return run_on_new_loop(config.loop, lambda loop: Worker(role, shown, loop).run())
 
     return tell_failure(role.channel, serve)
 
@@ -132,16 +133,6 @@ def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
     except Exception as fault:
         logger.exception("internal error; please report this as a bug in aserve")
         return say_failed(channel, f"{type(fault).__name__}: {fault}")
-
-
-def _serve(role: Role, app: WSGIApp) -> int:
-    loop = new_loop(role.plan.config.loop)
-    try:
-        asyncio.set_event_loop(loop)
-        return loop.run_until_complete(Worker(role, app, loop).run())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
 
 
 def say_failed(channel: Channel, why: str, app_traceback: str = "") -> int:
