@@ -249,6 +249,7 @@ FLOORS = {
     "aserve/wsgi/environ.py": 100,
     "aserve/wsgi/gateway.py": 100,
     "aserve/wsgi/head.py": 100,
+    "aserve/wsgi/queue_wait_field.py": 100,
     "aserve/wsgi/request_id.py": 100,
     "aserve/wsgi/response.py": 99,
     "aserve/wsgi/routes.py": 100,
