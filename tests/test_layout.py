@@ -46,6 +46,7 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
+    "uwsgi_api",  # below `import uwsgi`
     "compat moving",
     "banner completion explain finding",
     "flags",
@@ -55,7 +56,7 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "commands files", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "caches commands files", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
@@ -108,6 +109,7 @@ WITHIN = {
         "ends",
         "supervisor",
     ),
+    "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -165,6 +167,9 @@ RESERVED = {
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
             "processes.opened": "asks which of them the app has started",
+            "uwsgi_api.locks": "a thread stands before the others of its process",
+            "uwsgi_api.signals": "each run of a signal has a thread",
+            "uwsgi_api.decorators": "@thread starts one",
         },
     ),
 }
@@ -174,6 +179,8 @@ DOORS = {
     ("banner", "importlib.metadata"),
     ("completion", "shtab"),
     ("cli", "top_screen"),  # which knows textual
+    ("cli", "compat.uwsgi"),  # and all of uwsgi_api
+    ("cli", "uwsgi_api.memory"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     ("moving.origin", "moving.gunicorn"),
     ("moving.origin", "moving.uwsgi"),

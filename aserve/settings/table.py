@@ -20,8 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .caches import CACHES
 from .commands import COMMANDS
-from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
+from .files import EXPIRIES, FILE_FIELDS, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -164,9 +165,14 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, or --route",
-        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/rpc.md. "
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route or --uwsgi-cache",
+        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
+    )
+    uwsgi_cache: Sequence[str] = _row(
+        (), "Serving", "--uwsgi-cache", CACHES,
+        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
+        "Only you know what is worth keeping. Its memory is taken as it is filled.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -220,6 +226,12 @@ class Config:
         "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+    )
+    static_fields: Sequence[str] = _row(
+        (), FILES, "--static-fields", FILE_FIELDS,
+        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
+        "first counts whose pattern is found in the path",
+        "Most sites need none.",
     )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,
@@ -704,6 +716,8 @@ class Config:
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
+        if self.uwsgi_cache and self.uwsgi_module == "off":
+            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
             raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:
