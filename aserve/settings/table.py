@@ -554,6 +554,11 @@ class Config:
         "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
         "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
     )
+    agent_check: str | None = _row(
+        None, "Health checks", "--agent-check", METRICS_BIND,
+        "address at which HAProxy's agent check is told a weight by what is free, or drain, maint, stopped; see docs/balancers.md",
+        "An address of its own: it is answered while every worker hangs. Who does not use HAProxy has no use for it.",
+    )
     metrics: str | None = _row(
         None, "Metrics", "--metrics", METRICS_BIND,
         "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
@@ -632,7 +637,7 @@ class Config:
     )
     control: str | None = _row(
         None, "Process", "--control", FILE,
-        "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
+        "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
         "Nothing is written where nobody has asked for it.",
     )
     access_log: str | None = _row(

@@ -202,6 +202,7 @@ def test_defaults():
         "max_uss_bytes": 0,
         "hang_warning_seconds": 10.0,
         "hang_timeout_seconds": 60.0,
+        "agent_check": None,
         "metrics": None,
         "status_page": "local",
         "stats": None,
