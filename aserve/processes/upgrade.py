@@ -29,11 +29,11 @@ from typing import Callable, NoReturn
 
 from ..connections.listeners import Listener
 from ..settings import VERSION
-from . import inheritance, trial
+from . import inheritance
 from .channel import Channel, Message
 from .child import TRIAL, Child, State
 from .children import Children
-from .command import Command
+from .command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
 from .inheritance import Inheritance, Strangers
 from .manager import Manager
 from .overview import Overview
@@ -120,7 +120,7 @@ class Upgrade:
         """In the child: become the new code."""
         try:
             os.set_inheritable(channel.fileno(), True)
-            self._command.execute(trial.VARIABLE, channel.fileno())
+            self._command.execute(TRIAL_VARIABLE, channel.fileno())
         except BaseException as exc:
             why = exc.strerror if isinstance(exc, OSError) else type(exc).__name__
             say_failed(channel, f"{self._command.words[0]} could not be run in {self._command.folder}: {why}")
@@ -164,7 +164,7 @@ class Upgrade:
             overview.finish()
             try:
                 with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview) as fd:
-                    self._command.execute(inheritance.VARIABLE, fd)
+                    self._command.execute(INHERITANCE_VARIABLE, fd)
             except OSError as exc:
                 self._fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")
 
