@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import sys
 from collections.abc import MutableMapping, Sequence
 from typing import Callable
@@ -31,6 +32,7 @@ from .processes.shutdown import StartFailed
 from .processes.supervisor import Supervisor
 from .processes.trial import trial_role, with_own_files
 from .processes.worker import FAILED, Role, run_worker, say_failed
+from .running import loop_factory
 from .settings import ConfigError
 from .wsgi import WSGIApp
 
@@ -61,6 +63,7 @@ def run_workers(
             listener.close()
         raise
     hooks_of(plan.origin).in_supervisor("when_ready")
+    _share_memory(plan)
     try:
         role = Supervisor(plan, read, listeners, Command.of_this_process(environ), metrics).run(inherited)
     except StartFailed as fault:
@@ -71,6 +74,13 @@ def run_workers(
         return _work(role, environ, load, enter)
     hooks_of(plan.origin).in_supervisor("on_exit")
     return role
+
+
+def _share_memory(plan: Plan) -> None:
+    """Have in this process what each of its children would take for itself."""
+    loop_factory(plan.config.loop)  # imports it
+    if hasattr(gc, "freeze"):  # not on PyPy
+        gc.freeze()  # what is there is garbage in no child: its collector need not touch it, nor the kernel copy it
 
 
 def run_trial(channel_fd: int, read: Read, environ: MutableMapping[str, str], load: Load, enter: Enter) -> int:

@@ -27,7 +27,7 @@ from aserve.settings import Config, ConfigError
 @pytest.fixture
 def supervised(served, monkeypatch):
     """What reaches the supervisor, which does not run: supervised.outcome is what its run returns, or raises."""
-    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], metrics=[])
+    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], metrics=[], shared=[])
 
     class FakeSupervisor:
         def __init__(self, plan, read, listeners, command, metrics):
@@ -36,12 +36,16 @@ def supervised(served, monkeypatch):
 
         def run(self, inherited):
             calls.inherited.append(inherited)
+            calls.shared.append("forks")
             if isinstance(calls.outcome, Exception):
                 raise calls.outcome
             return calls.outcome
 
     monkeypatch.setattr(with_workers, "Supervisor", FakeSupervisor)
     monkeypatch.setattr(with_workers, "bind_listeners", lambda config: f"bound for {config.workers}")
+    monkeypatch.setattr(with_workers, "loop_factory", calls.shared.append)
+    # This process goes on.
+    monkeypatch.setattr(with_workers, "gc", types.SimpleNamespace(freeze=lambda: calls.shared.append("freeze")))
     monkeypatch.setattr(with_workers, "run_worker", lambda role, load: calls.roles.append((role, load())) or 7)
     return calls
 
@@ -61,6 +65,15 @@ def test_workers(supervised, served, capsys, tmp_path):
     with pytest.raises(ConfigError):
         read()
     assert served == [] and supervised.roles == []
+
+
+def test_what_workers_share(supervised, monkeypatch):
+    """Before anything is forked, the loop that all will have is imported, and what is there by then is no garbage of theirs."""
+    assert cli.main(["hello:app", "--workers", "4", "--loop", "asyncio"]) == 0
+    assert supervised.shared == ["asyncio", "freeze", "forks"]
+    monkeypatch.setattr(with_workers, "gc", types.SimpleNamespace())  # PyPy's
+    assert cli.main(["hello:app", "--workers", "4"]) == 0
+    assert supervised.shared[3:] == ["auto", "forks"]
 
 
 def test_hooks(supervised, served, tmp_path, capsys):
