@@ -179,6 +179,8 @@ class Upgrade:
             "upgraded from %s to %s, with %d workers of before",
             inherited.version, VERSION, len(self._children) + len(inherited.strangers),
         )  # fmt: skip
+        if inherited.plan is None:  # so nobody can compare them, as a reload does
+            logger.info("its settings are not known: what it has bound, and the rights of that, stay until a restart")
         self._strangers = inherited.strangers
         unblock_signals(inherited.blocked)
 

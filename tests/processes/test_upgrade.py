@@ -350,3 +350,4 @@ def test_workers_of_another_form(supervised, caplog):
     assert dismissed == []
     one.say(second, say="ready")
     assert dismissed == [True] and "SIGUSR2: done in" in caplog.text
+    assert "what it has bound, and the rights of that, stay until a restart" in caplog.text
