@@ -349,7 +349,7 @@ class Children:
         """
         Yield the children that have ended, forgotten here, with where each stood, and how it ended.
 
-        As PID 1 of a container, strangers are among them: processes whose parents have ended. They are not counted.
+        As PID 1 of a container, and with a mold, others are among them: processes whose parents have ended. They are not counted.
         """
         with contextlib.suppress(ChildProcessError):  # there is none at all
             while True:

@@ -17,6 +17,7 @@ import contextlib
 import json
 import logging
 import os
+import selectors
 import socket
 from collections.abc import Mapping
 from typing import Any, Callable
@@ -37,6 +38,21 @@ Message = dict[str, Any]
 # Have it called whenever the descriptor can be read, or, if the flag is set, written to; or, with None, no more.
 Watch = Callable[[int, "Callable[[], None] | None", bool], None]
 Answer = Callable[["Caller", Message], None]
+
+
+def watch_with(selector: selectors.BaseSelector) -> Watch:
+    """Return a Watch for a process that waits with this selector, and calls the data of what is ready."""
+
+    def watch(fd: int, callback: Callable[[], None] | None, wants_room: bool) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
+        if callback is None:
+            selector.unregister(fd)
+        elif fd in selector.get_map():
+            selector.modify(fd, events, callback)
+        else:
+            selector.register(fd, events, callback)
+
+    return watch
 
 
 class Caller:
