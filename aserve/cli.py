@@ -34,6 +34,7 @@ from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
+from .processes.attached import check_programs
 from .processes.child import MOLD
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from .processes.plan import Plan
@@ -148,6 +149,7 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
     compile_routes(config.route)
+    check_programs(config, os.environ)
     load_certificates(config)  # to see whether they can be; the server loads its own
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import sysconfig
 from typing import Callable
@@ -185,6 +186,55 @@ def take_greenlets(draft: Draft, given: Given) -> None:
     draft.note(
         given, f"threads = {threads} in its place: aserve runs the app in threads, and the app must not patch them"
     )
+
+
+# Programs beside the workers
+
+# What only a shell understands; quotes are the same without one.
+_SHELL = re.compile(r"[$`|&;<>()*?\[~#\n]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_COMMANDS = ("cmd", "command", "exec")  # attach-daemon2's names of it
+
+
+def take_attached(draft: Draft, given: Given) -> None:
+    """attach-daemon and its like: a command, which a shell runs only if it needs one."""
+    command = str(given.value).strip()
+    if given.key == "attach-daemon2":
+        command = _command_of_pairs(draft, given)
+    elif given.key.startswith("smart-"):
+        command = command.partition(" ")[2].strip()  # behind its pid file
+        if given.key == "smart-attach-daemon":
+            draft.note(
+                given,
+                "it must not make a daemon of itself, or it is started again and again; its pid file is not looked at",
+            )
+    if not command:
+        raise ValueError("there is no command")
+    if _SHELL.search(command):
+        draft.note(given, "a shell runs it: begin its last command with exec, or SIGTERM ends the shell in its place")
+        command = shlex.join(["sh", "-c", command])
+    elif _VARIABLE.match(command):
+        command = f"env {command}"
+    draft.add("attach", command, given)
+
+
+def _command_of_pairs(draft: Draft, given: Given) -> str:
+    pairs = [pair.replace("\\,", ",").partition("=") for pair in re.split(r"(?<!\\),", str(given.value))]
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    others = [name for name in found if name not in _COMMANDS]
+    if others:
+        draft.note(given, f"these have no effect here: {', '.join(others)}")
+    return next((found[name] for name in _COMMANDS if name in found), "")
+
+
+def take_mule(draft: Draft, given: Given) -> None:
+    """mule: a file of Python; one that waits for messages is not to be had."""
+    path = text_of(given)
+    if path.endswith(".py"):
+        draft.note(given, "it runs as a program of its own, in which there is no module uwsgi")
+        draft.add("attach", shlex.join([sys.executable, path]), given)
+    else:
+        draft.note(given, "it has no effect here: aserve has no mules; use a task queue, such as Celery, RQ or Huey")
 
 
 # The environment of Python

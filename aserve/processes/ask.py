@@ -38,6 +38,9 @@ COLUMNS = (
 )
 
 
+ATTACHED_COLUMNS = ("attached", "pid", "state", "for", "restarts", "memory", "last end", "command")
+
+
 def is_command(argv: Sequence[str]) -> bool:
     """Whether this is a question for a running server. (An app in a module of that name is `status:app`.)"""
     return bool(argv) and (argv[0] in _COMMANDS or argv[0] == TOP)
@@ -109,6 +112,8 @@ def _show_status(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> 
         sys.stdout.write(f"aserve {server['version']} on {server['python']}, pid {server['pid']}: {server['text']}\n")
         sys.stdout.write(f"running for {show_age(server['seconds'])}\n\n")
         sys.stdout.write(_table([COLUMNS, *map(_row_of, workers)]))
+        if server.get("attached"):
+            sys.stdout.write("\n" + _table([ATTACHED_COLUMNS, *map(_row_of_attached, server["attached"])]))
         sys.stdout.write(_show_warnings(warnings))
     is_short = server["workers_ready"] < server["workers_wanted"]
     return REFUSED if is_short or any(warning["is_failure"] for warning in warnings) else 0
@@ -128,6 +133,14 @@ def _row_of(worker: dict[str, Any]) -> tuple[str, ...]:
         str(worker["slot"] or "-"), str(worker["pid"] or "-"), state, show_age(worker["seconds"]),
         *(str(worker[name]) for name in ("requests", "running", "waiting", "threads_busy", "connections")),
         show_memory(worker), oldest,
+    )  # fmt: skip
+
+
+def _row_of_attached(program: dict[str, Any]) -> tuple[str, ...]:
+    age = show_age(program["seconds"]) if program["pid"] else "-"
+    return (
+        program["name"], str(program["pid"] or "-"), program["state"], age, str(program["restarts"]), show_memory(program),
+        program["last_end"] or "-", program["command"],
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from typing import Any, Callable
 
 from .. import forks
 from ..connections.listeners import UnixRights, open_listeners
+from ..errors import BindError
 from ..proxies.peers import credentials_of
 from ..settings import parse_bind
 
@@ -203,3 +204,21 @@ class Control:
             caller.refuse(f"ask for one of {', '.join(sorted(self._answers))}")
         else:
             answer(caller, message)
+
+
+def open_control(path: str | None, watch: Watch, answers: Mapping[str, Answer], is_upgraded: bool) -> Control | None:
+    """
+    Return a supervisor's control socket, if it is to have one; after an upgrade it does without one that cannot be bound.
+
+    Raises:
+        BindError: at the start it could not be bound.
+    """
+    if path is None:
+        return None
+    try:
+        return Control(path, watch, answers)
+    except BindError as fault:
+        if not is_upgraded:
+            raise
+        logger.error("--control: %s; serving without it", fault)  # workers serve, and must not end for it
+        return None

@@ -23,7 +23,7 @@ from ..metrics.pages import Pages
 from ..metrics.picture import Picture
 from ..metrics.scrapes import Scrapes
 from ..metrics.statsd import Statsd
-from ..metrics.table import LONGEST_WAIT, OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
+from ..metrics.table import ATTACHED, LONGEST_WAIT, OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
 from ..metrics.text import Samples, worker
 from ..metrics.totals import describe_words
 from .app_files import AppFiles, name_of
@@ -169,6 +169,9 @@ class Overview:
         samples.add(WORKERS, self._status.known.size, 'state="wanted"')
         for name, of in states.items():
             samples.add(WORKERS, len(self._children.having(*of)), f'state="{name}"')
+        attached = self._status.attached
+        samples.add(ATTACHED, sum(each["is_wanted"] for each in attached), 'state="wanted"')
+        samples.add(ATTACHED, sum(each["state"] == "running" for each in attached), 'state="running"')
         self.tally.add_to(samples)
         samples.add_workers(self._words())
         self._add_found(samples, [child for child in self._children_with_pages() if child.pid])

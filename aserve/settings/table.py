@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from ..near_names import near_names
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .commands import COMMANDS
 from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
@@ -264,6 +265,12 @@ class Config:
         "how long a worker may take to import the app and listen; beyond it, it is ended, with its stack in the log; 0: any time",
         "Imports of minutes exist, and whoever waits for one loses nothing: the workers of before go on.",
     )
+    attach: Sequence[str] = _row(
+        (), PROCESSES, "--attach", COMMANDS,
+        "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
+        "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
+        "systemd starts services as well; this is for those that belong to the app, and change with it.",
+    )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,
         "reload, as by SIGHUP, when this file changes or appears; repeatable",
@@ -396,6 +403,12 @@ class Config:
         "The app and its files keep --spool-files, 64 and 4 for each of --threads of the descriptors, or half of them if "
         "that is less: 576 of the usual 1024 remain.",
     )
+    max_connection_requests: int = _row(
+        0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
+        "requests on one HTTP connection, after which the answer says `Connection: close`; drawn for each connection, at most a quarter "
+        "less; 0: any number; see docs/balancers.md",
+        "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
+    )
     max_body_bytes: int = _row(
         GIB, "Limits", "--max-body", size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
@@ -467,6 +480,12 @@ class Config:
         "how long a connection may be idle between requests",
         "nginx's keepalive_timeout; longer than the 60 s of common load balancers, so that they "
         "close first and never send a request into a closing connection.",
+    )
+    max_connection_seconds: float = _row(
+        0.0, "Time limits", "--max-connection-age", duration(0.0),
+        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`; drawn for each connection, "
+        "at most a quarter less; 0: any time; see docs/balancers.md",
+        "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
     )
     head_seconds: float = _row(
         30.0, "Time limits", "--head-timeout", PROGRESS,
@@ -594,6 +613,11 @@ class Config:
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
     )
+    process_titles: bool = _row(
+        False, "Process", "--process-titles", SWITCH,
+        "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
+        "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
+    )
     control: str | None = _row(
         None, "Process", "--control", FILE,
         "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
@@ -618,6 +642,11 @@ class Config:
         0.0, "Logs", "--slow-request", duration(0.0),
         "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
         "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
+    )
+    show_queries: bool = _row(
+        False, "Logs", "--show-queries", SWITCH,
+        "show what stands behind the ? of a request in aserve status and stacks, slow requests and the error log; the access log has it in any case",
+        "There may be passwords and tokens in it, and what people look at they also paste into tickets.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
@@ -657,6 +686,7 @@ class Config:
             for key, is_given in (
                 ("preload", self.preload),
                 ("start-timeout", self.start_seconds),
+                ("attach", self.attach),
                 ("touch-reload", self.touch_reload),
                 ("reload-at-once", self.reload_at_once),
                 ("max-requests", self.max_requests),
@@ -711,6 +741,10 @@ class Config:
         ):
             raise ConfigError(
                 "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
+        if self.process_titles and not importlib.util.find_spec("setproctitle"):
+            raise ConfigError(
+                "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
             )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:

@@ -53,6 +53,7 @@ DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's
         ("chdir = /srv; pidfile = a.pid", {"chdir": "/srv", "pid-file": "a.pid"}),
         ("max-requests = 100; max-requests-delta = 7; processes = 3", {"max-requests": 100, "max-requests-jitter": 21, "workers": 3}),
         ("max-requests-delta = 7", {}),
+        ("attach-daemon = a b; attach-daemon2 = cmd=c; mule", {"attach": ["a b", "c"], "workers": 1}),
         ("max-worker-lifetime = 60; max-worker-lifetime-delta = 5", {"max-lifetime": 60, "max-lifetime-jitter": 5, "workers": 1}),
         ("reload-on-rss = 256", {"max-rss": 256 << 20, "workers": 1}),
         ("buffer-size = 65535", {"max-head": 65535, "max-request-line": 65535}),
