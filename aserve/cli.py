@@ -28,6 +28,7 @@ from .errors import AserveError, BindError
 from .explain import CONFIG, explain, split_name
 from .finding import describe_found
 from .flags import build_parser, parse_args
+from .hooks import call_post_fork
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
@@ -37,7 +38,7 @@ from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
-from .processes.attached import check_programs
+from .processes.attached import SPOOLER, SPOOLER_VARIABLE, check_programs
 from .processes.channel import Channel
 from .processes.child import MOLD
 from .processes.command import Command
@@ -93,6 +94,9 @@ def _run(argv: Sequence[str]) -> int:
         sys.stdout.write(_explain(argv[1:]))
         return 0
     args = parse_args(argv)
+    spooler_folder = os.environ.pop(SPOOLER_VARIABLE, None)
+    if spooler_folder is not None:
+        return _run_spooler(args, spooler_folder)
     if "print_completion" in args:
         sys.stdout.write(completion_of(build_parser(), str(args["print_completion"])))
         return 0
@@ -162,13 +166,13 @@ def _read_again(args: Mapping[str, object]) -> Plan:
     return plan
 
 
-def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
+def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
     config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
     set_surroundings(config, os.environ)
     _name_app_files(role)
     if _has_uwsgi(config):
-        install_uwsgi(_uwsgi_process(plan, role))
+        install_uwsgi(_uwsgi_process(plan, role, is_spooler))
     hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
     app = load_mounts(config.mount, app)
@@ -192,8 +196,11 @@ def _name_app_files(role: Role | None) -> None:
         name_files(os.environ, *role.app_files)
 
 
-def _uwsgi_process(plan: Plan, role: Role | None) -> UwsgiProcess:
-    process = UwsgiProcess(options=plan.origin.options if plan.origin is not None else {})
+def _uwsgi_process(plan: Plan, role: Role | None, is_spooler: bool = False) -> UwsgiProcess:
+    options = plan.origin.options if plan.origin is not None else {}
+    process = UwsgiProcess(options=options, spoolers=plan.config.spooler, is_spooler=is_spooler)
+    if is_spooler:
+        return process._replace(worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0])
     if role is None:
         return process
     worker_id = role.slot if role.slot != MOLD else 0
@@ -239,6 +246,18 @@ def _watch(path: str) -> int:
 
     run_top(path)
     return 0
+
+
+def _run_spooler(args: Mapping[str, object], folder: str) -> int:
+    """Do the jobs of a folder, as the process beside the workers that is for that."""
+    from .compat.uwsgi import spooler_function  # which only such a process needs
+    from .spooler.runner import run_spooler
+
+    plan = _read_plan(args)
+    set_up_logging(plan.config, SPOOLER)
+    _load(plan, is_spooler=True)
+    call_post_fork()
+    return run_spooler(folder, spooler_function)
 
 
 def _run_trial(argv: Sequence[str], channel: Channel) -> int:
@@ -295,7 +314,7 @@ def _needs_no_app(config: Config) -> bool:
 
 
 def _speaks_uwsgi(config: Config) -> bool:
-    return bool(config.route) or any(bind.startswith("uwsgi://") for bind in config.bind)
+    return bool(config.route or config.spooler) or any(bind.startswith("uwsgi://") for bind in config.bind)
 
 
 def _checked_spec(spec: object, toml_name: str) -> str:

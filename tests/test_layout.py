@@ -46,6 +46,7 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
+    "spooler",  # does what the app has put into a folder
     "compat moving",
     "banner completion explain finding",
     "flags",
@@ -103,6 +104,7 @@ WITHIN = {
         "shutdown upgrade watch",
         "supervisor",
     ),
+    "spooler": ("folder", "runner", "functions"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -168,6 +170,8 @@ DOORS = {
     ("running", "uvloop"),
     ("banner", "importlib.metadata"),
     ("completion", "shtab"),
+    ("cli", "compat.uwsgi"),
+    ("cli", "spooler.runner"),
     ("cli", "top_screen"),  # which knows textual
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     ("moving.origin", "moving.gunicorn"),

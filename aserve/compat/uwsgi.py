@@ -3,7 +3,7 @@
 Owns:     the modules `uwsgi` and `uwsgidecorators` that an app finds where no others are.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: RPC itself (rpc/), when functions of `postfork` are called (hooks.py).
+Not here: RPC itself (rpc/), jobs (spooler/), when functions of `postfork` are called (hooks.py).
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from __future__ import annotations
 import importlib.abc
 import importlib.machinery
 import logging
+import os
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, Callable, NamedTuple, Union
 
 from .. import rpc as aserve_rpc
 from ..hooks import post_fork
 from ..settings import VERSION
+from ..spooler import functions as spooler
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")
@@ -87,6 +89,8 @@ class Process(NamedTuple):
     masterpid: int = 0  # there is none
     numproc: int = 1
     options: Mapping[str, Any] = {}  # of a configuration of uWSGI's, for `uwsgi.opt`
+    spoolers: Sequence[str] = ()  # folders of jobs
+    is_spooler: bool = False  # it does jobs, and serves nobody
 
 
 _process = Process()
@@ -133,8 +137,9 @@ PROVIDED["opt"] = {"enable-threads": True, "py-call-uwsgi-fork-hooks": True}
 # What to do instead of what apps use most, by how the names begin.
 INSTEAD = {
     "cache_": "a cache of its own (Redis, memcached) has what all processes share",
-    "spool": "a task queue has it",
-    "SPOOL_": "a task queue has it",
+    "spool": "--spooler FOLDER offers it",
+    "SPOOL_": "--spooler FOLDER offers it",
+    "send_to_spooler": "--spooler FOLDER offers it",
     "add_timer": "a thread, cron or a systemd timer does it",
     "add_rb_timer": "a thread, cron or a systemd timer does it",
     "add_cron": "cron or a systemd timer does it",
@@ -183,6 +188,14 @@ class postfork:
             self()
 
 
+def spooler_function() -> Callable[[Any], Any] | None:
+    """Return what the app wants called for a job: `uwsgi.spooler`, or what does the jobs of decorators; None: nothing."""
+    function = vars(sys.modules.get(NAME, sys)).get("spooler")
+    if callable(function):
+        return function  # type: ignore[no-any-return]
+    return spooler.do_decorated if spooler.has_decorated() else None
+
+
 def _call_post_fork_hook() -> None:
     """Call what the app, or uWSGI's own uwsgidecorators, has put into the module."""
     hook = vars(sys.modules.get(NAME, sys)).get("post_fork_hook")
@@ -194,7 +207,8 @@ def _refuse_decorator(name: str) -> Any:
     """Say what an app lacks in the other module (PEP 562)."""
     if name.startswith("__"):
         raise AttributeError(f"module 'uwsgidecorators' has no attribute {name!r}")
-    raise AttributeError(f"uwsgidecorators.{name} is not available under aserve; it has postfork")
+    instead = f"; {INSTEAD['spool']}" if name.startswith("spool") else ""
+    raise AttributeError(f"uwsgidecorators.{name} is not available under aserve{instead}; it has postfork")
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -212,14 +226,21 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if module.__name__ == NAME:
             opt = {**_process.options, **PROVIDED["opt"]}
             module.__dict__.update(PROVIDED, numproc=_process.numproc, opt=opt, __getattr__=_refuse)
+            if _process.spoolers:
+                folders = [os.fsencode(folder) for folder in _process.spoolers]
+                opt["spooler"] = folders[0] if len(folders) == 1 else folders
+                module.__dict__.update(spooler.FUNCTIONS, i_am_the_spooler=lambda: _process.is_spooler)
         else:
             module.__dict__.update(postfork=postfork, __getattr__=_refuse_decorator)
+            if _process.spoolers:
+                module.__dict__.update(spooler.DECORATORS)
 
 
 def install(process: Process = Process()) -> None:  # noqa: B008
     """Let `import uwsgi` succeed in this process, and say which it is; done again, it only says that."""
     global _process
     _process = process
+    spooler.use_folders(process.spoolers)
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())
         post_fork(_call_post_fork_hook)

@@ -1,9 +1,9 @@
-"""Programs that run beside the workers: started, kept and ended with them (--attach).
+"""Programs that run beside the workers: started, kept and ended with them (--attach, --spooler).
 
 Owns:     Attached: starting each program, the delay before its next start, ending it, handing it down over the supervisor's exec.
 Thread:   the supervisor's only one; `_start` forks, and the child becomes the program.
 States:   below.
-Not here: how a command is spelled (settings/commands.py), when a reload ends (supervisor.py), when all of it does (shutdown.py).
+Not here: what a spooler does (../spooler/), how a command is spelled (settings/commands.py), when a reload ends (supervisor.py), when all of it does (shutdown.py).
 
 ```
             start_due                  it ends
@@ -36,11 +36,14 @@ from .._cparsers import lib
 from ..settings import Config, ConfigError
 from ..settings.commands import Program, name_programs, parse_program
 from .backoff import Backoff
+from .command import Command
 from .signal_pipe import SignalPipe, block_signals
 from .timers import Timer, Timers
 
 logger = logging.getLogger("aserve")
 
+SPOOLER = "spooler"
+SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # names the folder to the process that does its jobs
 NOT_RUN = 127  # exit status, as a shell's: the program could not be run
 # What systemd tells this process, and nobody else.
 NOT_INHERITED = (
@@ -59,9 +62,14 @@ ENDED, RELOAD = "ended", "reload"
 State = dict[str, Any]
 
 
-def programs_of(config: Config) -> list[Program]:
-    """Return the programs that the settings name."""
-    return name_programs(map(parse_program, config.attach))
+def programs_of(config: Config, command: Command) -> list[Program]:
+    """Return the programs that the settings name; `command` is ours, which is also that of a spooler."""
+    spoolers = [
+        Program(SPOOLER, tuple(command.words), ((SPOOLER_VARIABLE, folder),))
+        for folder in config.spooler
+        for _ in range(config.spooler_processes)
+    ]
+    return name_programs([*spoolers, *map(parse_program, config.attach)])
 
 
 def check_programs(config: Config, environ: Mapping[str, str]) -> None:
@@ -113,13 +121,13 @@ class Attached:
     def __init__(
         self,
         config: Config,
-        environ: Mapping[str, str],
+        command: Command,
         signals: SignalPipe,
         timers: Timers,
         count: Callable[[str], None],
     ) -> None:
         self._config = config
-        self._environ = environ  # of the command, when it was started
+        self._command = command  # which has started this process
         self._signals = signals
         self._timers = timers
         self._count = count  # a start after the first, by its reason
@@ -139,7 +147,7 @@ class Attached:
     def follow(self, config: Config) -> None:
         """Run these from now on; those that run already go on."""
         self._config = config
-        programs = {program.name: program for program in programs_of(config)}
+        programs = {program.name: program for program in programs_of(config, self._command)}
         for name in [name for name in self._by_name if name not in programs]:
             one = self._by_name.pop(name)
             if one.pid:
@@ -170,7 +178,8 @@ class Attached:
                 self._start(one, now)
 
     def _start(self, one: _One, now: float) -> None:
-        environ, folder = _environ_for(self._config, self._environ), self._config.chdir
+        environ = {**_environ_for(self._config, self._command.environ), **dict(one.program.variables)}
+        folder = self._config.chdir if not one.program.variables else None
         try:
             one.pid = start_program(one.program, environ, folder, self._signals)
         except OSError as exc:

@@ -163,7 +163,7 @@ class Supervisor:
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, self._size + 1)
         self._children = Children(slots, self._selector, self._timers, self._hear)
         self._attached = Attached(
-            self._rollout.plan.config, self._command.environ, self._signals, self._timers,
+            self._rollout.plan.config, self._command, self._signals, self._timers,
             lambda reason: self._tally.count(ATTACHED_RESTARTS, f'reason="{reason}"'),
         )  # fmt: skip
         status = self._status = Status(self, self._children, self._attached)

@@ -271,6 +271,16 @@ class Config:
         "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
         "systemd starts services as well; this is for those that belong to the app, and change with it.",
     )
+    spooler: Sequence[str] = _row(
+        (), PROCESSES, "--spooler", PATHS,
+        "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; repeatable; see docs/spooler.md",
+        "For apps written for uWSGI, and others with few jobs. A task queue does more.",
+    )
+    spooler_processes: int = _row(
+        1, PROCESSES, "--spooler-processes", count(1, 64),
+        "processes that do the jobs of each --spooler",
+        "uWSGI's default: jobs are done one after another.",
+    )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,
         "reload, as by SIGHUP, when this file changes or appears; repeatable",
@@ -665,6 +675,7 @@ class Config:
                 ("preload", self.preload),
                 ("start-timeout", self.start_seconds),
                 ("attach", self.attach),
+                ("spooler", self.spooler),
                 ("touch-reload", self.touch_reload),
                 ("reload-at-once", self.reload_at_once),
                 ("max-requests", self.max_requests),

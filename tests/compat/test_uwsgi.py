@@ -90,8 +90,8 @@ def test_what_is_not_available(uwsgi):
     ("name", "instead"),
     [
         ("cache_set", "Redis"),
-        ("spool", "a task queue has it"),
-        ("SPOOL_OK", "a task queue has it"),
+        ("spool", "--spooler FOLDER offers it"),
+        ("SPOOL_OK", "--spooler FOLDER offers it"),
         ("add_timer", "systemd timer"),
         ("register_signal", "a thread or a task queue"),
         ("lock", "threading.Lock"),

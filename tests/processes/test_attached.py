@@ -10,6 +10,7 @@ import pytest
 
 from aserve.processes import attached as module
 from aserve.processes.attached import Attached, check_programs
+from aserve.processes.command import Command
 from aserve.processes.timers import Timers
 from aserve.settings import Config, ConfigError
 
@@ -35,7 +36,8 @@ class Running:
     def new(self):
         """Return what another program in the same process would have."""
         environ = {"A": "a", "B": "b", "LISTEN_FDS": "1", "NOTIFY_SOCKET": "@x"}
-        return Attached(self.config, environ, None, self.timers, self.counted.append)
+        command = Command(["python", "-m", "aserve", "a:app"], environ, "/")
+        return Attached(self.config, command, None, self.timers, self.counted.append)
 
     def _start(self, program, environ, folder, signals):
         if self.error is not None:
@@ -104,6 +106,16 @@ def test_one_that_ran_for_long(run):
     one.now += 60
     one.attached.on_end(1002, "exited with status 0")
     assert one.turn(0.1) == ["a"]
+
+
+def test_spoolers(run, caplog):
+    """They are our own command, with a variable that says which folder; they find their own folder by themselves."""
+    one = run("a", spooler=["/x", "/y"], spooler_processes=2, chdir="/srv")
+    assert one.turn() == ["spooler", "spooler-2", "spooler-3", "spooler-4", "a"]
+    assert [(environ.get("ASERVE_DOES_JOBS_OF"), folder) for _, environ, folder in one.started] == [
+        ("/x", None), ("/x", None), ("/y", None), ("/y", None), (None, "/srv"),
+    ]  # fmt: skip
+    assert "attached spooler-4 (pid 1004) has begun: python -m aserve a:app" in caplog.text
 
 
 def test_strangers(run):
