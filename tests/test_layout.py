@@ -39,7 +39,7 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics slow_requests",  # metrics: counts what statistics knows
+    "metrics slow_requests stalls",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
@@ -102,6 +102,10 @@ WITHIN = {
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
+        "crew",
+        "reloads",
+        "failed_starts",
+        "ends",
         "supervisor",
     ),
     "spooler": ("folder", "runner", "functions"),
@@ -195,6 +199,7 @@ TESTS_OF_NO_ONE_FILE = {
     "faults",
     "layout",
     "setup",
+    "simulate_scale",
 }
 
 

@@ -38,7 +38,11 @@ def test_one_that_runs(start_server, raw_client, wait_until, caplog):
     assert found["seconds"] >= 0.05 and found["request_id"] == "abc" and found["number"] == 1
     assert "in __call__" in found["stack"] and "in respond" not in found["stack"]
     (line,) = slow_lines(caplog)
-    assert line.startswith("GET /slow?a=1 has taken ") and f"; request id abc; {found['thread']} is at:\n  File" in line
+    assert (
+        line.startswith("GET /slow?a=1 has taken ")
+        and f"; request id abc; {found['thread']} is at (the last call first):\n  File" in line
+    )
+    assert found["where"].endswith(", in __call__")
     gate.open()
     assert client.recv_response().status == 200
     wait_until(lambda: server.server.slow_requests()[0]["end"] == "answered")

@@ -33,6 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NoReturn
 
 from .._cparsers import lib
+from ..metrics.table import ATTACHED_RESTARTS
 from ..settings import Config, ConfigError
 from ..settings.commands import Program, name_programs, parse_program
 from .backoff import Backoff
@@ -56,8 +57,6 @@ NOT_INHERITED = (
     "FDSTORE",
 )
 OWN_FDS = "/proc/self/fd"
-# Why a program was started once more: the label of the metric.
-ENDED, RELOAD = "ended", "reload"
 
 State = dict[str, Any]
 
@@ -124,13 +123,13 @@ class Attached:
         command: Command,
         signals: SignalPipe,
         timers: Timers,
-        count: Callable[[str], None],
+        count: Callable[[str, str], None],
     ) -> None:
         self._config = config
         self._command = command  # which has started this process
         self._signals = signals
         self._timers = timers
-        self._count = count  # a start after the first, by its reason
+        self._count = count  # see Tally.count
         self._by_name: dict[str, _One] = {}
         self._forgotten: list[_One] = []  # which the settings name no more, and that still run
         self._is_ending = False  # all of it ends: none is started any more
@@ -152,7 +151,7 @@ class Attached:
             one = self._by_name.pop(name)
             if one.pid:
                 self._forgotten.append(one)
-                self._tell_to_end(one, config.drain_seconds)
+                self._tell_to_end(one)
         for name, program in programs.items():
             self._by_name.setdefault(name, _One(program)).program = program
 
@@ -166,7 +165,7 @@ class Attached:
             one.backoff.reset()
             if one in before:
                 logger.info("%s is started anew: workers are new", one)
-                self._tell_to_end(one, config.drain_seconds)
+                self._tell_to_end(one)
 
     # Beginning
 
@@ -196,8 +195,9 @@ class Attached:
 
     # Ending
 
-    def _tell_to_end(self, one: _One, seconds: float, on_cut: Callable[[], None] = _ignore) -> None:
+    def _tell_to_end(self, one: _One, on_cut: Callable[[], None] = _ignore) -> None:
         if one.deadline is None:
+            seconds = self._config.drain_seconds
             os.kill(one.pid, signal.SIGTERM)
             one.deadline = self._timers.after(seconds, self._on_deadline, one, seconds, on_cut)
 
@@ -206,12 +206,12 @@ class Attached:
         _kill(one.pid)
         on_cut()
 
-    def end(self, seconds: float, on_cut: Callable[[], None] = _ignore) -> None:
-        """Let all of them end within this time, and call `on_cut` for each that has to be killed; none is started any more."""
+    def end(self, on_cut: Callable[[], None] = _ignore) -> None:
+        """Let all of them end within --drain-timeout, and call `on_cut` for each that has to be killed; none is started any more."""
         self._is_ending = True
         for one in self._all():
             if one.pid:
-                self._tell_to_end(one, seconds, on_cut)
+                self._tell_to_end(one, on_cut)
 
     def kill(self) -> None:
         """End all of them at once; none is started any more."""
@@ -239,10 +239,10 @@ class Attached:
             return
         one.restarts += 1
         if is_told:
-            self._count(RELOAD)
+            self._count(ATTACHED_RESTARTS, 'reason="reload"')
             logger.info("%s has ended, to be started anew: it %s", name, how)
             return
-        self._count(ENDED)
+        self._count(ATTACHED_RESTARTS, 'reason="ended"')
         one.backoff.succeed(seconds)
         logger.error(
             "%s has ended after %.0f s: it %s; it is started once more in %.1f s", name, seconds, how, self._delay(one)
@@ -250,9 +250,10 @@ class Attached:
 
     # What is told of them
 
-    def missing(self) -> str:
-        """Return the names of those that are to run, and do not; empty: all run."""
-        return ", ".join(one.program.name for one in self._by_name.values() if one.last_end and one.state == "waiting")
+    def describe_missing(self) -> str:
+        """Return which are to run, and do not, for the end of a line; empty: all run."""
+        names = [one.program.name for one in self._by_name.values() if one.last_end and one.state == "waiting"]
+        return f"; attached, but not running: {', '.join(names)}" if names else ""
 
     def describe(self) -> list[State]:
         """Return what there is to know of each, for JSON; see `adopt`."""
@@ -283,7 +284,7 @@ class Attached:
                 else:
                     self._forgotten.append(one)
                 if state["state"] == "ending":
-                    self._tell_to_end(one, self._config.drain_seconds)
+                    self._tell_to_end(one)
 
 
 def start_program(program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe) -> int:
