@@ -84,7 +84,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history stats statsd status text totals",
+        "advice app counting gil growth history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -99,7 +99,7 @@ WITHIN = {
         "status",
         "overview",
         "reloading",
-        "answers inheritance molds worker",  # the last is the child's side
+        "answers inheritance losses molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
         "crew",

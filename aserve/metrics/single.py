@@ -13,9 +13,10 @@ import os
 import time
 from typing import Any
 
-from ..footprint import Footprints
+from ..footprint import Footprints, memory_of
 from .app import AppMetrics
 from .counting import read_words
+from .growth import SAMPLE_SECONDS, Growth
 from .pages import Pages
 from .picture import Picture
 from .scrapes import Scrapes, open_metrics
@@ -42,7 +43,7 @@ class Single:
         self._server = server
         self._started_at, self._began_at = time.time(), time.monotonic()
         self._loop = loop
-        self._footprints = Footprints()
+        self._footprints, self._growth, self._seconds = Footprints(), Growth(), 0
         self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
         pages = Pages(self._render, self._picture.event, self._picture.stats, lambda: server.config.status_page)
         app = AppMetrics(loop, lambda text, fault: self._scrapes.on_app_metrics(text, fault))
@@ -52,6 +53,9 @@ class Single:
 
     def on_second(self) -> None:
         """Called once a second."""
+        self._seconds += 1
+        if not self._seconds % SAMPLE_SECONDS:
+            self._growth.add(memory_of(os.getpid()))
         self._picture.on_second()
         self._scrapes.on_second()
         if self._statsd is not None:
@@ -82,4 +86,5 @@ class Single:
         return samples.encode()
 
     def _describe(self) -> dict[str, Any]:
-        return describe_single(self._server, time.monotonic() - self._began_at, self._footprints)
+        seconds = time.monotonic() - self._began_at
+        return describe_single(self._server, seconds, self._footprints, self._growth.describe())

@@ -67,8 +67,10 @@ def describe_requests(at: Sequence[tuple[float, str]]) -> list[list[object]]:
     return [[round(seconds, 1), text] for seconds, text in at[:MAX_REQUESTS]]
 
 
-def describe_single(server: Serving, seconds: float, footprints: Footprints) -> dict[str, Any]:
-    """Return the status of a process without a supervisor, which has run for so long."""
+def describe_single(
+    server: Serving, seconds: float, footprints: Footprints, growth: dict[str, int] | None = None
+) -> dict[str, Any]:
+    """Return the status of a process without a supervisor, which has run for so long; `growth`: see Growth.describe."""
     now = server.statistics()
     worker: dict[str, Any] = {
         "slot": 0,
@@ -85,6 +87,7 @@ def describe_single(server: Serving, seconds: float, footprints: Footprints) -> 
         "stalled_seconds": now.requests_stalled_seconds,
         "silent_seconds": 0.0,
         **describe_footprint(footprints.of(os.getpid())),
+        "growth": growth,
         "at": describe_requests(server.ongoing(MAX_REQUESTS)),
     }
     text = f"{'draining' if now.is_draining else 'serving'} on {', '.join(server.urls)}"
@@ -93,5 +96,6 @@ def describe_single(server: Serving, seconds: float, footprints: Footprints) -> 
         "workers_wanted": 0,
         "workers_ready": 0,
         "slow": server.slow_requests(),
+        "crashes": [],
         "workers": [worker],
     }

@@ -35,6 +35,7 @@ from .molds import Molds
 from .plan import Read
 from .rollout import Reload, Rollout
 from .shutdown import Shutdown
+from .status import Status
 from .tally import Tally
 from .touched import TouchedFiles
 from .upgrade import Upgrade
@@ -57,6 +58,7 @@ class Reloads:
         upgrade: Upgrade,
         answers: Answers,
         manager: Manager,
+        status: Status,
         tally: Tally,
         attached: Attached,
     ) -> None:
@@ -69,6 +71,7 @@ class Reloads:
         self._upgrade = upgrade
         self._answers = answers
         self._manager = manager
+        self._status = status
         self._tally = tally
         self._attached = attached
         self._next = ""  # why there is to be another, after the one that is under way
@@ -152,7 +155,7 @@ class Reloads:
         if reload is not None:
             self._tally.count(RELOADS, 'result="done"')
             seconds = time.monotonic() - reload.began_at
-            text = f"done in {seconds:.1f} s: code and settings of {workers(self._crew.size)} are new"
+            text = f"done in {seconds:.1f} s: code and settings of {workers(self._crew.size)} are new{self._status.describe_drains()}"
             logger.info("%s: %s", reload.why, text)
             self._answers.on_reload_end(text, is_done=True)
             self._attached.renew(plan.config)

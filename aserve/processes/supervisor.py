@@ -58,6 +58,7 @@ from .crew import Crew, workers
 from .ends import Ends
 from .failed_starts import FailedStarts
 from .inheritance import Inheritance
+from .losses import Losses
 from .manager import Manager
 from .molds import Molds
 from .overview import Overview
@@ -174,13 +175,15 @@ class Supervisor:
         self._answers = Answers(self, children, self._timers, status)
         reloads = self._reloads = Reloads(
             self._read, self._rollout, crew, children,
-            molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, manager=self._manager, tally=tally,
-            attached=attached,
+            molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, manager=self._manager, status=status,
+            tally=tally, attached=attached,
         )  # fmt: skip
         self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally)
         self._ends = Ends(
             children, crew, reloads, self._failed_starts,
-            molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, watch=self._watch, attached=attached,
+            losses=Losses(slots.totals, tally, status),
+            molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status,
+            watch=self._watch, attached=attached,
         )  # fmt: skip
         self._control = self._open_control(plan.config.control, inherited is not None)
         if inherited is not None:
@@ -291,6 +294,7 @@ class Supervisor:
         self._ends.reap()
         self._reloads.look_at_touched()
         self._children.forget_given()
+        self._status.on_second()
         self._overview.on_second()
         for due in self._watch.look(self._rollout.plan.config, time.monotonic()):
             self._crew.replace(*due)

@@ -247,6 +247,7 @@ class Worker:
                 if self._channel.is_heard:
                     self._keep_handing_over()
             is_clean = await self._server.drain(is_replaced)
+            self._tell_slow_requests()
             await self._say_the_rest()
         finally:
             signals.close()

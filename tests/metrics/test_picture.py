@@ -12,13 +12,13 @@ from aserve.settings import SETTINGS, Config
 
 WORKER = {
     "slot": 1, "state": "ready", "silent_seconds": 0, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0, "descriptors": 1, "descriptor_limit": 100,
-    "rss_bytes": 1, "pss_bytes": 1, "uss_bytes": 1, "at": [[1.5, "GET /a<b>?token=x"]],
+    "rss_bytes": 1, "pss_bytes": 1, "uss_bytes": 1, "growth": None, "at": [[1.5, "GET /a<b>?token=x"]],
 }  # fmt: skip
 
 
 def status():
     """Return what a server says."""
-    return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER], "slow": []}
+    return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER], "slow": [], "crashes": []}
 
 
 def test_an_event():
