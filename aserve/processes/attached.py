@@ -117,15 +117,11 @@ class _One:
 class Attached:
     """All of them, by name."""
 
+    _config: Config  # see `follow`
+
     def __init__(
-        self,
-        config: Config,
-        command: Command,
-        signals: SignalPipe,
-        timers: Timers,
-        count: Callable[[str, str], None],
+        self, command: Command, signals: SignalPipe, timers: Timers, count: Callable[[str, str], None]
     ) -> None:
-        self._config = config
         self._command = command  # which has started this process
         self._signals = signals
         self._timers = timers
@@ -144,7 +140,7 @@ class Attached:
     # Which there are
 
     def follow(self, config: Config) -> None:
-        """Run these from now on; those that run already go on."""
+        """Run what these settings name from now on; those that run already go on."""
         self._config = config
         programs = {program.name: program for program in programs_of(config, self._command)}
         for name in [name for name in self._by_name if name not in programs]:
@@ -273,18 +269,18 @@ class Attached:
         ]
 
     def adopt(self, states: Sequence[State]) -> None:
-        """Go on with those that run since before the supervisor became new code; `follow` says which are to."""
+        """Go on with those that run since before the supervisor became new code; to be called after `follow`."""
         for state in states:
-            if state["pid"]:
+            one = self._by_name.get(state["name"]) if state["is_wanted"] else None
+            if not state["pid"]:
+                continue
+            if one is None:
                 one = _One(Program(state["name"], tuple(state["words"])))
-                one.pid, one.restarts, one.last_end = state["pid"], state["restarts"], state["last_end"]
-                one.began_at = time.monotonic() - state["seconds"]
-                if state["is_wanted"]:
-                    self._by_name[state["name"]] = one
-                else:
-                    self._forgotten.append(one)
-                if state["state"] == "ending":
-                    self._tell_to_end(one)
+                self._forgotten.append(one)
+            one.pid, one.restarts, one.last_end = state["pid"], state["restarts"], state["last_end"]
+            one.began_at = time.monotonic() - state["seconds"]
+            if state["state"] == "ending" or one in self._forgotten:
+                self._tell_to_end(one)
 
 
 def start_program(program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe) -> int:

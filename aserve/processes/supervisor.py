@@ -157,8 +157,9 @@ class Supervisor:
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, plan.workers[0] + 1)
         children = self._children = Children(slots, self._selector, self._timers, self._hear)
         attached = self._attached = Attached(
-            plan.config, self._command, self._signals, self._timers, lambda *cell: tally.count(*cell)
+            self._command, self._signals, self._timers, lambda *cell: tally.count(*cell)
         )
+        attached.follow(plan.config)
         status = self._status = Status(self, children, attached)
         folder = chosen_folder(plan.config, self._command.environ)
         self._overview = Overview(slots, children, self._metrics_listeners, status, folder)
@@ -180,15 +181,13 @@ class Supervisor:
         )  # fmt: skip
         self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally)
         self._ends = Ends(
-            children, crew, reloads, self._failed_starts,
-            losses=Losses(slots.totals, tally, status),
+            children, crew, reloads, self._failed_starts, losses=Losses(slots.totals, tally, status),
             molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status,
             watch=self._watch, attached=attached,
         )  # fmt: skip
         self._control = self._open_control(plan.config.control, inherited is not None)
         if inherited is not None:
             self._take_over(inherited)
-        attached.follow(plan.config)
         self._check()
 
     def _take_over(self, inherited: Inheritance) -> None:

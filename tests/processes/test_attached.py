@@ -37,7 +37,7 @@ class Running:
         """Return what another program in the same process would have."""
         environ = {"A": "a", "B": "b", "LISTEN_FDS": "1", "NOTIFY_SOCKET": "@x"}
         command = Command(["python", "-m", "aserve", "a:app"], environ, "/")
-        return Attached(self.config, command, None, self.timers, lambda name, cell: self.counted.append(cell))
+        return Attached(command, None, self.timers, lambda name, cell: self.counted.append(cell))
 
     def _start(self, program, environ, folder, signals):
         if self.error is not None:
@@ -208,8 +208,8 @@ def test_new_code(run):
     one.signals.clear()
     one.now += 2
     after = one.attached = one.new()
+    after.follow(Config(workers=1, drain_seconds=5, attach=["a", "d"]))
     after.adopt(states)
-    after.follow(Config(workers=1, attach=["a", "d"]))
     assert sorted(one.signals) == [(1001, TERM), (1002, TERM), (1003, TERM)]
     assert one.turn() == ["d"] and one.states() == {"a": "ending", "d": "running", "c": "ending", "b": "ending"}
     for pid in (1001, 1002, 1003):
