@@ -223,7 +223,7 @@ def test_ongoing(start_server, raw_client, gated, wait_until, tmp_path):
     second.send(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
     wait_until(lambda: len(server.ongoing(10)) == 2)
     (older, one), (newer, other) = server.ongoing(10)
-    assert (one, other) == ("GET /first?a=1", "GET /second") and older >= newer > 0
+    assert (one, other) == ("GET /first?...", "GET /second") and older >= newer > 0
     assert [text for _, text in server.ongoing(1)] == [one]
     gated.gate.set()
     assert first.recv_response().status == second.recv_response().status == 200

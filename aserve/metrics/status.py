@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ..exchange import without_query
 from ..footprint import Footprint, Footprints
 from ..settings import VERSION, Config
 from ..statistics import Statistics
@@ -62,9 +63,9 @@ def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
     }
 
 
-def describe_requests(at: Sequence[tuple[float, str]]) -> list[list[object]]:
+def describe_requests(at: Sequence[tuple[float, str]], shows_queries: bool) -> list[list[object]]:
     """Return what a status says of the requests that a process is at."""
-    return [[round(seconds, 1), text] for seconds, text in at[:MAX_REQUESTS]]
+    return [[round(seconds, 1), text if shows_queries else without_query(text)] for seconds, text in at[:MAX_REQUESTS]]
 
 
 def describe_single(
@@ -88,7 +89,7 @@ def describe_single(
         "silent_seconds": 0.0,
         **describe_footprint(footprints.of(os.getpid())),
         "growth": growth,
-        "at": describe_requests(server.ongoing(MAX_REQUESTS)),
+        "at": describe_requests(server.ongoing(MAX_REQUESTS), server.config.show_queries),
     }
     text = f"{'draining' if now.is_draining else 'serving'} on {', '.join(server.urls)}"
     return {

@@ -146,8 +146,7 @@ SUPERVISED = (
 
 WORKERS, BUILD, START_TIME = "aserve_workers", "aserve_build_info", "process_start_time_seconds"
 WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_request_seconds"
-ATTACHED = "aserve_attached"
-LONGEST_WAIT = "aserve_oldest_waiting_seconds"
+LONGEST_WAIT, ATTACHED = "aserve_oldest_waiting_seconds", "aserve_attached"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 # What is found when somebody asks.
 FOUND = (

@@ -2,8 +2,8 @@
 
 Owns:     Ends: reaping, what the log says of an end, and the next worker of its slot.
 Thread:   the supervisor's only one.
-Not here: waitpid (children.py), what is lost with a worker (losses.py), the end of an attached program (attached.py), of a mold
-          (molds.py) and of a trial (upgrade.py), one that never served (failed_starts.py).
+Not here: waitpid (children.py), what is lost with a worker (losses.py), the end of a mold (molds.py) and of a trial (upgrade.py),
+          one that never served (failed_starts.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Callable
 
 from ..metrics.table import OOM_KILLS
 from .attached import Attached
-from .child import MOLD, TRIAL, Child, State, describe_requests
+from .child import MOLD, TRIAL, Child, State
 from .children import Children
 from .crew import Crew
 from .failed_starts import FailedStarts
@@ -42,6 +42,7 @@ class Ends:
         reloads: Reloads,
         failed_starts: FailedStarts,
         *,
+        attached: Attached,
         losses: Losses,
         molds: Molds,
         shutdown: Shutdown,
@@ -49,11 +50,11 @@ class Ends:
         overview: Overview,
         status: Status,
         watch: Watch,
-        attached: Attached,
     ) -> None:
         self._children = children
         self._crew = crew
         self._reloads = reloads
+        self._attached = attached
         self._losses = losses
         self._molds = molds
         self._shutdown = shutdown
@@ -62,7 +63,6 @@ class Ends:
         self._tally = overview.tally
         self._status = status
         self._watch = watch
-        self._attached = attached
         # By where a worker stood.
         self._by_state: dict[State, Callable[[Child, str], None]] = {
             State.STARTING: failed_starts.on_end,
@@ -102,14 +102,12 @@ class Ends:
             why += f"; another is started in {seconds:.1f} s"
             if not self._children.find(child.slot, State.READY):
                 self._crew.absences.begin(child.slot, f"it {how}")
-        logger.error(
-            "%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, describe_requests(child.was_at)
-        )
+        logger.error("%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, child.describe_losses())
 
     def _on_drained(self, child: Child, how: str) -> None:
         if not child.ready_at:
             return  # it had nothing to finish
-        logger.info("%s has ended: it %s%s", child, how, describe_requests(child.was_at))
+        logger.info("%s has ended: it %s%s", child, how, child.describe_losses())
         if self._shutdown.has_begun and how != "exited with status 0":
             self._shutdown.note_unfinished()
 

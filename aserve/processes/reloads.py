@@ -57,10 +57,10 @@ class Reloads:
         shutdown: Shutdown,
         upgrade: Upgrade,
         answers: Answers,
+        attached: Attached,
         manager: Manager,
         status: Status,
         tally: Tally,
-        attached: Attached,
     ) -> None:
         self._read = read
         self._rollout = rollout
@@ -70,10 +70,10 @@ class Reloads:
         self._shutdown = shutdown
         self._upgrade = upgrade
         self._answers = answers
+        self._attached = attached
         self._manager = manager
         self._status = status
         self._tally = tally
-        self._attached = attached
         self._next = ""  # why there is to be another, after the one that is under way
         self._touched = TouchedFiles(rollout.plan.config.touch_reload)
         self.fault: Fault | None = None  # with --reload: why the app cannot start; workers show it in its place

@@ -2,7 +2,7 @@
 
 Owns:     Shutdown: whether no worker is to begin any more, and why; the exit status; those who still wait for a worker.
 Thread:   the supervisor's only one.
-Not here: what becomes of one worker (ends.py), telling it to drain and killing it (children.py); attached programs (attached.py).
+Not here: what becomes of one worker (ends.py), telling it to drain and killing it (children.py), or an attached program (attached.py).
 
 A worker that still imports the app is ended at once, as it has nothing to finish. There is one exception. If workers have
 served before, and all of them are gone (the only one has crashed, and its successor starts), clients may

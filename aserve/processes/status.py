@@ -72,12 +72,12 @@ class Status:
             "workers_wanted": self.known.size,
             "workers_ready": states.count(State.READY),
             "slow": list(self._slow.values()),
-            "attached": [self._describe_attached(each) for each in self.attached],
             "crashes": [
                 {"seconds": round(now - at, 1), "worker": slot, "how": how}
                 for at, slot, how in self._crashes
                 if now - at < CRASH_SECONDS
             ],
+            "attached": [self._describe_attached(each) for each in self.attached],
             "workers": [
                 self._describe(child)
                 for child in sorted(self._children, key=lambda child: (child.slot, child.generation))
@@ -156,5 +156,5 @@ class Status:
             "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
             **describe_footprint(self.footprint_of(child)),
             "growth": growth.describe() if growth else None,
-            "at": describe_requests(self._requests_of(child)),
+            "at": describe_requests(self._requests_of(child), child.plan.config.show_queries),
         }

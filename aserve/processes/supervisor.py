@@ -10,8 +10,8 @@ Not here: below, by who does it.
 | `Crew` (crew.py)               | who is to be there: how many, who is missing, when a slot may try again                    |
 | `Rollout` (rollout.py)         | whose turn it is to be replaced, and by what code                                          |
 | `Reloads` (reloads.py)         | a reload, from the wish to its end                                                         |
-| `Attached` (attached.py)       | programs beside the workers                                                                |
 | `FailedStarts`, `Ends`         | what follows when a child could not start, or has ended (failed_starts.py, ends.py)        |
+| `Attached`, `Losses`           | programs beside the workers (attached.py); the requests of one that dies (losses.py)       |
 | `Shutdown`, `Upgrade`          | the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                 |
 | `Answers`, `Status`            | what people ask on the control socket (answers.py, status.py)                              |
 | `Overview`, `Watch`, `Manager` | what Prometheus, the supervisor itself and systemd see (overview.py, watch.py, manager.py) |
@@ -176,14 +176,14 @@ class Supervisor:
         self._answers = Answers(self, children, self._timers, status)
         reloads = self._reloads = Reloads(
             self._read, self._rollout, crew, children,
-            molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, manager=self._manager, status=status,
-            tally=tally, attached=attached,
+            molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, attached=attached, manager=self._manager,
+            status=status, tally=tally,
         )  # fmt: skip
         self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally)
         self._ends = Ends(
-            children, crew, reloads, self._failed_starts, losses=Losses(slots.totals, tally, status),
-            molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status,
-            watch=self._watch, attached=attached,
+            children, crew, reloads, self._failed_starts,
+            attached=attached, losses=Losses(slots.totals, tally, status),
+            molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status, watch=self._watch,
         )  # fmt: skip
         self._control = self._open_control(plan.config.control, inherited is not None)
         if inherited is not None:

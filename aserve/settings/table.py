@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .caches import CACHES
 from .commands import COMMANDS
 from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
@@ -164,9 +165,14 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, or --route",
-        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/rpc.md. "
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler or --uwsgi-cache",
+        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
+    )
+    uwsgi_cache: Sequence[str] = _row(
+        (), "Serving", "--uwsgi-cache", CACHES,
+        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
+        "Only you know what is worth keeping. Its memory is taken as it is filled.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -413,6 +419,12 @@ class Config:
         "The app and its files keep --spool-files, 64 and 4 for each of --threads of the descriptors, or half of them if "
         "that is less: 576 of the usual 1024 remain.",
     )
+    max_connection_requests: int = _row(
+        0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
+        "requests on one HTTP connection, after which the answer says `Connection: close`; drawn for each connection, at most a quarter "
+        "less; 0: any number; see docs/balancers.md",
+        "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
+    )
     max_body_bytes: int = _row(
         GIB, "Limits", "--max-body", size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
@@ -484,6 +496,12 @@ class Config:
         "how long a connection may be idle between requests",
         "nginx's keepalive_timeout; longer than the 60 s of common load balancers, so that they "
         "close first and never send a request into a closing connection.",
+    )
+    max_connection_seconds: float = _row(
+        0.0, "Time limits", "--max-connection-age", duration(0.0),
+        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`; drawn for each connection, "
+        "at most a quarter less; 0: any time; see docs/balancers.md",
+        "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
     )
     head_seconds: float = _row(
         30.0, "Time limits", "--head-timeout", PROGRESS,
@@ -611,6 +629,11 @@ class Config:
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
     )
+    process_titles: bool = _row(
+        False, "Process", "--process-titles", SWITCH,
+        "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
+        "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
+    )
     control: str | None = _row(
         None, "Process", "--control", FILE,
         "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
@@ -635,6 +658,11 @@ class Config:
         0.0, "Logs", "--slow-request", duration(0.0),
         "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
         "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
+    )
+    show_queries: bool = _row(
+        False, "Logs", "--show-queries", SWITCH,
+        "show what stands behind the ? of a request in aserve status and stacks, slow requests and the error log; the access log has it in any case",
+        "There may be passwords and tokens in it, and what people look at they also paste into tickets.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
@@ -693,6 +721,8 @@ class Config:
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
+        if self.uwsgi_cache and self.uwsgi_module == "off":
+            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
             raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:
@@ -730,6 +760,10 @@ class Config:
         ):
             raise ConfigError(
                 "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
+        if self.process_titles and not importlib.util.find_spec("setproctitle"):
+            raise ConfigError(
+                "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
             )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:

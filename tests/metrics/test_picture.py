@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from aserve.metrics.picture import MAX_SLOW, Picture, changed_settings, without_query
+from aserve.metrics.picture import MAX_SLOW, Picture, changed_settings
 from aserve.metrics.table import PLACES, WORDS
 from aserve.settings import SETTINGS, Config
 
@@ -74,14 +72,6 @@ def test_slow_requests():
 def test_before_any_worker():
     """There is an event, too."""
     assert json.loads(Picture(Config, lambda: {**status(), "workers": []}, dict).event())["workers"] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"), [("GET /a", "GET /a"), ("GET /a?b=c?d", "GET /a?..."), ("- -", "- -"), ("GET /?", "GET /?...")]
-)
-def test_requests_without_queries(text, shown):
-    """In a query there may be passwords and tokens."""
-    assert without_query(text) == shown
 
 
 def test_settings(monkeypatch):

@@ -97,6 +97,14 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
+def test_titles_without_their_package(monkeypatch):
+    """The error says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert Config(process_titles=True).process_titles
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "aserve-wsgi[titles]" in error_of(Config, process_titles=True)
+
+
 def test_tracing_without_its_package(monkeypatch):
     """The extra is named."""
     assert Config(tracing=True).tracing
@@ -127,6 +135,7 @@ def test_defaults():
         "lane": "auto",
         "route": (),
         "uwsgi_module": "auto",
+        "uwsgi_cache": (),
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,
@@ -161,6 +170,7 @@ def test_defaults():
         "trusted_hops": 0,
         "forwarded_fields": ("x-forwarded-for", "x-forwarded-proto"),
         "max_connections": 0,
+        "max_connection_requests": 0,
         "max_body_bytes": 1 << 30,
         "body_memory_bytes": 512 << 10,
         "max_head_bytes": 64 << 10,
@@ -174,6 +184,7 @@ def test_defaults():
         "response_spool_total_bytes": 0,
         "spool_files": 0,
         "keep_alive_seconds": 75.0,
+        "max_connection_seconds": 0.0,
         "head_seconds": 30.0,
         "body_seconds": 60.0,
         "write_seconds": 60.0,
@@ -215,6 +226,8 @@ def test_defaults():
         "access_log_format": "combined",
         "access_log_skip": (),
         "slow_request_seconds": 0.0,
+        "show_queries": False,
+        "process_titles": False,
         "log_level": "info",
         "log_config": None,
     }
