@@ -51,11 +51,12 @@ class Records:
             if config.access_log is not None:
                 self._access_log = AccessLog.of(config, slot)
                 undo.callback(self._access_log.close)
-            if config.metrics or config.stats or config.statsd:
-                if counters is None:
-                    self._single = Single(server, loop)
-                    counters = self._single.memory
-                    undo.callback(self._single.close)
+            is_counting = config.metrics or config.stats or config.statsd
+            if counters is None and (is_counting or config.agent_check):
+                self._single = Single(server, loop)
+                counters = self._single.memory
+                undo.callback(self._single.close)
+            if is_counting:
                 self._counters = Counters(counters, config.threads)
                 watch = GilWatch(self._counters.note_gil_wait)
                 watch.start()

@@ -8,6 +8,7 @@ import json
 import pathlib
 import re
 import shlex
+import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import yaml
 from aserve.cli import main
 from aserve.flags import parse_args
 from aserve.metrics.table import METRICS
+from aserve.processes.ask import is_command
 from aserve.settings import SETTINGS, Config
 
 if sys.version_info >= (3, 11):
@@ -107,8 +109,8 @@ def test_menu():
 
 BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
 SITE_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# What aserve does besides serving; and configurations of others, which its own pages have as they are.
-COMMANDS = {"config", "reload", "stacks", "status", "top", "translate", "workers"}
+# What aserve does besides serving and asking a server; and configurations of others, which its own pages have as they are.
+COMMANDS = ("config", "translate")
 OTHERS = ("app.ini", "app.ini:production")
 NAMES = {setting.name for setting in SETTINGS}
 
@@ -117,7 +119,7 @@ def check_sh(text: str) -> None:
     """Each command of ours has flags that exist, and values that are accepted, also together."""
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.split(line.partition(" > ")[0], comments=True)
-        if words[:1] == ["aserve"] and words[1:] and words[1] not in (*COMMANDS, *OTHERS):
+        if words[:1] == ["aserve"] and words[1:] and words[1] not in (*COMMANDS, *OTHERS) and not is_command(words[1:]):
             try:
                 args = parse_args(words[1:])
             except SystemExit as end:  # --help
@@ -219,6 +221,14 @@ def test_dashboard():
     assert "Saturation" in board["panels"][0]["title"]
     assert {"aserve_threads", "aserve_request_queue_seconds", "aserve_workers"} < asked and len(asked) > 20
     assert names_of(json.dumps([board["templating"], board["annotations"]])) <= {*METRICS}
+
+
+def test_the_example_with_types():
+    """It serves itself a request; `make lint` and `make release-check` look at its types."""
+    done = subprocess.run(
+        [sys.executable, "-I", ROOT / "examples" / "typed.py"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "/hello\n"), done.stderr
 
 
 def test_the_users_page():

@@ -84,7 +84,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil growth history stats statsd status text totals",
+        "advice app balance counting gil growth history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",

@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any, Callable, NamedTuple, Union
 
 from .. import rpc as aserve_rpc
-from ..hooks import post_fork
+from ..hooks import at_end, post_fork
 from ..processes.child import MOLD, State
 from ..processes.slots import Field, Slots
 from ..settings import VERSION
@@ -362,4 +362,5 @@ def install(process: Process = Process()) -> None:  # noqa: B008
         sys.meta_path.insert(0, _Finder(DECORATORS_NAME))
         atexit.register(_call_atexit)
         post_fork(_begin)
+        at_end(SIGNALS.end)
         post_fork(_call_post_fork_hook)

@@ -353,6 +353,13 @@ class Supervisor:
         for child in self._children.having(State.READY, State.DRAINING):
             self._children.tell(child, {"do": "reopen logs"})
 
+    def set_unready(self, why: str) -> None:
+        """Let balancers be told why they should send their requests elsewhere, at each of our addresses; "": they need not."""
+        logger.info("balancers are told: %s", why or "ready")
+        self._overview.why_unready = why
+        for child in self._children.having(State.READY):
+            self._children.tell(child, {"do": "set unready", "why": why})
+
     # Workers' words
 
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
@@ -366,6 +373,8 @@ class Supervisor:
             return
         if child.began_at <= self._logs_reopened_at:
             self._children.tell(child, {"do": "reopen logs"})  # it may have opened them before
+        if self._overview.why_unready:
+            self._children.tell(child, {"do": "set unready", "why": self._overview.why_unready})
         if self._shutdown.has_begun:
             self._shutdown.on_ready(child)
             return

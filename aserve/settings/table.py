@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
 from .caches import CACHES
 from .commands import COMMANDS
-from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
+from .files import EXPIRIES, FILE_FIELDS, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -226,6 +226,12 @@ class Config:
         "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+    )
+    static_fields: Sequence[str] = _row(
+        (), FILES, "--static-fields", FILE_FIELDS,
+        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
+        "first counts whose pattern is found in the path",
+        "Most sites need none.",
     )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,
@@ -558,6 +564,11 @@ class Config:
         "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
         "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
     )
+    agent_check: str | None = _row(
+        None, "Health checks", "--agent-check", METRICS_BIND,
+        "address at which HAProxy's agent check is told a weight by what is free, or drain, maint, stopped; see docs/balancers.md",
+        "An address of its own: it is answered while every worker hangs. Who does not use HAProxy has no use for it.",
+    )
     metrics: str | None = _row(
         None, "Metrics", "--metrics", METRICS_BIND,
         "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
@@ -636,7 +647,7 @@ class Config:
     )
     control: str | None = _row(
         None, "Process", "--control", FILE,
-        "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
+        "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
         "Nothing is written where nobody has asked for it.",
     )
     access_log: str | None = _row(

@@ -156,6 +156,10 @@ class Signals:
         for number in {*self._handlers.copy(), *self._schedules.copy()}:
             self._meet(number)
 
+    def end(self) -> None:
+        """Take nothing more. Python waits for what runs, and would wait for what is begun meanwhile, too."""
+        self._serves = None
+
     def _meet(self, number: int) -> None:
         """Know a signal, as a worker: what all know of its schedule, and how often it was raised before."""
         if self._serves is None:
@@ -178,7 +182,8 @@ class Signals:
 
     def look(self) -> float:
         """Take what is due for this process, and begin to run it; return in how many seconds to look again."""
-        if self._serves is None or not self._serves():
+        serves = self._serves
+        if serves is None or not serves():
             return LOOK_SECONDS
         taken, seconds = self._memory().locks.run(self._take_all)
         for number, handler, times in taken:
@@ -296,7 +301,9 @@ class Signals:
         following = schedule.next(entry.due, now)
         if following is None:
             return LOOK_SECONDS if is_cron else min(entry.due - now, LOOK_SECONDS)
-        self._write(number, entry._replace(due=following, due_count=min(entry.due_count + 1, (1 << 32) - 1)))
+        is_one_with_the_last = handler.target != ALL and entry.pending
+        due_count = entry.due_count if is_one_with_the_last else min(entry.due_count + 1, (1 << 32) - 1)
+        self._write(number, entry._replace(due=following, due_count=due_count))
         self._raise(number, handler, 1)
         return LOOK_SECONDS
 

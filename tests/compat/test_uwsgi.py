@@ -29,6 +29,7 @@ def clean(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
     monkeypatch.setattr(hooks, "_functions", [])
     monkeypatch.setattr(hooks, "_has_begun", False)
+    monkeypatch.setattr(hooks, "_at_end", [])
     for name in ("_handlers", "_schedules"):
         monkeypatch.setattr(SIGNALS, name, {})
     monkeypatch.setattr(SIGNALS, "_serves", None)
@@ -319,6 +320,9 @@ def test_begins(monkeypatch, worker_id):
     install(Process(worker_id, 4242))
     hooks.call_post_fork()
     assert begun == ([(3, True)] if worker_id else [])
+    monkeypatch.setattr(uwsgi_module.SIGNALS, "_serves", lambda: True)
+    hooks.call_at_end()
+    assert uwsgi_module.SIGNALS._serves is None
 
 
 # RPC

@@ -192,6 +192,24 @@ def test_reload_waits(start, wait_until, flags):
     assert process.stop() == 0
 
 
+def test_a_reload_loses_no_tick(start, wait_until):
+    """Of so many runs none is lost, and none is double, while workers are replaced."""
+    extra = (
+        "@rbtimer(0.02)\ndef endless(number):\n    note('endless')\n"
+        "uwsgi.register_signal(9, '', lambda number: note('hundred'))\nuwsgi.add_rb_timer(9, 0.02, 100)\n"
+    )
+    process = start("--reload-at-once", extra=extra)
+    workers_of(process, 2)
+    wait_until(lambda: len(who(process, "hundred")) >= 10, 40)
+    process.signal(signal.SIGHUP)
+    wait_until(lambda: len(who(process, "hundred")) >= 100, 60)
+    process.wait_for_log("SIGHUP: done", 40)
+    count = len(who(process, "endless"))
+    wait_until(lambda: len(who(process, "endless")) >= count + 20, 40)
+    assert len(who(process, "hundred")) == 100
+    assert process.stop() == 0
+
+
 def test_facts(start, wait_until):
     """What agents ask, and who the workers are."""
     process = start()
@@ -212,7 +230,8 @@ def test_preloaded_facts(start):
 
 def test_one_process(start, wait_until):
     """Without workers all is there, too, but for a reload."""
-    process = start(*CACHE, extra="uwsgi.atexit = lambda: note('end')\n" + GATED, size=None)
+    always = "@timer(0.02)\ndef always_at_work(number):\n    time.sleep(0.1)\n"
+    process = start(*CACHE, extra="uwsgi.atexit = lambda: note('end')\n" + GATED + always, size=None)
     process.wait_for_log("serving on")
     assert ask(process, "uwsgi.cache_set('k', 'v'), uwsgi.cache_get('k'), uwsgi.masterpid()")[0] == "(True, b'v', 0)"
     ask(process, "uwsgi.signal(1)")

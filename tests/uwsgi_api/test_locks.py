@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import pytest
@@ -116,16 +115,18 @@ def test_signals_that_run(memory, other):
     assert memory.locks.begin(5)
 
 
-def test_forked(memory):
+FORKED = """
+memory.locks.lock(1)
+pid = os.fork()
+if not pid:
+    memory.locks.unlock(1)  # it is not this one's
+    os._exit(0 if memory.locks.is_locked(1) and memory.locks.run(lambda: True) else 1)
+tell(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+tell(memory.locks.is_locked(1))
+"""
+
+
+def test_forked(memory, other):
     """A process that the app forks has none of its parent's locks, and its locks are its own."""
-    memory.locks.lock(1)
-    pid = os.fork()
-    if not pid:
-        try:
-            memory.locks.unlock(1)  # it is not this one's
-            os._exit(0 if memory.locks.is_locked(1) and memory.locks.run(lambda: True) else 1)
-        finally:
-            os._exit(2)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert memory.locks.is_locked(1)
-    memory.locks.unlock(1)
+    process = other(memory, FORKED)
+    assert process.hear() == "0" and process.hear() == "True"

@@ -160,6 +160,30 @@ def test_so_often(new, clock):
     assert one.noted + two.noted + three.noted == [5, 5]
 
 
+def test_ticks_that_are_one(new, clock):
+    """What waits to be run already is due once; only what is run counts."""
+    one, two = new(1, "worker2", Every(10.0, 2)), new(2, "worker2", Every(10.0, 2))
+    for _ in range(3):
+        clock.now += 10
+        look(one)
+    look(two)
+    assert two.noted == [5]
+    for _ in range(3):
+        clock.now += 10
+        look(two)
+    assert two.noted == [5, 5]
+
+
+def test_at_the_end(new):
+    """A process that has served takes nothing more: Python waits for each run that it finds."""
+    one, two = new(1), new(2)
+    one.send(5)
+    one.end()
+    look(one)
+    look(two)
+    assert one.noted == [] and two.noted == [5]
+
+
 def test_cron(new, clock):
     """A minute is one worker's, and not that in which it was registered."""
     cron = Cron(-2, -1, -1, -1, -1)
