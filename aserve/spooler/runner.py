@@ -78,7 +78,7 @@ class Spooler:
         try:
             job = take_job(path, self._clock())
         except (ValueError, OSError) as fault:
-            logger.error("spooler: %s is no job that can be read: %s", path, fault)
+            logger.error("%s is no job that can be read: %s", path, fault)
             return False
         if job is None:
             return False
@@ -93,20 +93,20 @@ class Spooler:
         seconds = job.put_off(self._clock())  # it may end this process
         function = self._function()
         if function is None:
-            logger.error("spooler: %s waits: the app has no function for jobs (uwsgi.spooler, or @spool)", name)
+            logger.error("%s waits: the app has no function for jobs (uwsgi.spooler, or @spool)", name)
             job.put_off(self._clock(), RETRY_SECONDS)
             return
         try:
             result = function(values_of(job.path, job.values, job.body))
         except (Exception, SystemExit):
-            logger.exception("spooler: %s has failed; the next try is in %.0f s", name, seconds)
+            logger.exception("%s has failed; the next try is in %.0f s", name, seconds)
             job.put_off(self._clock(), seconds)
             return
         if result == SPOOL_OK:
             job.remove()
             return
         if result not in (SPOOL_RETRY, SPOOL_IGNORE):
-            logger.error("spooler: %s stays: its function has returned %.100r, and not SPOOL_OK", name, result)
+            logger.error("%s stays: its function has returned %.100r, and not SPOOL_OK", name, result)
         job.put_off(self._clock(), RETRY_SECONDS)
 
 

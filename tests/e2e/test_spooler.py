@@ -97,7 +97,7 @@ def test_what_fails(start):
     process = start()
     path = ask(process, "fails")
     process.wait_for_log(
-        r"spooler: uwsgi_spoolfile_\S+ has failed; the next try is in 1 s\n(.*\n)*.*ValueError: not yet"
+        r"spooler: uwsgi_spoolfile_\S+ has failed; the next try is in \d+ s\n(.*\n)*.*ValueError: not yet"
     )
     other = ask(process, "other")
     wait_until(lambda: not other.exists())
