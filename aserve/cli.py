@@ -279,7 +279,10 @@ def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     set_up_logging(plan.config, SPOOLER)
     _load(plan, is_spooler=True)
     call_post_fork()
-    return run_spooler(folder, spooler_function)
+    try:
+        return run_spooler(folder, spooler_function)
+    except OSError as fault:
+        raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
 
 
 def _run_trial(argv: Sequence[str], channel: Channel) -> int:

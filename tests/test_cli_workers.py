@@ -302,6 +302,15 @@ def test_a_spooler(supervised, served, monkeypatch):
     install()
 
 
+def test_a_spooler_without_its_folder(supervised, served, monkeypatch, capsys, tmp_path):
+    """One line says why it cannot do its work."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ASERVE_DOES_JOBS_OF", str(tmp_path / "file" / "jobs"))
+    assert cli.main(["hello:app", "--workers", "4", "--spooler", "/jobs"]) == 2
+    assert f"aserve: error: spooler {tmp_path}/file/jobs: " in capsys.readouterr().err
+    install()
+
+
 @pytest.mark.parametrize("text", ["x", "987654"])
 def test_variables_that_are_aserves_own(served, monkeypatch, capsys, text):
     """A person who sets one is told."""

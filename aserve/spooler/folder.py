@@ -77,17 +77,16 @@ def write_job(
 
     Raises:
         ValueError: the values have more than 64 KiB together, or the priority is no number.
-        OSError: it cannot be written; then it is not there.
+        OSError: it cannot be written, and is not there; or nobody knows whether it would outlive a loss of power.
     """
     if priority and not _PRIORITY.match(priority):
         raise ValueError(f"{priority!r} is no priority: up to nine digits")
-    octets = b"".join(
-        part for item in itertools.chain.from_iterable(values.items()) for part in (struct.pack("<H", len(item)), item)
-    ) if all(len(item) <= MAX_VARS_BYTES for item in itertools.chain.from_iterable(values.items())) else None  # fmt: skip
-    if octets is None or len(octets) > MAX_VARS_BYTES:
+    items = list(itertools.chain.from_iterable(values.items()))
+    if sum(map(len, items)) + 2 * len(items) > MAX_VARS_BYTES:
         raise ValueError("the values of a job have 64 KiB at most, together with their names; a body has room for more")
+    octets = b"".join([part for item in items for part in (len(item).to_bytes(2, "little"), item)])
     place = os.path.join(folder, priority) if priority else folder
-    os.makedirs(place, 0o700, exist_ok=True)
+    _make(place)
     now = time.time()
     due = max(at, now)
     name = (
@@ -107,6 +106,16 @@ def write_job(
     _sync(place)
     wake(folder)
     return path
+
+
+def _make(folder: str) -> None:
+    """Make a folder, if it is not there: what comes into it must not be lost with its name."""
+    if not os.path.isdir(folder):
+        parent = os.path.dirname(os.path.abspath(folder))
+        _make(parent)
+        with contextlib.suppress(FileExistsError):  # another process has made it
+            os.mkdir(folder, 0o700)
+        _sync(parent)
 
 
 def _private(path: str, flags: int) -> int:
@@ -138,7 +147,7 @@ def open_wake(folder: str) -> int:
     Raises:
         OSError: the folder cannot be made, or written to.
     """
-    os.makedirs(folder, 0o700, exist_ok=True)
+    _make(folder)
     path = os.path.join(folder, WAKE)
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)

@@ -36,7 +36,7 @@ def spool(values: Mapping[Any, Any] | None = None, **more: Any) -> bytes:
 
     Raises:
         ValueError: a value is too long, or not to be had; or the job names a folder that is none of --spooler.
-        OSError: it cannot be written; then it is not there.
+        OSError: it cannot be written; see write_job.
     """
     given = {_octets(name): value for name, value in {**(values or {}), **more}.items()}
     own = {name: given.pop(name.encode(), None) for name in _OWN}

@@ -57,6 +57,8 @@ def test_what_cannot_be_written(folder, monkeypatch):
         with pytest.raises(ValueError, match=why):
             write_job(folder, values, priority=priority)
 
+    os.mkdir(folder)
+
     def fail(fd):
         raise OSError(28, "No space left on device")
 
@@ -67,13 +69,15 @@ def test_what_cannot_be_written(folder, monkeypatch):
 
 
 def test_it_is_synced(folder, monkeypatch):
-    """The file before it has its name, then the folder."""
+    """The file before it has its name, then the folder; before them the place of a folder that is new."""
     steps = []
     rename, fsync = os.rename, os.fsync
     monkeypatch.setattr(os, "fsync", lambda fd: (steps.append(os.path.isdir(f"/proc/self/fd/{fd}")), fsync(fd)))
     monkeypatch.setattr(os, "rename", lambda old, new: (steps.append("name"), rename(old, new)))
     write_job(folder, {})
-    assert steps == [False, "name", True]
+    assert steps == [True, False, "name", True]
+    write_job(folder, {})
+    assert steps[4:] == [False, "name", True]
 
 
 def test_one_at_a_time(folder):
