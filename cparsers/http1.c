@@ -58,6 +58,10 @@ static int conclude(const fields *all, const request_line *line,
         flags |= HTTP1_EXPECT_CONTINUE;
     if (all->forwarded)
         flags |= HTTP1_FORWARDED;
+    if (all->websocket && all->upgrade && line->minor > 0 &&
+        (flags & (HTTP1_LENGTH | HTTP1_CHUNKED)) == 0 &&
+        length(line->method) == 3 && memcmp(line->method.p, "GET", 3) == 0)
+        flags |= HTTP1_WEBSOCKET;
     head->flags = flags;
     return 0;
 }

@@ -144,7 +144,7 @@ INSTEAD = {
     "unlock": "threading.Lock does it within a process, and a file lock (fcntl.flock) among workers",
     "reload": "SIGHUP to uwsgi.masterpid() does it with --workers, without them your supervisor restarts it",
     "stop": "SIGTERM to os.getpid() does it",
-    "websocket_": "an asyncio server speaks WebSocket",
+    "websocket_": "libraries of apps speak WebSocket here: docs/websockets.md",
     "sendfile": "wsgi.file_wrapper of the environ does it",
     "post_fork_hook": "set it: it is called in each process that serves, once",
     "farm_": "there are no mules; a task queue has it",

@@ -160,6 +160,12 @@ class Deadlines:
         if len(self._stuck) >= self._max_stuck:
             self._on_failing(f"{len(self._stuck)} workers are stuck inside the app (--max-stuck)")
 
+    def forget(self, exchange: Exchange) -> None:
+        """Let an exchange take as long as it likes: it has become a WebSocket."""
+        for thread_id, run in self.runs.copy().items():
+            if run.exchange is exchange:
+                del self.runs[thread_id]
+
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:

@@ -1,0 +1,95 @@
+"""The WebSockets of one server.
+
+Owns:     WebSockets: how many there may be, the pair of sockets of each, and how they end as the server drains.
+Thread:   event loop only.
+Not here: one of them (websocket.py), the request that asks for it (upgrading.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from ..errors import RequestRefused
+from ..log_once import LogOnce
+from .connection import Connection
+from .offered import Leaving, OfferedHalf
+from .websocket import WebSocket
+
+if TYPE_CHECKING:
+    from ..exchange import Exchange
+    from ..settings import Config
+    from ..wsgi.deadlines import Deadlines
+
+logger = logging.getLogger("aserve")
+
+# What libraries look for: Werkzeug's name, which simple-websocket prefers, and gunicorn's.
+NAMES = ("werkzeug.socket", "gunicorn.socket")
+
+
+class End(socket.socket):
+    """One of a pair. Apps may drop theirs without closing it, as under Werkzeug's own server: they are not warned."""
+
+    __slots__ = ()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class WebSockets:
+    """Those of one server."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, deadlines: Deadlines | None = None) -> None:
+        """`deadlines`: of requests, which have none once they are WebSockets."""
+        self._loop, self._deadlines = loop, deadlines
+        # A WebSocket keeps its thread, so that another must take the place; one thread is a promise (PEP 3333 wsgi.multithread).
+        self._has_threads = config.threads > 1
+        self._limit = config.websockets
+        self._ending_seconds = config.drain_seconds / 2
+        self._all: set[OfferedHalf] = set()  # also those of which it is not known yet
+        self._ending_count = 0
+        self._line = LogOnce(logger, logging.WARNING)
+
+    def is_offered(self) -> bool:
+        """Whether apps may have any; otherwise requests that ask for one are as any other."""
+        if self._limit and not self._has_threads:
+            self._line.log(
+                "a request asks for a WebSocket, for which there is no thread: --threads must be 2 or more (said once)"
+            )
+        return bool(self._limit) and self._has_threads
+
+    def offer(self, connection: Connection, http: Leaving) -> tuple[WebSocket, socket.socket]:
+        """
+        Return what may become one, and the app's end of it.
+
+        Raises:
+            RequestRefused: there are as many as there may be, or no descriptor is left.
+        """
+        if len(self._all) >= self._limit:
+            self._line.log("there are %d WebSockets, the limit (--websockets): more get a 503 (said once)", self._limit)
+            raise RequestRefused(503, "there are too many WebSockets")
+        try:
+            ours, its = [End(each.family, each.type, each.proto, fileno=each.detach()) for each in socket.socketpair()]
+        except OSError as exc:
+            self._line.log("no WebSocket can be had: %s; raise `ulimit -n` (said once)", exc.strerror)
+            raise RequestRefused(503, "there is no room for a WebSocket") from None
+        websocket = WebSocket(self, connection, http, ours)
+        self._all.add(websocket)
+        return websocket, its
+
+    def on_begun(self, exchange: Exchange) -> None:
+        """A request has become one."""
+        if self._deadlines is not None:
+            self._deadlines.forget(exchange)
+
+    def discard(self, websocket: OfferedHalf) -> None:
+        """Count one no longer."""
+        self._all.discard(websocket)
+
+    def end_later(self, websocket: WebSocket) -> None:
+        """End one as the server drains: one after the other in the first half of --drain-timeout, as their clients will come back."""
+        step = self._ending_seconds / max(len(self._all), 1)
+        self._loop.call_later(min(self._ending_count * step, self._ending_seconds), websocket.end_input)
+        self._ending_count += 1
