@@ -156,6 +156,7 @@ docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/setting
 	$(RUN) docs/make_settings.py > docs/settings.md
 	$(RUN) docs/make_conformance.py > docs/conformance.md
 	$(RUN) docs/make_moving.py
+	$(RUN) docs/simulate_scale.py
 
 clean:  ## remove everything that make has made
 	rm -rf .venv .venv-* build dist *.egg-info .coverage* htmlcov

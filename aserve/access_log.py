@@ -70,6 +70,7 @@ class AccessLog:
         self._trouble = Episode()
         self._goes_on = False  # something was written since the last failure
         self._lost_count = 0  # lines, since it began
+        self._lost_why = ""  # the last of them
         self.lost_count = 0  # lines, since the start
 
     @classmethod
@@ -149,23 +150,30 @@ class AccessLog:
 
     def _write_lines(self, lines: Sequence[str]) -> None:
         """Write them; what cannot be written is lost: a full disk or a closed pipe must not stop the service."""
-        why, sent = self._target.why_in_part, 0
+        sent = 0
         try:
             sent = self._target.write(lines) if lines else 0
+            why = self._target.why_in_part
         except OSError as exc:
             why = _why(exc)
         self._goes_on |= sent > 0
         if sent == len(lines):
             return
         self._goes_on = False
-        self._lost_count += len(lines) - sent
+        self._lost_count, self._lost_why = self._lost_count + len(lines) - sent, why
         self.lost_count += len(lines) - sent
         if self._trouble.begins():
             logger.error("cannot write the access log %r: %s; its lines are lost until that is over", self._name, why)
 
     def _tell_lost(self, what: str) -> None:
         if self._lost_count:
-            logger.warning("the access log %r %s; lines that were lost: %d", self._name, what, self._lost_count)
+            logger.warning(
+                "the access log %r %s; lines that were lost: %d (%s)",
+                self._name,
+                what,
+                self._lost_count,
+                self._lost_why,
+            )
             self._lost_count = 0
 
 
@@ -178,7 +186,7 @@ def _bodyless(exchange: Exchange, connection: Any) -> Exchange:
     return kept
 
 
-def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], worker: int) -> None:
+def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], worker: int, pid: int) -> None:
     """
     Add a line for each request that a worker process was at when it died: for how long, and "METHOD target", escaped.
 
@@ -187,7 +195,7 @@ def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], wor
     name = config.access_log
     if name is None:
         return
-    line_format = LineFormat(config.access_log_format, worker)
+    line_format = LineFormat(config.access_log_format, worker, pid)
     lines = line_format.lines([died(text, seconds) for seconds, text in requests])
     try:
         target = open_target(name, is_patient=False)

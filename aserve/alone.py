@@ -17,6 +17,7 @@ from typing import Callable
 
 from . import forks
 from .footprint import Footprints
+from .metrics.advice import add_warnings
 from .metrics.status import describe_single
 from .processes.control import Caller, Control, Message
 from .server import Server
@@ -39,7 +40,7 @@ def control_of(server: Server, path: str | None) -> Iterator[None]:
     loop, began_at, footprints = asyncio.get_running_loop(), time.monotonic(), Footprints()
     answers = {
         "status": lambda caller, _: _tell_status(
-            caller, describe_single(server, time.monotonic() - began_at, footprints)
+            caller, add_warnings(describe_single(server, time.monotonic() - began_at, footprints), server.config)
         ),
         "stacks": lambda caller, _: _tell(caller, {"worker": 0, "pid": os.getpid(), "text": describe_stacks()}),
         "reload": lambda caller, _: caller.refuse(NO_WORKERS),

@@ -231,6 +231,8 @@ def _work(role: Role) -> int:
 def _watch(path: str) -> int:
     if not find_spec("textual"):
         raise ConfigError("aserve top needs textual, which is not installed; pip install 'aserve-wsgi[top]'")
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("aserve top needs a terminal; `aserve status` prints the same once")
     from .top_screen import run_top  # an optional dependency, which only somebody who looks needs
 
     run_top(path)

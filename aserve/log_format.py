@@ -70,9 +70,9 @@ Piece = Union[str, int, Column]  # text; a value by its place in _PLACES; any ot
 class LineFormat:
     """A format, and the lines that it gives; one thread at a time."""
 
-    def __init__(self, text: str, worker: int | None = None) -> None:
-        """`text`: --access-log-format; `worker`: see Process."""
-        self._process = Process(worker)
+    def __init__(self, text: str, worker: int | None = None, pid: int | None = None) -> None:
+        """`text`: --access-log-format; `worker`, `pid`: see Process."""
+        self._process = Process(worker, pid)
         self._second, self._stamp = 0.0, ""
         self._lines: dict[LineKey, str] = {}  # of this second
         self._fields: dict[str, list[str]] = {}  # by field section: what is shown of it

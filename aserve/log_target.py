@@ -60,12 +60,11 @@ class Target(Protocol):
 class FileTarget:
     """A file, to which others append, too."""
 
-    why_in_part = "only a part of it was taken"
-
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)  # the app may change the folder
         self._fd = os.open(self._path, _FLAGS, 0o666)
         self._is_torn = False  # the last line has no end
+        self.why_in_part = ""  # of the last that was written in part
 
     def write(self, lines: Sequence[str]) -> int:
         """See Target.write."""
@@ -76,7 +75,8 @@ class FileTarget:
         while 0 < sent < len(octets):
             try:
                 sent += os.write(self._fd, octets[sent:])
-            except OSError:  # the disk is full: what is there must not begin the next line
+            except OSError as exc:  # the disk is full: what is there must not begin the next line
+                self.why_in_part = exc.strerror or str(exc)
                 break
         self._is_torn = octets[sent - 1 : sent] != b"\n"
         return len(lines) if sent == len(octets) else octets[:sent].lstrip(b"\n").count(b"\n")

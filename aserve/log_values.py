@@ -19,6 +19,7 @@ from typing import Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
 from .exchange import WORKER_DIED, Client, Exchange
+from .local_time import local_time, show_offset
 from .settings.log_line import Atom
 
 # What stands before the field section in an HTTP parser's vars: five names and values.
@@ -85,9 +86,9 @@ def record_of(kept: Kept, client: str | None = None) -> Record:
 class Process:
     """What values need to know besides the record."""
 
-    def __init__(self, worker: int | None = None) -> None:
+    def __init__(self, worker: int | None = None, pid: int | None = None) -> None:
         self.worker = worker  # the worker process's number; None: there is one process
-        self.pid = os.getpid()
+        self.pid = pid or os.getpid()  # whose lines these are
         self._second, self._stamp = -1, ""
         self._iso_second, self._iso_stamp = -1, ""
         self._threads: dict[int, str] = {}
@@ -96,7 +97,8 @@ class Process:
         """Return the time as Apache writes it."""
         second = int(at)
         if second != self._second:
-            self._second, self._stamp = second, time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(second))
+            stamp = time.strftime("%d/%b/%Y:%H:%M:%S ", local_time(second))
+            self._second, self._stamp = second, stamp + show_offset(second)
         return self._stamp
 
     def iso_time(self, at: float) -> str:
@@ -154,7 +156,7 @@ _END_GETTERS: dict[str, EndGetter] = {
     "addr": lambda process, record: record.client,
     "ltime": lambda process, record: process.stamp(record.at),
     "[ltime]": lambda process, record: f"[{process.stamp(record.at)}]",
-    "ctime": lambda process, record: time.ctime(record.at),
+    "ctime": lambda process, record: time.asctime(local_time(record.at)),
     "time": lambda process, record: int(record.at),
     "epoch": lambda process, record: int(record.at),
     "status": lambda process, record: record.status,

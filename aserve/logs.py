@@ -12,6 +12,7 @@ import logging
 import logging.config
 from typing import Any
 
+from .local_time import local_time
 from .settings import Config, ConfigError, read_toml
 
 logger = logging.getLogger("aserve")
@@ -27,6 +28,8 @@ class LineFormatter(logging.Formatter):
 
     So nothing that a client or an app has put into a message can pass for a line of the log.
     """
+
+    converter = staticmethod(local_time)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the event as text, without the last newline."""

@@ -1,6 +1,6 @@
 """What a server keeps of its requests: the access log, its counters, and those that are slow.
 
-Owns:     Records: which of them there are, by the settings, from start to stop.
+Owns:     Records: which of them there are, by the settings, from start to stop; and what is told of a stall, in any case.
 Thread:   event loop only; what they are told of requests, whoever ends one.
 Not here: the lines (access_log.py), the numbers (metrics/), the stacks (slow_requests.py).
 """
@@ -19,6 +19,7 @@ from .metrics.single import Single
 from .metrics.status import Serving
 from .request_log import RequestLog, as_one
 from .slow_requests import SlowRequests
+from .stalls import Queue, StallWatch
 from .wire_log import WireLog, is_told
 
 
@@ -42,6 +43,7 @@ class Records:
         self._access_log: AccessLog | None = None
         self._slow: SlowRequests | None = None
         self._wire_log = WireLog() if is_told() else None
+        self._stalls = StallWatch()
         with contextlib.ExitStack() as undo:
             if config.access_log is not None:
                 self._access_log = AccessLog.of(config, slot)
@@ -82,8 +84,8 @@ class Records:
         listeners = self._single.listeners if self._single is not None else ()
         return [forks.local_address(listener.socket.fileno()) for listener in listeners]
 
-    def on_second(self) -> None:
-        """Called once a second: write what waits, and the numbers of this moment."""
+    def on_second(self, queue: Queue) -> None:
+        """Called once a second: write what waits, and the numbers of this moment; `queue`: of requests."""
         if self._access_log is not None:
             self._access_log.on_second()
         if self._counters is not None:
@@ -93,6 +95,7 @@ class Records:
             self._single.on_second()
         if self._slow is not None:
             self._slow.on_second()
+        self._stalls.on_second(queue)
 
     def slow_requests(self) -> list[dict[str, Any]]:
         """See SlowRequests.last."""

@@ -33,6 +33,7 @@ from .proxies.trust import peers_of
 from .records import Records
 from .services import Shared, new_service
 from .settings import Config
+from .stacks import ORDER, describe_stacks
 from .statistics import Statistics, take_ongoing, take_statistics
 from .tls.certificates import Certificates, load_certificates
 from .workers.executor import Executor
@@ -44,8 +45,9 @@ from .wsgi.response import CommonFields
 
 logger = logging.getLogger("aserve")
 
-# For how long kept connections of a server that is replaced may be detached, before they are to close. Guess: most idle meanwhile.
-LEAVING_SECONDS = 2.0
+LEAVING_SECONDS = (
+    2.0  # for kept connections of a server that is replaced to be detached, before they are to close. Guess
+)
 
 
 class Server:
@@ -297,8 +299,7 @@ class Server:
         """Return so many of the oldest requests that it is at; see take_ongoing. Only if times are taken: --metrics, --control."""
         return take_ongoing(list(self._connections), self._lane, count)
 
-    def _drain_connections(self) -> None:
-        """Close what idles, and let every other connection close after its response."""
+    def _drain_connections(self) -> None:  # close what idles, and let every other connection close after its response
         for connection in list(self._connections):
             connection.drain()
         self._drain_lane()
@@ -325,7 +326,8 @@ class Server:
     async def _stop(self, deadline: float) -> bool:
         hung = await stop_workers(self._executor, self._loop, deadline)
         if hung:
-            logger.warning("left behind, still inside the app: %s", ", ".join(hung))
+            told = ", ".join(hung), ORDER, describe_stacks(hung).rstrip()
+            logger.warning("left behind, still inside the app: %s; they are at (%s):\n%s", *told)
         if self._lane is not None:
             while self._executor.is_leader_waiting:  # nobody may wait on what is closed: it would never end
                 self._lane.wake()
@@ -351,8 +353,8 @@ class Server:
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            WebSockets(self.config, self._loop, self._deadlines), records.told, self._certificates, self._peers, multiprocess=not self._is_alone,
-            in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
+            WebSockets(self.config, self._loop, self._deadlines), records.told, self._certificates, self._peers,
+            not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
             times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids,
         )  # fmt: skip
 
@@ -397,4 +399,4 @@ class Server:
         if self._deadlines is not None:
             self._deadlines.on_second()
         if self._records is not None:
-            self._records.on_second()
+            self._records.on_second(self._executor)

@@ -16,12 +16,14 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import RequestRefused
 from .exchange import REFUSED, Exchange, escape
+from .frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
-from .stacks import SLOW_WATCH, format_frames, request_of
+from .stacks import ORDER, SLOW_WATCH, request_of
 
 logger = logging.getLogger("aserve.slow")
 
@@ -30,6 +32,7 @@ MAX_PER_MINUTE = 12
 MAX_KEPT = 32  # of the last
 MAX_STACK = 4000  # characters; what is outermost is left out
 LOOK_SECONDS = 1.0
+LEAST_QUEUE_SECONDS = 0.05  # what is shown as 0.0 is not shown
 
 _monotonic = time.monotonic
 
@@ -59,7 +62,7 @@ class SlowRequests:
 
         Each has: number (from 1, in this process), at (seconds since 1970, when it was told), request ("GET /a", escaped), seconds (so far, or
         until its end), queue_seconds (of these it has waited for a thread), worker (None without --workers), thread, request_id (or None),
-        stack (text; empty: it was not seen while it ran), end (None: it runs; else as in the access log), status (then; 0: none).
+        stack (text, the last call first; empty: it was not seen while it ran), where (of this the app's own last call), end (None: it runs; else as in the access log), status (then; 0: none).
         """
         with self._lock:
             return [dict(found) for found in self._last]
@@ -95,7 +98,7 @@ class SlowRequests:
             if exchange is None or not exchange.arrived_at or exchange in self._running:
                 continue
             if now - exchange.arrived_at >= self._seconds:
-                self._tell_running(exchange, thread_id, format_frames(frames)[-MAX_STACK:])
+                self._tell_running(exchange, thread_id, calls_of(frames))
 
     def _on_minute(self, now: float) -> None:
         if now - self._minute_began_at < 60:
@@ -105,12 +108,13 @@ class SlowRequests:
         if left_out:
             logger.warning("%d more slow requests were not told of in the last minute", left_out)
 
-    def _tell_running(self, exchange: Exchange, thread_id: int, stack: str) -> None:
-        found = self._note(exchange, thread_id, stack)
+    def _tell_running(self, exchange: Exchange, thread_id: int, calls: Sequence[Call]) -> None:
+        found = self._note(exchange, thread_id, calls)
         if found is not None:
             logger.warning(
-                "%s has taken %.1f s so far, longer than --slow-request (%g s)%s; %s is at:\n%s",
-                found["request"], found["seconds"], self._seconds, _describe(found), found["thread"], stack.rstrip(),
+                "%s has taken %s so far, longer than --slow-request (%g s)%s; %s is at (%s):\n%s",
+                found["request"], _show_times(found), self._seconds, _show_id(found), found["thread"], ORDER,
+                found["stack"].rstrip(),
             )  # fmt: skip
 
     # --- called in whichever thread ends an exchange ---
@@ -129,7 +133,7 @@ class SlowRequests:
         is_new = exchange not in self._running
         if is_new and (not exchange.arrived_at or exchange.is_probe):
             return  # it was not whole
-        found = self._note(exchange, exchange.thread_id, "") if is_new else self._running.get(exchange)
+        found = self._note(exchange, exchange.thread_id, ()) if is_new else self._running.get(exchange)
         with self._lock:
             self._running.pop(exchange, None)
             if found is None:
@@ -137,15 +141,15 @@ class SlowRequests:
             found["seconds"], found["end"], found["status"] = _monotonic() - exchange.arrived_at, end, status
         if is_new:
             logger.warning(
-                "%s has taken %.1f s, longer than --slow-request (%g s)%s: %s %d; its stack was not seen",
-                found["request"], found["seconds"], self._seconds, _describe(found), end, status,
+                "%s has taken %s, longer than --slow-request (%g s)%s: %s %d; its stack was not seen",
+                found["request"], _show_times(found), self._seconds, _show_id(found), end, status,
             )  # fmt: skip
         else:
-            logger.warning("%s has ended after %.1f s: %s %d", found["request"], found["seconds"], end, status)
+            logger.warning("%s has ended after %s: %s %d", found["request"], _show_times(found), end, status)
 
     # --- called from both ---
 
-    def _note(self, exchange: Exchange, thread_id: int, stack: str) -> dict[str, Any] | None:
+    def _note(self, exchange: Exchange, thread_id: int, calls: Sequence[Call]) -> dict[str, Any] | None:
         """Keep one that is told of from now on; None: it is one too many in this minute."""
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         request_id, began_at = request_id_of(exchange), exchange.began_at
@@ -167,7 +171,8 @@ class SlowRequests:
                 "worker": self._worker,
                 "thread": names.get(thread_id, f"thread {thread_id}"),
                 "request_id": escape(request_id) if request_id else None,
-                "stack": stack,
+                "stack": show_calls(calls)[:MAX_STACK],
+                "where": where_of(calls),
                 "end": None,
                 "status": None,
             }
@@ -176,6 +181,13 @@ class SlowRequests:
             return found
 
 
-def _describe(found: dict[str, Any]) -> str:
-    text = f"; {found['queue_seconds']:.1f} s of these it waited for a thread" if found["queue_seconds"] else ""
-    return f"{text}; request id {found['request_id']}" if found["request_id"] else text
+def _show_times(found: dict[str, Any]) -> str:
+    """Return how long one has taken, and which part of it was the queue's: such a request may itself be quick."""
+    seconds, queued = found["seconds"], found["queue_seconds"] or 0.0
+    if queued < LEAST_QUEUE_SECONDS:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.1f} s (waited {queued:.1f} s in the queue, ran {seconds - queued:.1f} s)"
+
+
+def _show_id(found: dict[str, Any]) -> str:
+    return f"; request id {found['request_id']}" if found["request_id"] else ""

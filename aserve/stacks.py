@@ -1,8 +1,8 @@
 """What each thread of this process is at, for a person.
 
-Owns:     describe_stacks; request_of, format_frames, for one thread.
+Owns:     describe_stacks, describe_busy: threads that are at the same place are one stack; request_of, for one thread.
 Thread:   any that holds the GIL for a moment; it reads source files.
-Not here: stacks of a process whose event loop hangs (faulthandler, processes/worker.py).
+Not here: how a stack is shown (frames.py); stacks of a process whose event loop hangs (faulthandler, processes/worker.py).
 
 A thread's request is found on its stack: nothing is noted while requests are served.
 """
@@ -12,37 +12,87 @@ from __future__ import annotations
 import sys
 import threading
 import time
-import traceback
+from collections.abc import Container, Iterable, Iterator
 from types import FrameType
+from typing import NamedTuple
 
 from .connections.connection import Connection
 from .exchange import Exchange
-from .frames import outer_frames
+from .frames import calls_of, outer_frames, show_calls
 from .wsgi.gateway import Gateway
 
 _RUN = Connection.run.__code__
 _RESPOND = Gateway.respond.__code__
 # They sleep, and are of no interest.
 GIL_WATCH, SLOW_WATCH = "aserve-gil-watch", "aserve-slow-requests"
-MAX_FRAMES = 30  # of a stack, the innermost
+MAX_HEADS = 8  # of threads that are at the same place
+ORDER = "the last call first"  # what is said beside stacks
 
 
-def describe_stacks() -> str:
-    """Return for each thread its name, its request, and its stack from the app on; threads without anything to do in one line."""
-    threads = {thread.ident: thread.name for thread in threading.enumerate()}
-    own, texts, idle = threading.get_ident(), [], []
-    for ident, frame in sorted(sys._current_frames().items(), key=lambda item: threads.get(item[0], "")):
-        name = threads.get(ident, f"thread {ident}")
+class _Found(NamedTuple):
+    """A thread."""
+
+    name: str
+    ident: int
+    exchange: Exchange | None
+    stack: str
+
+
+def describe_stacks(names: Container[str] | None = None) -> str:
+    """
+    Return for each thread its name, its request, and its stack from the app on; threads without anything to do in one line.
+
+    With `names` only those threads, whatever they do. Who is at the oldest request comes first.
+    """
+    own, found, idle = threading.get_ident(), [], []
+    for each in _find():
+        is_ours = each.ident == own or each.name.startswith("aserve-worker-")
+        if names is not None:
+            found += [each] if each.name in names else []
+        elif each.exchange is not None or not is_ours:
+            found += [each] if each.name not in (GIL_WATCH, SLOW_WATCH) else []
+        else:
+            idle.append(each.name)
+    return "\n".join([*_merge(found), *([f"waiting for requests: {', '.join(idle)}\n"] if idle else [])])
+
+
+def describe_busy() -> str:
+    """Return the same of the threads that are at a request."""
+    return "\n".join(_merge(each for each in _find() if each.exchange is not None))
+
+
+def _find() -> Iterator[_Found]:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sorted(sys._current_frames().items(), key=lambda item: names.get(item[0], "")):
         exchange, frames = request_of(frame)
-        if exchange is not None:
-            texts.append(f"{name}, at {exchange.summary}{_age_of(exchange)}:\n{format_frames(frames)}")
-        elif ident == own or name.startswith("aserve-worker-"):
-            idle.append(name)
-        elif name not in (GIL_WATCH, SLOW_WATCH):
-            texts.append(f"{name}:\n{format_frames(frames)}")
-    if idle:
-        texts.append(f"waiting for requests: {', '.join(idle)}\n")
-    return "\n".join(texts)
+        yield _Found(names.get(ident, f"thread {ident}"), ident, exchange, show_calls(calls_of(frames)))
+
+
+def _merge(found: Iterable[_Found]) -> list[str]:
+    """Return a text for each stack, with all threads that have it above."""
+    by_stack: dict[str, list[_Found]] = {}
+    for each in sorted(found, key=lambda each: (each.exchange is None, _began_at(each))):
+        by_stack.setdefault(each.stack, []).append(each)
+    texts = []
+    for stack, threads in by_stack.items():
+        heads = [_head_of(each) for each in threads[:MAX_HEADS]]
+        if threads[MAX_HEADS:]:
+            heads.append(f"and {len(threads) - MAX_HEADS} more threads")
+        texts.append("\n".join(heads) + f":\n{stack}")
+    return texts
+
+
+def _began_at(found: _Found) -> float:
+    return found.exchange.began_at if found.exchange is not None else 0.0
+
+
+def _head_of(found: _Found) -> str:
+    """Return who it is, and for how long a worker has been at its request, if requests are timed (--metrics, for one)."""
+    if found.exchange is None:
+        return found.name
+    began_at = found.exchange.began_at
+    age = f" for {time.monotonic() - began_at:.1f} s" if began_at else ""
+    return f"{found.name}, at {found.exchange.summary}{age}"
 
 
 def request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
@@ -56,18 +106,3 @@ def request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
             return at.f_locals.get("exchange"), frames if inside is None else inside
         frames.append(at)
     return None, frames
-
-
-def _age_of(exchange: Exchange) -> str:
-    """Return for how long a worker has been at it, if requests are timed (--metrics, or an access log that tells times)."""
-    return f" for {time.monotonic() - exchange.began_at:.1f} s" if exchange.began_at else ""
-
-
-def format_frames(frames: list[FrameType]) -> str:
-    """Return a stack as text, the innermost frame last."""
-    chosen = frames[:MAX_FRAMES]
-    lines = traceback.format_list(
-        [traceback.FrameSummary(f.f_code.co_filename, f.f_lineno or 0, f.f_code.co_name) for f in reversed(chosen)]
-    )
-    skipped = f"  ({len(frames) - MAX_FRAMES} frames before these)\n" if len(frames) > MAX_FRAMES else ""
-    return skipped + "".join(lines)

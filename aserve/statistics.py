@@ -42,6 +42,7 @@ class Statistics(NamedTuple):
 
     requests: int  # for the app, whole, since the start
     requests_waiting: int  # no worker has begun them; those that the kernel holds are not known
+    requests_waiting_seconds: float  # for how long the first of these has waited, or less by a second at most
     requests_stalled_seconds: (
         int  # for how long none of them could be begun, as every worker is busy; 0: none waits, or they move
     )
@@ -127,6 +128,7 @@ def take_statistics(
         connections_in_lane=in_lane,
         requests=requests,
         requests_waiting=executor.waiting_count,
+        requests_waiting_seconds=executor.wait_seconds,
         requests_stalled_seconds=executor.stalled_seconds,
         bodies_incomplete=len(incomplete_bodies),
         bodies_incomplete_bytes=sum(body.length for body in incomplete_bodies),

@@ -96,7 +96,9 @@ def test_standard_output_is_not_reopened(monkeypatch):
 def test_what_was_not_answered(log, tmp_path):
     """Each request has its line, behind those of others: no status, no octets, nobody's."""
     line_of(log)
-    append_unanswered(Config(access_log=str(tmp_path / "log")), [(3.0, "GET /a"), (0.5, r"PUT /b\x22")], worker=1)
+    append_unanswered(
+        Config(access_log=str(tmp_path / "log")), [(3.0, "GET /a"), (0.5, r"PUT /b\x22")], worker=1, pid=4711
+    )
     line_of(log)
     lines = [COMBINED.match(line).groups() for line in log.text().splitlines()]
     assert [(line[0], *line[2:]) for line in lines[1:3]] == [
@@ -108,23 +110,23 @@ def test_what_was_not_answered(log, tmp_path):
 
 def test_what_was_not_answered_on_standard_output(capfd):
     """It goes there, if the log does."""
-    append_unanswered(Config(access_log="-"), [(0.0, "GET /a")], worker=1)
+    append_unanswered(Config(access_log="-"), [(0.0, "GET /a")], worker=1, pid=4711)
     assert '"GET /a -" 0 - "-" "-"\n' in capfd.readouterr().out
 
 
 def test_what_was_not_answered_in_another_format(tmp_path):
     """It is in the log's own format, and says how it has ended, when and where."""
     config = Config(access_log=str(tmp_path / "log"), access_log_format="json")
-    append_unanswered(config, [(3.5, r"GET /a\x22?q=1")], worker=7)
+    append_unanswered(config, [(3.5, r"GET /a\x22?q=1")], worker=7, pid=4711)
     found = json.loads((tmp_path / "log").read_text())
     assert found["url.path"] == '/a"' and found["url.query"] == "q=1" and found["aserve.worker"] == 7
     assert (found["aserve.end"], found["http.server.request.duration"]) == ("worker_died", 3.5)
-    assert "http.response.status_code" not in found
+    assert "http.response.status_code" not in found and found["process.pid"] == 4711
 
 
 def test_what_was_not_answered_and_no_log():
     """Then there is nothing to be written to."""
-    append_unanswered(Config(), [(3.5, "GET /a")], worker=7)
+    append_unanswered(Config(), [(3.5, "GET /a")], worker=7, pid=4711)
 
 
 @pytest.mark.parametrize(("kind", "why"), [("fifo", "No such device or address"), ("dir", "Is a directory")])
@@ -132,7 +134,7 @@ def test_what_cannot_be_written(tmp_path, caplog, kind, why):
     """A pipe that nobody reads is not waited for; the log says what is wrong."""
     path = tmp_path / "log"
     os.mkfifo(path) if kind == "fifo" else path.mkdir()
-    append_unanswered(Config(access_log=str(path)), [(0.0, "GET /a")], worker=1)
+    append_unanswered(Config(access_log=str(path)), [(0.0, "GET /a")], worker=1, pid=4711)
     assert f"cannot write what was cut to the access log {str(path)!r}: {why}" in caplog.text
 
 
@@ -361,13 +363,16 @@ def test_lost_lines_are_told_once_and_counted(log, failing, caplog):
     for _ in range(6):
         log.write(new_exchange())
         log.on_second()
-    assert "is written again; lines that were lost: 8" in caplog.records[1].getMessage()
+    assert "is written again; lines that were lost: 8 (it has room for less)" in caplog.records[1].getMessage()
     failing.room = 0
     log.write(new_exchange())
     log.flush()
     assert "cannot write" in caplog.records[2].getMessage()
     log.close()
-    assert "is closed; lines that were lost: 1" in caplog.records[3].getMessage() and failing.lines[-1] == "closed"
+    assert (
+        "is closed; lines that were lost: 1 (No space left on device)" in caplog.records[3].getMessage()
+        and failing.lines[-1] == "closed"
+    )
 
 
 # Requests without a line

@@ -38,7 +38,8 @@ async def test_status(path):
         and server["threads"] == 2
     )
     worker = worker["worker"]
-    assert (worker["slot"], worker["state"], worker["requests"]) == (0, "ready", 0)
+    assert (worker["slot"], worker["state"], worker["requests"], worker["waiting_seconds"]) == (0, "ready", 0, 0.0)
+    assert server["warnings"] == []
 
 
 async def test_stacks(path):

@@ -126,11 +126,24 @@ def test_top(monkeypatch, capsys):
     shown = []
     monkeypatch.setitem(sys.modules, "aserve.top_screen", types.SimpleNamespace(run_top=shown.append))
     monkeypatch.setattr(cli, "find_spec", lambda name: name == "textual")
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, stream, types.SimpleNamespace(isatty=lambda: True))
     assert cli.main(["top", "--control", "/run/control"]) == 0 and shown == ["/run/control"]
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
     assert cli.main(["top", "--control", "/run/control"]) == 2 and len(shown) == 1
     told = capsys.readouterr().err
     assert told.count("\n") == 1 and "textual" in told and "pip install 'aserve-wsgi[top]'" in told
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout"])
+def test_top_without_a_terminal(monkeypatch, capsys, stream):
+    """There is nowhere to draw: one line says what prints the same."""
+    monkeypatch.setattr(cli, "find_spec", lambda name: name == "textual")
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, types.SimpleNamespace(isatty=lambda name=name: name != stream))
+    assert cli.main(["top", "--control", "/run/control"]) == 2
+    told = capsys.readouterr().err
+    assert told == "aserve: error: aserve top needs a terminal; `aserve status` prints the same once\n"
 
 
 def test_serving_knows_no_textual():

@@ -21,7 +21,7 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode footprint frames log_once systemd _cparsers",
+    "errors episode footprint frames local_time log_once systemd _cparsers",
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
@@ -39,7 +39,7 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics slow_requests",  # metrics: counts what statistics knows
+    "metrics slow_requests stalls",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
@@ -195,6 +195,7 @@ TESTS_OF_NO_ONE_FILE = {
     "faults",
     "layout",
     "setup",
+    "simulate_scale",
 }
 
 

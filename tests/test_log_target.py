@@ -54,6 +54,7 @@ def test_a_disk_that_becomes_full(file, tmp_path):
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (7, before[1]))
         assert file.write(["abc\n", "def\n", "ghi\n"]) == 1
+        assert file.why_in_part == "File too large"
         with pytest.raises(OSError, match="too large"):
             file.write(["jkl\n"])
     finally:

@@ -14,6 +14,7 @@ from aserve.metrics.table import PAGE_WORDS, PLACES
 from aserve.records import Records
 from aserve.settings import Config
 from aserve.statistics import Statistics
+from aserve.workers.inline import InlineExecutor
 
 NOTHING = Statistics(*[0] * len(Statistics._fields))
 
@@ -27,7 +28,7 @@ async def test_nothing():
     """Then nobody is told of requests, and nothing is looked up once a second."""
     records = Records(serving(), asyncio.get_running_loop())
     assert records.told is None and not records.wants_times and records.bound == []
-    records.on_second()
+    records.on_second(InlineExecutor())
     records.reopen()
     records.close()
 
@@ -37,7 +38,7 @@ async def test_the_access_log(tmp_path):
     records = Records(serving(access_log=str(tmp_path / "log")), asyncio.get_running_loop())
     assert records.told is not None and not records.wants_times
     records.told.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
-    records.on_second()
+    records.on_second(InlineExecutor())
     assert "10.0.0.1" in (tmp_path / "log").read_text()
     (tmp_path / "log").unlink()
     records.reopen()
@@ -52,7 +53,7 @@ async def test_counters_of_a_worker():
         serving(NOTHING._replace(connections_running=4), metrics="127.0.0.1:1"), asyncio.get_running_loop(), memory
     )
     assert records.wants_times and records.bound == []
-    records.on_second()
+    records.on_second(InlineExecutor())
     assert read_words(memory)[PLACES["aserve_requests_in_flight"]] == 4
     records.close()
 
@@ -62,7 +63,7 @@ async def test_both_of_one_process(tmp_path):
     server = serving(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
     records = Records(server, asyncio.get_running_loop())
     assert type(records.told).__name__ == "RequestLogs" and len(records.bound) == 1
-    records.on_second()
+    records.on_second(InlineExecutor())
     records.close()
     assert not (tmp_path / "m").exists()
     records.close()

@@ -38,7 +38,11 @@ def test_one_that_runs(start_server, raw_client, wait_until, caplog):
     assert found["seconds"] >= 0.05 and found["request_id"] == "abc" and found["number"] == 1
     assert "in __call__" in found["stack"] and "in respond" not in found["stack"]
     (line,) = slow_lines(caplog)
-    assert line.startswith("GET /slow?a=1 has taken ") and f"; request id abc; {found['thread']} is at:\n  File" in line
+    assert (
+        line.startswith("GET /slow?a=1 has taken ")
+        and f"; request id abc; {found['thread']} is at (the last call first):\n  File" in line
+    )
+    assert found["where"].endswith(", in __call__")
     gate.open()
     assert client.recv_response().status == 200
     wait_until(lambda: server.server.slow_requests()[0]["end"] == "answered")
@@ -85,7 +89,7 @@ def test_what_is_looked_at(slow, run, caplog):
     slow.look()
     (line,) = slow_lines(caplog)
     assert line.startswith(
-        "GET /a has taken 5.0 s so far, longer than --slow-request (2 s); 4.0 s of these it waited for a thread; thread 3"
+        "GET /a has taken 5.0 s (waited 4.0 s in the queue, ran 1.0 s) so far, longer than --slow-request (2 s); thread 3 is"
     )
     late.response = None  # it ended just as it was found
     run.running.clear()
@@ -117,11 +121,26 @@ def test_ends(slow, run, caplog):
 
 
 def test_one_that_was_not_seen(slow, run, caplog):
-    """It came and went between two looks, or was with no thread: its line says so."""
+    """It came and went between two looks, or was with no thread: its line says so, and whether it was the queue."""
     slow.write(run(2.5))
+    queued = run(9.0)
+    queued.began_at = slow.clock.now - 0.1
+    slow.write(queued)
     assert slow_lines(caplog) == [
-        "GET /a has taken 2.5 s, longer than --slow-request (2 s): answered 200; its stack was not seen"
+        "GET /a has taken 2.5 s, longer than --slow-request (2 s): answered 200; its stack was not seen",
+        "GET /a has taken 9.0 s (waited 8.9 s in the queue, ran 0.1 s), longer than --slow-request (2 s): answered 200; "
+        "its stack was not seen",
     ]
+
+
+def test_an_end_that_was_the_queues(slow, run, caplog):
+    """The line of its end says which part of the time it has waited for a thread."""
+    late = run(5.0)
+    late.began_at = slow.clock.now - 1.0
+    slow.look()
+    slow.clock.now += 0.5
+    slow.write(late)
+    assert slow_lines(caplog)[1] == "GET /a has ended after 5.5 s (waited 4.0 s in the queue, ran 1.5 s): answered 200"
 
 
 def test_a_stall_of_everything(slow, run, monkeypatch, caplog):

@@ -10,7 +10,8 @@ import pytest
 from harness import apps
 
 import aserve.stacks
-from aserve.stacks import describe_stacks
+from aserve.exchange import Exchange
+from aserve.stacks import _Found, describe_busy, describe_stacks
 from aserve.wsgi.timing import TimingGateway
 
 
@@ -46,30 +47,52 @@ def test_for_how_long(start_server, raw_client):
     assert re.search(r"at GET /slow for \d+\.\d s:\n", text)
 
 
-def test_other_threads(monkeypatch):
-    """A thread of the app has all of its stack, as far as it is not too long; one of ours without a request has none."""
-    monkeypatch.setattr(aserve.stacks, "MAX_FRAMES", 5)
+def test_other_threads():
+    """A thread of the app has a stack; one of ours without a request has none. One that is named is shown in any case."""
     is_told, go_on = threading.Event(), threading.Event()
 
-    def wait_deep(depth):
-        if depth:
-            wait_deep(depth - 1)
-        else:
-            is_told.set()
-            go_on.wait(20)
+    def wait_here():
+        is_told.set()
+        go_on.wait(20)
 
-    threads = [threading.Thread(target=wait_deep, args=[20], name=name) for name in ("poller", "aserve-worker-7")]
+    threads = [threading.Thread(target=wait_here, name=name) for name in ("poller", "aserve-worker-7")]
     for thread in threads:
         is_told.clear()
         thread.start()
         assert is_told.wait(20)
-    text = describe_stacks()
+    text, named, busy = describe_stacks(), describe_stacks(["aserve-worker-7"]), describe_busy()
     go_on.set()
     for thread in threads:
         thread.join()
-    assert re.search(r"^poller:\n  \(\d+ frames before these\)\n", text, re.M)
+    assert re.search(r"^poller:\n(  .*\n)*?  File .*, in wait_here\n", text, re.M)
     assert re.search(r"^waiting for requests: .*aserve-worker-7", text, re.M)
     assert threading.current_thread().name in text.partition("waiting for requests: ")[2]
+    assert named.startswith("aserve-worker-7:\n  ") and "wait_here" in named and "poller" not in named
+    assert "poller" not in busy and "waiting for requests" not in busy
+
+
+def found(name, stack, target=None, began_at=0.0):
+    """Return a thread as it is found."""
+    exchange = None
+    if target is not None:
+        exchange = Exchange(f"REQUEST_METHOD\0GET\0REQUEST_URI\0{target}", 2)
+        exchange.began_at = began_at
+    return _Found(name, 1, exchange, f"  {stack}\n")
+
+
+def test_threads_at_the_same_place(monkeypatch):
+    """They are one stack, with their names above; who is at the oldest request comes first, and the app's own threads come last."""
+    monkeypatch.setattr(aserve.stacks.time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(aserve.stacks, "MAX_HEADS", 3)
+    workers = [found(f"w{number}", "lock", f"/{number}", 90.0 + number) for number in range(1, 7)]
+    monkeypatch.setattr(
+        aserve.stacks, "_find", lambda: [found("poller", "sleep"), *workers, found("w0", "read", "/0", 90.0)]
+    )
+    assert describe_stacks() == (
+        "w0, at GET /0 for 10.0 s:\n  read\n\n"
+        "w1, at GET /1 for 9.0 s\nw2, at GET /2 for 8.0 s\nw3, at GET /3 for 7.0 s\nand 3 more threads:\n  lock\n\n"
+        "poller:\n  sleep\n"
+    )
 
 
 def test_a_thread_that_python_does_not_know(monkeypatch):

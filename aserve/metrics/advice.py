@@ -1,6 +1,6 @@
-"""What somebody should look at, and do: the warnings of the status page.
+"""What somebody should look at, and do: the warnings of the status page, and of `aserve status`.
 
-Owns:     advise.
+Owns:     advise; add_warnings.
 Thread:   any; pure.
 Not here: the numbers (history.py, status.py), how they are shown (page.html).
 
@@ -9,14 +9,16 @@ Each warning says what is wrong, with its number, and then what to do. What need
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..budgets import default_spool_files
 from ..settings import Config, show_bytes
+from ..workers.queue_wait import LONG_STALL_SECONDS
 
 # Guesses: what is over before somebody has read it is no warning.
-BUSY_SECONDS = 10
+BUSY_SECONDS = LONG_STALL_SECONDS
 SILENT_SECONDS = 5  # as aserve status and top have it
 OLD_SECONDS = 10
 LONG_WAIT_SECONDS = 0.01
@@ -31,23 +33,33 @@ class Advice(NamedTuple):
 
     text: str
     do: str
+    is_failure: bool = False  # as long as it lasts, requests are not served that should be
 
 
 def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Config) -> list[Advice]:
     """
     Return the warnings, the worst first.
 
-    `status` is the event of picture.py, as far as it goes without them; `spool_files`: temporary files by slot.
+    `status` is the event of picture.py, as far as it goes without them, or what `aserve status` tells, without what was counted;
+    `spool_files`: temporary files by slot.
     """
     workers = status["workers"]
     return [
         *_of_server(status),
         *(warning for worker in workers for warning in _of_loop(worker)),
-        *_of_threads(status),
+        *_of_stalls(workers),
+        *(_of_threads(status) if "minute" in status else ()),
         *(warning for worker in workers for warning in _of_room(worker, spool_files.get(worker["slot"], 0), config)),
-        *_of_responses(status["minute"]),
+        *(_of_responses(status["minute"]) if "minute" in status else ()),
         *(warning for worker in workers for warning in _of_requests(worker)),
     ]
+
+
+def add_warnings(
+    status: dict[str, Any], config: Config, spool_files: Mapping[int, int] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Return a status with its "warnings"; see `advise`."""
+    return {**status, "warnings": [each._asdict() for each in advise(status, spool_files, config)]}
 
 
 def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
@@ -56,6 +68,7 @@ def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"{missing} of {status['workers_wanted']} workers {'is' if missing == 1 else 'are'} not ready: {status['text']}.",
             "If it stays so, the log has the reason; correct it, and `aserve reload` or SIGHUP tries again at once.",
+            is_failure=True,
         )
 
 
@@ -65,15 +78,35 @@ def _of_loop(worker: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"{_name(worker)}: its event loop has not turned for {seconds:.0f} s.",
             f"{_stacks(worker)} shows what holds it; the log has it after --hang-warning.",
+            is_failure=True,
         )
+
+
+def _of_stalls(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
+    stalled = [worker for worker in workers if worker["stalled_seconds"] >= LONG_STALL_SECONDS]
+    if stalled:
+        worst = max(stalled, key=lambda worker: worker["stalled_seconds"])
+        who = _name(worst) if len(stalled) == 1 else f"{len(stalled)} of {len(workers)} workers"
+        yield Advice(
+            f"{who}: no thread is free, and for {worst['stalled_seconds']} s none has begun a request that waits; "
+            f"{sum(worker['waiting'] for worker in stalled)} wait, the first for {_longest_wait(stalled):.0f} s.",
+            f"{_stacks(worst) if len(stalled) == 1 else '`aserve stacks`'} shows what holds them.",
+            is_failure=True,
+        )
+
+
+def _longest_wait(workers: Sequence[Mapping[str, Any]]) -> float:
+    return max((worker["waiting_seconds"] for worker in workers), default=0.0)
 
 
 def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
     now, recent = status["now"], status["recent"]
-    waiting = f"; requests wait {_seconds(recent['queue_seconds'])}" if recent["queue_seconds"] >= 0.001 else ""
+    # The mean is of those that have been begun: if none is, it stands still.
+    waits = max(recent["queue_seconds"], _longest_wait(status["workers"]))
+    waiting = f"; requests wait {_seconds(waits)}" if waits >= 0.001 else ""
     do = (
-        "Requests at work, below, may show what holds them. Raise --threads if the app waits for others there, or --workers "
-        "if it computes."
+        "`aserve stacks` shows what holds them. If they hang, that is what to repair; if the app waits for others there, raise "
+        "--threads, and if it computes, --workers."
     )
     if recent["all_busy_seconds"] >= BUSY_SECONDS:
         yield Advice(f"Every thread has been busy for {recent['all_busy_seconds']:.0f} s{waiting}.", do)
@@ -81,13 +114,6 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"The threads were {recent['busy_share']:.0%} busy in the last 10 s{waiting}.".replace("%", " %"), do
         )
-    else:
-        for worker in status["workers"]:
-            if worker["stalled_seconds"] >= BUSY_SECONDS:
-                yield Advice(
-                    f"{_name(worker)}: for {worker['stalled_seconds']} s none of its threads has begun a request that waits.",
-                    f"{_stacks(worker)} shows what holds them.",
-                )
     gil = status["minute"]["gil"]["mean"] or 0.0
     if gil >= LONG_GIL_SECONDS:
         yield Advice(

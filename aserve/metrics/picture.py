@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
 from ..settings import SETTINGS, Config
-from .advice import advise
+from .advice import add_warnings
 from .history import History
 from .stats import render_stats
 from .table import PLACES, WORDS
@@ -59,7 +59,7 @@ class Picture:
             for worker in status["workers"]
         ]
         spool_files = {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
-        status["warnings"] = [each._asdict() for each in advise(status, spool_files, config)]
+        status = add_warnings(status, config, spool_files)
         status["settings"] = changed_settings(config)
         status["slow"] = describe_slow(status["slow"]) if config.slow_request_seconds else None
         return json.dumps(status, separators=(",", ":")).encode()
@@ -70,16 +70,14 @@ class Picture:
 
 
 def describe_slow(slow: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return of slow requests the last few, the newest first; of a stack its innermost call: all of them would be a large event."""
+    """Return of slow requests the last few, the newest first; of a stack the app's last call: all of them would be a large event."""
     return [
         {
             **{name: each[name] for name in ("at", "worker", "end", "status")},
             "seconds": round(each["seconds"], 1),
             "queue_seconds": round(each["queue_seconds"] or 0.0, 3),
             "request": without_query(each["request"]),
-            "where": next(
-                (line.strip() for line in reversed(each["stack"].splitlines()) if line.startswith("  File ")), ""
-            ),
+            "where": each.get("where", ""),  # code of before does not say it
         }
         for each in sorted(slow, key=lambda each: each["at"], reverse=True)[:MAX_SLOW]
     ]

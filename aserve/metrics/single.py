@@ -21,7 +21,7 @@ from .picture import Picture
 from .scrapes import Scrapes, open_metrics
 from .statsd import Statsd
 from .status import Serving, describe_single
-from .table import OLDEST, PAGE_WORDS, PROPORTIONAL, RESIDENT, UNIQUE
+from .table import LONGEST_WAIT, OLDEST, PAGE_WORDS, PROPORTIONAL, RESIDENT, UNIQUE
 from .text import Samples, worker
 
 WORKER = 1  # as if it were the only one of several: the same queries do for both
@@ -71,6 +71,7 @@ class Single:
         samples.add_workers({WORKER: read_words(self.memory)})
         oldest = self._server.ongoing(1)
         samples.add(OLDEST, oldest[0][0] if oldest else 0.0, worker(WORKER))
+        samples.add(LONGEST_WAIT, self._server.statistics().requests_waiting_seconds, worker(WORKER))
         memory = self._footprints.of(os.getpid()).memory
         if memory is not None:
             for name, count in (

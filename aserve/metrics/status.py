@@ -80,6 +80,7 @@ def describe_single(server: Serving, seconds: float, footprints: Footprints) -> 
         "connections": now.connections_open,
         "running": now.connections_running,
         "waiting": now.requests_waiting,
+        "waiting_seconds": round(now.requests_waiting_seconds, 1),
         "threads_busy": now.workers_busy,
         "stalled_seconds": now.requests_stalled_seconds,
         "silent_seconds": 0.0,

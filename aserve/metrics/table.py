@@ -138,6 +138,7 @@ SUPERVISED = (
 
 WORKERS, BUILD, START_TIME = "aserve_workers", "aserve_build_info", "process_start_time_seconds"
 WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_request_seconds"
+LONGEST_WAIT = "aserve_oldest_waiting_seconds"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 # What is found when somebody asks.
 FOUND = (
@@ -149,6 +150,7 @@ FOUND = (
     ),
     Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
     Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
+    Metric(LONGEST_WAIT, GAUGE, "For how long the first request that waits for a thread has waited; 0: none waits."),
     Metric(RESIDENT, GAUGE, "Memory of a worker, also what it shares with others (RSS)."),
     Metric(PROPORTIONAL, GAUGE, "Memory of a worker; of what n processes share, the nth part (PSS)."),
     Metric(UNIQUE, GAUGE, "Memory of a worker that is its own alone, and would be free without it (USS)."),

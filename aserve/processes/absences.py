@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+from ..local_time import local_time
+
 
 class Absence(NamedTuple):
     """Nobody serves in a slot."""
@@ -41,5 +43,5 @@ class Absences:
         since, why = min(self._by_slot.values())
         count = len(self._by_slot)
         is_ = "is" if count == 1 else "are"
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(since))
+        when = time.strftime("%Y-%m-%d %H:%M:%S", local_time(since))
         return f"{count} of {size} workers {is_} missing since {when}, because {why}"

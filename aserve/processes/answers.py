@@ -13,6 +13,7 @@ import itertools
 import os
 from typing import Protocol
 
+from ..metrics.advice import add_warnings
 from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
@@ -67,7 +68,7 @@ class Answers:
     # Status
 
     def _on_status(self, caller: Caller, message: Message) -> None:
-        status = self._status.describe()
+        status = add_warnings(self._status.describe(), self._status.known.config)
         workers = status.pop("workers")
         caller.say(status)
         for worker in workers:

@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn
 
 from ..settings import ConfigError, read_toml, show_bytes
+from ..stacks import ORDER
 
 # Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.
 REFUSED = 1
@@ -44,7 +45,7 @@ def is_command(argv: Sequence[str]) -> bool:
 
 def run_command(argv: Sequence[str], environ: Mapping[str, str], watch: Callable[[str], int]) -> int:
     """
-    Ask a running server, print its answer; return the exit status: 0 done, 1 refused, or a worker is missing.
+    Ask a running server, print its answer; return the exit status: 0 done, 1 refused, or requests are not served that should be.
 
     `watch` is called with the path of the socket for `aserve top`.
 
@@ -101,14 +102,21 @@ def _show_status(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> 
     server: dict[str, Any] = next(answer)
     if "error" in server:
         return _fail(server)
-    workers = [message["worker"] for message in answer]
+    workers, warnings = [message["worker"] for message in answer], server.get("warnings", [])  # older code has none
     if args.json:
         sys.stdout.write(json.dumps({**server, "workers": workers}, indent=1) + "\n")
     else:
         sys.stdout.write(f"aserve {server['version']} on {server['python']}, pid {server['pid']}: {server['text']}\n")
         sys.stdout.write(f"running for {show_age(server['seconds'])}\n\n")
         sys.stdout.write(_table([COLUMNS, *map(_row_of, workers)]))
-    return 0 if server["workers_ready"] >= server["workers_wanted"] else REFUSED
+        sys.stdout.write(_show_warnings(warnings))
+    is_short = server["workers_ready"] < server["workers_wanted"]
+    return REFUSED if is_short or any(warning["is_failure"] for warning in warnings) else 0
+
+
+def _show_warnings(warnings: list[dict[str, Any]]) -> str:
+    lines = (f"- {warning['text']}\n  {warning['do']}\n" for warning in warnings)
+    return f"\nneeds a look:\n{''.join(lines)}" if warnings else ""
 
 
 def _row_of(worker: dict[str, Any]) -> tuple[str, ...]:
@@ -151,7 +159,7 @@ def _show_stacks(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> 
 def show_stacks(message: dict[str, Any]) -> str:
     """Return the stacks of one process, with its name above."""
     who = f"worker {message['worker']} (pid {message['pid']})" if message["worker"] else f"pid {message['pid']}"
-    return f"--- {who}\n{message['text']}"
+    return f"--- {who}; {ORDER}\n{message['text']}"
 
 
 def _fail(message: dict[str, Any]) -> int:

@@ -23,7 +23,7 @@ from ..metrics.pages import Pages
 from ..metrics.picture import Picture
 from ..metrics.scrapes import Scrapes
 from ..metrics.statsd import Statsd
-from ..metrics.table import OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
+from ..metrics.table import LONGEST_WAIT, OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
 from ..metrics.text import Samples, worker
 from ..metrics.totals import describe_words
 from .app_files import AppFiles, name_of
@@ -190,6 +190,8 @@ class Overview:
             both, labels = list(group), worker(slot)
             samples.add(WORKER_START, self._monotonic_at + max(child.began_at for child in both), labels)
             samples.add(OLDEST, max(read_oldest(child.in_flight) for child in both), labels)
+            waits = [self._children.page(child)[Field.WAITING_MILLISECONDS] for child in both]
+            samples.add(LONGEST_WAIT, max(waits) / 1000, labels)
             footprints = filter(None, map(self._status.footprint_of, both))
             known = [found.memory for found in footprints if found.memory is not None]
             for name, sizes in (

@@ -42,6 +42,7 @@ class Field(enum.IntEnum):
     WAITING = 9  # of these: no thread has begun them
     THREADS_BUSY = 10
     STALLED_SECONDS = 12  # for so long no thread has begun a request that waits
+    WAITING_MILLISECONDS = 13  # for so long the first of these has waited
     # Written by the worker at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there
 

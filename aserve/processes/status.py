@@ -91,6 +91,7 @@ class Status:
             "connections": page[Field.CONNECTIONS],
             "running": page[Field.IN_FLIGHT],
             "waiting": page[Field.WAITING],
+            "waiting_seconds": round(page[Field.WAITING_MILLISECONDS] / 1000, 1),
             "threads_busy": page[Field.THREADS_BUSY],
             "stalled_seconds": page[Field.STALLED_SECONDS],
             "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,

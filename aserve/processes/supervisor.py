@@ -524,7 +524,7 @@ class Supervisor:
     def _log_unanswered(self, child: Child, before: State, how: str) -> None:
         """Write to the access log what a worker can write no more; one that came to the end of its drain has done so itself."""
         if child.was_at and not (before is State.DRAINING and how == UNFINISHED):
-            append_unanswered(child.plan.config, child.was_at, child.slot)
+            append_unanswered(child.plan.config, child.was_at, child.slot, child.pid)
 
     def _on_failed_start(self, child: Child, how: str) -> None:
         why = child.failure or f"it {how} before it was ready, without a word"

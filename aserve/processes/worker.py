@@ -385,6 +385,7 @@ class Worker:
         page[Field.WAITING] = now.requests_waiting
         page[Field.THREADS_BUSY] = now.workers_busy
         page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
+        page[Field.WAITING_MILLISECONDS] = int(now.requests_waiting_seconds * 1000)
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1
         if self._board is not None and self._slots is not None:

@@ -2,6 +2,8 @@
 
 Thread:   any; pure.
 Not here: which setting is of which kind (table.py), the grammars of binds and peers (bind.py, peer.py).
+
+It is long because it is a list: each kind is read alone.
 """
 
 from __future__ import annotations

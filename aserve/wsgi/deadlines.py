@@ -37,14 +37,14 @@ import logging
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..body import LiveBody
 from ..errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
 from ..exchange import Exchange
-from ..frames import outer_frames
+from ..frames import Call, calls_of, outer_frames, show_calls
 from ..workers.interrupt import CHECK_SECONDS, find_interrupt
 from .gateway import WSGIApp
 from .wrapping import is_inert, named_as
@@ -120,13 +120,13 @@ class Deadlines:
             return
         run.interrupted_at = now
         try:
-            stack = _stack_of(run.thread_id)
+            calls = _calls_of(run.thread_id)
             if self._interrupt is not None:
                 self._interrupt(run.thread_id, RequestTimeout)
         finally:
             run.is_interrupted = True  # the worker may be waiting for this
         logger.error(
-            "%s has been with the app for %.1f s, longer than --request-timeout (%g s); %s; %s was at:\n%s",
+            "%s has been with the app for %.1f s, longer than --request-timeout (%g s); %s; %s was at (the last call first):\n%s",
             run.exchange.summary,
             now - run.since,
             self._seconds,
@@ -134,7 +134,7 @@ class Deadlines:
             if self._interrupt
             else "this interpreter cannot raise an exception in it",
             self._executor.name_of(run.thread_id),
-            "".join(stack.format()).rstrip(),
+            show_calls(calls).rstrip(),
         )
 
     def _write_off(self, run: Run, now: float) -> None:
@@ -373,14 +373,14 @@ class GuardedBody:
         return iter(self.readline, b"")
 
 
-def _stack_of(thread_id: int) -> traceback.StackSummary:
-    """Return where in the app a thread is. Source lines are read from their files only when the stack is formatted."""
-    frames = []
-    for frame in outer_frames(sys._current_frames().get(thread_id)):
-        if frame.f_code is Run.call.__code__:
-            break  # the rest is ours, and always the same
-        frames.append((frame, frame.f_lineno))
-    return traceback.StackSummary.extract(reversed(frames), lookup_lines=False)
+def _calls_of(thread_id: int) -> list[Call]:
+    """Return where in the app a thread is."""
+    # What is around it is ours, and always the same.
+    return calls_of(
+        takewhile(
+            lambda frame: frame.f_code is not Run.call.__code__, outer_frames(sys._current_frames().get(thread_id))
+        )
+    )
 
 
 def _pop(token: list[None]) -> bool:

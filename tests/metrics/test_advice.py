@@ -7,12 +7,12 @@ import copy
 import pytest
 
 from aserve.metrics import advice as module
-from aserve.metrics.advice import advise
+from aserve.metrics.advice import add_warnings, advise
 from aserve.settings import Config
 
 MIB = 1 << 20
 WORKER = {
-    "slot": 2, "state": "ready", "silent_seconds": 0.4, "stalled_seconds": 0, "descriptors": 20, "descriptor_limit": 1024,
+    "slot": 2, "state": "ready", "silent_seconds": 0.4, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0.0, "descriptors": 20, "descriptor_limit": 1024,
     "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "at": [],
 }  # fmt: skip
 WELL = {
@@ -33,7 +33,7 @@ def found(monkeypatch):
         for name, change in changes.items():
             status[name] = {**status[name], **change} if isinstance(change, dict) else change
         status["workers"] = [{**WORKER, **dict(worker)}]
-        return [tuple(each) for each in advise(status, {2: spool_files}, Config(**dict(config)))]
+        return [tuple(each)[:2] for each in advise(status, {2: spool_files}, Config(**dict(config)))]
 
     return found
 
@@ -55,18 +55,23 @@ def test_all_is_well(found):
         (
             {"recent": {"all_busy_seconds": 23.0, "queue_seconds": 1.23}},
             "Every thread has been busy for 23 s; requests wait 1.2 s.",
-            "Raise --threads",
+            "`aserve stacks` shows what holds them.",
         ),
         ({"recent": {"all_busy_seconds": 10.0}}, "Every thread has been busy for 10 s.", "--workers"),
         (
             {"recent": {"busy_share": 0.97, "queue_seconds": 0.052}},
             "The threads were 97 % busy in the last 10 s; requests wait 52 ms.",
-            "Raise --threads",
+            "raise --threads",
         ),
         (
-            {"worker": {"stalled_seconds": 11, "slot": 0}},
-            "The process: for 11 s none of its threads has begun a request that waits.",
+            {"worker": {"stalled_seconds": 11, "waiting": 3, "waiting_seconds": 12.4, "slot": 0}},
+            "The process: no thread is free, and for 11 s none has begun a request that waits; 3 wait, the first for 12 s.",
             "`aserve stacks` shows",
+        ),
+        (
+            {"recent": {"all_busy_seconds": 23.0}, "worker": {"waiting_seconds": 4.4}},
+            "Every thread has been busy for 23 s; requests wait 4.4 s.",
+            "`aserve stacks` shows what holds them.",
         ),
         (
             {"minute": {"gil": {"mean": 0.021}}},
@@ -126,3 +131,23 @@ def test_the_worst_comes_first(found):
         text for text, _ in found(workers_ready=1, recent={"all_busy_seconds": 60.0}, worker={"at": [[60.0, "GET /"]]})
     ]
     assert [text.split()[0] for text in said] == ["1", "Every", "Worker"]
+
+
+def test_a_stall_of_all():
+    """It is one warning, with the worst of them; and without what is counted it is told, too."""
+    slow = {**WORKER, "stalled_seconds": 10, "waiting": 2, "waiting_seconds": 11.0}
+    worse = {**slow, "slot": 1, "stalled_seconds": 44, "waiting_seconds": 44.4}
+    status = {"text": "", "workers_wanted": 2, "workers_ready": 2, "workers": [slow, worse, WORKER]}
+    (found,) = add_warnings(status, Config())["warnings"]
+    assert found == {
+        "text": "2 of 3 workers: no thread is free, and for 44 s none has begun a request that waits; 4 wait, the first for 44 s.",
+        "do": "`aserve stacks` shows what holds them.",
+        "is_failure": True,
+    }
+
+
+def test_what_is_a_failure():
+    """What keeps requests from being served, and nothing else."""
+    status = {**WELL, "workers_ready": 1, "workers": [{**WORKER, "silent_seconds": 9.0, "at": [[42.0, "GET /"]]}]}
+    found = advise(status, {}, Config())
+    assert [each.is_failure for each in found] == [True, True, False]

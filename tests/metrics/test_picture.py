@@ -11,7 +11,7 @@ from aserve.metrics.table import PLACES, WORDS
 from aserve.settings import SETTINGS, Config
 
 WORKER = {
-    "slot": 1, "state": "ready", "silent_seconds": 0, "stalled_seconds": 0, "descriptors": 1, "descriptor_limit": 100,
+    "slot": 1, "state": "ready", "silent_seconds": 0, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0, "descriptors": 1, "descriptor_limit": 100,
     "rss_bytes": 1, "pss_bytes": 1, "uss_bytes": 1, "at": [[1.5, "GET /a<b>?token=x"]],
 }  # fmt: skip
 
@@ -50,14 +50,14 @@ def test_what_uwsgitop_reads():
 
 
 def test_slow_requests():
-    """The last few, the newest first: without their queries, and of each stack the innermost call; nothing without the setting."""
-    stack = '  File "/a.py", line 1, in view\n    read()\n  File "/b.py", line 2, in read\n    wait()\n'
+    """The last few, the newest first: without their queries, and of each stack the app's last call; nothing without the setting."""
+    stack, where = '  File "/b.py", line 2, in read\n    wait()\n', 'File "/b.py", line 2, in read'
     slow = [
         {"at": 10.0 + number, "worker": 1, "end": None, "status": None, "seconds": 2.25, "queue_seconds": None,
-         "request": f"GET /{number}?token=x", "stack": stack, "thread": "a", "request_id": None, "number": number}
+         "request": f"GET /{number}?token=x", "stack": stack, "where": where, "thread": "a", "request_id": None, "number": number}
         for number in range(MAX_SLOW + 2)
     ]  # fmt: skip
-    slow[-1].update(stack="", queue_seconds=1.5, end="answered", status=200)
+    slow[-1].update(stack="", where="", queue_seconds=1.5, end="answered", status=200)
     words = {1: [0] * WORDS}
     picture = Picture(lambda: Config(slow_request_seconds=2), lambda: {**status(), "slow": slow}, lambda: words)
     newest, second, *others = json.loads(picture.event())["slow"]
@@ -67,7 +67,7 @@ def test_slow_requests():
         200,
         1.5,
     )
-    assert second["where"] == 'File "/b.py", line 2, in read' and "stack" not in second and len(others) == MAX_SLOW - 2
+    assert second["where"] == where and "stack" not in second and len(others) == MAX_SLOW - 2
     assert json.loads(Picture(Config, status, lambda: words).event())["slow"] is None
 
 

@@ -120,6 +120,18 @@ def test_status_of_one_that_lacks_a_worker(server, capsys):
     assert json.loads(capsys.readouterr().out) == {**SERVER, "workers_ready": 1, "workers": [WORKER]}
 
 
+@pytest.mark.parametrize("is_failure", [False, True])
+def test_status_with_warnings(server, capsys, is_failure):
+    """Below the table stands what needs a look; where requests are not served, the exit status says so, too."""
+    warning = {"text": "Worker 1: it is so.", "do": "`aserve stacks 1` shows it.", "is_failure": is_failure}
+    server.answer = [{**SERVER, "warnings": [warning]}, {"worker": WORKER}]
+    assert run(server, "status") == int(is_failure)
+    out = capsys.readouterr().out
+    assert out.endswith("\n\nneeds a look:\n- Worker 1: it is so.\n  `aserve stacks 1` shows it.\n")
+    assert run(server, "status", "--json") == int(is_failure)
+    assert json.loads(capsys.readouterr().out)["warnings"] == [warning]
+
+
 @pytest.mark.parametrize(
     ("argv", "question"),
     [
@@ -141,7 +153,9 @@ def test_stacks(server, capsys):
     server.answer = [{"worker": 2, "pid": 12, "text": "here\n"}, {"worker": 0, "pid": 13, "text": "there\n"}]
     assert run(server, "stacks", "2") == 0
     assert server.question == {"ask": "stacks", "worker": 2}
-    assert capsys.readouterr().out == "--- worker 2 (pid 12)\nhere\n\n--- pid 13\nthere\n\n"
+    assert capsys.readouterr().out == (
+        "--- worker 2 (pid 12); the last call first\nhere\n\n--- pid 13; the last call first\nthere\n\n"
+    )
 
 
 def test_whoever_reads_has_seen_enough(server, monkeypatch):

@@ -105,7 +105,10 @@ def test_an_app_that_computes_is_ended(serve, app, raw_client, caplog, name):
     assert app.seen == (["finally"] if name == "computes" else [])
     [message] = messages(caplog)
     assert f"GET /{name} has been with the app for 7200." in message
-    assert "--request-timeout (3600 s); RequestTimeout was raised in it; aserve-worker-1 was at:" in message
+    assert (
+        "--request-timeout (3600 s); RequestTimeout was raised in it; aserve-worker-1 was at (the last call first):"
+        in message
+    )
     assert f"in {name}\n" in message
     assert "executor.py" not in message
     assert not deadlines_of(server).runs

@@ -1,0 +1,75 @@
+"""A stall of everything is in the log, once, and so is its end."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from harness import apps
+
+from aserve import stalls
+from aserve.stalls import StallWatch
+
+
+@pytest.fixture
+def watch(monkeypatch, caplog):
+    """watch(stalled) -> the lines so far, after a second in which a queue has been stalled for so long."""
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr(stalls, "_monotonic", lambda: clock.now)
+    monkeypatch.setattr(stalls, "describe_busy", lambda: "aserve-worker-1, at GET /:\n  File x\n")
+    watched = StallWatch()
+
+    def watch(stalled):
+        clock.now += 1.0
+        watched.on_second(SimpleNamespace(stalled_seconds=stalled, waiting_count=3, wait_seconds=12.4))
+        return [record.getMessage() for record in caplog.records]
+
+    return watch
+
+
+def test_a_stall(watch):
+    """It is told after ten seconds, with the stacks; and that it is over, when it has not come back for a while."""
+    for stalled in range(10):
+        assert watch(stalled) == []
+    expected = (
+        "no thread is free, and for 10 s none has begun a request that waits: 3 wait, the first for 12 s; the threads are at (the last call first):\n"
+        "aserve-worker-1, at GET /:\n  File x"
+    )
+    for stalled in range(10, 31):
+        assert watch(stalled) == [expected]
+    for _ in range(5):
+        assert watch(0) == [expected]
+    for _ in range(3):
+        assert watch(0)[1:] == ["requests that wait are begun again, after 30 s"]
+
+
+def test_a_queue_that_hardly_moves(watch):
+    """Each time that a request is begun, another stall begins: it is one."""
+    for _ in range(4):
+        for stalled in range(13):
+            said = watch(stalled)
+    assert len(said) == 1
+    for _ in range(6):
+        said = watch(0)
+    assert len(said) == 2
+    for stalled in range(11):
+        said = watch(stalled)
+    assert len(said) == 3
+
+
+def test_a_server(start_server, raw_client, monkeypatch, caplog):
+    """Its one thread hangs, and a second request waits: the line names the first."""
+    monkeypatch.setattr(stalls, "LONG_STALL_SECONDS", 2)
+    gate = apps.Gate()
+    server = start_server(gate, threads=1)
+    first, second = raw_client(server), raw_client(server)
+    first.request("/hangs")
+    gate.wait_entered()
+    second.request("/waits")
+    server.pass_seconds_until(lambda: any("no thread is free" in each.getMessage() for each in caplog.records))
+    (line,) = [each.getMessage() for each in caplog.records if "no thread is free" in each.getMessage()]
+    assert ": 1 wait, the first for" in line and ", at GET /hangs" in line
+    assert server.server.statistics().requests_waiting_seconds > 0.0
+    gate.open(2)
+    assert first.recv_response().status == second.recv_response().status == 200
+    server.pass_seconds_until(lambda: "requests that wait are begun again, after" in caplog.text)
