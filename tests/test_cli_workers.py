@@ -19,7 +19,7 @@ from aserve.processes.child import MOLD
 from aserve.processes.inheritance import FORM
 from aserve.processes.memory_file import open_memory_file
 from aserve.processes.plan import Plan
-from aserve.processes.supervisor import StartFailed
+from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role
 from aserve.settings import Config, ConfigError
 

@@ -104,6 +104,10 @@ WITHIN = {
         "answers inheritance molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
+        "crew",
+        "reloads",
+        "failed_starts",
+        "ends",
         "supervisor",
     ),
     "compat": ("paste uwsgi",),

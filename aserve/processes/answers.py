@@ -2,7 +2,7 @@
 
 Owns:     Answers: reloads and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
-Not here: the socket (control.py), the commands that ask (ask.py), how things are (status.py), reloading and resizing (supervisor.py).
+Not here: the socket (control.py), the commands that ask (ask.py), how things are (status.py), reloading (reloads.py) and resizing (crew.py).
 
 Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".
 """

@@ -2,7 +2,7 @@
 
 Owns:     Reloader: when to look, and when to say what has changed; reloading: one beside a worker's server.
 Thread:   a worker's event loop; watchfiles has a thread of its own.
-Not here: which files (sources.py), what the supervisor does about it (supervisor.py).
+Not here: which files (sources.py), what the supervisor does about it (reloads.py).
 
 Without watchfiles it looks at all files four times a second. With it, the kernel says in which folders something has happened; then, and twice
 a second in any case, it looks in the same way.

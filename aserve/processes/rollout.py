@@ -3,7 +3,7 @@
 Owns:     Rollout: which slots wait for a successor, and why, and where one is starting; what workers are started for, and
           the reload that changes it.
 Thread:   the supervisor's only one; pure.
-Not here: starting a successor, ending who was replaced (supervisor.py).
+Not here: starting a successor (supervisor.py), letting go who was replaced (crew.py).
 
 Whatever the reason for replacing a worker, new code, its age or its own wish, it takes its turn here: so no two leave at
 the same time, but with --reload-at-once. A worker goes when its successor serves, and not before.

@@ -2,12 +2,13 @@
 
 Owns:     Shutdown: whether no worker is to begin any more, and why; the exit status; those who still wait for a worker.
 Thread:   the supervisor's only one.
-Not here: what becomes of one worker (supervisor.py), telling it to drain and killing it (children.py).
+Not here: what becomes of one worker (ends.py), telling it to drain and killing it (children.py).
 
 A worker that still imports the app is ended at once, as it has nothing to finish. There is one exception. If workers have
 served before, and all of them are gone (the only one has crashed, and its successor starts), clients may
 wait in the kernel's queue, where nobody else can answer them. Then the successor may finish its start, within the time of
-a drain, and serves them. Not where the socket was given: the next process serves those who wait there.
+a drain, and serves them. If none is starting, as it waits for its mold or for the end of a pause, one begins: at once, and once.
+Not where the socket was given: the next process serves those who wait there.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class Shutdown:
         self._manager = manager
         self._asked_at: float | None = None
         self._awaited: list[Child] = []  # workers that may finish their start
+        self.wants_worker = False  # one is to begin all the same: clients wait, and nobody else can serve them
         self.status = 0  # the command's exit status
         self.start_failure: StartFailed | None = None
 
@@ -72,13 +74,14 @@ class Shutdown:
         logger.info("%s: draining, at most %g s; once more to leave at once", number.name, seconds)
         self._manager.tell_stopping(f"{number.name}: draining, at most {seconds:g} s")
         serving, starting = self._children.having(State.READY), self._children.having(State.STARTING)
-        if starting and has_served and not serving and self._is_awaited():
-            self._awaited, starting = starting, []
+        if has_served and not serving and self._is_awaited():
+            self._awaited, self.wants_worker, starting = starting, not starting, []
             self._timers.after(config.drain_delay_seconds + seconds + ENDING_SECONDS, self._stop_waiting)
             logger.info("clients wait, and no worker serves: those that start may do so, and serve them")
         for child in (*serving, *starting):
             self._children.drain(child, is_replaced=False)
-        self._molds.end(State.STARTING, State.READY)  # they read that after the order to fork who is awaited
+        if not self.wants_worker:
+            self._end_molds()
 
     def end_at_once(self, number: signal.Signals) -> None:
         """Kill all workers."""
@@ -87,25 +90,32 @@ class Shutdown:
         self._manager.tell_stopping(f"{number.name}: leaving at once")
         self._asked_at = time.monotonic()
         self.status = 128 + number
+        self.wants_worker = False
         for child in self._children:
             self._children.kill(child)
 
     def give_up(self, failure: StartFailed) -> None:
         """Note that there is nothing to serve."""
         self.start_failure = failure
-        self._molds.end(State.STARTING, State.READY)
+        self._end_molds()
 
     # What becomes of workers meanwhile
+
+    def on_begun(self, child: Child) -> None:
+        """A child has begun to start; if a worker was wanted, that is the one."""
+        if self.wants_worker and child.is_worker:
+            self.wants_worker, self._awaited = False, [child]
+            self._end_molds()
 
     def on_ready(self, child: Child) -> None:
         """Who was awaited serves: it may finish."""
         self._children.drain(child, is_replaced=False)
 
-    def on_failed_start(self, child: Child, why: str) -> None:
-        """A worker has not come to serve; if it was awaited, that has cost something."""
-        if child in self._awaited:
-            logger.error("%s could not start: %s; clients that waited for it were not served", child, why)
-            self.note_unfinished()
+    def on_failed_start(self, slot: int, who: str, why: str) -> None:
+        """A worker, or its mold, has not come to serve; if it was awaited, that has cost something."""
+        if self.wants_worker or slot in [child.slot for child in self._awaited]:
+            logger.error("%s could not start: %s; clients that waited for it were not served", who, why)
+            self._fail_who_wait()
 
     def note_unfinished(self) -> None:
         """Something was cut off: the exit status says so."""
@@ -120,7 +130,19 @@ class Shutdown:
         return bool(poll.poll(0))
 
     def _stop_waiting(self) -> None:
+        text = f"had not served those who waited for it {ENDING_SECONDS:g} s after --drain-timeout"
         for child in self._awaited:
             if not child.is_reaped:
-                child.failure = f"it had not served those who waited for it {ENDING_SECONDS:g} s after --drain-timeout"
+                child.failure = f"it {text}"
                 self._children.kill(child)
+        if self.wants_worker:
+            logger.error("the worker that was to begin %s", text)
+            self._fail_who_wait()
+
+    def _fail_who_wait(self) -> None:
+        self.wants_worker = False
+        self.note_unfinished()
+        self._end_molds()
+
+    def _end_molds(self) -> None:
+        self._molds.end(State.STARTING, State.READY)  # they read that after the order to fork who is awaited

@@ -2,7 +2,7 @@
 
 Owns:     Sources: what they were like the last time; which modules are the project's own.
 Thread:   a worker's event loop; pure, but that it looks at files.
-Not here: when to look (reloading.py), reloading (supervisor.py).
+Not here: when to look (reloading.py), reloading (reloads.py).
 
 The project is what lies below the folder in which the command was started, or below the one that the app's file is in.
 What is installed there, too, as in a .venv, is not the project's own. While code cannot be imported, all Python files of the project

@@ -2,7 +2,7 @@
 
 Owns:     TouchedFiles: what they were like the last time; look_at, for other files, too.
 Thread:   the supervisor's only one.
-Not here: reloading (supervisor.py).
+Not here: reloading (reloads.py).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Owns:     Upgrade: the supervisor's side, from SIGUSR2 to exec.
 Thread:   the supervisor's only one.
 Not here: what is left to the new code (inheritance.py), the new code's side of the trial (trial.py), how it goes on
-          (supervisor.py: it adopts the workers, and replaces them as for any reload).
+          (supervisor.py: it adopts the workers, and reloads.py replaces them).
 
 ```
   supervisor, code of before                       supervisor, new code: same pid, listeners, workers

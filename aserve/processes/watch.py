@@ -3,7 +3,7 @@
 Owns:     Watch: what is kept of each worker from one look to the next; what is logged of a loop that hangs, with its stacks; how
           many processes the kernel has killed for want of memory.
 Thread:   the supervisor's only one.
-Not here: the rules (recycling.py, liveness.py), replacing a worker (supervisor.py).
+Not here: the rules (recycling.py, liveness.py), replacing a worker (crew.py).
 
 Nobody is asked anything: each worker's page, and small files of /proc, say it all. So it costs a worker nothing, and one that
 hangs cannot hide it.

@@ -231,14 +231,18 @@ while not os.path.exists({0!r} + ".go"):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
-@pytest.mark.provokes("has crashed", "degraded")
-@pytest.mark.parametrize("bind", ["127.0.0.1:0", "unix:{}/s"])
-def test_while_the_only_worker_starts(start_workers, raw_client, tmp_path, wait_until, bind):
-    """Who waits while a successor of the only worker imports the app is served; then all ends, with status 0."""
-    process = start_workers("--workers", "1", *(["--bind", bind.format(tmp_path)] if "unix" in bind else []))
-    (pid,) = process.wait_for_workers(1)
+@pytest.mark.provokes("has crashed", "degraded", "has ended after")
+@pytest.mark.parametrize(
+    ("bind", "flags"), [("127.0.0.1:0", []), ("unix:{}/s", []), ("127.0.0.1:0", ["--preload"])], ids=str
+)
+def test_while_the_only_worker_starts(start_workers, raw_client, tmp_path, wait_until, bind, flags):
+    """Who waits while a successor of the only worker, or its mold, imports the app is served; then all ends, with status 0."""
+    binds = ["--bind", bind.format(tmp_path)] if "unix" in bind else []
+    process = start_workers("--workers", "1", *binds, *flags)
+    pids = process.wait_for_workers(1 + len(flags))
     process.write_app(WAIT.format(str(tmp_path / "gate")) + APP.format(version="two"))
-    os.kill(pid, signal.SIGKILL)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
     wait_until((tmp_path / "gate.in").exists)
     client = raw_client(str(tmp_path / "s") if "unix" in bind else process.address)
     client.request()

@@ -208,16 +208,20 @@ def start_within():
         assert not faults, faults
 
 
-def test_strangers_are_reaped_as_pid_1(start_within):
-    """11: as PID 1 of a container the supervisor takes in whom others have left, and leaves no zombie of them."""
-    process = start_within(need("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"), DAEMON)
+@pytest.mark.parametrize("preload", [False, True])
+def test_strangers_are_reaped_as_pid_1(start_within, preload):
+    """11: as PID 1 of a container the supervisor takes in whom others have left, a mold too, and leaves no zombie of them."""
+    world = need("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+    app = f"{DAEMON}\nstart_daemon()\n" if preload else DAEMON
+    process = start_within(world, app, *["--preload"] * preload)
     (supervisor,) = children_of(process.pid)
-    client = RawClient(process.address)
+    client, own = RawClient(process.address), 3 if preload else 2
+    wait_until(lambda: len(client.fetch("/children").body) == own + preload)  # also the second worker
     for _ in range(3):
         assert client.fetch("/daemon").body == b"done"
-    assert len(client.fetch("/children").body) == 5
+    assert len(client.fetch("/children").body) == own + preload + 3
     (process.folder / "gate").touch()
-    wait_until(lambda: len(client.fetch("/children").body) == 2)
+    wait_until(lambda: len(client.fetch("/children").body) == own)
     client.close()
     os.kill(supervisor, signal.SIGTERM)
     assert process.wait(30) == 0 and "stopped" in process.log

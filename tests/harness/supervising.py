@@ -10,7 +10,9 @@ from typing import Any
 
 from aserve.processes import child as child_module
 from aserve.processes import children as children_module
+from aserve.processes import crew as crew_module
 from aserve.processes import molds as molds_module
+from aserve.processes import reloads as reloads_module
 from aserve.processes import shutdown as shutdown_module
 from aserve.processes import supervisor as supervisor_module
 from aserve.processes.channel import Channel, Message
@@ -38,10 +40,8 @@ class System:
         self._pair, self._receive = Channel.pair, Channel.receive
         self._last: Channel | None = None
         clock = types.SimpleNamespace(monotonic=lambda: self.now)
-        monkeypatch.setattr(child_module, "time", clock)
-        monkeypatch.setattr(children_module, "time", clock)
-        monkeypatch.setattr(supervisor_module, "time", clock)
-        monkeypatch.setattr(shutdown_module, "time", clock)
+        for module in (child_module, children_module, crew_module, reloads_module, shutdown_module, supervisor_module):
+            monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(os, "fork", self._fork)
         monkeypatch.setattr(os, "kill", lambda pid, number: self.signals.append((pid, number)))
         monkeypatch.setattr(os, "waitpid", self._waitpid)

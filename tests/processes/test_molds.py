@@ -11,7 +11,7 @@ from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.listeners import open_listeners
 from aserve.processes.child import MOLD, State
-from aserve.processes.children import FORK_SECONDS, STACK_SECONDS
+from aserve.processes.children import ENDING_SECONDS, FORK_SECONDS, STACK_SECONDS
 from aserve.processes.slots import Field
 from aserve.settings import parse_bind
 
@@ -284,7 +284,7 @@ def test_a_stranger_ends_beside_who_will_never_be_forked(preloaded, caplog):
     one.system.workers_ends[mold.pid].close()
     one.turn()
     one.system.ends += [(999, 0), (mold.pid, int(KILL))]
-    one.supervisor._reap()
+    one.supervisor._ends.reap()
     assert unborn.is_reaped and caplog.text.count("could not start: its mold has ended before it could fork") == 1
 
 
@@ -324,6 +324,74 @@ def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
         assert one.children == [] and one.supervisor._shutdown.status == 0
 
 
+@pytest.fixture
+def waited_for(preloaded):
+    """A supervisor whose only worker and mold have been killed, while a client waits: (it, the new mold, which starts)."""
+    (listener,) = open_listeners([parse_bind("127.0.0.1:0")])
+    with listener.socket, socket.create_connection(listener.address):
+        one, mold, (worker,) = preloaded(1, listeners=[listener], drain_seconds=10)
+        for child in (worker, mold):
+            one.end(child, number=KILL)
+        (mold,) = one.turn(0.2)
+        one.signal(TERM)
+        assert told(one, mold) == [] and mold.state is State.STARTING
+        yield one, mold
+
+
+def test_clients_wait_while_a_mold_is_made(waited_for):
+    """It is made, forks one worker, and ends; that serves who waits, and drains."""
+    one, mold = waited_for
+    one.say(mold, say="ready")
+    orders = one.heard(mold)
+    assert [message["do"] for message, _ in orders] == ["fork", "drain"]
+    pid = one.system.fork_from_mold(orders[0][1])
+    one.system.workers_ends[pid].send({"say": "begun", "pid": pid})
+    one.end(mold)
+    (worker,) = one.children
+    one.say(worker, say="ready")
+    assert told(one, worker) == [{"do": "drain", "stopping": True}]
+    one.end(worker)
+    assert one.children == [] and one.supervisor._shutdown.status == 0 and one.system.signals == []
+
+
+def test_clients_wait_and_the_app_cannot_be_shared(waited_for):
+    """A worker that imports the app by itself takes the mold's place."""
+    one, mold = waited_for
+    one.say(mold, say="unfit", why="threads: a")
+    (worker,) = [child for child in one.children if child.slot == 1]
+    assert told(one, mold) == [LEAVE] and told(one, worker) == []
+    one.say(worker, say="ready")
+    assert told(one, worker) == [{"do": "drain", "stopping": True}]
+
+
+def test_clients_wait_in_vain_for_a_mold(waited_for, caplog):
+    """It cannot start: the log and the exit status say what that has cost; nothing else is tried."""
+    one, mold = waited_for
+    one.say(mold, **FAILED)
+    assert one.end(mold, 1) == one.turn(60) == one.children == [] and one.supervisor._shutdown.status == 1
+    assert "could not start: importing a raised ValueError; clients that waited for it were not served" in caplog.text
+
+
+def test_clients_wait_for_too_long_for_a_mold(waited_for, caplog):
+    """After the time of a drain it is over."""
+    one, mold = waited_for
+    one.turn(10 + ENDING_SECONDS - 0.1)
+    assert told(one, mold) == []
+    one.turn(0.2)
+    assert told(one, mold) == [LEAVE] and one.supervisor._shutdown.status == 1
+    assert "the worker that was to begin had not served those who waited for it" in caplog.text
+    assert one.end(mold, number=KILL) == one.children == []
+
+
+def test_clients_wait_for_a_mold_and_nobody_else(waited_for):
+    """A second signal ends it."""
+    one, mold = waited_for
+    one.system.now += 1
+    one.signal(TERM)
+    assert one.system.signals == [(mold.pid, KILL)]
+    assert one.end(mold, number=KILL) == one.turn(60) == one.children == []
+
+
 def test_the_mold_hangs(preloaded, caplog):
     """One that does not fork is ended, with its stack, and made anew."""
     one, mold, (first, second) = preloaded()
@@ -353,7 +421,7 @@ def test_a_worker_ends_at_once(preloaded, caplog):
     one.system.workers_ends[pid].send({"say": "begun", "pid": pid})
     one.system.workers_ends[pid].close()
     one.system.ends.append((pid, int(KILL)))
-    one.supervisor._reap()
+    one.supervisor._ends.reap()
     assert f"worker 1 (pid {pid}) could not start: it was killed by SIGKILL before it was ready" in caplog.text
     assert unborn.is_reaped
 

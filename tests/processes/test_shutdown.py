@@ -148,6 +148,31 @@ def test_a_client_waits_in_vain(waited_for, caplog):
     assert one.system.signals == []
 
 
+def test_a_client_waits_in_a_pause(waited_for):
+    """The only worker has crashed, and the next is not due yet: one begins at once, and only one."""
+    one, child = waited_for()
+    one.supervisor.resize(2, "asked")
+    one.turn()
+    for starting in one.children:
+        one.end(starting, number=9)
+    one.signal(TERM)
+    (last,) = one.children
+    assert last.slot == 1 and told(one, last) == []
+    one.say(last, say="ready")
+    assert told(one, last) == [STOP]
+    assert one.end(last) == [] and one.children == [] and one.supervisor._shutdown.status == 0
+
+
+def test_a_client_waits_in_a_pause_and_nothing_can_be_forked(waited_for, caplog):
+    """One try is all, and the log and the exit status say what that has cost."""
+    one, child = waited_for()
+    one.end(child, number=9)
+    one.system.fork_error = OSError(12, "Cannot allocate memory")
+    one.signal(TERM)
+    assert one.children == [] and one.supervisor._shutdown.status == 1 and not one.supervisor._shutdown.wants_worker
+    assert "it could not be forked: Cannot allocate memory; clients that waited for it were not served" in caplog.text
+
+
 def test_a_client_waits_and_nobody_else(waited_for):
     """A second signal ends it."""
     one, child = waited_for()

@@ -92,7 +92,7 @@ def test_signals_wait(supervised, execed):
     one.say(trial, say="ready")
     one.system.workers_ends[trial.pid].close()
     one.system.ends.append((trial.pid, 0))
-    one.supervisor._reap()
+    one.supervisor._ends.reap()
     signal.raise_signal(signal.SIGTTIN)
     kills = []
     with pytest.MonkeyPatch.context() as patch:

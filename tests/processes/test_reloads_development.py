@@ -19,7 +19,7 @@ def faults_of(monkeypatch):
     whole = supervisor_module.Supervisor._fork
 
     def fork(self, slot):
-        found.append(None if self._children.find(slot, State.READY) else self._fault)
+        found.append(None if self._children.find(slot, State.READY) else self._reloads.fault)
         return whole(self, slot)
 
     monkeypatch.setattr(supervisor_module.Supervisor, "_fork", fork)

@@ -1,0 +1,99 @@
+"""How many workers there are, who is replaced, and when a slot may try again: on processes that only have numbers."""
+
+from __future__ import annotations
+
+import signal
+
+from harness.supervising import LEAVE, slots_of, told
+
+from aserve.processes.child import State
+
+TERM = signal.SIGTERM
+
+
+def test_crashes_in_a_row(supervised):
+    """The pauses grow; who has served for a while has a short one again."""
+    one = supervised(1)
+    (child,) = one.start()
+    for pause in (0.1, 0.2, 0.4):
+        assert one.end(child, number=11) == []
+        assert one.turn(pause - 0.01) == []
+        (child,) = one.turn(0.02)
+        one.say(child, say="ready")
+    one.system.now += 60
+    one.end(child, number=11)
+    assert slots_of(one.turn(0.11)) == [1]
+
+
+def test_a_worker_that_asks_for_a_successor(supervised, caplog):
+    """It goes on until its successor serves; asked again, there is still one."""
+    one = supervised(2)
+    first, second = one.start()
+    one.say(second, say="failing", why="it was sent SIGTERM")
+    one.say(second, say="failing", why="3 threads are stuck")
+    one.say(first, say="failing", why="it was sent SIGTERM")
+    assert f"worker 2 is to be replaced: {second}: it was sent SIGTERM" in caplog.text
+    (new,) = [child for child in one.children if child.state == State.STARTING]
+    one.say(new, say="ready")
+    assert second.state == State.DRAINING and first.state == State.READY
+    one.say(second, say="failing", why="again")
+    assert slots_of(child for child in one.children if child.state == State.STARTING) == [1]
+
+
+def test_more_and_fewer(supervised, caplog):
+    """SIGTTIN starts one more; SIGTTOU drains the last, also while it starts; one stays."""
+    one = supervised(1)
+    one.start()
+    one.signal(signal.SIGTTIN)
+    two = one.children[-1]
+    one.say(two, say="ready")
+    one.signal(signal.SIGTTIN)
+    three = one.children[-1]
+    one.signal(signal.SIGTTOU)
+    assert told(one, three) == [LEAVE]
+    one.signal(signal.SIGTTOU)
+    assert told(one, two) == [LEAVE]
+    one.signal(signal.SIGTTOU)
+    assert "SIGTTOU: the number of workers stays 1; it may be 1 to 1024" in caplog.text
+    assert one.end(three, number=9) == one.end(two) == []
+    one.signal(TERM)
+    one.signal(signal.SIGTTIN)
+    assert slots_of(one.children) == [1]
+
+
+def test_one_that_serves_and_has_not_been_heard(supervised, caplog):
+    """A worker that is no longer wanted when it says that it serves finishes what it has, like any other."""
+    one = supervised(1)
+    one.start()
+    one.signal(signal.SIGTTIN)
+    two = one.children[-1]
+    one.signal(signal.SIGTTOU)
+    one.say(two, say="ready")
+    assert two.state == State.DRAINING and told(one, two) == [LEAVE] and one.system.signals == []
+    assert one.end(two) == []
+    assert f"{two} is ready" not in caplog.text and f"{two} has ended: it exited with status 0" in caplog.text
+
+
+def test_fewer_while_one_is_missing(supervised, caplog):
+    """A slot that is no more is not missed; nor is a crash there told as one that is to be replaced."""
+    one = supervised(2)
+    first, second = one.start()
+    one.signal(signal.SIGTTOU)
+    one.end(second, number=9)
+    one.signal(signal.SIGTTIN)
+    (second,) = one.turn() or one.children[-1:]
+    one.end(second, status=1)
+    assert "degraded: 1 of 2" in caplog.text
+    one.signal(signal.SIGTTOU)
+    assert one.turn(100.0) == [] and one.children == [first]
+
+
+def test_one_that_was_not_needed_any_more(supervised):
+    """A successor that is ready when its slot is none any more drains at once."""
+    one = supervised(2)
+    _, second = one.start()
+    one.say(second, say="failing", why="old age")
+    successor = one.children[-1]
+    one.supervisor._crew.size = 1  # as by a reload whose settings say so, before it is killed
+    one.say(successor, say="ready")
+    assert second.state == successor.state == State.DRAINING

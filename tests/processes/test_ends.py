@@ -1,0 +1,60 @@
+"""What is done about the end of a worker, by where it stood: on processes that only have numbers."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import signal
+
+import pytest
+from harness.supervising import slots_of
+
+from aserve.connections.in_flight import TABLE_BYTES, InFlight
+from aserve.exchange import Exchange
+
+TERM = signal.SIGTERM
+
+
+def test_a_crash(supervised, caplog):
+    """Another is started in the slot, a moment later; the page and the channel of the dead one are free."""
+    one = supervised(2)
+    first, second = one.start()
+    one.system.now += 3600
+    assert one.end(second, number=11) == []
+    assert f"{second} has crashed after 3600 s: it was killed by SIGSEGV; another is started in 0.1 s" in caplog.text
+    assert one.turn(0.05) == []
+    (successor,) = one.turn(0.06)
+    assert (successor.slot, successor.generation, successor.page) == (2, 2, second.page)
+    one.say(successor, say="ready")
+    assert "no worker is missing any more: 2 workers" in caplog.text
+
+
+@pytest.mark.parametrize("is_logged", [True, False])
+def test_what_a_crash_has_cut(supervised, tmp_path, caplog, is_logged):
+    """Each request has a line in the access log, if there is one; and all of them are in the line of the crash."""
+    log = tmp_path / "log"
+    one = supervised(2, access_log=str(log) if is_logged else None)
+    first, second = one.start()
+    for child in (first, second):
+        in_flight = InFlight(None, memory := mmap.mmap(child.in_flight, TABLE_BYTES))
+        for target in ("/a", "/b"):
+            in_flight.begin(Exchange(f"REQUEST_METHOD\0GET\0REQUEST_URI\0{target}\0", 2))
+        memory.close()
+    one.end(second, number=9)
+    one.signal(TERM)
+    one.end(first)  # which has finished them, or said why not
+    assert caplog.text.count("GET /a (") == 1
+    lines = log.read_text().splitlines() if is_logged else []
+    assert sorted(re.findall('"(GET .*?)" 0 -', " ".join(lines))) == ["GET /a -", "GET /b -"] * is_logged
+
+
+def test_a_worker_that_is_mute(supervised):
+    """One that serves, but has closed its channel, is killed; then it has crashed."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.system.workers_ends[child.pid].close()
+    one.turn()
+    one.turn(5.0)
+    assert one.system.signals == [(child.pid, signal.SIGKILL)]
+    assert one.end(child, number=9) == []
+    assert slots_of(one.turn(0.11)) == [1]
