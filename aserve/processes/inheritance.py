@@ -31,7 +31,7 @@ from .overview import Overview
 from .plan import Plan
 
 VARIABLE = "ASERVE_INHERITANCE"
-FORM = 4
+FORM = 5
 
 State = dict[str, Any]
 
