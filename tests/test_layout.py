@@ -73,10 +73,9 @@ WITHIN = {
         "writing",  # the event loop's half of a wire
         "sending",  # the workers' half
         "ending",
-        "timeouts",
-        "offered",  # knows a wire of HTTP
+        "timeouts websockets",
+        "offered",
         "websocket",
-        "websockets",
         "upgrading",  # the way out of HTTP
         "wire_loop",
         "handover",

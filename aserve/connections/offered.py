@@ -17,15 +17,13 @@ import logging
 import socket
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ..errors import ClientDisconnected, RequestRefused
 from ..exchange import Exchange
 from ..wsgi import Reply
 from .connection import Connection, Wire
-
-if TYPE_CHECKING:
-    from .websockets import WebSockets
+from .websockets import WebSockets
 
 
 class Phase(enum.IntEnum):
@@ -55,15 +53,15 @@ class OfferedHalf(asyncio.Protocol):
 
     way = "a WebSocket"
 
-    def __init__(self, websockets: WebSockets, connection: Connection, http: Leaving, end: socket.socket) -> None:
+    def __init__(self, connection: Connection, http: Leaving, end: socket.socket) -> None:
         self.connection = connection
-        self._websockets = websockets
+        self._websockets: WebSockets = connection.service.websockets
+        self._websockets.add(self)
         self._executor = connection.service.executor
         self._http: Leaving | None = http  # until it has begun
         self._lock = threading.Lock()  # guards the next two
         self._phase = Phase.OFFERED
         self._thread_id = 0  # the worker that has it
-        end.setblocking(False)
         self._end: socket.socket | None = end  # ours of the pair; closed by the event loop, once it is decided
 
     def _close_end(self) -> None:

@@ -15,6 +15,7 @@ from ..errors import RequestRefused
 from ..exchange import Client, Exchange
 from .states import Event, State
 from .timeouts import TimedHalf
+from .websocket import WebSocket
 from .websockets import NAMES
 
 
@@ -25,6 +26,10 @@ class UpgradingHalf(TimedHalf):
 
     def _start_first(self, exchanges: list[Exchange]) -> None:
         """Start the first of these; the others wait."""
+        raise NotImplementedError
+
+    def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
+        """See Wire.take_over."""
         raise NotImplementedError
 
     def _prepare_exchange(self, exchange: Exchange) -> None:
@@ -41,13 +46,14 @@ class UpgradingHalf(TimedHalf):
             self._start_first([exchange])
             return
         try:
-            exchange.websocket, end = service.websockets.offer(connection, self)
+            ours, its = service.websockets.open_pair()
         except RequestRefused as why:
             exchange.keep_alive = False
             self._refuse(exchange, why)
             return
+        exchange.websocket = WebSocket(connection, self, ours)
         # In place of a test in each request's way: the environ begins with what is the client's (build_environ).
-        base = {**connection.base_environ, **dict.fromkeys(NAMES, end)}
+        base = {**connection.base_environ, **dict.fromkeys(NAMES, its)}
         exchange.client = Client(connection.remote_addr, connection.remote_port, base)
         connection.exchange, connection.wire = exchange, exchange.websocket
         self._quiet_seconds = self._plain_seconds = 0.0

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Client, Exchange
 from ..wire_log import tell
@@ -26,9 +26,6 @@ from .connection import LOST, Connection
 from .offered import Leaving, OfferedHalf, Phase
 from .timeouts import LINGER_SECONDS
 from .writing import queued_bytes
-
-if TYPE_CHECKING:
-    from .websockets import WebSockets
 
 logger = logging.getLogger("aserve")
 
@@ -41,8 +38,8 @@ class WebSocket(OfferedHalf):
 
     idle_seconds = 0.0
 
-    def __init__(self, websockets: WebSockets, connection: Connection, http: Leaving, end: socket.socket) -> None:
-        super().__init__(websockets, connection, http, end)
+    def __init__(self, connection: Connection, http: Leaving, end: socket.socket) -> None:
+        super().__init__(connection, http, end)
         self._service = connection.service
         self._loop = connection.service.loop
         self._transport: asyncio.Transport | None = None  # once it has begun, and until it is lost
@@ -281,7 +278,7 @@ class WebSocket(OfferedHalf):
 
     def drain(self) -> None:
         """Let it end, in its turn."""
-        self._websockets.end_later(self)
+        self._websockets.end_later(self.end_input)
 
     def abort(self) -> None:
         """Close at once."""

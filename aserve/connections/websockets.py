@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Callable
 
 from ..errors import RequestRefused
 from ..log_once import LogOnce
-from .connection import Connection
-from .offered import Leaving, OfferedHalf
-from .websocket import WebSocket
 
 if TYPE_CHECKING:
     from ..exchange import Exchange
@@ -48,7 +45,7 @@ class WebSockets:
         self._has_threads = config.threads > 1
         self._limit = config.websockets
         self._ending_seconds = config.drain_seconds / 2
-        self._all: set[OfferedHalf] = set()  # also those of which it is not known yet
+        self._all: set[object] = set()  # also those of which it is not known yet
         self._ending_count = 0
         self._line = LogOnce(logger, logging.WARNING)
 
@@ -60,9 +57,9 @@ class WebSockets:
             )
         return bool(self._limit) and self._has_threads
 
-    def offer(self, connection: Connection, http: Leaving) -> tuple[WebSocket, socket.socket]:
+    def open_pair(self) -> tuple[socket.socket, socket.socket]:
         """
-        Return what may become one, and the app's end of it.
+        Return the sockets of one more: ours, which does not block, and the app's.
 
         Raises:
             RequestRefused: there are as many as there may be, or no descriptor is left.
@@ -75,21 +72,24 @@ class WebSockets:
         except OSError as exc:
             self._line.log("no WebSocket can be had: %s; raise `ulimit -n` (said once)", exc.strerror)
             raise RequestRefused(503, "there is no room for a WebSocket") from None
-        websocket = WebSocket(self, connection, http, ours)
+        ours.setblocking(False)
+        return ours, its
+
+    def add(self, websocket: object) -> None:
+        """Count one."""
         self._all.add(websocket)
-        return websocket, its
+
+    def discard(self, websocket: object) -> None:
+        """Count one no longer."""
+        self._all.discard(websocket)
 
     def on_begun(self, exchange: Exchange) -> None:
         """A request has become one."""
         if self._deadlines is not None:
             self._deadlines.forget(exchange)
 
-    def discard(self, websocket: OfferedHalf) -> None:
-        """Count one no longer."""
-        self._all.discard(websocket)
-
-    def end_later(self, websocket: WebSocket) -> None:
-        """End one as the server drains: one after the other in the first half of --drain-timeout, as their clients will come back."""
+    def end_later(self, end: Callable[[], None]) -> None:
+        """Call it in its turn: as the server drains, they end one after another in the first half of --drain-timeout, since clients come back."""
         step = self._ending_seconds / max(len(self._all), 1)
-        self._loop.call_later(min(self._ending_count * step, self._ending_seconds), websocket.end_input)
+        self._loop.call_later(min(self._ending_count * step, self._ending_seconds), end)
         self._ending_count += 1

@@ -164,7 +164,7 @@ class Deadlines:
         """Let an exchange take as long as it likes: it has become a WebSocket."""
         for thread_id, run in self.runs.copy().items():
             if run.exchange is exchange:
-                del self.runs[thread_id]
+                self.runs.pop(thread_id, None)
 
     # --- called in a child that the app has forked ---
 
@@ -224,7 +224,7 @@ class Run:
         self.is_over = True
         runs = self._deadlines.runs
         if runs.get(self.thread_id) is self:
-            del runs[self.thread_id]
+            runs.pop(self.thread_id, None)  # the loop may take it out meanwhile: `Deadlines.forget`
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """

@@ -70,15 +70,11 @@ def test_one_after_the_other():
         def call_later(self, seconds, callback):
             calls.append((seconds, callback))
 
-    class Each:
-        def end_input(self):
-            pass
-
     all = WebSockets(Config(drain_seconds=20), Loop())
-    each = [Each() for _ in range(5)]
-    all._all.update(each)
-    for one in [*each, Each(), Each()]:  # two have begun since
-        all.end_later(one)
+    for number in range(5):
+        all.add(number)
+    for _ in range(7):  # two have begun since
+        all.end_later(print)
     assert [seconds for seconds, _ in calls] == [0, 2, 4, 6, 8, 10, 10]
 
 
