@@ -120,7 +120,7 @@ class HTTP1(RequestReceiver):
     @property
     def has_unparsed(self) -> bool:
         """Whether `receive(b"")` may return more."""
-        return bool(self.unparsed) and not self._scanned
+        return bool(self.unparsed) and not self._scanned and self._phase is not HTTP1._receive_later
 
     def go_on(self) -> None:
         """See WireProtocol."""

@@ -87,7 +87,7 @@ class HTTPTools1(RequestReceiver):
     @property
     def has_unparsed(self) -> bool:
         """Whether `receive(b"")` may return more."""
-        return bool(self.unparsed)
+        return bool(self.unparsed) and not self._is_held
 
     def go_on(self) -> None:
         """See WireProtocol."""

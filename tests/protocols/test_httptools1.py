@@ -121,7 +121,7 @@ def test_a_websocket_is_asked_for(step):
     for start in range(0, len(raw), step):
         exchanges += protocol.receive(raw[start : start + step])
     assert [each.asks_websocket for each in exchanges] == [True]
-    assert protocol.unparsed == GET + b"\0" * 10000
+    assert protocol.unparsed == GET + b"\0" * 10000 and not protocol.has_unparsed
     protocol.unparsed = GET
     protocol.go_on()
     (exchange,) = protocol.receive(b"")
