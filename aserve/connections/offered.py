@@ -13,16 +13,14 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import logging
 import socket
 import threading
-from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..errors import ClientDisconnected, RequestRefused
 from ..exchange import Exchange
 from ..wsgi import Reply
-from .connection import Connection, Wire
+from .connection import Connection, Wire, close_reply
 from .websockets import WebSockets
 
 
@@ -87,14 +85,7 @@ class OfferedHalf(asyncio.Protocol):
         """See Wire.reply; what the app returns after a WebSocket is nobody's."""
         if not self.has_begun():
             return self._http_wire.reply(exchange, reply)
-        try:
-            if isinstance(reply, Iterator):
-                next(reply, None)  # one that has not begun would close nothing
-            close: Any = getattr(reply, "close", None)
-            if close is not None:
-                close()
-        except Exception:
-            logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
+        close_reply(reply)
         self._executor.post(self._on_returned, exchange, None)
         return False
 

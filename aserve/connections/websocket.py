@@ -117,7 +117,7 @@ class WebSocket(OfferedHalf):
         if self._end is not None and not self._is_input_over:
             self._is_input_over = True
             if not self._unsent:
-                self._end.shutdown(socket.SHUT_WR)
+                _shut(self._end, socket.SHUT_WR)
 
     def _send_to_app(self) -> bool:
         """Send what has come; False: the app's end has no room for all of it."""
@@ -135,7 +135,7 @@ class WebSocket(OfferedHalf):
             return
         self._loop.remove_writer(self._end.fileno())
         if self._is_input_over:
-            self._end.shutdown(socket.SHUT_WR)
+            _shut(self._end, socket.SHUT_WR)
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -233,10 +233,7 @@ class WebSocket(OfferedHalf):
             return
         self._loop.remove_reader(end.fileno())
         self._loop.remove_writer(end.fileno())
-        try:
-            end.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # macOS: the app was quicker
+        _shut(end, socket.SHUT_RDWR)
         end.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -253,21 +250,26 @@ class WebSocket(OfferedHalf):
         if self._has_returned:
             self._end_exchange(exchange)
         else:
+            self._note_response(exchange)
             self._service.lost.add(exchange)
 
     def _end_exchange(self, exchange: Exchange) -> None:
-        connection, response = self.connection, exchange.response
+        connection = self.connection
         connection.exchange = None
         exchange.arrived_at = self._arrived_at
-        if response is not None:
-            response.replace(self._status)
-            response.sent_bytes = self._sent_bytes
+        self._note_response(exchange)
         exchange.client = cast(Client, exchange.client)._replace(base_environ={})  # where the app's end is
         self._service.lost.discard(exchange)
         connection.end_exchange(exchange)
         self._websockets.discard(self)
         if self._transport is None:
             connection.wire = LOST
+
+    def _note_response(self, exchange: Exchange) -> None:
+        """Let the access log have what the app has written to its socket, in place of what it returns."""
+        if exchange.response is not None:
+            exchange.response.replace(self._status)
+            exchange.response.sent_bytes = self._sent_bytes
 
     def _note_end(self, end: str) -> None:
         exchange = self.connection.exchange
@@ -310,3 +312,10 @@ class WebSocket(OfferedHalf):
     def unsent_bytes(self) -> int:
         """Octets that the transport holds."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+
+def _shut(end: socket.socket, how: int) -> None:
+    try:
+        end.shutdown(how)
+    except OSError:
+        pass  # macOS: the app has closed its own

@@ -96,7 +96,7 @@ def test_an_app_that_fails(start_server, raw_client, caplog):
 
 
 @pytest.mark.one_way
-def test_what_is_written_past_the_socket(start_server, raw_client):
+def test_what_is_written_past_the_socket(start_server, raw_client, caplog):
     """Once it is a WebSocket, write() fails, and the iterable is closed unread."""
     faults, closed = [], []
 
@@ -119,6 +119,7 @@ def test_what_is_written_past_the_socket(start_server, raw_client):
     client = begin(raw_client(start_server(app, is_checked=False)))
     assert client.recv_to_end() == b""
     assert closed and faults
+    wait_until(lambda: "in close()" in caplog.text)
 
 
 @pytest.mark.one_way

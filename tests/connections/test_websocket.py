@@ -1,4 +1,7 @@
-"""A connection that has become a WebSocket: octets both ways, whoever is slow, and how it ends."""
+"""A connection that has become a WebSocket: octets both ways, whoever is slow, and how it ends.
+
+Moments that sockets do not give: test_websocket_moments.py.
+"""
 
 from __future__ import annotations
 
