@@ -13,8 +13,8 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel soak soak-million storm fuzz \
-	bench bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs clean
+.PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm fuzz \
+	bench bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -63,7 +63,7 @@ SPREAD := $(if $(ARGS),,--dist worksteal $(if $(findstring pypy,$(PYTHON)),-n 3 
 suite: $(VENV)/.ready-test
 	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS)
 
-check: lint coverage  ## what guards the code besides its tests: lint, and each module's branch coverage
+check: lint site coverage  ## what guards the code besides its tests: lint, the site, each module's branch coverage
 
 lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compilers' warnings
 	@command -v clang-format >/dev/null || .ci/need packages clang-format
@@ -88,6 +88,13 @@ coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tes
 wheel: $(VENV)/.ready-wheel  ## sdist and wheel in dist/; a wheel for every CPython is audited
 	$(RUN) -m build
 	@for wheel in dist/*-abi3-*.whl; do [ ! -e "$$wheel" ] || $(VENV)/bin/abi3audit --strict --summary $$wheel || exit; done
+
+release-check: $(VENV)/.ready-wheel  ## the files of a release: built anew, audited, installed and serving in fresh roots of Debian (ARGS=--save)
+	rm -rf dist
+	@$(MAKE) --no-print-directory wheel
+	@pypy=$$(command -v $(PYPY)) || exit 0; $(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy && \
+	.venv-pypy/bin/python -I -m pip wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz
+	$(VENV)/bin/python tests/release.py $(ARGS)
 
 soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched (ARGS=--save: into benchmarks/results)
 	$(VENV)/bin/python tests/soak.py $(SECONDS) $(ARGS)
@@ -157,6 +164,10 @@ docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/setting
 	$(RUN) docs/make_conformance.py > docs/conformance.md
 	$(RUN) docs/make_moving.py
 	$(RUN) docs/simulate_scale.py
+
+site: $(VENV)/.ready-docs  ## the pages as a site in build/site; a warning is an error
+	$(RUN) -m sphinx --fail-on-warning --keep-going --fresh-env --write-all --quiet -c docs . build/site
+	@echo "build/site/index.html"
 
 clean:  ## remove everything that make has made
 	rm -rf .venv .venv-* build dist *.egg-info .coverage* htmlcov

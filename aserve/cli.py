@@ -19,8 +19,6 @@ from importlib.util import find_spec
 
 from .alone import control_of
 from .banner import command, describe, show_banner, version_line
-from .compat.uwsgi import Process as UwsgiProcess
-from .compat.uwsgi import install as install_uwsgi
 from .completion import completion_of
 from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
@@ -37,8 +35,10 @@ from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
+from .processes.attached import check_programs
 from .processes.channel import Channel
 from .processes.child import MOLD
+from .processes.child import TRIAL as TRIAL_SLOT
 from .processes.command import Command
 from .processes.inheritance import VARIABLE as INHERITANCE
 from .processes.inheritance import Inheritance
@@ -149,6 +149,7 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
     compile_routes(config.route)
+    check_programs(config, os.environ)
     load_certificates(config)  # to see whether they can be; the server loads its own
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
 
@@ -165,8 +166,7 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
     set_surroundings(config, os.environ)
     _name_app_files(role)
-    if _has_uwsgi(config):
-        install_uwsgi(_uwsgi_process(plan, role))
+    _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD)
     hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
     app = load_mounts(config.mount, app)
@@ -179,8 +179,7 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
     _name_app_files(role)
-    if _has_uwsgi(role.plan.config):
-        install_uwsgi(_uwsgi_process(role.plan, role))
+    _offer_uwsgi(role.plan, role, is_preloaded=True)
     set_up_logging(role.plan.config, role.name)
     hooks_of(role.plan.origin).enter_worker(role.slot)
 
@@ -190,12 +189,36 @@ def _name_app_files(role: Role | None) -> None:
         name_files(os.environ, *role.app_files)
 
 
-def _uwsgi_process(plan: Plan, role: Role | None) -> UwsgiProcess:
-    process = UwsgiProcess(options=plan.origin.options if plan.origin is not None else {})
-    if role is None:
-        return process
-    worker_id = role.slot if role.slot != MOLD else 0
-    return process._replace(worker_id=worker_id, masterpid=role.supervisor_pid, numproc=plan.workers[0])
+def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool) -> None:
+    """Let `import uwsgi` succeed, if that is asked for; with what is of this process, and of the settings."""
+    if not _has_uwsgi(plan.config):
+        return
+    from .compat import uwsgi  # and what is below it, which others do without
+
+    process = uwsgi.Process(
+        options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache
+    )
+    if role is not None:
+        is_worker = TRIAL_SLOT < role.slot < MOLD
+        process = process._replace(
+            worker_id=role.slot if is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
+            is_preloaded=is_preloaded, page=role.page if is_worker else None, slots=role.slots,
+        )  # fmt: skip
+    if role is None or role.slot == TRIAL_SLOT:
+        _share_uwsgi(plan)
+    uwsgi.install(process)
+
+
+def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
+    """Make the memory that workers share for `import uwsgi`, or go on with that of before; there must be no worker yet."""
+    if not _has_uwsgi(plan.config):
+        return
+    from .uwsgi_api import memory
+
+    try:
+        memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME))
+    except OSError as fault:
+        raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
 
 
 def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, inherited: Inheritance | None) -> int:
@@ -207,6 +230,7 @@ def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, i
         for listener in listeners:
             listener.close()
         raise
+    _share_uwsgi(plan, inherited.kept if inherited else {})
     hooks_of(plan.origin).in_supervisor("when_ready")
     try:
         role = Supervisor(plan, read, listeners, Command.of_this_process(os.environ), metrics).run(inherited)
@@ -284,7 +308,8 @@ def _log_surroundings(plan: Plan) -> None:
 
 def _has_uwsgi(config: Config) -> bool:
     """Whether `import uwsgi` is to work."""
-    return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and _speaks_uwsgi(config))
+    is_meant = bool(config.uwsgi_cache) or _speaks_uwsgi(config)
+    return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and is_meant)
 
 
 def _needs_no_app(config: Config) -> bool:

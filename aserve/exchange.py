@@ -139,8 +139,10 @@ class Exchange:
 
     @property
     def summary(self) -> str:
-        """Method and target, escaped for a log."""
-        return escape(self.method_and_target)
+        """Method and target, escaped for a log; without the query, in which there may be passwords and tokens, unless --show-queries."""
+        text, connection = self.method_and_target, self.connection
+        is_shown = connection is not None and connection.service.config.show_queries
+        return escape(text if is_shown else without_query(text))
 
 
 def escape(text: str) -> str:
@@ -150,6 +152,12 @@ def escape(text: str) -> str:
         if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
         else text.translate(_ESCAPES)
     )
+
+
+def without_query(text: str) -> str:
+    """Return "METHOD target" without the target's query."""
+    target, mark, _ = text.partition("?")
+    return f"{target}?..." if mark else target
 
 
 def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:

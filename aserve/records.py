@@ -20,6 +20,7 @@ from .metrics.status import Serving
 from .request_log import RequestLog, as_one
 from .slow_requests import SlowRequests
 from .stalls import Queue, StallWatch
+from .titles import Title
 from .wire_log import WireLog, is_told
 
 
@@ -37,22 +38,25 @@ class Records:
         """
         config = server.config
         self._server = server
-        self._times_anyway = config.control is not None and slot is None  # `aserve status` has the oldest requests
+        # `aserve status` has the oldest requests, and so has a title.
+        self._times_anyway = (config.control is not None and slot is None) or config.process_titles
         self._single: Single | None = None
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None
         self._slow: SlowRequests | None = None
         self._wire_log = WireLog() if is_told() else None
         self._stalls = StallWatch()
+        self._title = Title(slot, config.threads) if config.process_titles else None
         with contextlib.ExitStack() as undo:
             if config.access_log is not None:
                 self._access_log = AccessLog.of(config, slot)
                 undo.callback(self._access_log.close)
-            if config.metrics or config.stats or config.statsd:
-                if counters is None:
-                    self._single = Single(server, loop)
-                    counters = self._single.memory
-                    undo.callback(self._single.close)
+            is_counting = config.metrics or config.stats or config.statsd
+            if counters is None and (is_counting or config.agent_check):
+                self._single = Single(server, loop)
+                counters = self._single.memory
+                undo.callback(self._single.close)
+            if is_counting:
                 self._counters = Counters(counters, config.threads)
                 watch = GilWatch(self._counters.note_gil_wait)
                 watch.start()
@@ -96,6 +100,8 @@ class Records:
         if self._slow is not None:
             self._slow.on_second()
         self._stalls.on_second(queue)
+        if self._title is not None:
+            self._title.on_second(self._server.statistics(), self._server.ongoing(1))
 
     def slow_requests(self) -> list[dict[str, Any]]:
         """See SlowRequests.last."""

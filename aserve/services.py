@@ -35,6 +35,7 @@ from .wsgi.response import CommonFields
 from .wsgi.routes import RoutingGateway, compile_routes
 from .wsgi.timing import TimingGateway
 from .wsgi.tracing import traced
+from .wsgi.turnover import TurnoverGateway, turns_over
 
 
 class Shared(NamedTuple):
@@ -68,6 +69,9 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     protocol = "http" if bind.protocol == "https" else bind.protocol
     parser = config.http_parser if protocol == "http" else "c"
     gateway = _new_gateway(protocol, shared, trust)
+    is_turning_over = protocol == "http" and turns_over(config)  # others carry one request
+    if is_turning_over:
+        gateway = TurnoverGateway(gateway, config)
     if trust is not None:
         gateway = TrustingGateway(gateway, shared.common_fields, trust, listener.url)
     if shared.names_requests:
@@ -100,6 +104,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
         in_flight=shared.in_flight,
         times_requests=shared.times_requests,
+        is_turning_over=is_turning_over,
     )
 
 

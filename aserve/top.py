@@ -210,9 +210,31 @@ def requests_table(looks: Looks, width: int) -> Table:
     return _fit(["worker", "for", "oldest requests"], rows, width)
 
 
+def slow_table(looks: Looks, width: int) -> Table:
+    """Return the table of the last slow requests (--slow-request) of all workers, the newest first, for so many columns of a terminal."""
+    last = looks.last
+    found = sorted(last.server.get("slow", []) if last is not None else [], key=lambda each: -each["at"])
+    rows = [
+        Row(
+            each["worker"] or 0,
+            (
+                str(each["worker"] or "-"),
+                _show_seconds(each["seconds"]),
+                _show_seconds(each["queue_seconds"] or 0.0),
+                "runs" if each["end"] is None else f"{each['end'].replace('_', ' ')} {each['status'] or ''}".rstrip(),
+                each["request"],
+                each.get("where", ""),  # code of before does not say it
+            ),
+            each["end"] is None,
+        )
+        for each in found
+    ]
+    return _fit(["worker", "took", "waited", "end", "slow requests", "where"], rows, width)
+
+
 # Columns that stand to the right, and those that give way where it is narrow, with the least that they keep.
-_NUMBERS = {"pid", "for", "req/s", "running", "waiting", "busy", "open", "memory"}
-_GIVE_WAY = {"oldest request": 14, "needs a look": 12, "oldest requests": 20}
+_NUMBERS = {"pid", "for", "took", "waited", "req/s", "running", "waiting", "busy", "open", "memory"}
+_GIVE_WAY = {"oldest request": 14, "needs a look": 12, "oldest requests": 20, "slow requests": 20, "where": 20}
 
 
 def _fit(columns: Sequence[str], rows: Sequence[Row], width: int) -> Table:

@@ -24,7 +24,7 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Static
 
 from .processes.ask import show_stacks
-from .top import Looks, Message, Table, head_of, printable, requests_table, workers_table
+from .top import Looks, Message, Table, head_of, printable, requests_table, slow_table, workers_table
 
 EVERY_SECONDS = 1.0  # as often as a worker writes its numbers
 # How long a status may take. Guess: it takes milliseconds, and a machine that is short of memory takes a hundred times as long.
@@ -176,11 +176,11 @@ class Watching(Screen[None]):
         self._failure: str | None = None
         # Not to be looked for: when the screen ends, an answer may still come.
         self._head, self._message = Static(id="head"), Static(id="message")
-        self._workers, self._requests = Lines("workers"), Lines("requests")
+        self._workers, self._requests, self._slow = Lines("workers"), Lines("requests"), Lines("slow")
 
     def compose(self) -> ComposeResult:
         """See textual."""
-        yield from (self._head, self._workers, self._requests, self._message)
+        yield from (self._head, self._workers, self._requests, self._slow, self._message)
         yield Footer()
 
     # Asking
@@ -223,12 +223,15 @@ class Watching(Screen[None]):
             width = self.app.size.width - 1  # of the bar that scrolls
             self._workers.fill(workers_table(self._looks, width), width)
             self._requests.fill(requests_table(self._looks, width), width)
+            slow = slow_table(self._looks, width)
+            self._slow.display = bool(slow.rows)  # only with --slow-request
+            self._slow.fill(slow, width)
 
     # Keys
 
     def action_stacks(self, of_all: bool) -> None:
         """Show what each thread is at: of the chosen worker, or of all."""
-        table = self._requests if self.focused is self._requests else self._workers
+        table = next((table for table in (self._requests, self._slow) if self.focused is table), self._workers)
         slot = 0 if of_all else table.chosen_slot
         question: Message = {"ask": "stacks", "worker": slot} if slot else {"ask": "stacks"}
         title = f"stacks of worker {slot}" if slot else "stacks of all workers"
@@ -266,6 +269,7 @@ class Top(App[None]):
     Lines:focus > .datatable--cursor { background: $panel-lighten-2; }
     #workers { height: auto; max-height: 60%; }
     #requests { height: 1fr; margin: 1 0 0 0; }
+    #slow { height: auto; max-height: 30%; margin: 1 0 0 0; }
     #message { height: auto; max-height: 8; overflow-y: auto; }
     Reading { background: $background; }
     Reading #title { text-style: bold; padding: 0 0 1 0; }

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import json
 import pathlib
 import re
+import shlex
+import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 
 import pytest
 import yaml
 
+from aserve.cli import main
+from aserve.flags import parse_args
 from aserve.metrics.table import METRICS
+from aserve.processes.ask import is_command
+from aserve.settings import SETTINGS, Config
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 pytestmark = pytest.mark.checkout
 
@@ -18,7 +33,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 PAGES = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
-    *(ROOT / folder / "README.md" for folder in ("cparsers", "tests", "benchmarks", "benchmarks/results")),
+    *(ROOT / folder / "README.md" for folder in ("cparsers", "tests", "benchmarks", "benchmarks/results", "examples")),
 ]
 TO_COME: set[str] = set()  # pages that others point to already
 
@@ -62,6 +77,103 @@ def test_the_tests_of_each_promise():
     functions = set(re.findall(r"`(test_\w+)`", text))
     source = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert functions and functions <= set(re.findall(r"^def (test_\w+)", source, re.M))
+
+
+# The index, which is the menu of the site, too
+
+
+def menu_of(text: str) -> list[str]:
+    """Return the documents in the toctrees that docs/conf.py puts behind the lists of a text."""
+    spec = importlib.util.spec_from_file_location("conf", ROOT / "docs/conf.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return re.findall(r"^[^`:\n]+ <(.+)>$", module.add_menu(text), re.M)
+
+
+def test_each_page_is_in_the_menu():
+    """docs/index.md names every page, each once; so does the menu."""
+    index = ROOT / "docs/index.md"
+    pages = re.findall(r"^- \[[^]]+\]\(([^)]+)\.md\): ", index.read_text(), re.M)
+    assert menu_of(index.read_text()) == pages
+    assert len(pages) == len({*pages})
+    ours = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
+    assert ours == {name for name in pages if "/" not in name}
+
+
+def test_menu():
+    """A section's title stands above its documents, of which each has the words of its link."""
+    assert menu_of("# T\n\n[a](b.md)\n\n## One\n\n- [x, y](z.md): t\n- [u](../V.md)\n") == ["z", "../V"]
+
+
+# What stands in blocks
+
+BLOCK = re.compile(r"^( *)```(\w+)\n(.*?)^ *```$", re.M | re.S)
+SITE_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# What aserve does besides serving and asking a server; and configurations of others, which its own pages have as they are.
+COMMANDS = ("config", "translate")
+OTHERS = ("app.ini", "app.ini:production")
+NAMES = {setting.name for setting in SETTINGS}
+
+
+def check_sh(text: str) -> None:
+    """Each command of ours has flags that exist, and values that are accepted, also together."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.split(line.partition(" > ")[0], comments=True)
+        if words[:1] == ["aserve"] and words[1:] and words[1] not in (*COMMANDS, *OTHERS) and not is_command(words[1:]):
+            try:
+                args = parse_args(words[1:])
+            except SystemExit as end:  # --help
+                assert not end.code
+            else:
+                Config.from_sources({name: value for name, value in args.items() if name in NAMES}, {}, {}, "")
+
+
+def check_python(text: str) -> None:
+    """It is Python, or a part of a function."""
+    ast.parse("async def block():\n" + textwrap.indent(text, "    "))
+
+
+def check_toml(text: str) -> None:
+    """It is TOML; if it has settings of ours, all of it are."""
+    table = tomllib.loads(text)
+    table = table.get("tool", {}).get("aserve", table)
+    if NAMES & {name.replace("-", "_") for name in table}:
+        Config.from_sources({}, {}, {name: value for name, value in table.items() if name != "app"}, "block")
+
+
+def check_json(text: str) -> None:
+    """Each line is JSON, or all of them are."""
+    json.loads(text)
+
+
+CHECKS = {
+    "sh": check_sh, "python": check_python, "toml": check_toml, "json": check_json, "yaml": yaml.safe_load,
+    # By who reads them: tests/e2e, test_paste.py.
+    "nginx": len, "apache": len, "lighttpd": len, "haproxy": len, "caddyfile": len, "ini": len, "dockerfile": len,
+    "promql": len,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", SITE_PAGES, ids=lambda page: page.name)
+def test_blocks(page):
+    """Each block that says what it is, is that: flags exist, values are accepted, Python and TOML can be read."""
+    text = page.read_text()
+    blocks = BLOCK.findall(text)
+    assert len(blocks) == len(re.findall(r"^ *```\w+$", text, re.M))
+    for _, language, block in blocks:
+        CHECKS[language](textwrap.dedent(block))
+
+
+def test_moving_from_uwsgi(tmp_path, capsys):
+    """The file that the page shows is translated into the command that it shows."""
+    blocks = dict(re.findall(r"^```(ini|sh)\n(.*?)^```", (ROOT / "docs/moving-from-uwsgi.md").read_text(), re.M | re.S))
+    (tmp_path / "app.ini").write_text(blocks["ini"])
+    assert main(["translate", str(tmp_path / "app.ini")]) == 0
+    args = parse_args(shlex.split(blocks["sh"].replace("\\\n", " "))[1:])
+    settings = tomllib.loads(capsys.readouterr().out)
+    assert settings.pop("app") == args["app"]
+    given = {name: value for name, value in args.items() if name in NAMES}
+    assert Config.from_sources({}, {}, settings) == Config.from_sources(given, {}, {})
 
 
 METRIC = re.compile(r"\b(?:aserve|process)(?:_[a-z]+)+")
@@ -109,6 +221,14 @@ def test_dashboard():
     assert "Saturation" in board["panels"][0]["title"]
     assert {"aserve_threads", "aserve_request_queue_seconds", "aserve_workers"} < asked and len(asked) > 20
     assert names_of(json.dumps([board["templating"], board["annotations"]])) <= {*METRICS}
+
+
+def test_the_example_with_types():
+    """It serves itself a request; `make lint` and `make release-check` look at its types."""
+    done = subprocess.run(
+        [sys.executable, "-I", ROOT / "examples" / "typed.py"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "/hello\n"), done.stderr
 
 
 def test_the_users_page():

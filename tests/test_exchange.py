@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from harness.fakes import FakeConnection
 
 from aserve.errors import RequestRefused
-from aserve.exchange import HTTP_1_0, HTTP_1_1, Exchange, refused_exchange
+from aserve.exchange import HTTP_1_0, HTTP_1_1, Exchange, refused_exchange, without_query
+from aserve.settings import Config
 
 
 def test_defaults_are_a_plain_request():
@@ -60,7 +62,7 @@ def test_forms(form, may_chunk, may_inform, line):
 @pytest.mark.parametrize(
     ("vars", "summary"),
     [
-        ("REQUEST_METHOD\0GET\0REQUEST_URI\0/a?b\0PATH_INFO\0/a", "GET /a?b"),
+        ("REQUEST_METHOD\0GET\0REQUEST_URI\0/a?b\0PATH_INFO\0/a", "GET /a?..."),
         ("QUERY_STRING\0\0PATH_INFO\0/a\0REQUEST_METHOD\0PUT", "PUT /a"),
         ("REQUEST_URI\0\0PATH_INFO\0/a", "- /a"),
         ("", "- -"),
@@ -71,3 +73,20 @@ def test_forms(form, may_chunk, may_inform, line):
 def test_the_summary(vars, summary):
     """What the logs call a request, in whatever order its vars have come, whatever octets are in them."""
     assert Exchange(vars, 0).summary == summary
+
+
+@pytest.mark.parametrize(("is_shown", "summary"), [(True, "GET /a?token=x"), (False, "GET /a?...")])
+def test_queries(is_shown, summary):
+    """They are in it, if the settings say so."""
+    exchange = Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/a?token=x", 2)
+    exchange.connection = FakeConnection()
+    exchange.connection.service.config = Config(show_queries=is_shown)
+    assert exchange.summary == summary
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("GET /a", "GET /a"), ("GET /a?b=c?d", "GET /a?..."), ("- -", "- -"), ("GET /?", "GET /?...")]
+)
+def test_requests_without_queries(text, shown):
+    """In a query there may be passwords and tokens."""
+    assert without_query(text) == shown

@@ -39,13 +39,14 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics slow_requests stalls",  # metrics: counts what statistics knows
+    "metrics slow_requests stalls titles",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
+    "uwsgi_api",  # below `import uwsgi`
     "compat moving",
     "banner completion explain finding",
     "flags",
@@ -55,11 +56,11 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "files", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "caches commands files", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "wrapping", "routes deadlines timing request_id tracing"),
+    "wsgi": ("environ head", "response", "gateway", "wrapping", "routes deadlines timing request_id tracing turnover"),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
@@ -86,7 +87,7 @@ WITHIN = {
     ),
     "metrics": (
         "table",
-        "advice app counting gil history stats statsd status text totals",
+        "advice app balance counting gil growth history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -97,10 +98,11 @@ WITHIN = {
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots sources",
         "children",
+        "attached",
         "status",
         "overview",
         "reloading",
-        "answers inheritance molds worker",  # the last is the child's side
+        "answers inheritance losses molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
         "crew",
@@ -109,6 +111,7 @@ WITHIN = {
         "ends",
         "supervisor",
     ),
+    "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -167,6 +170,9 @@ RESERVED = {
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
             "processes.opened": "asks which of them the app has started",
+            "uwsgi_api.locks": "a thread stands before the others of its process",
+            "uwsgi_api.signals": "each run of a signal has a thread",
+            "uwsgi_api.decorators": "@thread starts one",
         },
     ),
 }
@@ -176,6 +182,8 @@ DOORS = {
     ("banner", "importlib.metadata"),
     ("completion", "shtab"),
     ("cli", "top_screen"),  # which knows textual
+    ("cli", "compat.uwsgi"),  # and all of uwsgi_api
+    ("cli", "uwsgi_api.memory"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     ("moving.origin", "moving.gunicorn"),
     ("moving.origin", "moving.uwsgi"),
@@ -304,6 +312,7 @@ def test_reserved_modules(name):
                 "connections.detaching",
                 "forks",
                 "processes.molds",
+                "processes.attached",
             ), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]

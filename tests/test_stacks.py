@@ -20,7 +20,7 @@ from aserve.wsgi.timing import TimingGateway
 def test_a_thread_with_a_request(start_server, raw_client):
     """Its request is named, escaped, and its stack begins with the app."""
     gate = apps.Gate()
-    client = raw_client(start_server(gate, threads=2))
+    client = raw_client(start_server(gate, threads=2, show_queries=True))
     client.request('/slow?"x"')
     gate.wait_entered()
     text = describe_stacks()

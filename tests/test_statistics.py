@@ -9,6 +9,7 @@ import pytest
 
 from aserve import Server, Statistics
 
+NOTHING = Statistics(*[0] * len(Statistics._fields))._replace(is_draining=False, told_unready="")
 DOCS = pathlib.Path(__file__).parent.parent / "docs"
 
 
@@ -39,7 +40,7 @@ def gated():
 async def test_before_the_start_and_after_the_end():
     """A server that does not serve has nothing; one that has been stopped drains."""
     server = Server(lambda *_: [], bind="127.0.0.1:0", threads=2)
-    assert server.statistics() == Statistics(False, *[0] * (len(Statistics._fields) - 1))
+    assert server.statistics() == NOTHING
 
     async def main():
         async with server:
@@ -223,7 +224,7 @@ def test_ongoing(start_server, raw_client, gated, wait_until, tmp_path):
     second.send(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
     wait_until(lambda: len(server.ongoing(10)) == 2)
     (older, one), (newer, other) = server.ongoing(10)
-    assert (one, other) == ("GET /first?a=1", "GET /second") and older >= newer > 0
+    assert (one, other) == ("GET /first?...", "GET /second") and older >= newer > 0
     assert [text for _, text in server.ongoing(1)] == [one]
     gated.gate.set()
     assert first.recv_response().status == second.recv_response().status == 200

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.top import Line, Looks, cut, head_of, needs_of, printable, requests_table, show_rate, workers_table
+from aserve.top import (
+    Line,
+    Looks,
+    cut,
+    head_of,
+    needs_of,
+    printable,
+    requests_table,
+    show_rate,
+    slow_table,
+    workers_table,
+)
 
 MIB = 1 << 20
 
@@ -228,6 +239,30 @@ def test_the_table_of_requests():
     assert [row.slot for row in table.rows] == [2, 1, 2, 1]
     assert [row.needs_look for row in table.rows] == [True, False, False, False]
     assert requests_table(Looks(), 79).rows == []
+
+
+def slow(**changes):
+    return {
+        "at": 10.0, "worker": 1, "seconds": 2.25, "queue_seconds": None, "end": None, "status": None, "request": "GET /a",
+        "where": 'File "/b.py", line 2, in read', **changes,
+    }  # fmt: skip
+
+
+def test_the_table_of_slow_requests():
+    """The newest first, with how each ended, and where the app was; those that run are coloured."""
+    ended = slow(at=12.0, worker=2, seconds=130.0, queue_seconds=100.5, end="answered", status=200, request="GET /b")
+    died = slow(at=11.0, worker=None, end="worker_died", status=0)
+    del died["where"]  # code of before does not say it
+    table = slow_table(looks((server(slow=[slow(), ended, died]), [])), 150)
+    assert texts(table) == [
+        '2|2 min 10 s|1 min 40 s|answered 200|GET /b|File "/b.py", line 2, in read',
+        "-|2.2 s|0.0 s|worker died|GET /a|",
+        '1|2.2 s|0.0 s|runs|GET /a|File "/b.py", line 2, in read',
+    ]
+    assert [(row.slot, row.needs_look) for row in table.rows] == [(2, False), (0, False), (1, True)]
+    narrow = slow_table(looks((server(slow=[slow(request="GET /" + "x" * 200)]), [])), 79)
+    assert sum(map(len, narrow.heads)) + len(narrow.heads) - 1 <= 79
+    assert slow_table(Looks(), 79).rows == slow_table(looks([worker()]), 79).rows == []
 
 
 def test_texts():

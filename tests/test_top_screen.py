@@ -93,6 +93,21 @@ async def test_what_it_shows(server):
     assert pilot.app.return_code == 0
 
 
+async def test_slow_requests(server):
+    """They have a table of their own, as soon as there is one; a key there shows the stacks of its worker."""
+    async with watching(server, size=(120, 30)) as (pilot, until):
+        await until.shows("GET /slow")
+        assert "slow requests" not in text_of(pilot.app)
+        slow = {
+            "at": 1.0, "worker": 2, "seconds": 9.5, "queue_seconds": 1.0, "end": None, "status": None, "request": "GET /late",
+            "where": "File here",
+        }  # fmt: skip
+        server.answers["status"] = [{**SERVER, "slow": [slow]}, *STATUS[1:]]
+        await until.shows("slow requests", "GET /late", "File here")
+        await pilot.press("tab", "tab", "s")
+        await until(lambda: server.asked("stacks") == [{"ask": "stacks", "worker": 2}])
+
+
 async def test_what_needs_a_look_is_coloured(server):
     """The row of the worker, and of the request; also where the cursor is."""
     async with watching(server) as (pilot, until):

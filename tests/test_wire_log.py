@@ -11,6 +11,7 @@ from harness import apps
 from aserve import wire_log
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
+from aserve.settings import Config
 from aserve.wire_log import WireLog
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a"
@@ -48,7 +49,10 @@ def lines(kept):
 def new_exchange(addr="192.0.2.1"):
     exchange = Exchange(VARS, 2)
     exchange.connection = SimpleNamespace(
-        remote_addr=addr, remote_port="9", service=SimpleNamespace(name="http://a"), wire=SimpleNamespace(way="nobody")
+        remote_addr=addr,
+        remote_port="9",
+        service=SimpleNamespace(name="http://a", config=Config()),
+        wire=SimpleNamespace(way="nobody"),
     )
     return exchange
 

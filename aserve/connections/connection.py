@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ..errors import RequestRefused
     from ..exchange import Exchange
+    from ..wsgi.turnover import Term
     from .service import Service
 
 logger = logging.getLogger("aserve")
@@ -63,12 +64,14 @@ class Connection:
     """One client's connection."""
 
     __slots__ = (
-        "base_environ", "exchange", "is_believed", "lock", "remote_addr", "remote_port", "service", "wire",
+        "base_environ", "exchange", "is_believed", "lock", "remote_addr", "remote_port", "service", "term", "wire",
     )  # fmt: skip
 
     wire: Wire
     # What it tells of its clients (proxies/trust.py). Set only where each connection is asked.
     is_believed: bool
+    # What it may reach (wsgi/turnover.py). Set only where that is limited.
+    term: Term
 
     def __init__(self, service: Service, remote_addr: str = "", remote_port: str = "") -> None:
         self.service = service

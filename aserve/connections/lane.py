@@ -84,7 +84,6 @@ class Lane:
         in_flight: Any = None,
     ) -> None:
         """Make the lane of these listeners; `board` and `in_flight`: see Memory."""
-        config = pairs[0][1].config
         self.executor = executor
         self.services = [service for _, service in pairs]
         self._loop = self.services[0].loop
@@ -94,7 +93,7 @@ class Lane:
         self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.
         self.connections: dict[int, Connection] = {}
-        self._memory = Memory(config, self._listeners, board, in_flight)
+        self._memory = Memory(self.services[0].config, self._listeners, board, in_flight)
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
         self._handovers = Handovers(self._memory, self.connections, self._loop, executor)
@@ -102,8 +101,9 @@ class Lane:
         # Of those, with the reason. The leader refuses them: only it knows that nothing has come since.
         self._overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
         self._passed_on_count = 0  # requests that are for the event loop after all: it counts them, but no health check
-        self._is_draining = False
-        self._draining_since = 0  # the lane's second
+        # Whose Connection may be its next client's, too: on a unix socket, where none has a term of its own.
+        self._reusing = [None if service.is_turning_over else service for service in self.services]
+        self._is_draining, self._draining_since = False, 0  # the lane's second
         self._is_closed = False
         for index, (listener, service) in enumerate(pairs):
             if listener.bind.protocol == "http":  # others carry one request
@@ -310,7 +310,7 @@ class Lane:
                             self._hand_over(fd, index, is_first, self._input[start : start + size])
                         continue
                 connection = connections.get(fd)
-                if connection is None or (is_first and (peer_size or connection.service is not self.services[index])):
+                if connection is None or (is_first and (peer_size or connection.service is not self._reusing[index])):
                     addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
                     connection = connections[fd] = Connection(self.services[index], addr, port)
                     connection.wire = FastWire(self._handovers, fd)

@@ -50,6 +50,7 @@ class Service:
         identify: Callable[[Any, asyncio.BaseTransport], None] | None = None,
         in_flight: InFlight | None = None,
         times_requests: bool = False,
+        is_turning_over: bool = False,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
@@ -65,6 +66,7 @@ class Service:
         self.websockets = websockets  # the server's; see websockets.py
         self.access_log = access_log  # is told of the end of each request; None: nobody is
         self.times_requests = times_requests  # it wants to know when they came and began: Exchange.arrived_at
+        self.is_turning_over = is_turning_over  # a connection ends by a limit of its own (wsgi/turnover.py)
         self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are
         self.identify = identify  # finds out whether a connection's peer is believed; None: that is not asked of each

@@ -46,10 +46,12 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Co
     workers = status["workers"]
     return [
         *_of_server(status),
+        *_of_crashes(status["crashes"]),
         *(warning for worker in workers for warning in _of_loop(worker)),
         *_of_stalls(workers),
         *(_of_threads(status) if "minute" in status else ()),
         *(warning for worker in workers for warning in _of_room(worker, spool_files.get(worker["slot"], 0), config)),
+        *(warning for worker in workers for warning in _of_growth(worker)),
         *(_of_responses(status["minute"]) if "minute" in status else ()),
         *(warning for worker in workers for warning in _of_requests(worker)),
     ]
@@ -69,6 +71,18 @@ def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
             f"{missing} of {status['workers_wanted']} workers {'is' if missing == 1 else 'are'} not ready: {status['text']}.",
             "If it stays so, the log has the reason; correct it, and `aserve reload` or SIGHUP tries again at once.",
             is_failure=True,
+        )
+
+
+def _of_crashes(crashes: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
+    if crashes:
+        last, count = crashes[-1], len(crashes)
+        when = f"worker {last['worker']}, {last['seconds']:.0f} s ago: {last['how']}"
+        yield Advice(
+            f"A worker has crashed: {when}."
+            if count == 1
+            else f"{count} crashes of workers in the last ten minutes; the last: {when}.",
+            "The log has what it was at.",
         )
 
 
@@ -151,6 +165,16 @@ def _of_room(worker: Mapping[str, Any], spool_files: int, config: Config) -> Ite
             )
 
 
+def _of_growth(worker: Mapping[str, Any]) -> Iterator[Advice]:
+    growth = worker["growth"]
+    if growth:
+        before, after = (show_bytes(growth[name] >> 20 << 20) for name in ("from_bytes", "to_bytes"))
+        yield Advice(
+            f"{_name(worker)} has grown from {before} to {after} in {growth['minutes']} minutes, in each ten of them.",
+            "The app leaks, or fills a cache. --max-rss replaces a worker in time.",
+        )
+
+
 def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
     failed = sum(count for name, count in minute["ends"].items() if name.startswith("5xx"))
     if failed >= FAILED_COUNT and failed >= FAILED_SHARE * minute["requests"]:
@@ -163,6 +187,11 @@ def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"{full} {'request was' if full == 1 else 'requests were'} refused in the last minute with 503: no room for bodies.",
             "Raise --body-spool-total or --spool-files, or free the disk of TMPDIR.",
+        )
+    if minute["lost_lines"]:
+        yield Advice(
+            f"Lines of the access log were lost in the last minute: {minute['lost_lines']}.",
+            "The log has the reason: a full disk, or a reader that does not keep up.",
         )
 
 

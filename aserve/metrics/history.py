@@ -83,6 +83,7 @@ class History:
                 "ends": ends,
                 "refused": refused,
                 "exceptions": grown[PLACES["aserve_app_exceptions_total"]],
+                "lost_lines": grown[PLACES["aserve_access_log_lines_lost_total"]],
                 "body_bytes": grown[PLACES["aserve_response_body_bytes_total"]],
                 "queue": _describe_times(grown[_QUEUE : _QUEUE + SUM + 1]),
                 "duration": _describe_times(grown[_DURATION : _DURATION + SUM + 1]),

@@ -5,7 +5,8 @@ Thread:   that of its owner: a supervisor's, or an event loop's.
 Not here: where the numbers come from (history.py, status.py, processes/status.py), who reads it (scrapes.py), how it looks (page.html).
 
 An event is all that `aserve status --json` tells, and the keys of History.describe, "warnings" and "settings".
-The page is for more people than the control socket: of the requests, it has no query, in which there may be passwords and tokens.
+The page is for more people than the control socket: of the requests, it has no query, in which there may be passwords and tokens, not
+even with --show-queries.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
+from ..exchange import without_query
 from ..settings import SETTINGS, Config
 from .advice import add_warnings
 from .history import History
@@ -81,12 +83,6 @@ def describe_slow(slow: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         }
         for each in sorted(slow, key=lambda each: each["at"], reverse=True)[:MAX_SLOW]
     ]
-
-
-def without_query(text: str) -> str:
-    """Return "METHOD target" without the target's query."""
-    target, mark, _ = text.partition("?")
-    return f"{target}?..." if mark else target
 
 
 def changed_settings(config: Config) -> list[tuple[str, str]]:

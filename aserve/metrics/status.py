@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from ..exchange import without_query
 from ..footprint import Footprint, Footprints
 from ..settings import VERSION, Config
 from ..statistics import Statistics
@@ -62,13 +63,15 @@ def describe_footprint(footprint: Footprint | None) -> dict[str, int | None]:
     }
 
 
-def describe_requests(at: Sequence[tuple[float, str]]) -> list[list[object]]:
+def describe_requests(at: Sequence[tuple[float, str]], shows_queries: bool) -> list[list[object]]:
     """Return what a status says of the requests that a process is at."""
-    return [[round(seconds, 1), text] for seconds, text in at[:MAX_REQUESTS]]
+    return [[round(seconds, 1), text if shows_queries else without_query(text)] for seconds, text in at[:MAX_REQUESTS]]
 
 
-def describe_single(server: Serving, seconds: float, footprints: Footprints) -> dict[str, Any]:
-    """Return the status of a process without a supervisor, which has run for so long."""
+def describe_single(
+    server: Serving, seconds: float, footprints: Footprints, growth: dict[str, int] | None = None
+) -> dict[str, Any]:
+    """Return the status of a process without a supervisor, which has run for so long; `growth`: see Growth.describe."""
     now = server.statistics()
     worker: dict[str, Any] = {
         "slot": 0,
@@ -85,7 +88,8 @@ def describe_single(server: Serving, seconds: float, footprints: Footprints) -> 
         "stalled_seconds": now.requests_stalled_seconds,
         "silent_seconds": 0.0,
         **describe_footprint(footprints.of(os.getpid())),
-        "at": describe_requests(server.ongoing(MAX_REQUESTS)),
+        "growth": growth,
+        "at": describe_requests(server.ongoing(MAX_REQUESTS), server.config.show_queries),
     }
     text = f"{'draining' if now.is_draining else 'serving'} on {', '.join(server.urls)}"
     return {
@@ -93,5 +97,6 @@ def describe_single(server: Serving, seconds: float, footprints: Footprints) -> 
         "workers_wanted": 0,
         "workers_ready": 0,
         "slow": server.slow_requests(),
+        "crashes": [],
         "workers": [worker],
     }

@@ -123,7 +123,8 @@ COUNTED = (
 )
 
 RESTARTS, START_FAILURES = "aserve_worker_restarts_total", "aserve_worker_start_failures_total"
-RELOADS, OOM_KILLS = "aserve_reloads_total", "aserve_oom_kills_total"
+RELOADS, OOM_KILLS, LOST = "aserve_reloads_total", "aserve_oom_kills_total", "aserve_requests_lost_total"
+ATTACHED_RESTARTS = "aserve_attached_restarts_total"
 # What a supervisor counts.
 SUPERVISED = (
     Metric(
@@ -134,11 +135,19 @@ SUPERVISED = (
     Metric(START_FAILURES, COUNTER, "Workers that ended before they served.", by_worker=False),
     Metric(RELOADS, COUNTER, "Reloads, by what became of them.", _labelled("result", ("done", "refused")), by_worker=False),
     Metric(OOM_KILLS, COUNTER, "Workers that the kernel has killed as memory ran out.", by_worker=False),
+    Metric(
+        LOST, COUNTER, "Requests that a worker was at when it died, by why: it crashed, memory ran out (oom), or aserve or a person had "
+        "it killed. They are among aserve_requests_total, too: none, cut.", _labelled("reason", ("crash", "oom", "killed")), by_worker=False,
+    ),
+    Metric(
+        ATTACHED_RESTARTS, COUNTER, "Programs beside the workers (--attach) that were started once more: they had ended by themselves, or "
+        "workers were reloaded.", _labelled("reason", ("ended", "reload")), by_worker=False,
+    ),
 )
 
 WORKERS, BUILD, START_TIME = "aserve_workers", "aserve_build_info", "process_start_time_seconds"
 WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_request_seconds"
-LONGEST_WAIT = "aserve_oldest_waiting_seconds"
+LONGEST_WAIT, ATTACHED = "aserve_oldest_waiting_seconds", "aserve_attached"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 # What is found when somebody asks.
 FOUND = (
@@ -148,6 +157,8 @@ FOUND = (
         WORKERS, GAUGE, "Worker processes: wanted, and how many there are by where they stand.",
         _labelled("state", ("wanted", "ready", "starting", "draining")), by_worker=False,
     ),
+    Metric(ATTACHED, GAUGE, "Programs beside the workers (--attach): wanted, and running.", _labelled("state", ("wanted", "running")),
+           by_worker=False),
     Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
     Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
     Metric(LONGEST_WAIT, GAUGE, "For how long the first request that waits for a thread has waited; 0: none waits."),
@@ -172,6 +183,11 @@ PLACES = _lay_out()  # by name: a metric's first word
 WORDS = sum(metric.width for metric in COUNTED)
 FIRST_WORD = 16  # of a page, that is theirs; those before are others' (processes/slots.py)
 PAGE_WORDS = FIRST_WORD + WORDS  # that a page has at least
+
+
+def place_of_requests(status: str, end: str) -> int:
+    """Return the word in which requests that ended so are counted."""
+    return PLACES["aserve_requests_total"] + CLASSES.index(status) * len(ENDS) + ENDS.index(end)
 
 
 def key_of(metric: Metric, index: int) -> str:

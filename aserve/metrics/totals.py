@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from .table import COUNTED, KEYS, PLACES, WORDS
+from .table import COUNTED, KEYS, PLACES, WORDS, place_of_requests
 
 # What is not forgotten with a worker.
 _RUNNING_ON = [place for m in COUNTED if m.runs_on for place in range(PLACES[m.name], PLACES[m.name] + m.width)]
@@ -31,6 +31,10 @@ class Totals:
         gone = self._gone.setdefault(slot, [0] * WORDS)
         for place in _RUNNING_ON:
             gone[place] += words[place]
+
+    def add_lost(self, slot: int, count: int) -> None:
+        """Count requests that ended with a worker of this slot, without a response."""
+        self._gone.setdefault(slot, [0] * WORDS)[place_of_requests("none", "cut")] += count
 
     def with_present(self, present: Iterable[tuple[int, Words]]) -> dict[int, list[int]]:
         """Return by slot what has been counted there, and what its gauges add up to, with those of `present`: slot and words."""

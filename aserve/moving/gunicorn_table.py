@@ -53,7 +53,7 @@ ROWS: tuple[Row, ...] = (
     maps("timeout", "request-timeout hang-timeout", fact("timeout"), "of one thread it is the app's time for a request, see deadlines.md; of several how long the process may stand still, as in gunicorn"),
     maps("graceful_timeout", "drain-timeout", number("drain-timeout", 0, DAY)),
     maps("keepalive", "keep-alive", number("keep-alive", 0.1, DAY)),
-    unlike("reload reload_engine", "not yet; `--touch-reload FILE`, or SIGHUP, loads new code"),
+    unlike("reload reload_engine", "`--reload`, for development; in a deployment `--touch-reload FILE` or SIGHUP loads new code; see development.md"),
     maps("reload_extra_files", "touch-reload", take_paths("touch-reload")),
     always("worker_tmp_dir", "workers show that they live in shared memory, and write no file"),
     always("proc_name default_proc_name", "a process has aserve's name"),
@@ -77,7 +77,7 @@ ROWS: tuple[Row, ...] = (
     maps("syslog_addr", "access-log", fact("syslog_addr"), "beside `syslog`"),
     unlike("syslog_prefix syslog_facility", "lines go to the facility that `--access-log syslog:` has; see logging.md"),
     always("disable_redirect_access_to_syslog capture_output", "standard output and error are whoever's that starts aserve; both go to its log"),
-    unlike("statsd_host statsd_prefix dogstatsd_tags statsd_*", "`--metrics` tells Prometheus; see metrics.md"),
+    unlike("statsd_host statsd_prefix dogstatsd_tags statsd_*", "`--statsd`, with gunicorn's names by `--statsd-prefix`; `--metrics` tells Prometheus; see metrics.md"),
     # Requests
     maps("limit_request_line", "max-request-line", take_request_line),
     maps("limit_request_fields", "max-fields", number("max-fields", 1, 10_000)),

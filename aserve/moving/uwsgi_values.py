@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import sys
 import sysconfig
 from typing import Callable
@@ -187,6 +188,55 @@ def take_greenlets(draft: Draft, given: Given) -> None:
     )
 
 
+# Programs beside the workers
+
+# What only a shell understands; quotes are the same without one.
+_SHELL = re.compile(r"[$`|&;<>()*?\[~#\n]")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_COMMANDS = ("cmd", "command", "exec")  # attach-daemon2's names of it
+
+
+def take_attached(draft: Draft, given: Given) -> None:
+    """attach-daemon and its like: a command, which a shell runs only if it needs one."""
+    command = str(given.value).strip()
+    if given.key == "attach-daemon2":
+        command = _command_of_pairs(draft, given)
+    elif given.key.startswith("smart-"):
+        command = command.partition(" ")[2].strip()  # behind its pid file
+        if given.key == "smart-attach-daemon":
+            draft.note(
+                given,
+                "it must not make a daemon of itself, or it is started again and again; its pid file is not looked at",
+            )
+    if not command:
+        raise ValueError("there is no command")
+    if _SHELL.search(command):
+        draft.note(given, "a shell runs it: begin its last command with exec, or SIGTERM ends the shell in its place")
+        command = shlex.join(["sh", "-c", command])
+    elif _VARIABLE.match(command):
+        command = f"env {command}"
+    draft.add("attach", command, given)
+
+
+def _command_of_pairs(draft: Draft, given: Given) -> str:
+    pairs = [pair.replace("\\,", ",").partition("=") for pair in re.split(r"(?<!\\),", str(given.value))]
+    found = {name.strip(): value.strip() for name, _, value in pairs}
+    others = [name for name in found if name not in _COMMANDS]
+    if others:
+        draft.note(given, f"these have no effect here: {', '.join(others)}")
+    return next((found[name] for name in _COMMANDS if name in found), "")
+
+
+def take_mule(draft: Draft, given: Given) -> None:
+    """mule: a file of Python; one that waits for messages is not to be had."""
+    path = text_of(given)
+    if path.endswith(".py"):
+        draft.note(given, "it runs as a program of its own, in which there is no module uwsgi")
+        draft.add("attach", shlex.join([sys.executable, path]), given)
+    else:
+        draft.note(given, "it has no effect here: aserve has no mules; use a task queue, such as Celery, RQ or Huey")
+
+
 # The environment of Python
 
 
@@ -204,6 +254,33 @@ def put_virtualenv(draft: Draft, given: Given, folder: str) -> None:
             f"there is no {packages}, so this environment is not for the Python that runs aserve; "
             "install aserve-wsgi into the environment, and start that aserve",
         )
+
+
+# The cache
+
+# What cache2 calls what we have; and what of it changes nothing that an app could see.
+CACHE_FIELDS = {
+    "name": "name", "items": "items", "maxitems": "items", "max_items": "items", "blocksize": "blocksize",
+    "keysize": "keysize", "key_size": "keysize", "purge_lru": "purge_lru",
+}  # fmt: skip
+CACHE_ALWAYS = [
+    "blocks", "hash", "hashsize", "hash_size", "bitmap", "lazy_expire", "sweep_on_full", "last_modified", "use_last_modified",
+    "ignore_full", "math_initial",
+]  # fmt: skip
+
+
+def take_cache(draft: Draft, given: Given) -> None:
+    """cache2: name=sessions,items=1000."""
+    ours, others = [], []
+    for part in filter(None, text_of(given).split(",")):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if key in CACHE_FIELDS:
+            ours.append(f"{CACHE_FIELDS[key]}={value if equals else '1'}")
+        elif key not in CACHE_ALWAYS:
+            others.append(key)
+    if others:
+        draft.note(given, f"{', '.join(others)}: it is no file, and no other server's; it outlives reloads")
+    draft.add("uwsgi-cache", ",".join(ours), given)
 
 
 # Logs

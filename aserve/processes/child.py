@@ -22,6 +22,7 @@ import signal
 import time
 from typing import Any
 
+from ..exchange import without_query
 from .channel import Channel
 from .plan import Plan
 from .timers import Timer
@@ -136,6 +137,10 @@ class Child:
             **{name: getattr(self, name) for name in _HANDED_DOWN},
         }
 
+    def describe_losses(self) -> str:
+        """Return what it was at when it ended; see describe_requests."""
+        return describe_requests(self.was_at, self.plan.config.show_queries)
+
     def close(self) -> None:
         """Let go of what this process has of it."""
         self.channel.close()
@@ -170,8 +175,9 @@ def describe_end(status: int) -> str:
     return f"was killed by {names.get(-code, f'signal {-code}')}"
 
 
-def describe_requests(found: list[tuple[float, str]]) -> str:
+def describe_requests(found: list[tuple[float, str]], shows_queries: bool) -> str:
     """Return what a process was at when it ended, by `read_in_flight`, for the log: "; it was at: GET /x (1.2 s)"."""
-    told = ", ".join(f"{text} ({seconds:.1f} s)" for seconds, text in found[:MAX_TOLD_REQUESTS])
+    shown = [(seconds, text if shows_queries else without_query(text)) for seconds, text in found[:MAX_TOLD_REQUESTS]]
+    told = ", ".join(f"{text} ({seconds:.1f} s)" for seconds, text in shown)
     more = f", and {len(found) - MAX_TOLD_REQUESTS} more" if len(found) > MAX_TOLD_REQUESTS else ""
     return f"; it was at: {told}{more}" if found else ""

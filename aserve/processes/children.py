@@ -345,22 +345,22 @@ class Children:
 
     # The end
 
-    def reap(self) -> Iterator[tuple[Child, State, str]]:
+    def reap(self, on_other: Callable[[int, str], None]) -> Iterator[tuple[Child, State, str]]:
         """
         Yield the children that have ended, forgotten here, with where each stood, and how it ended.
 
-        As PID 1 of a container, strangers are among them: processes whose parents have ended. They are not counted.
+        Others are told by `on_other`: programs (attached.py), and strangers, whose parents have ended (as PID 1 of a container).
         """
         with contextlib.suppress(ChildProcessError):  # there is none at all
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    break
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                pid, status = ended
                 child = self._pop(pid)
                 if child is not None:
                     if status:
                         child.was_at = read_in_flight(os.pread(child.in_flight, TABLE_BYTES, 0))
                     yield child, self._remove(child), describe_end(status)
+                else:
+                    on_other(pid, describe_end(status))
         while self._stillborn:  # after the mold, whose end has a reason
             unborn = self._stillborn.pop(0)
             self._unborn.remove(unborn)

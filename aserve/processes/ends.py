@@ -1,8 +1,9 @@
 """The ends of children: each is reaped, and what is done about it depends on where the child stood.
 
-Owns:     Ends: reaping, what the log says of an end, the requests that a worker has cut off, and the next worker of its slot.
+Owns:     Ends: reaping, what the log says of an end, and the next worker of its slot.
 Thread:   the supervisor's only one.
-Not here: waitpid (children.py), the end of a mold (molds.py) and of a trial (upgrade.py), one that never served (failed_starts.py).
+Not here: waitpid (children.py), what is lost with a worker (losses.py), the end of a mold (molds.py) and of a trial (upgrade.py),
+          one that never served (failed_starts.py).
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import logging
 from typing import Callable
 
-from ..access_log import append_unanswered
 from ..metrics.table import OOM_KILLS
-from .child import MOLD, TRIAL, Child, State, describe_requests
+from .attached import Attached
+from .child import MOLD, TRIAL, Child, State
 from .children import Children
 from .crew import Crew
 from .failed_starts import FailedStarts
+from .losses import Losses
 from .molds import Molds
 from .overview import Overview
 from .reloads import Reloads
 from .shutdown import Shutdown
+from .status import Status
 from .upgrade import Upgrade
 from .watch import Watch
 from .worker import FAILED
@@ -39,20 +42,26 @@ class Ends:
         reloads: Reloads,
         failed_starts: FailedStarts,
         *,
+        attached: Attached,
+        losses: Losses,
         molds: Molds,
         shutdown: Shutdown,
         upgrade: Upgrade,
         overview: Overview,
+        status: Status,
         watch: Watch,
     ) -> None:
         self._children = children
         self._crew = crew
         self._reloads = reloads
+        self._attached = attached
+        self._losses = losses
         self._molds = molds
         self._shutdown = shutdown
         self._upgrade = upgrade
         self._overview = overview
         self._tally = overview.tally
+        self._status = status
         self._watch = watch
         # By where a worker stood.
         self._by_state: dict[State, Callable[[Child, str], None]] = {
@@ -64,7 +73,7 @@ class Ends:
 
     def reap(self) -> None:
         """See to all children that have ended by now."""
-        for child, before, how in self._children.reap():
+        for child, before, how in self._children.reap(self._attached.on_end):
             explained = how if before is State.KILLED else self._watch.explain(how)
             if explained != how:
                 self._tally.count(OOM_KILLS)
@@ -74,20 +83,17 @@ class Ends:
             elif child.slot == MOLD:
                 self._molds.on_end(child, before, explained)
             else:
-                self._log_unanswered(child, before, how)
+                has_told = before is State.DRAINING and how == UNFINISHED  # at the end of its drain
+                self._losses.on_end(child, before, has_told, is_oom=explained != how)
                 if child.plan.origin is not None:
                     child.plan.origin.hooks.child_exit(child.pid, child.slot)
                 self._by_state[before](child, explained)
             self._reloads.finish()
 
-    def _log_unanswered(self, child: Child, before: State, how: str) -> None:
-        """Write to the access log what a worker can write no more; one that came to the end of its drain has done so itself."""
-        if child.was_at and not (before is State.DRAINING and how == UNFINISHED):
-            append_unanswered(child.plan.config, child.was_at, child.slot, child.pid)
-
     def _on_crash(self, child: Child, how: str) -> None:
         """A worker that served has ended by itself."""
         why = f"it {how}{f' ({child.failure})' if child.failure else ''}"
+        self._status.on_crash(child, f"it {how}")
         if self._shutdown.has_begun:
             self._shutdown.note_unfinished()
         elif child.slot <= self._crew.size:
@@ -96,14 +102,12 @@ class Ends:
             why += f"; another is started in {seconds:.1f} s"
             if not self._children.find(child.slot, State.READY):
                 self._crew.absences.begin(child.slot, f"it {how}")
-        logger.error(
-            "%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, describe_requests(child.was_at)
-        )
+        logger.error("%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, child.describe_losses())
 
     def _on_drained(self, child: Child, how: str) -> None:
         if not child.ready_at:
             return  # it had nothing to finish
-        logger.info("%s has ended: it %s%s", child, how, describe_requests(child.was_at))
+        logger.info("%s has ended: it %s%s", child, how, child.describe_losses())
         if self._shutdown.has_begun and how != "exited with status 0":
             self._shutdown.note_unfinished()
 

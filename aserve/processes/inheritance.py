@@ -8,7 +8,7 @@ It is an object in JSON, in a file in memory, whose descriptor a variable of the
 descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight.
 
 The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
-`listeners` and `farewell`, and since form 2 `metrics` and `counted`. The form is a number for all else, for the fields of a page and the words of a channel: raise it when the meaning
+`listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where that is known. The form is a number for all else, for the fields of a page and the words of a channel: raise it when the meaning
 of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
 then lets those of before go, by the one message that they understand (`Strangers`).
 """
@@ -20,18 +20,18 @@ import dataclasses
 import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..connections.listeners import Listener
 from ..settings import SETTINGS, VERSION, Config, ConfigError, parse_bind
 from .children import Children, drain_order
-from .memory_file import open_memory_file
+from .memory_file import KEPT, open_memory_file
 from .overview import Overview
 from .plan import Plan
 
 VARIABLE = "ASERVE_INHERITANCE"
-FORM = 5
+FORM = 6
 
 State = dict[str, Any]
 
@@ -64,13 +64,15 @@ class Inheritance(NamedTuple):
     blocked: Sequence[int]  # signals that were blocked when the command was started
     listeners: Sequence[Listener]
     strangers: Strangers
-    # Where the form is known; otherwise these stay as they are here, but for the last two.
+    # Where the form is known; otherwise these stay as they are here, but for the last three.
     plan: Plan | None = None
     size: int | None = None
     pages: int | None = None  # the descriptor of Slots
     children: Sequence[State] = ()
     metrics: Sequence[Listener] = ()
     counted: State | None = None  # where any is; see Overview.restore
+    attached: Sequence[State] = ()  # see Attached.adopt
+    kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
 
     @classmethod
     def read(cls, fd: int) -> Inheritance:
@@ -83,19 +85,23 @@ class Inheritance(NamedTuple):
         listeners = [_open_listener(each) for each in state["listeners"]]
         metrics = [_open_listener(each) for each in state.get("metrics", ())]
         common, counted = (state["version"], state["blocked"], listeners), state.get("counted")
+        attached = state.get("attached", ())
         try:
             if state["form"] == FORM:
                 plan = Plan(_read_settings(state["settings"]), state["app"])
                 return cls(
-                    *common, Strangers(), plan, state["size"], state["pages"], state["children"], metrics, counted
-                )
+                    *common, Strangers(), plan, state["size"], state["pages"], state["children"], metrics, counted,
+                    attached,
+                    state.get("kept", {}),
+                )  # fmt: skip
         except ConfigError:
             pass  # a setting means something else by now: so may the rest
         farewell = state["farewell"]
         used = {*farewell["channels"], *(listener.socket.fileno() for listener in (*listeners, *metrics))}
         for fd in set(state["descriptors"]) - used:
             os.close(fd)  # whatever it is
-        return cls(*common, Strangers(farewell["channels"], farewell["message"]), metrics=metrics, counted=counted)
+        strangers = Strangers(farewell["channels"], farewell["message"])
+        return cls(*common, strangers, metrics=metrics, counted=counted, attached=attached)
 
 
 @contextlib.contextmanager
@@ -106,6 +112,7 @@ def hand_down(
     children: Children,
     blocked: Iterable[int],
     overview: Overview,
+    attached: Sequence[State] = (),
 ) -> Iterator[int]:
     """
     Write an inheritance; within the block, exec keeps what it names. Yield its descriptor.
@@ -121,6 +128,7 @@ def hand_down(
         *(each["in_flight"] for each in descriptions),
         *(listener.socket.fileno() for listener in (*listeners, *overview.listeners)),
         *overview.fds,
+        *KEPT.values(),
     ]
     state = {
         "form": FORM,
@@ -136,6 +144,8 @@ def hand_down(
         "size": size,
         "pages": pages,
         "children": descriptions,
+        "attached": attached,
+        "kept": KEPT,
     }
     with os.fdopen(open_memory_file("aserve-inheritance"), "w", encoding="utf-8") as file:
         json.dump(state, file)

@@ -25,6 +25,7 @@ from ..fault_page import Fault
 from ..metrics.table import RELOADS
 from ..settings import ConfigError
 from .answers import Answers
+from .attached import Attached
 from .channel import Message
 from .child import Child, State
 from .children import Children
@@ -34,6 +35,7 @@ from .molds import Molds
 from .plan import Read
 from .rollout import Reload, Rollout
 from .shutdown import Shutdown
+from .status import Status
 from .tally import Tally
 from .touched import TouchedFiles
 from .upgrade import Upgrade
@@ -55,7 +57,9 @@ class Reloads:
         shutdown: Shutdown,
         upgrade: Upgrade,
         answers: Answers,
+        attached: Attached,
         manager: Manager,
+        status: Status,
         tally: Tally,
     ) -> None:
         self._read = read
@@ -66,7 +70,9 @@ class Reloads:
         self._shutdown = shutdown
         self._upgrade = upgrade
         self._answers = answers
+        self._attached = attached
         self._manager = manager
+        self._status = status
         self._tally = tally
         self._next = ""  # why there is to be another, after the one that is under way
         self._touched = TouchedFiles(rollout.plan.config.touch_reload)
@@ -149,9 +155,10 @@ class Reloads:
         if reload is not None:
             self._tally.count(RELOADS, 'result="done"')
             seconds = time.monotonic() - reload.began_at
-            text = f"done in {seconds:.1f} s: code and settings of {workers(self._crew.size)} are new"
+            text = f"done in {seconds:.1f} s: code and settings of {workers(self._crew.size)} are new{self._status.describe_drains()}"
             logger.info("%s: %s", reload.why, text)
             self._answers.on_reload_end(text, is_done=True)
+            self._attached.renew(plan.config)
             self._upgrade.dismiss_strangers()
         if self._rollout.reload is None:
             self._begin_next()

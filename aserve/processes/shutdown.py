@@ -2,7 +2,7 @@
 
 Owns:     Shutdown: whether no worker is to begin any more, and why; the exit status; those who still wait for a worker.
 Thread:   the supervisor's only one.
-Not here: what becomes of one worker (ends.py), telling it to drain and killing it (children.py).
+Not here: what becomes of one worker (ends.py), telling it to drain and killing it (children.py), or an attached program (attached.py).
 
 A worker that still imports the app is ended at once, as it has nothing to finish. There is one exception. If workers have
 served before, and all of them are gone (the only one has crashed, and its successor starts), clients may
@@ -23,6 +23,7 @@ from ..connections.listeners import Listener
 from ..errors import AserveError
 from ..running import SAME_SIGNAL_SECONDS
 from ..settings import Config
+from .attached import Attached
 from .child import Child, State
 from .children import ENDING_SECONDS, Children
 from .manager import Manager
@@ -44,13 +45,20 @@ class Shutdown:
     """The end, from the first sign of it."""
 
     def __init__(
-        self, children: Children, molds: Molds, timers: Timers, listeners: Sequence[Listener], manager: Manager
+        self,
+        children: Children,
+        molds: Molds,
+        timers: Timers,
+        listeners: Sequence[Listener],
+        manager: Manager,
+        attached: Attached,
     ) -> None:
         self._children = children
         self._molds = molds
         self._timers = timers
         self._listeners = listeners
         self._manager = manager
+        self._attached = attached
         self._asked_at: float | None = None
         self._awaited: list[Child] = []  # workers that may finish their start
         self.wants_worker = False  # one is to begin all the same: clients wait, and nobody else can serve them
@@ -82,6 +90,7 @@ class Shutdown:
             self._children.drain(child, is_replaced=False)
         if not self.wants_worker:
             self._end_molds()
+        self._attached.end(seconds, self.note_unfinished)
 
     def end_at_once(self, number: signal.Signals) -> None:
         """Kill all workers."""
@@ -93,11 +102,13 @@ class Shutdown:
         self.wants_worker = False
         for child in self._children:
             self._children.kill(child)
+        self._attached.kill()
 
-    def give_up(self, failure: StartFailed) -> None:
+    def give_up(self, failure: StartFailed, config: Config) -> None:
         """Note that there is nothing to serve."""
         self.start_failure = failure
         self._end_molds()
+        self._attached.end(config.drain_seconds)
 
     # What becomes of workers meanwhile
 

@@ -11,6 +11,7 @@ Not here: below, by who does it.
 | `Rollout` (rollout.py)         | whose turn it is to be replaced, and by what code                                          |
 | `Reloads` (reloads.py)         | a reload, from the wish to its end                                                         |
 | `FailedStarts`, `Ends`         | what follows when a child could not start, or has ended (failed_starts.py, ends.py)        |
+| `Attached`, `Losses`           | programs beside the workers (attached.py); the requests of one that dies (losses.py)       |
 | `Shutdown`, `Upgrade`          | the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                 |
 | `Answers`, `Status`            | what people ask on the control socket (answers.py, status.py)                              |
 | `Overview`, `Watch`, `Manager` | what Prometheus, the supervisor itself and systemd see (overview.py, watch.py, manager.py) |
@@ -44,9 +45,11 @@ from typing import Any, Callable
 
 from ..connections.listeners import Listener
 from ..errors import BindError
+from ..metrics.table import ATTACHED_RESTARTS
 from ..settings import MAX_WORKERS, Config
 from .answers import Answers
 from .app_files import chosen_folder
+from .attached import Attached
 from .channel import Message
 from .child import MOLD, TRIAL, Child, State, name_of
 from .children import Children
@@ -56,6 +59,7 @@ from .crew import Crew, workers
 from .ends import Ends
 from .failed_starts import FailedStarts
 from .inheritance import Inheritance
+from .losses import Losses
 from .manager import Manager
 from .molds import Molds
 from .overview import Overview
@@ -127,8 +131,9 @@ class Supervisor:
             StartFailed: the first worker could not start.
         """
         self._open(inherited)
-        while self._children or self._shutdown.wants_worker or not self._shutdown.has_begun:
+        while self._children or self._attached or self._shutdown.wants_worker or not self._shutdown.has_begun:
             _guard(self._advance_upgrade)
+            _guard(self._attached.start_due)
             for slot in self._due():
                 role = self._fork(slot)
                 if role is not None:
@@ -152,7 +157,11 @@ class Supervisor:
         plan = self._rollout.plan
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, plan.workers[0] + 1)
         children = self._children = Children(slots, self._selector, self._timers, self._hear)
-        status = self._status = Status(self, children)
+        attached = self._attached = Attached(
+            plan.config, self._command.environ, self._signals, self._timers,
+            lambda reason: self._overview.tally.count(ATTACHED_RESTARTS, f'reason="{reason}"'),
+        )  # fmt: skip
+        status = self._status = Status(self, children, attached)
         folder = chosen_folder(plan.config, self._command.environ)
         self._overview = Overview(slots, children, self._metrics_listeners, status, folder)
         tally, scrapes = self._overview.tally, self._overview.scrapes
@@ -163,21 +172,24 @@ class Supervisor:
         molds = self._molds = Molds(
             children, self._rollout.is_trial, lambda *failure: self._failed_starts.note(*failure), crew.pause_after
         )
-        shutdown = self._shutdown = Shutdown(children, molds, self._timers, self._listeners, self._manager)
-        upgrade = self._upgrade = Upgrade(self._command, children, self._signals, self._manager)
+        shutdown = self._shutdown = Shutdown(children, molds, self._timers, self._listeners, self._manager, attached)
+        upgrade = self._upgrade = Upgrade(self._command, children, self._signals, self._manager, attached)
         self._answers = Answers(self, children, self._timers, status)
         reloads = self._reloads = Reloads(
             self._read, self._rollout, crew, children,
-            molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, manager=self._manager, tally=tally,
+            molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, attached=attached, manager=self._manager,
+            status=status, tally=tally,
         )  # fmt: skip
         self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally)
         self._ends = Ends(
             children, crew, reloads, self._failed_starts,
-            molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, watch=self._watch,
+            attached=attached, losses=Losses(slots.totals, tally, status),
+            molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status, watch=self._watch,
         )  # fmt: skip
         self._control = self._open_control(plan.config.control, inherited is not None)
         if inherited is not None:
             self._take_over(inherited)
+        attached.follow(self._rollout.plan.config)
         self._check()
 
     def _take_over(self, inherited: Inheritance) -> None:
@@ -283,6 +295,7 @@ class Supervisor:
         self._ends.reap()
         self._reloads.look_at_touched()
         self._children.forget_given()
+        self._status.on_second()
         self._overview.on_second()
         for due in self._watch.look(self._rollout.plan.config, time.monotonic()):
             self._crew.replace(*due)
@@ -310,7 +323,8 @@ class Supervisor:
 
     def describe(self) -> str:
         """Return in one line how things are."""
-        return self._crew.describe()
+        missing = self._attached.missing()
+        return self._crew.describe() + (f"; attached, but not running: {missing}" if missing else "")
 
     def reload(self, why: str) -> None:
         """Read the settings anew, and replace all workers, if the first successor can start."""
@@ -342,6 +356,13 @@ class Supervisor:
         for child in self._children.having(State.READY, State.DRAINING):
             self._children.tell(child, {"do": "reopen logs"})
 
+    def set_unready(self, why: str) -> None:
+        """Let balancers be told why they should send their requests elsewhere, at each of our addresses; "": they need not."""
+        logger.info("balancers are told: %s", why or "ready")
+        self._overview.why_unready = why
+        for child in self._children.having(State.READY):
+            self._children.tell(child, {"do": "set unready", "why": why})
+
     # Workers' words
 
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
@@ -355,6 +376,8 @@ class Supervisor:
             return
         if child.began_at <= self._logs_reopened_at:
             self._children.tell(child, {"do": "reopen logs"})  # it may have opened them before
+        if self._overview.why_unready:
+            self._children.tell(child, {"do": "set unready", "why": self._overview.why_unready})
         if self._shutdown.has_begun:
             self._shutdown.on_ready(child)
             return

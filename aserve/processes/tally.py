@@ -1,4 +1,4 @@
-"""What the supervisor counts: workers replaced, reloads, ends for want of memory.
+"""What the supervisor counts: workers replaced, reloads, ends for want of memory, requests that are lost with them.
 
 Owns:     Tally: those counters, and why a slot's worker is about to be replaced.
 Thread:   the supervisor's only one; pure.
@@ -22,9 +22,9 @@ class Tally:
         self._counts = {(metric.name, cell): 0 for metric in SUPERVISED for cell in metric.cells}
         self._reasons: dict[int, str] = {}  # by slot
 
-    def count(self, name: str, cell: str = "") -> None:
-        """Count one; `cell` is its label, as in the table."""
-        self._counts[name, cell] += 1
+    def count(self, name: str, cell: str = "", by: int = 1) -> None:
+        """Count one, or so many; `cell` is its label, as in the table."""
+        self._counts[name, cell] += by
 
     def expect_restart(self, slot: int, reason: str) -> None:
         """Note why the worker of a slot is to be replaced, until it is."""

@@ -30,6 +30,7 @@ from typing import Callable, NoReturn
 from ..connections.listeners import Listener
 from ..settings import VERSION
 from . import inheritance, trial
+from .attached import Attached
 from .channel import Channel, Message
 from .child import TRIAL, Child, State
 from .children import Children
@@ -50,11 +51,14 @@ TRIAL_SECONDS = 300.0
 class Upgrade:
     """New code, from the wish for it to its start."""
 
-    def __init__(self, command: Command, children: Children, signals: SignalPipe, manager: Manager) -> None:
+    def __init__(
+        self, command: Command, children: Children, signals: SignalPipe, manager: Manager, attached: Attached
+    ) -> None:
         self._command = command
         self._children = children
         self._signals = signals
         self._manager = manager
+        self._attached = attached
         self._asked = ""  # why there is to be a trial
         self._why = ""  # that of the one that is under way
         self._trial: Child | None = None
@@ -163,7 +167,8 @@ class Upgrade:
                 os.kill(os.getpid(), number)  # nobody has seen to it: it waits, as those do that come from now on
             overview.finish()
             try:
-                with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview) as fd:
+                attached = self._attached.describe()
+                with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview, attached) as fd:
                     self._command.execute(inheritance.VARIABLE, fd)
             except OSError as exc:
                 self._fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")
@@ -171,7 +176,8 @@ class Upgrade:
     # As the new code
 
     def take_over(self, inherited: Inheritance) -> None:
-        """Go on with the workers of before, and hear the signals that have waited."""
+        """Go on with the workers and programs of before, and hear the signals that have waited."""
+        self._attached.adopt(inherited.attached)
         for state in inherited.children:
             assert inherited.plan is not None
             self._children.adopt(state, inherited.plan)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+import types
 from typing import Any
 
 from ..connections.listeners import Listener
@@ -31,7 +32,8 @@ class _Nobody:
 
     remote_addr, remote_port = "127.0.0.1", "0"
 
-    def __init__(self, base_environ: dict[str, Any]) -> None:
+    def __init__(self, config: Config, base_environ: dict[str, Any]) -> None:
+        self.service = types.SimpleNamespace(config=config)  # nobody listens: an exchange asks it for settings alone
         self.base_environ = base_environ
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
@@ -46,6 +48,7 @@ class WarmUp:
         self._new_protocol = new_factory(Limits())
         scheme = "https" if listener.bind.protocol == "https" else "http"
         self._nobody = _Nobody(
+            config,
             build_base_environ(
                 *listener.server_name_and_port,
                 server_software=config.server_name or "aserve",
@@ -53,7 +56,7 @@ class WarmUp:
                 multithread=config.threads > 1,
                 multiprocess=True,
                 file_wrapper=FileWrapper,
-            )
+            ),
         )
 
     def answer(self, place: str) -> None:

@@ -20,7 +20,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
-from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
+from .caches import CACHES
+from .commands import COMMANDS
+from .files import EXPIRIES, FILE_FIELDS, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
@@ -168,9 +170,14 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, or --route",
-        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/rpc.md. "
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route or --uwsgi-cache",
+        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
+    )
+    uwsgi_cache: Sequence[str] = _row(
+        (), "Serving", "--uwsgi-cache", CACHES,
+        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
+        "Only you know what is worth keeping. Its memory is taken as it is filled.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -225,6 +232,12 @@ class Config:
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
     )
+    static_fields: Sequence[str] = _row(
+        (), FILES, "--static-fields", FILE_FIELDS,
+        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
+        "first counts whose pattern is found in the path",
+        "Most sites need none.",
+    )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,
         "follow symbolic links that lead out of the folder",
@@ -268,6 +281,12 @@ class Config:
         0.0, PROCESSES, "--start-timeout", duration(0.0),
         "how long a worker may take to import the app and listen; beyond it, it is ended, with its stack in the log; 0: any time",
         "Imports of minutes exist, and whoever waits for one loses nothing: the workers of before go on.",
+    )
+    attach: Sequence[str] = _row(
+        (), PROCESSES, "--attach", COMMANDS,
+        "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
+        "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
+        "systemd starts services as well; this is for those that belong to the app, and change with it.",
     )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,
@@ -401,6 +420,12 @@ class Config:
         "The app and its files keep --spool-files, 64 and 4 for each of --threads of the descriptors, or half of them if "
         "that is less: 576 of the usual 1024 remain.",
     )
+    max_connection_requests: int = _row(
+        0, "Limits", "--max-connection-requests", count(0, 1_000_000_000),
+        "requests on one HTTP connection, after which the answer says `Connection: close`; drawn for each connection, at most a quarter "
+        "less; 0: any number; see docs/balancers.md",
+        "A connection costs nothing by lasting. A balancer that keeps its connections spreads them anew by this after a scale-up.",
+    )
     max_body_bytes: int = _row(
         GIB, "Limits", "--max-body", size(0, 1024 * TIB),
         "largest request body; beyond it: 413",
@@ -473,6 +498,12 @@ class Config:
         "nginx's keepalive_timeout; longer than the 60 s of common load balancers, so that they "
         "close first and never send a request into a closing connection.",
     )
+    max_connection_seconds: float = _row(
+        0.0, "Time limits", "--max-connection-age", duration(0.0),
+        "how long after its first request an HTTP connection ends, by an answer that says `Connection: close`; drawn for each connection, "
+        "at most a quarter less; 0: any time; see docs/balancers.md",
+        "As for --max-connection-requests. One that idles is left to --keep-alive: its next request may be on its way.",
+    )
     head_seconds: float = _row(
         30.0, "Time limits", "--head-timeout", PROGRESS,
         "how long a request head may take from its first octet; beyond it: 408",
@@ -527,6 +558,11 @@ class Config:
         "how long a request may wait for a worker before the server is not ready, and pings over uwsgi say so; 0: any time",
         "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
         "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
+    )
+    agent_check: str | None = _row(
+        None, "Health checks", "--agent-check", METRICS_BIND,
+        "address at which HAProxy's agent check is told a weight by what is free, or drain, maint, stopped; see docs/balancers.md",
+        "An address of its own: it is answered while every worker hangs. Who does not use HAProxy has no use for it.",
     )
     metrics: str | None = _row(
         None, "Metrics", "--metrics", METRICS_BIND,
@@ -599,9 +635,14 @@ class Config:
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
     )
+    process_titles: bool = _row(
+        False, "Process", "--process-titles", SWITCH,
+        "show in ps and top how many requests each process is at, and for how long it has been at the oldest, once a second; the supervisor keeps its command line",
+        "It takes setproctitle (pip install 'aserve-wsgi[titles]'), replaces the command line, and times requests as --metrics does.",
+    )
     control: str | None = _row(
         None, "Process", "--control", FILE,
-        "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
+        "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
         "Nothing is written where nobody has asked for it.",
     )
     access_log: str | None = _row(
@@ -623,6 +664,11 @@ class Config:
         0.0, "Logs", "--slow-request", duration(0.0),
         "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
         "Only you know how long a request may take. On, it costs an app that does nothing 5 % more instructions.",
+    )
+    show_queries: bool = _row(
+        False, "Logs", "--show-queries", SWITCH,
+        "show what stands behind the ? of a request in aserve status and stacks, slow requests and the error log; the access log has it in any case",
+        "There may be passwords and tokens in it, and what people look at they also paste into tickets.",
     )
     log_level: str = _row(
         "info", "Logs", "--log-level", choice("debug", "info", "warning", "error", "critical"),
@@ -662,6 +708,7 @@ class Config:
             for key, is_given in (
                 ("preload", self.preload),
                 ("start-timeout", self.start_seconds),
+                ("attach", self.attach),
                 ("touch-reload", self.touch_reload),
                 ("reload-at-once", self.reload_at_once),
                 ("max-requests", self.max_requests),
@@ -679,6 +726,8 @@ class Config:
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
+        if self.uwsgi_cache and self.uwsgi_module == "off":
+            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
             raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:
@@ -716,6 +765,10 @@ class Config:
         ):
             raise ConfigError(
                 "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
+            )
+        if self.process_titles and not importlib.util.find_spec("setproctitle"):
+            raise ConfigError(
+                "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
             )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:

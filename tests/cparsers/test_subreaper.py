@@ -29,3 +29,30 @@ os.wait(), os.wait()
 def test_an_orphan():
     """It is the child of the process that has asked for it."""
     subprocess.run([sys.executable, "-Ic", ADOPTED], check=True, timeout=60)
+
+
+# A child whose parent ends is sent the signal that it has asked for.
+TOLD = """\
+import os, signal, time
+from aserve._cparsers import lib
+reading, writing = os.pipe()
+if os.fork() == 0:
+    begun, told = os.pipe()
+    if os.fork() == 0:
+        os.close(reading)
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        assert lib.parent_death_signal(signal.SIGUSR1) == 0
+        os.write(told, b"x")
+        os.write(writing, b"%d" % signal.sigwait([signal.SIGUSR1]))
+        os._exit(0)
+    os.read(begun, 1)
+    os._exit(0)
+os.close(writing)
+assert int(os.read(reading, 99)) == signal.SIGUSR1
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a call of Linux's")
+def test_the_end_of_a_parent():
+    """It is told by a signal."""
+    subprocess.run([sys.executable, "-Ic", TOLD], check=True, timeout=60)

@@ -62,6 +62,30 @@ def test_a_slow_request(start_workers, start_process, control, tmp_path, flags):
     process.wait_for_log(" has taken .* so far")
 
 
+@pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
+def test_process_titles(start_workers, start_process, control, tmp_path, flags):
+    """ps shows what a process is at, without its query; the supervisor's command line stays."""
+    pytest.importorskip("setproctitle")
+    flags = (*flags, "--control", control, "--process-titles")
+    process = start_workers(*flags) if "--workers" in flags else start_process("steered", *flags)
+    wait_until(lambda: ready_pids(control))
+    (pid,) = ready_pids(control)
+
+    def title(of):
+        return pathlib.Path(f"/proc/{of}/cmdline").read_text().replace("\0", " ").rstrip()
+
+    name = "aserve worker 1" if "--workers" in flags else "aserve"
+    wait_until(lambda: title(pid) == f"{name}: no requests")
+    client = RawClient(process.address)
+    client.request(f"/wait{tmp_path}/x?token=y")
+    wait_until(lambda: re.fullmatch(rf"{name}: 1 of \d+ threads busy; \d+ s: GET /wait.*", title(pid)))
+    assert "token" not in title(pid) and ("--workers" not in flags or "--process-titles" in title(process.pid))
+    (tmp_path / "x.go").touch()
+    assert client.recv_response().status == 200
+    client.close()
+    wait_until(lambda: title(pid) == f"{name}: no requests")
+
+
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["import", "preload"])
 def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     """A request hangs: status names it, stacks shows where; a reload, one more worker, code that is broken."""

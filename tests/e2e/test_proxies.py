@@ -159,6 +159,15 @@ def test_apache(serve, fronts):
     }
 
 
+def test_caddy(serve, fronts):
+    """The same by Caddy, which lets no client's word through."""
+    block = PAGE.block("Caddy", "caddyfile").replace("example.com {", ":80 {")
+    caddy = fronts.caddy(block, {"127.0.0.1:8000": serve("Caddy")})
+    environ = environ_of(caddy)
+    assert shown(environ) == f"{CLIENT} http www.example:8080 - /x"
+    assert forwarded(environ) == {"X_FORWARDED_FOR": CLIENT, "X_FORWARDED_PROTO": "http"}
+
+
 def test_haproxy(serve, fronts):
     """HAProxy adds a field line behind the client's own."""
     haproxy = fronts.haproxy(PAGE.block("HAProxy", "haproxy"), {"127.0.0.1:8000": serve("HAProxy")})

@@ -8,6 +8,7 @@ service whose loop and worker go on only when told to.
 from __future__ import annotations
 
 import socket
+import types
 from typing import Any
 
 from aserve.budgets import Budgets
@@ -153,6 +154,7 @@ class FakeConnection:
         self.base_environ: dict[str, Any] = {} if base_environ is None else base_environ
         self.remote_addr = "203.0.113.7"
         self.remote_port = "4711"
+        self.service = types.SimpleNamespace(config=Config())
         self.sent: list[bytes] = []
         self.error: BaseException | None = None  # what `send` raises
 

@@ -1,4 +1,4 @@
-"""Real web servers in front of aserve, with the configurations of docs/: nginx, Apache, lighttpd, HAProxy.
+"""Real web servers in front of aserve, with the configurations of docs/: nginx, Apache, lighttpd, HAProxy, Caddy.
 
 `Page("nginx")` reads docs/nginx.md; a heading's fenced blocks are configurations that a
 reader copies, and that the tests run as they stand, but for ports and paths. A web server
@@ -91,6 +91,14 @@ defaults
     timeout check 5s
 {block}
 """
+CADDY = """\
+{{
+    admin off
+    auto_https off
+    default_bind 127.0.0.1
+}}
+{block}
+"""
 APACHE_MODULES = [
     "mpm_event",
     "authz_core",
@@ -175,7 +183,7 @@ class Page:
 
     def block(self, heading: str, language: str) -> str:
         """Return the first block in this language under a heading."""
-        section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^#+ |\Z)", self.text, re.MULTILINE | re.DOTALL)
+        section = re.search(rf"^#+ {re.escape(heading)}\n(.*?)(?=^##+ |\Z)", self.text, re.MULTILINE | re.DOTALL)
         assert section, f"no heading {heading!r}"
         found = re.search(rf"^```{language}\n(.*?)^```", section[1], re.MULTILINE | re.DOTALL)
         assert found, f"no block of {language} under {heading!r}"
@@ -321,6 +329,15 @@ class Fronts:
         return self._start(
             [command, "-D", "FOREGROUND", "-f"], "apache", APACHE, port, block=block, user=user, modules=modules
         )
+
+    def caddy(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
+        """Start Caddy with a site of its Caddyfile that listens on port 80; its own port of administration is off."""
+        command = program("caddy")
+        port = free_port()
+        block = replaced(block, {":80 {": f"http://:{port} {{", **(changes or {})})
+        home = f"XDG_CONFIG_HOME={self.folder}"  # where it writes down with what it was started
+        command_line = ["env", home, command, "run", "--adapter", "caddyfile", "--config"]
+        return self._start(command_line, "caddy", CADDY, port, block=block)
 
     def lighttpd(self, block: str, changes: dict[str, str] | None = None) -> FrontServer:
         """Start lighttpd."""

@@ -13,13 +13,13 @@ from aserve.settings import Config
 MIB = 1 << 20
 WORKER = {
     "slot": 2, "state": "ready", "silent_seconds": 0.4, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0.0, "descriptors": 20, "descriptor_limit": 1024,
-    "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "at": [],
+    "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "growth": None, "at": [],
 }  # fmt: skip
 WELL = {
-    "text": "serving", "workers_wanted": 2, "workers_ready": 2,
+    "text": "serving", "workers_wanted": 2, "workers_ready": 2, "crashes": [],
     "now": {"threads_stuck": 0},
     "recent": {"all_busy_seconds": 3.0, "busy_share": 0.5, "queue_seconds": 0.0},
-    "minute": {"requests": 100, "ends": {"2xx complete": 95, "5xx complete": 5}, "refused": {"400": 9}, "gil": {"mean": None}},
+    "minute": {"requests": 100, "ends": {"2xx complete": 95, "5xx complete": 5}, "refused": {"400": 9}, "lost_lines": 0, "gil": {"mean": None}},
 }  # fmt: skip
 
 
@@ -95,6 +95,22 @@ def test_all_is_well(found):
         ),
         ({"minute": {"refused": {"503": 1}}}, "1 request was refused in the last minute with 503", "--spool-files"),
         ({"minute": {"refused": {"503": 3}}}, "3 requests were refused in the last minute with 503", "TMPDIR"),
+        ({"minute": {"lost_lines": 7}}, "Lines of the access log were lost in the last minute: 7.", "a full disk"),
+        (
+            {"crashes": [{"seconds": 32.4, "worker": 1, "how": "it was killed by SIGSEGV"}]},
+            "A worker has crashed: worker 1, 32 s ago: it was killed by SIGSEGV.",
+            "The log",
+        ),
+        (
+            {"crashes": [{"seconds": 99.0, "worker": 2, "how": "a"}, {"seconds": 1.0, "worker": 1, "how": "it b"}]},
+            "2 crashes of workers in the last ten minutes; the last: worker 1, 1 s ago: it b.",
+            "The log",
+        ),
+        (
+            {"worker": {"growth": {"from_bytes": 100 * MIB, "to_bytes": 150 * MIB, "minutes": 40}}},
+            "Worker 2 has grown from 100MiB to 150MiB in 40 minutes, in each ten of them.",
+            "--max-rss",
+        ),
         ({"worker": {"at": [[42.4, "GET /x"]]}}, "Worker 2 has been at a request for 42 s: GET /x", "`aserve stacks 2`"),
     ],
 )  # fmt: skip
@@ -137,7 +153,7 @@ def test_a_stall_of_all():
     """It is one warning, with the worst of them; and without what is counted it is told, too."""
     slow = {**WORKER, "stalled_seconds": 10, "waiting": 2, "waiting_seconds": 11.0}
     worse = {**slow, "slot": 1, "stalled_seconds": 44, "waiting_seconds": 44.4}
-    status = {"text": "", "workers_wanted": 2, "workers_ready": 2, "workers": [slow, worse, WORKER]}
+    status = {"text": "", "workers_wanted": 2, "workers_ready": 2, "crashes": [], "workers": [slow, worse, WORKER]}
     (found,) = add_warnings(status, Config())["warnings"]
     assert found == {
         "text": "2 of 3 workers: no thread is free, and for 44 s none has begun a request that waits; 4 wait, the first for 44 s.",

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
-from aserve.metrics.picture import MAX_SLOW, Picture, changed_settings, without_query
+from aserve.metrics.picture import MAX_SLOW, Picture, changed_settings
 from aserve.metrics.table import PLACES, WORDS
 from aserve.settings import SETTINGS, Config
 
 WORKER = {
     "slot": 1, "state": "ready", "silent_seconds": 0, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0, "descriptors": 1, "descriptor_limit": 100,
-    "rss_bytes": 1, "pss_bytes": 1, "uss_bytes": 1, "at": [[1.5, "GET /a<b>?token=x"]],
+    "rss_bytes": 1, "pss_bytes": 1, "uss_bytes": 1, "growth": None, "at": [[1.5, "GET /a<b>?token=x"]],
 }  # fmt: skip
 
 
 def status():
     """Return what a server says."""
-    return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER], "slow": []}
+    return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER], "slow": [], "crashes": []}
 
 
 def test_an_event():
@@ -74,14 +72,6 @@ def test_slow_requests():
 def test_before_any_worker():
     """There is an event, too."""
     assert json.loads(Picture(Config, lambda: {**status(), "workers": []}, dict).event())["workers"] == []
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"), [("GET /a", "GET /a"), ("GET /a?b=c?d", "GET /a?..."), ("- -", "- -"), ("GET /?", "GET /?...")]
-)
-def test_requests_without_queries(text, shown):
-    """In a query there may be passwords and tokens."""
-    assert without_query(text) == shown
 
 
 def test_settings(monkeypatch):

@@ -52,5 +52,7 @@ def test_what_is_not_known():
 
 
 def test_requests():
-    """So many, and no more, to a tenth of a second."""
-    assert describe_requests([(2.04, "GET /")] * 20) == [[2.0, "GET /"]] * MAX_REQUESTS
+    """So many, and no more, to a tenth of a second; without their queries, unless these are wanted."""
+    assert describe_requests([(2.04, "GET /")] * 20, shows_queries=False) == [[2.0, "GET /"]] * MAX_REQUESTS
+    assert describe_requests([(2.04, "GET /?token=x")], shows_queries=False) == [[2.0, "GET /?..."]]
+    assert describe_requests([(2.04, "GET /?token=x")], shows_queries=True) == [[2.0, "GET /?token=x"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aserve.metrics.table import KEYS, PLACES, WORDS
+from aserve.metrics.table import KEYS, PLACES, WORDS, place_of_requests
 from aserve.metrics.totals import Totals, describe_words
 
 COUNTER, GAUGE = PLACES["aserve_app_exceptions_total"], PLACES["aserve_requests_waiting"]
@@ -26,6 +26,17 @@ def test_nothing_is_forgotten():
     assert {slot: (each[COUNTER], each[GAUGE]) for slot, each in found.items()} == {1: (4, 0), 2: (116, 7), 7: (1, 0)}
     assert list(found) == [1, 2, 7]
     assert totals.with_present([])[2][COUNTER] == 6
+
+
+def test_requests_that_were_lost():
+    """They are among those that ended without a status, of a slot that nobody may have counted for."""
+    totals = Totals()
+    totals.add_lost(2, 3)
+    totals.add_gone(2, words(5))
+    totals.add_lost(2, 1)
+    found = totals.with_present([])[2]
+    assert found[place_of_requests("none", "cut")] == 4 and found[COUNTER] == 5
+    assert describe_words(found) == {KEY: 5, 'aserve_requests_total status="none",end="cut"': 4}
 
 
 def test_other_code():

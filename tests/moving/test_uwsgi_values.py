@@ -14,16 +14,20 @@ from aserve.moving.uwsgi_values import (
     number,
     place_of,
     put_virtualenv,
+    take_attached,
+    take_cache,
     take_chmod,
     take_chown,
     take_greenlets,
     take_log_file,
     take_log_format,
     take_logger,
+    take_mule,
     take_plugins,
     text_of,
     whole,
 )
+from aserve.settings import ConfigError
 
 
 def given(value, key="key"):
@@ -207,3 +211,61 @@ def test_plugins(text, others):
     assert [note.text for note in notes] == (
         [f"{others}: aserve has no plugins; Python and HTTP are always there"] if others else []
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "command", "notes"),
+    [
+        ("attach-daemon", "celery -A 'a b' worker", "celery -A 'a b' worker", []),
+        ("attach-daemon", "A=b celery", "env A=b celery", []),
+        ("attach-daemon", "memcached -m 8 & wait", "sh -c 'memcached -m 8 & wait'", ["a shell runs it"]),
+        ("attach-daemon", "celery --pid=$HOME/x", "sh -c 'celery --pid=$HOME/x'", ["a shell runs it"]),
+        (
+            "attach-daemon2",
+            "cmd=celery -A a --x=1,stopsignal=2, uid=33",
+            "celery -A a --x=1",
+            ["these have no effect here: stopsignal, uid"],
+        ),
+        ("attach-daemon2", "command=a -b 1\\,2", "a -b 1,2", []),
+        (
+            "smart-attach-daemon",
+            "/tmp/m.pid memcached -d -P /tmp/m.pid",
+            "memcached -d -P /tmp/m.pid",
+            ["it must not make a daemon of itself"],
+        ),
+        ("smart-attach-daemon2", "/tmp/m.pid,5 celery", "celery", []),
+    ],
+)
+def test_attached(key, value, command, notes):
+    """A command runs as it did, by a shell only if it needs one."""
+    draft = taken(take_attached, value, key)
+    assert draft.settings == {"attach": [command]}
+    assert len(draft.notes) == len(notes) and all(note.text.startswith(text) for note, text in zip(draft.notes, notes))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("attach-daemon2", "freq=3"), ("smart-attach-daemon", "/tmp/a.pid"), ("attach-daemon", "")]
+)
+def test_attached_without_a_command(key, value):
+    """That is a mistake."""
+    with pytest.raises(ValueError, match="there is no command"):
+        taken(take_attached, value, key)
+
+
+def test_mules():
+    """A file of Python runs beside the workers; others have no effect."""
+    draft = taken(take_mule, "tasks.py", "mule")
+    assert draft.settings == {"attach": [f"{sys.executable} tasks.py"]}
+    assert draft.notes[0].text == "it runs as a program of its own, in which there is no module uwsgi"
+    for value in ("", "3", "shop.mules:run"):
+        draft = taken(take_mule, value, "mule")
+        assert draft.settings == {} and "aserve has no mules" in draft.notes[0].text
+
+
+def test_a_cache():
+    """What cannot be had is told: a file behind it, and other servers."""
+    draft = taken(take_cache, "name=a,items=3,store=/tmp/a,nodes=b:1")
+    assert draft.settings == {"uwsgi-cache": ["name=a,items=3"]}
+    assert draft.notes[0].text == "store, nodes: it is no file, and no other server's; it outlives reloads"
+    with pytest.raises(ConfigError, match=r"a.ini:1: key = name=a: .*how many items"):
+        taken(take_cache, "name=a")

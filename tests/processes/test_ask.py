@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import threading
 
@@ -111,6 +112,31 @@ def test_status(server, capsys):
         "s)",
     ]
     assert "ready, silent for 12 s" in lines[6]
+
+
+def test_attached(server, capsys):
+    """Programs beside the workers have a table of their own."""
+    program = {
+        "name": "celery", "pid": 7, "state": "running", "seconds": 61.0, "restarts": 2, "last_end": "exited with status 1",
+        "command": "celery -A shop", "uss_bytes": 9 << 20, "rss_bytes": 10 << 20,
+    }  # fmt: skip
+    waiting = {
+        **program,
+        "name": "a",
+        "pid": 0,
+        "state": "waiting",
+        "last_end": "",
+        "uss_bytes": None,
+        "rss_bytes": None,
+    }
+    server.answer = [{**SERVER, "attached": [program, waiting]}, {"worker": WORKER}]
+    assert run(server, "status") == 0
+    table = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[-3:]]
+    assert table == [
+        ["attached", "pid", "state", "for", "restarts", "memory", "last end", "command"],
+        ["celery", "7", "running", "1 min 1 s", "2", "9MiB", "exited with status 1", "celery -A shop"],
+        ["a", "-", "waiting", "-", "2", "-", "-", "celery -A shop"],
+    ]
 
 
 def test_status_of_one_that_lacks_a_worker(server, capsys):

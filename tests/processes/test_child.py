@@ -76,4 +76,11 @@ def test_ends(status, text):
 )
 def test_what_it_was_at(count, text):
     """The log names the requests that it was at, up to some number."""
-    assert describe_requests([(9.0 - n, f"GET /{n}") for n in range(count)]) == text
+    assert describe_requests([(9.0 - n, f"GET /{n}") for n in range(count)], shows_queries=False) == text
+
+
+def test_what_it_was_at_and_queries():
+    """They are shown to those who have asked for it."""
+    found = [(1.0, "GET /a?token=x")]
+    assert describe_requests(found, shows_queries=False) == "; it was at: GET /a?... (1.0 s)"
+    assert describe_requests(found, shows_queries=True) == "; it was at: GET /a?token=x (1.0 s)"

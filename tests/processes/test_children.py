@@ -17,6 +17,10 @@ from aserve.processes.timers import Timers
 from aserve.settings import Config
 
 
+def _ignore(pid, how):
+    """Do nothing about any other process."""
+
+
 @pytest.fixture
 def selector():
     with selectors.DefaultSelector() as selector:
@@ -161,11 +165,14 @@ def test_a_worker_that_closes_its_channel(new, system, is_ready):
 
 def test_the_end(new, system):
     """Its last words are heard, it is forgotten, its page is clear, and its pid is nobody's any more."""
-    child, stranger = new(1), 4242
+    child, stranger, others = new(1), 4242, []
     system.workers_ends[child.pid].send({"say": "failed"})
     page = new.children.page(child)
     system.ends += [(stranger, 0), (child.pid, 1 << 8)]
-    assert list(new.children.reap()) == [(child, State.STARTING, "exited with status 1")]
+    assert list(new.children.reap(lambda *other: others.append(other))) == [
+        (child, State.STARTING, "exited with status 1")
+    ]
+    assert others == [(stranger, "exited with status 0")]
     assert [message for _, message, _ in new.hear()] == [{"say": "failed"}]
     assert len(new.children) == 0 and new.children.find(1, *State) == [] and not any(page[: Field.LOAD])
     with pytest.raises(KeyError):
@@ -180,7 +187,7 @@ def test_last_words_are_no_beginning(new, system):
     new.children._hear = lambda child, message, fds: heard.append(new.children.admit(child))
     system.workers_ends[child.pid].send({"say": "ready"})
     system.ends.append((child.pid, 9))
-    assert list(new.children.reap()) == [(child, State.STARTING, "was killed by SIGKILL")]
+    assert list(new.children.reap(_ignore)) == [(child, State.STARTING, "was killed by SIGKILL")]
     assert heard == [False]
 
 
@@ -189,7 +196,7 @@ def test_an_event_of_one_that_was_reaped(new, system):
     child = new()
     (key,) = new.children._selector.get_map().values()
     system.ends.append((child.pid, 0))
-    list(new.children.reap())
+    list(new.children.reap(_ignore))
     key.data()
     assert new.hear() == []
 
@@ -198,7 +205,7 @@ def test_nobody_has_ended(new, monkeypatch):
     """Children that go on are left alone."""
     new()
     monkeypatch.setattr(os, "waitpid", lambda pid, flags: (0, 0))
-    assert list(new.children.reap()) == []
+    assert list(new.children.reap(_ignore)) == []
 
 
 def test_in_the_child(selector):
@@ -213,7 +220,7 @@ def test_in_the_child(selector):
             os._exit(7)
     ended = []
     while len(ended) < 2:
-        ended += children.reap()
+        ended += children.reap(_ignore)
     assert [(child.slot, how) for child, _, how in sorted(ended, key=lambda end: end[0].slot)] == [
         (1, "exited with status 7"),
         (2, "exited with status 7"),

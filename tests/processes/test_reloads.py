@@ -6,8 +6,11 @@ import signal
 
 from harness.supervising import LEAVE, slots_of, told
 
+from aserve.connections.in_flight import InFlight
 from aserve.errors import AserveError
+from aserve.exchange import Exchange
 from aserve.processes.child import State
+from aserve.processes.memory_file import map_memory_file
 from aserve.settings import ConfigError
 
 TERM, HUP = signal.SIGTERM, signal.SIGHUP
@@ -53,6 +56,29 @@ def test_asked_for_while_a_successor_cannot_start(supervised):
     one.say(again, say="ready")
     one.leave(*(child for child in one.children if child.state == State.DRAINING))
     assert one.supervisor._rollout.reload is not None
+
+
+def test_requests_that_go_on_in_old_workers(supervised, caplog):
+    """The end of the reload says so: some of them may hang."""
+    one = supervised(2)
+    before = one.start()
+    for child in before:
+        table = InFlight(None, map_memory_file(child.in_flight))
+        for target in ("/a", "/b")[: child.slot]:
+            table.begin(Exchange(f"REQUEST_METHOD\0GET\0REQUEST_URI\0{target}", 2))
+    one.signal(HUP)
+    one.say(one.children[-1], say="ready")
+    one.say(one.children[-1], say="ready")
+    one.leave(*before)
+    assert "of 2 workers are new; 2 old workers still drain, with 3 requests (--drain-timeout 30)" in caplog.text
+    one.end(before[1])
+    one.signal(HUP)
+    for child in one.children[-1:]:
+        one.say(child, say="ready")
+    for child in one.children[-1:]:
+        one.say(child, say="ready")
+    one.leave(*[child for child in one.children if child.state is State.DRAINING and not child.has_left])
+    assert "of 2 workers are new; 1 old worker still drains, with 1 request (--drain-timeout 30)" in caplog.text
 
 
 def test_all_at_once(supervised):

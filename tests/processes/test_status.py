@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 from aserve import footprint
 from aserve.connections.in_flight import InFlight
 from aserve.exchange import Exchange
 from aserve.footprint import Memory
+from aserve.processes import status as module
 from aserve.processes.memory_file import map_memory_file
 from aserve.processes.slots import Field
 
@@ -26,8 +30,56 @@ def test_workers(supervised, monkeypatch):
     assert found["workers"][0]["silent_seconds"] is None and found["workers"][0]["at"] == []
     worker = found["workers"][1]
     assert (worker["rss_bytes"], worker["uss_bytes"], worker["descriptors"]) == (second.pid, 1, 5)
-    assert worker["stalled_seconds"] == 7 and worker["at"][0][1] == "GET /slow?a" and worker["silent_seconds"] > 1
+    assert worker["stalled_seconds"] == 7 and worker["at"][0][1] == "GET /slow?..." and worker["silent_seconds"] > 1
     assert found["text"] == "serving on  with 2 workers"
+
+
+def test_a_slow_request_of_a_worker_that_dies(supervised, monkeypatch):
+    """Its end is told, and for how long it was known to run; those that have ended, and those of others, stay as they are."""
+    one = supervised(2)
+    first, second = one.start()
+    status = one.supervisor._status
+    monkeypatch.setattr("aserve.processes.status.time", SimpleNamespace(time=lambda: 107.0, monotonic=lambda: 0.0))
+    for number, child, end in ((1, first, None), (2, first, "answered"), (1, second, None)):
+        found = {"number": number, "end": end, "status": None, "at": 100.0, "seconds": 2.0}
+        status.on_slow(child, {"request": found})
+    one.end(first, number=9)
+    slow = status.describe()["slow"]
+    assert [each["end"] for each in slow] == ["worker_died", "answered", None]
+    assert [each["seconds"] for each in slow] == [9.0, 2.0, 2.0] and slow[0]["status"] == 0
+
+
+def test_crashes(supervised, monkeypatch):
+    """Those of the last ten minutes, with how each has ended."""
+    one = supervised(2)
+    first, _ = one.start()
+    status, clock = one.supervisor._status, SimpleNamespace(now=time.monotonic())
+    monkeypatch.setattr("aserve.processes.status.time", SimpleNamespace(time=time.time, monotonic=lambda: clock.now))
+    one.end(first, number=11)
+    clock.now += 599.0
+    assert status.describe()["crashes"] == [{"seconds": 599.0, "worker": 1, "how": "it was killed by SIGSEGV"}]
+    clock.now += 2.0
+    assert status.describe()["crashes"] == []
+
+
+def test_memory_that_grows(supervised, monkeypatch):
+    """Each worker that serves is looked at once a minute; who has ended is forgotten."""
+    taken = []
+    monkeypatch.setattr(
+        module, "memory_of", lambda pid: Memory(len(taken) << 24) if taken.append(pid) is None else None
+    )
+    one = supervised(1)
+    (child,) = one.start()
+    status = one.supervisor._status
+    for _ in range(60 * 50):
+        status.on_second()
+    assert set(taken) == {child.pid} and len(taken) == 50
+    (worker,) = status.describe()["workers"]
+    assert worker["growth"] == {"from_bytes": 11 << 24, "to_bytes": 41 << 24, "minutes": 40}
+    one.end(child, number=9)
+    for _ in range(60):
+        status.on_second()
+    assert not status._growths
 
 
 def test_one_that_is_not_there_yet(supervised):

@@ -10,6 +10,7 @@ import signal
 import pytest
 from harness.manager import Manager
 
+from aserve.connections.in_flight import TABLE_BYTES
 from aserve.processes import inheritance, upgrade
 from aserve.processes.channel import Channel
 from aserve.processes.child import TRIAL, Child, State
@@ -314,6 +315,7 @@ def test_it_goes_on(supervised, caplog):
     pairs = [Channel.pair() for _ in range(2)]
     for number, (ours, _) in enumerate(pairs, 1):
         worker = Child(7000 + number, number, 5, plan, ours, slots.take(), open_memory_file("table"))
+        os.truncate(worker.in_flight, TABLE_BYTES)
         before._add(worker)
         before.admit(worker)
     pages, children = before.describe()

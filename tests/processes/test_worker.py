@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import threading
+import types
 
 import pytest
 from harness.asking import get
@@ -18,6 +19,7 @@ from harness.interpreter import has_module
 from harness.leading import Leading, lead_by
 
 from aserve import forks
+from aserve import running as running_module
 from aserve.errors import BindError
 from aserve.fault_page import Fault
 from aserve.loading import LoadError
@@ -187,8 +189,8 @@ def test_a_fault_instead_of_the_app(lead, wait_until):
 def test_told_to_end_before_it_serves(lead, monkeypatch):
     """It accepts nobody, and says nothing."""
     led = lead()
-    new_loop = worker_module.new_loop
-    monkeypatch.setattr(worker_module, "new_loop", lambda kind: (led.channel.send(DRAIN), new_loop(kind))[1])
+    new_loop = running_module.new_loop
+    monkeypatch.setattr(running_module, "new_loop", lambda kind: (led.channel.send(DRAIN), new_loop(kind))[1])
     assert led.run(lambda: hello) == 0
     assert led.heard() == [] and led.page[Field.TICK] == 0
 
@@ -286,6 +288,9 @@ def test_stacks_are_told(lead, wait_until):
 def test_what_the_app_counts(lead, wait_until, monkeypatch):
     """It is read at the supervisor's word, and comes in a file; nothing, if it is too large for memory or there is none."""
     monkeypatch.setattr(app_metrics, "read_app_metrics", lambda: b"a 1\n")
+    monkeypatch.setitem(
+        sys.modules, "prometheus_client", types.ModuleType("prometheus_client")
+    )  # the app has imported it
     led = lead()
 
     def supervise():
@@ -477,3 +482,21 @@ async def test_a_connection_that_cannot_be_taken(lead):
 def test_its_name():
     """In the log a worker is called by its slot."""
     assert Role(3, 1, None, None, (), None).name == "worker 3"
+
+
+def test_the_end_of_a_slow_request_is_among_its_last_words(lead, wait_until, monkeypatch):
+    """One that ends with the drain, behind the last tick, does not stay without an end."""
+    monkeypatch.setattr(worker_module, "TICK_SECONDS", 3600.0)
+    monkeypatch.setattr(
+        worker_module.Server,
+        "slow_requests",
+        lambda server: [{"number": 1, "end": "answered" if server.is_draining else None}],
+    )
+    led = lead()
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        led.channel.send(DRAIN)
+
+    assert led.run(lambda: hello, supervise) == 0
+    assert [said["request"]["end"] for said in led.heard() if said["say"] == "slow"][-1] == "answered"

@@ -39,6 +39,7 @@ def test_request_line_fits_the_head():
     [
         {"preload": True},
         {"start_seconds": 5},
+        {"attach": ["a"]},
         {"touch_reload": ["a"]},
         {"reload_at_once": True},
         {"max_requests": 5},
@@ -95,6 +96,14 @@ def test_missing_package(monkeypatch, setting, package):
     assert f"{package} does not exist for pypy" in error_of(Config, **{setting: package})
 
 
+def test_titles_without_their_package(monkeypatch):
+    """The error says what to install."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert Config(process_titles=True).process_titles
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "aserve-wsgi[titles]" in error_of(Config, process_titles=True)
+
+
 def test_tracing_without_its_package(monkeypatch):
     """The extra is named."""
     assert Config(tracing=True).tracing
@@ -126,6 +135,7 @@ def test_defaults():
         "lane": "auto",
         "route": (),
         "uwsgi_module": "auto",
+        "uwsgi_cache": (),
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,
@@ -136,6 +146,7 @@ def test_defaults():
         "static": (),
         "static_index": ("index.html",),
         "static_expires": (),
+        "static_fields": (),
         "static_symlinks": False,
         "x_sendfile": (),
         "compress": False,
@@ -144,6 +155,7 @@ def test_defaults():
         "preload": False,
         "warm_up": (),
         "start_seconds": 0.0,
+        "attach": (),
         "touch_reload": (),
         "reload_at_once": False,
         "certificate": None,
@@ -157,6 +169,7 @@ def test_defaults():
         "trusted_hops": 0,
         "forwarded_fields": ("x-forwarded-for", "x-forwarded-proto"),
         "max_connections": 0,
+        "max_connection_requests": 0,
         "max_body_bytes": 1 << 30,
         "body_memory_bytes": 512 << 10,
         "max_head_bytes": 64 << 10,
@@ -170,6 +183,7 @@ def test_defaults():
         "response_spool_total_bytes": 0,
         "spool_files": 0,
         "keep_alive_seconds": 75.0,
+        "max_connection_seconds": 0.0,
         "head_seconds": 30.0,
         "body_seconds": 60.0,
         "write_seconds": 60.0,
@@ -189,6 +203,7 @@ def test_defaults():
         "max_uss_bytes": 0,
         "hang_warning_seconds": 10.0,
         "hang_timeout_seconds": 60.0,
+        "agent_check": None,
         "metrics": None,
         "status_page": "local",
         "stats": None,
@@ -211,6 +226,8 @@ def test_defaults():
         "access_log_format": "combined",
         "access_log_skip": (),
         "slow_request_seconds": 0.0,
+        "show_queries": False,
+        "process_titles": False,
         "log_level": "info",
         "log_config": None,
     }

@@ -1,0 +1,351 @@
+"""Programs that run beside the workers: started, kept and ended with them (--attach).
+
+Owns:     Attached: starting each program, the delay before its next start, ending it, handing it down over the supervisor's exec.
+Thread:   the supervisor's only one; `_start` forks, and the child becomes the program.
+States:   below.
+Not here: how a command is spelled (settings/commands.py), when a reload ends (supervisor.py), when all of it does (shutdown.py).
+
+```
+            start_due                  it ends
+   WAITING -----------> RUNNING ---------------------> WAITING, for the time of its back-off
+                           |  SIGTERM, as for a reload
+                           +--------> ENDING --------> WAITING, for nothing; or it is forgotten
+```
+
+A program writes to our standard error by itself: the supervisor reads none of its output. So a program that writes much costs nothing
+here, one line of it is one line of the log, and nothing of it is lost or stops it when the supervisor ends, or becomes new code. Its
+standard output goes there, too, as ours may be the access log.
+
+SIGTERM goes to the program alone, which knows what its own processes are to do; SIGKILL goes to all of its group, and so it does
+to what it leaves behind (KillMode=mixed of systemd). If the supervisor dies, the kernel sends the program SIGTERM: the next supervisor
+starts another, and there must not be two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Callable, NoReturn
+
+from .._cparsers import lib
+from ..settings import Config, ConfigError
+from ..settings.commands import Program, name_programs, parse_program
+from .backoff import Backoff
+from .signal_pipe import SignalPipe, block_signals
+from .timers import Timer, Timers
+
+logger = logging.getLogger("aserve")
+
+NOT_RUN = 127  # exit status, as a shell's: the program could not be run
+# What systemd tells this process, and nobody else.
+NOT_INHERITED = (
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "FDSTORE",
+)
+OWN_FDS = "/proc/self/fd"
+# Why a program was started once more: the label of the metric.
+ENDED, RELOAD = "ended", "reload"
+
+State = dict[str, Any]
+
+
+def programs_of(config: Config) -> list[Program]:
+    """Return the programs that the settings name."""
+    return name_programs(map(parse_program, config.attach))
+
+
+def check_programs(config: Config, environ: Mapping[str, str]) -> None:
+    """
+    Check that each program is there.
+
+    Raises:
+        ConfigError: one is not, or cannot be run by anybody.
+    """
+    path = _environ_for(config, environ).get("PATH", os.defpath)
+    for text in config.attach:
+        word = parse_program(text).words[0]
+        found = os.path.join(config.chdir or "", word) if os.sep in word else word
+        if shutil.which(found, path=path) is None:
+            where = (
+                "there is no such file that can be run" if os.sep in word else f"it is in no folder of PATH ({path})"
+            )
+            raise ConfigError(f"attach: cannot run {word!r} of {text!r}: {where}")
+
+
+def _ignore() -> None:
+    """Do nothing."""
+
+
+class _One:
+    """One program, while it is to run."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.backoff = Backoff()
+        self.pid = 0  # it does not run
+        self.began_at = 0.0
+        self.deadline: Timer | None = None  # by which it must have ended, as it was told
+        self.restarts = 0
+        self.last_end = ""
+
+    def __str__(self) -> str:
+        return f"attached {self.program.name}" + (f" (pid {self.pid})" if self.pid else "")
+
+    @property
+    def state(self) -> str:
+        """Where it stands, in a word."""
+        return "waiting" if not self.pid else "ending" if self.deadline is not None else "running"
+
+
+class Attached:
+    """All of them, by name."""
+
+    def __init__(
+        self,
+        config: Config,
+        environ: Mapping[str, str],
+        signals: SignalPipe,
+        timers: Timers,
+        count: Callable[[str], None],
+    ) -> None:
+        self._config = config
+        self._environ = environ  # of the command, when it was started
+        self._signals = signals
+        self._timers = timers
+        self._count = count  # a start after the first, by its reason
+        self._by_name: dict[str, _One] = {}
+        self._forgotten: list[_One] = []  # which the settings name no more, and that still run
+        self._is_ending = False  # all of it ends: none is started any more
+
+    def __len__(self) -> int:
+        """Return how many run."""
+        return sum(1 for one in self._all() if one.pid)
+
+    def _all(self) -> list[_One]:
+        return [*self._by_name.values(), *self._forgotten]
+
+    # Which there are
+
+    def follow(self, config: Config) -> None:
+        """Run these from now on; those that run already go on."""
+        self._config = config
+        programs = {program.name: program for program in programs_of(config)}
+        for name in [name for name in self._by_name if name not in programs]:
+            one = self._by_name.pop(name)
+            if one.pid:
+                self._forgotten.append(one)
+                self._tell_to_end(one, config.drain_seconds)
+        for name, program in programs.items():
+            self._by_name.setdefault(name, _One(program)).program = program
+
+    def renew(self, config: Config) -> None:
+        """Run these, all of them from their beginning: workers have new code."""
+        if self._is_ending:
+            return
+        before = {one for one in self._by_name.values() if one.pid}
+        self.follow(config)
+        for one in self._by_name.values():
+            one.backoff.reset()
+            if one in before:
+                logger.info("%s is started anew: workers are new", one)
+                self._tell_to_end(one, config.drain_seconds)
+
+    # Beginning
+
+    def start_due(self) -> None:
+        """Start what is to run, and whose time has come."""
+        now = time.monotonic()
+        for one in self._by_name.values():
+            if not (one.pid or self._is_ending) and one.backoff.due_at <= now:
+                self._start(one, now)
+
+    def _start(self, one: _One, now: float) -> None:
+        environ, folder = _environ_for(self._config, self._environ), self._config.chdir
+        try:
+            one.pid = start_program(one.program, environ, folder, self._signals)
+        except OSError as exc:
+            seconds = self._delay(one)
+            logger.error("%s could not be forked: %s; the next try is in %.1f s", one, exc.strerror or exc, seconds)
+            return
+        one.began_at = now
+        logger.info("%s has begun: %s", one, one.program)
+
+    def _delay(self, one: _One) -> float:
+        seconds = one.backoff.fail(time.monotonic())
+        self._timers.after(seconds, lambda: None)  # wakes the loop, which looks what is due
+        return seconds
+
+    # Ending
+
+    def _tell_to_end(self, one: _One, seconds: float, on_cut: Callable[[], None] = _ignore) -> None:
+        if one.deadline is None:
+            os.kill(one.pid, signal.SIGTERM)
+            one.deadline = self._timers.after(seconds, self._on_deadline, one, seconds, on_cut)
+
+    def _on_deadline(self, one: _One, seconds: float, on_cut: Callable[[], None]) -> None:
+        logger.error("%s had not ended %g s after SIGTERM (--drain-timeout); ending it", one, seconds)
+        _kill(one.pid)
+        on_cut()
+
+    def end(self, seconds: float, on_cut: Callable[[], None] = _ignore) -> None:
+        """Let all of them end within this time, and call `on_cut` for each that has to be killed; none is started any more."""
+        self._is_ending = True
+        for one in self._all():
+            if one.pid:
+                self._tell_to_end(one, seconds, on_cut)
+
+    def kill(self) -> None:
+        """End all of them at once; none is started any more."""
+        self._is_ending = True
+        for one in self._all():
+            if one.pid:
+                _kill(one.pid)
+
+    def on_end(self, pid: int, how: str) -> None:
+        """A process of ours has ended that was no worker: if it was one of these, note it, and start it once more when its time comes."""
+        one = next((one for one in self._all() if one.pid == pid), None)
+        if one is None:
+            return
+        # Nobody else can have its group's number so soon: the kernel gives the numbers one after another.
+        _kill_group(pid)
+        name, seconds, one.last_end = str(one), time.monotonic() - one.began_at, how
+        is_told, one.pid = one.deadline is not None, 0
+        if one.deadline is not None:
+            one.deadline.cancel()
+            one.deadline = None
+        if self._is_ending or one in self._forgotten:
+            logger.info("%s has ended: it %s", name, how)
+            if one in self._forgotten:
+                self._forgotten.remove(one)
+            return
+        one.restarts += 1
+        if is_told:
+            self._count(RELOAD)
+            logger.info("%s has ended, to be started anew: it %s", name, how)
+            return
+        self._count(ENDED)
+        one.backoff.succeed(seconds)
+        logger.error(
+            "%s has ended after %.0f s: it %s; it is started once more in %.1f s", name, seconds, how, self._delay(one)
+        )
+
+    # What is told of them
+
+    def missing(self) -> str:
+        """Return the names of those that are to run, and do not; empty: all run."""
+        return ", ".join(one.program.name for one in self._by_name.values() if one.last_end and one.state == "waiting")
+
+    def describe(self) -> list[State]:
+        """Return what there is to know of each, for JSON; see `adopt`."""
+        now = time.monotonic()
+        return [
+            {
+                "name": one.program.name,
+                "pid": one.pid,
+                "state": one.state,
+                "seconds": round(now - one.began_at, 1) if one.pid else 0.0,
+                "restarts": one.restarts,
+                "last_end": one.last_end,
+                "words": one.program.words,
+                "is_wanted": one not in self._forgotten,
+            }
+            for one in self._all()
+        ]
+
+    def adopt(self, states: Sequence[State]) -> None:
+        """Go on with those that run since before the supervisor became new code; `follow` says which are to."""
+        for state in states:
+            if state["pid"]:
+                one = _One(Program(state["name"], tuple(state["words"])))
+                one.pid, one.restarts, one.last_end = state["pid"], state["restarts"], state["last_end"]
+                one.began_at = time.monotonic() - state["seconds"]
+                if state["is_wanted"]:
+                    self._by_name[state["name"]] = one
+                else:
+                    self._forgotten.append(one)
+                if state["state"] == "ending":
+                    self._tell_to_end(one, self._config.drain_seconds)
+
+
+def start_program(program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe) -> int:
+    """
+    Start a program in a session of its own; return its pid.
+
+    Raises:
+        OSError: no process is left.
+    """
+    supervisor = os.getpid()
+    with block_signals() as before:
+        pid = os.fork()
+        if pid == 0:
+            _become(program, environ, folder, signals, before, supervisor)
+    return pid
+
+
+def _become(
+    program: Program,
+    environ: Mapping[str, str],
+    folder: str | None,
+    signals: SignalPipe,
+    before: Iterable[int],
+    parent: int,
+) -> NoReturn:
+    """In the child: become the program, which has nothing of ours but standard error."""
+    try:
+        signals.close()  # what comes for it must not be read by the supervisor
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)  # Python ignores them, and a program would inherit that
+        os.setsid()
+        lib.parent_death_signal(signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(NOT_RUN)  # which has died before that
+        if folder is not None:
+            os.chdir(folder)
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        _keep_descriptors()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.execvpe(program.words[0], program.words, dict(environ))  # noqa: S606 - the command is whoever's starts us
+    except BaseException as exc:
+        why = exc.strerror if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
+        logger.error("attached %s: cannot run %s: %s", program.name, program.words[0], why)
+    finally:
+        os._exit(NOT_RUN)
+
+
+def _keep_descriptors() -> None:
+    """Let the program inherit none but the standard ones: not those either that whoever started us has left open."""
+    with contextlib.suppress(OSError):  # no /proc; all of ours are closed by exec in any case
+        for name in os.listdir(OWN_FDS):
+            if int(name) > 2:
+                with contextlib.suppress(OSError):  # the one by which they were listed
+                    os.set_inheritable(int(name), False)
+
+
+def _environ_for(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    found = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
+    for pair in config.env:
+        name, _, value = pair.partition("=")
+        found[name] = value
+    return found
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)  # it may have no group yet
+    _kill_group(pid)
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):  # nobody is left
+        os.killpg(pid, signal.SIGKILL)

@@ -1,0 +1,35 @@
+"""What is lost with a worker that dies: the requests that it was at.
+
+Owns:     Losses: their lines in the access log, their place among what is counted, the ends of those that were told of as slow.
+Thread:   the supervisor's only one.
+Not here: what a worker was at (../connections/in_flight.py), what a line says (../access_log.py), who else is told of its end
+          (ends.py).
+
+What a worker was at, its clients have lost. It can say so no more, so this does, in each place where it would have.
+"""
+
+from __future__ import annotations
+
+from ..access_log import append_unanswered
+from ..metrics.table import LOST
+from ..metrics.totals import Totals
+from .child import Child, State
+from .status import Status
+from .tally import Tally
+
+
+class Losses:
+    """Those of one supervisor's workers."""
+
+    def __init__(self, totals: Totals, tally: Tally, status: Status) -> None:
+        self._totals, self._tally, self._status = totals, tally, status
+
+    def on_end(self, child: Child, before: State, has_told: bool, is_oom: bool) -> None:
+        """A worker has ended; `has_told`: at the end of its drain, it has seen to its requests itself."""
+        self._status.on_end(child)
+        if not child.was_at or has_told:
+            return
+        append_unanswered(child.plan.config, child.was_at, child.slot, child.pid)
+        self._totals.add_lost(child.slot, len(child.was_at))
+        reason = "oom" if is_oom else "killed" if before is State.KILLED else "crash"
+        self._tally.count(LOST, f'reason="{reason}"', len(child.was_at))

@@ -1,0 +1,8 @@
+import bottle
+
+app = bottle.Bottle()
+
+
+@app.get("/")
+def index():
+    return "Hello from Bottle!\n"

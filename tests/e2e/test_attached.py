@@ -1,0 +1,258 @@
+"""Programs beside the workers (--attach): real ones, over the ends of each, reloads, upgrades and the end of the supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness.waiting import wait_until
+from harness.workers import is_alive
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+# Says in a file of its own pid what it was given, then waits; it tells of SIGTERM, and ends by it unless there is a file `stubborn`.
+PROGRAM = """\
+import json, os, signal, sys, time
+
+def on_term(number, frame):
+    open(f"{os.getpid()}.term", "w").close()
+    if not os.path.exists("stubborn"):
+        sys.exit(0)
+
+signal.signal(signal.SIGTERM, on_term)
+fds = {}
+for name in os.listdir("/proc/self/fd"):
+    try:
+        fds[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+    except OSError:
+        pass
+sys.stdout.write("a line of standard output\\n")
+sys.stderr.write("a line of standard error\\n")
+sys.stdout.flush()
+sys.stderr.flush()
+child = os.fork() if "--with-child" in sys.argv else 0
+if "--with-child" in sys.argv and child == 0:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+told = {
+    "argv": sys.argv[1:], "fds": fds, "environ": dict(os.environ), "folder": os.getcwd(), "child": child,
+    "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+    "session": os.getsid(0),
+}
+if child or "--with-child" not in sys.argv:
+    with open(f"{os.getpid()}.new", "w") as file:
+        json.dump(told, file)
+    os.rename(f"{os.getpid()}.new", f"{os.getpid()}.started")
+while True:
+    time.sleep(0.01)
+"""
+
+
+class Programs:
+    """What the programs in a folder have told."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "program.py").write_text(PROGRAM)
+
+    def command(self, *arguments):
+        """Return the command of one."""
+        return " ".join([sys.executable, "-I", str(self.folder / "program.py"), *arguments])
+
+    def pids(self):
+        """Return those that have begun, the first first."""
+        paths = sorted(self.folder.glob("*.started"), key=lambda path: path.stat().st_mtime_ns)
+        return [int(path.stem) for path in paths]
+
+    def alive(self):
+        """Return those that run."""
+        return [pid for pid in self.pids() if is_alive(pid)]
+
+    def wait(self, count=1, but=()):
+        """Wait until so many run that are not among these; return their pids."""
+        return wait_until(lambda: len(new := [pid for pid in self.alive() if pid not in but]) == count and new, 30)
+
+    def told(self, pid):
+        """Return what one has told of itself."""
+        return json.loads((self.folder / f"{pid}.started").read_text())
+
+    def has_term(self, pid):
+        """Whether it was sent SIGTERM."""
+        return (self.folder / f"{pid}.term").exists()
+
+
+@pytest.fixture
+def programs(tmp_path):
+    programs = Programs(tmp_path)
+    yield programs
+    for pid in programs.alive():
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_what_it_is_given(start_workers, programs):
+    """It has standard error, and nothing else of ours; its lines are in the log; it ends with the server."""
+    os.set_inheritable(leaked := os.open("/etc/passwd", os.O_RDONLY), True)
+    process = start_workers(
+        "--workers", "1", "--attach", f"one={programs.command('x', 'y z')}", "--env", "OWN=1", OTHER="2"
+    )
+    os.close(leaked)
+    (pid,) = programs.wait()
+    told = programs.told(pid)
+    assert told["argv"] == ["x", "y", "z"] and told["folder"] == str(programs.folder) and told["session"] == pid
+    assert {told["environ"][name] for name in ("OWN", "OTHER")} == {"1", "2"} and told["blocked"] == []
+    fds = {int(fd): path for fd, path in told["fds"].items()}
+    assert fds[0] == os.devnull and fds[1] == fds[2] and "stderr-" in fds[2]
+    assert [path for fd, path in fds.items() if fd > 2 and not path.endswith("/fd")] == []
+    process.wait_for_log(
+        "a line of standard output\na line of standard error|a line of standard error\na line of standard output"
+    )
+    process.wait_for_log(rf"attached one \(pid {pid}\) has begun: .*program\.py x y z\n")
+    assert process.stop() == 0 and programs.has_term(pid)
+    assert re.search(rf"attached one \(pid {pid}\) has ended: it exited with status 0\n(.*\n)*.*stopped", process.log)
+
+
+def test_ignored_signals(start_workers):
+    """SIGPIPE and SIGXFSZ, which Python ignores, end it as they end any program."""
+    process = start_workers("--workers", "1", "--attach", "sh -c 'grep SigIgn /proc/self/status; exec sleep 600'")
+    ignored = int(process.wait_for_log(r"SigIgn:\t([0-9a-f]+)\n")[1], 16)
+    assert not ignored & (1 << signal.SIGPIPE - 1 | 1 << signal.SIGXFSZ - 1)
+    assert process.stop() == 0
+
+
+def test_its_end(start_workers, programs):
+    """It is started once more, and what it left behind is ended."""
+    process = start_workers("--workers", "1", "--attach", f"one={programs.command('--with-child')}")
+    (pid,) = programs.wait()
+    child = programs.told(pid)["child"]
+    assert is_alive(child)
+    os.kill(pid, signal.SIGKILL)
+    (after,) = programs.wait(but=[pid])
+    wait_until(lambda: not is_alive(child))
+    process.wait_for_log(
+        rf"attached one \(pid {pid}\) has ended after \d+ s: it was killed by SIGKILL; it is started once more in 0\.1 s"
+    )
+    child = programs.told(after)["child"]
+    assert process.stop() == 0
+    wait_until(lambda: not is_alive(child))
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR2], ids=lambda number: number.name)
+def test_a_reload(start_workers, programs, number):
+    """It goes on until workers are new, is started anew once, and is one at any time: also where the supervisor becomes new code."""
+    process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")
+    (pid,) = programs.wait()
+    process.signal(number)
+    process.wait_for_log(rf"{number.name}: done in", 40)
+    (after,) = programs.wait(but=[pid])
+    text = process.log
+    assert text.index(f"{number.name}: done in") < text.index(f"attached one (pid {pid}) has ended, to be started anew")
+    assert text.count("attached one (pid ") == text.count(f"(pid {pid})") + text.count(
+        f"attached one (pid {after}) has begun"
+    )
+    assert programs.pids() == [pid, after] and programs.has_term(pid)
+    assert process.stop() == 0 and not is_alive(after)
+
+
+def test_settings(start_workers, programs, tmp_path):
+    """A reload reads which programs there are to be; a command that is not there changes nothing."""
+    toml = tmp_path / "pyproject.toml"
+    toml.write_text(f"[tool.aserve]\nworkers = 1\nattach = ['one={programs.command('1')}']\n")
+    process = start_workers()
+    (one,) = programs.wait()
+    toml.write_text("[tool.aserve]\nworkers = 1\nattach = ['no-such-program']\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: nothing was reloaded: attach: cannot run 'no-such-program'")
+    toml.write_text(f"[tool.aserve]\nworkers = 1\nattach = ['two={programs.command('2')}']\n")
+    process.signal(signal.SIGHUP)
+    (two,) = programs.wait(but=[one])
+    wait_until(lambda: not is_alive(one))
+    assert programs.told(two)["argv"] == ["2"]
+    assert process.stop() == 0
+
+
+def test_one_that_does_not_end(start_workers, programs, tmp_path):
+    """It is killed after --drain-timeout, with its own children; the exit status says so."""
+    (tmp_path / "stubborn").touch()
+    process = start_workers(
+        "--workers", "1", "--drain-timeout", "1s", "--attach", f"one={programs.command('--with-child')}"
+    )
+    (pid,) = programs.wait()
+    child = programs.told(pid)["child"]
+    assert process.stop() == 1 and programs.has_term(pid) and not is_alive(pid)
+    wait_until(lambda: not is_alive(child))
+    assert f"attached one (pid {pid}) had not ended 1 s after SIGTERM (--drain-timeout); ending it" in process.log
+
+
+def test_at_once(start_workers, programs, tmp_path):
+    """SIGQUIT ends it without a word."""
+    process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")
+    (pid,) = programs.wait()
+    assert process.stop(signal.SIGQUIT) == 128 + signal.SIGQUIT and not is_alive(pid) and not programs.has_term(pid)
+
+
+def test_a_supervisor_that_dies(start_workers, programs):
+    """The kernel tells the program, which ends: the next supervisor starts another."""
+    process = start_workers("--workers", "1", "--attach", f"one={programs.command()}")
+    (pid,) = programs.wait()
+    os.kill(process.pid, signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid), 30)
+    assert programs.has_term(pid)
+
+
+def test_status(start_workers, programs, tmp_path):
+    """`aserve status` shows it, also one that ends all the time."""
+    control = str(tmp_path / "control")
+    process = start_workers(
+        "--workers",
+        "1",
+        "--control",
+        control,
+        "--attach",
+        f"one={programs.command()}",
+        "--attach",
+        "false=sh -c 'exit 3'",
+    )
+    (pid,) = programs.wait()
+    process.wait_for_log("attached false .* it exited with status 3; it is started once more in 1.6 s")
+    ask = [sys.executable, "-I", "-m", "aserve", "status", "--control", control]
+    done = subprocess.run(ask, capture_output=True, text=True, timeout=60)
+    assert re.search(r"\nattached +pid +state +for +restarts +memory +last end +command\n", done.stdout)
+    assert re.search(
+        rf"\none +{pid} +running +\d+ s +0 +\S+ +- +{re.escape(sys.executable)} -I .*program\.py\n", done.stdout
+    )
+    assert re.search(
+        r"\nfalse +(-|\d+) +(waiting|running) +\S.* \d+ .* exited with status 3 +sh -c 'exit 3'\n", done.stdout
+    )
+    found = json.loads(subprocess.run([*ask, "--json"], capture_output=True, text=True, timeout=60).stdout)
+    assert [each["name"] for each in found["attached"]] == ["one", "false"] and found["attached"][1]["restarts"] >= 5
+    assert found["attached"][0]["rss_bytes"] > 0
+
+
+def test_a_command_that_is_not_there(tmp_path):
+    """It is told before anything is bound; one that cannot be run in the end is told in the log."""
+    (tmp_path / "app.py").write_text("def app(environ, start_response): pass\n")
+    command = [sys.executable, "-I", "-m", "aserve", "app:app", "--bind", "127.0.0.1:0", "--workers", "1", "--attach"]
+    done = subprocess.run([*command, "no-such-program x"], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "aserve: error: attach: cannot run 'no-such-program' of 'no-such-program x'" in done.stderr
+
+
+def test_one_that_cannot_be_run(start_workers, tmp_path):
+    """What only shows when it is run is in the log, with the reason."""
+    script = pathlib.Path(tmp_path / "script")
+    script.write_text("#!/no/such/interpreter\n")
+    script.chmod(0o755)
+    process = start_workers("--workers", "1", "--attach", f"one={script}")
+    process.wait_for_log(rf"attached one: cannot run {re.escape(str(script))}: No such file or directory\n")
+    process.wait_for_log(
+        r"attached one \(pid \d+\) has ended after 0 s: it exited with status 127; it is started once more in 0\.2 s"
+    )
+    assert process.stop() == 0

@@ -1,0 +1,226 @@
+"""What docs/start.md and docs/frameworks.md show, and the examples that stand behind them, do what they say."""
+
+from __future__ import annotations
+
+import http.client
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+import yaml
+from harness.front import Page, free_port, fronts
+from harness.process import ServerProcess
+
+pytestmark = pytest.mark.checkout
+
+__all__ = ["fronts"]  # a fixture
+ROOT = pathlib.Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+START, FRAMEWORKS = Page("start"), Page("frameworks")
+
+
+def program_of(name):
+    """Return a program of the interpreter that runs the tests."""
+    return str(pathlib.Path(sys.executable).with_name(name))
+
+
+def run(folder, *command):
+    """Run a command to its end, in a folder."""
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=110)
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Copy an example: place(name) -> its folder, from which servers are started."""
+
+    def copy(name):
+        return shutil.copytree(EXAMPLES / name, tmp_path, dirs_exist_ok=True)
+
+    return copy
+
+
+@pytest.fixture
+def start_program(tmp_path, wait_until):
+    """Run a program that serves by itself: start_program(argv, **env) -> (process, port), as its log says it."""
+    running = []
+
+    def start(*argv, pattern=r"serving on http://127\.0\.0\.1:(\d+)\n", **env):
+        log = tmp_path / "log"
+        with open(log, "wb") as output:
+            process = subprocess.Popen(
+                argv, cwd=tmp_path, stdout=output, stderr=output,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(tmp_path), **env},
+            )  # fmt: skip
+        running.append(process)
+
+        def look():
+            found = re.search(pattern, log.read_text())
+            assert found or process.poll() is None, log.read_text()
+            return found
+
+        return process, int(wait_until(look, 90)[1])
+
+    yield start
+    for process in running:
+        process.kill()
+        process.wait(10)
+
+
+def fetch(port, target, method="GET"):
+    """Return status and body of a response of 127.0.0.1."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    try:
+        connection.request(method, target, headers={"Content-Length": "0"} if method == "POST" else {})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+# A first site
+
+
+def test_a_first_site(start_process, tmp_path):
+    """The page's app answers what the page says; its file of settings is understood, and serves it."""
+    (tmp_path / "hello.py").write_text(START.block("An app", "python"))
+    (tmp_path / "site.toml").write_text(START.block("Settings in a file", "toml"))
+    said = re.search(r"^curl .*: (.*)$", START.block("An app", "sh"), re.M)[1]
+    assert said == "Hello!"
+    process = start_process("hello:app")
+    assert fetch(process.address[1], "/") == (200, f"{said}\n".encode())
+    run(tmp_path, *ServerProcess.command, "--config", "site.toml", "--check")
+    by_file = start_process("hello:app", "--config", "site.toml")
+    assert fetch(by_file.address[1], "/") == (200, b"Hello!\n")
+    by_file.signal(signal.SIGTERM)
+    assert by_file.wait() == 0 and "GET / " in (tmp_path / "access.log").read_text()
+
+
+# Frameworks
+
+
+@pytest.mark.parametrize("name", ["Flask", "Bottle", "CherryPy", "Pyramid"])
+def test_the_page_shows_the_examples(name):
+    """A block with a file's name is that file."""
+    block = FRAMEWORKS.block(name, "python")
+    first, _, text = block.partition("\n")
+    assert first == "# hello.py" and text == (EXAMPLES / name.lower() / "hello.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["Pyramid", "Zope"])
+def test_the_page_shows_the_ini_files(name):
+    """What is shown of an ini file stands in it."""
+    (path,) = (EXAMPLES / name.lower()).glob("*.ini")
+    assert FRAMEWORKS.block(name, "ini") in path.read_text()
+
+
+def test_the_page_shows_the_program():
+    """What docs/embedding.md shows of the program stands in it."""
+    assert Page("embedding").block("Beside FastAPI", "python") in (EXAMPLES / "asyncio/program.py").read_text()
+
+
+@pytest.mark.parametrize("name", ["Flask", "Bottle", "CherryPy"])
+def test_an_app_in_one_file(start_process, place, name):
+    """`aserve hello:app` in the example's folder serves it, and ends cleanly."""
+    pytest.importorskip(name.lower())
+    place(name.lower())
+    assert "aserve hello:app\n" in FRAMEWORKS.block(name, "sh")
+    process = start_process("hello:app")
+    assert fetch(process.address[1], "/") == (200, f"Hello from {name}!\n".encode())
+    process.signal(signal.SIGTERM)
+    assert process.wait() == 0
+
+
+def test_django(start_process, place):
+    """The project is migrated, its files are collected and served; the admin asks who one is."""
+    pytest.importorskip("django")
+    folder = place("django")
+    commands = FRAMEWORKS.block("Django", "sh").splitlines()
+    for command in commands[1:-1]:
+        python, *words = command.split()
+        assert python == "python"
+        run(folder, sys.executable, *words)
+    _, spec, *flags = commands[-1].split()
+    process = start_process(spec, *flags)
+    assert fetch(process.address[1], "/") == (200, b"Hello from Django!\n")
+    assert fetch(process.address[1], "/admin/")[0] == 302
+    status, style = fetch(process.address[1], "/static/admin/css/base.css")
+    assert status == 200 and style == (folder / "static/admin/css/base.css").read_bytes()
+
+
+def test_pyramid(start_program, place):
+    """pserve serves the ini file, but for its port, as it stands."""
+    pytest.importorskip("pyramid")
+    ini = place("pyramid") / "production.ini"
+    ini.write_text(ini.read_text().replace("port = 8000", "port = 0"))
+    process, port = start_program(sys.executable, program_of("pserve"), "production.ini")
+    assert fetch(port, "/") == (200, b"Hello from Pyramid!\n")
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+def test_zope(start_program, tmp_path):
+    """Zope's own instance with our ini file: a page. (Zope is no requirement of the tests: 70 packages.)"""
+    pytest.importorskip("Zope2")
+    run(tmp_path, program_of("mkwsgiinstance"), "-d", ".", "-u", "admin:secret")
+    text = (EXAMPLES / "zope/zope.ini").read_text()
+    (tmp_path / "etc/zope.ini").write_text(text.replace("port = 8000", "port = 0"))
+    process, port = start_program(program_of("runwsgi"), "etc/zope.ini")
+    assert fetch(port, "/")[0] == 200
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0
+
+
+# In a program, and in containers
+
+
+def test_beside_fastapi(start_program, place, wait_until):
+    """Both servers of the program answer from the same memory; SIGTERM ends both."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    place("asyncio")
+    api = free_port()
+    pattern = r"admin on \[\('127\.0\.0\.1', (\d+)\)\]"
+    env = {"API_PORT": str(api), "ADMIN_BIND": "127.0.0.1:0"}
+    process, admin = start_program(sys.executable, "program.py", pattern=pattern, **env)
+
+    def ask():
+        try:
+            return fetch(api, "/")
+        except ConnectionError:  # uvicorn is about to start
+            return None
+
+    assert wait_until(ask) == (200, b'{"requests":1}')
+    assert fetch(api, "/") == (200, b'{"requests":2}')
+    assert fetch(admin, "/") == (200, b"2 requests\n")
+    assert fetch(admin, "/reset", "POST") == (200, b"reset\n")
+    assert fetch(api, "/") == (200, b'{"requests":1}')
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+    with pytest.raises(ConnectionError):
+        fetch(admin, "/")
+
+
+def test_behind_nginx(start_process, place, fronts):
+    """The compose file's app behind the nginx of its nginx.conf: on one socket, health checks kept to themselves."""
+    folder = place("behind_nginx")
+    services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
+    app, web = services["app"], services["web"]
+    command, spec, *flags = app["command"]
+    assert command == "aserve" and {*app["volumes"]} < {*web["volumes"]}
+    assert "./nginx.conf:/etc/nginx/conf.d/default.conf:ro" in web["volumes"]
+    drain_seconds = int(flags[flags.index("--drain-timeout") + 1])
+    assert int(app["stop_grace_period"].rstrip("s")) > drain_seconds
+    bind = flags.index("--bind") + 1
+    socket_path = flags[bind].rpartition("unix:")[2]
+    flags[bind] = f"uwsgi://unix:{fronts.socket}"
+    process = start_process(spec, *flags)
+    nginx = fronts.nginx((folder / "nginx.conf").read_text(), {socket_path: fronts.socket})
+    assert nginx.fetch("/")[::2] == (200, b"Hello 127.0.0.1!\n")
+    assert nginx.fetch("/-/health/ready")[0] == 403
+    process.signal(signal.SIGTERM)
+    assert process.wait(20) == 0

@@ -1,0 +1,5 @@
+"""What was a mule of uWSGI."""
+
+import time
+
+time.sleep(1000)

@@ -1,0 +1,221 @@
+"""Programs beside the workers: on processes that only have numbers; tests/e2e/test_attached.py has real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import types
+
+import pytest
+
+from aserve.processes import attached as module
+from aserve.processes.attached import Attached, check_programs
+from aserve.processes.timers import Timers
+from aserve.settings import Config, ConfigError
+
+TERM, KILL = signal.SIGTERM, signal.SIGKILL
+
+
+class Running:
+    """Attached programs whose kernel and clock are the test's."""
+
+    def __init__(self, monkeypatch, *commands, **settings):
+        self.now, self.started, self.signals, self.counted, self.cut = 100.0, [], [], [], []
+        self.error = None
+        clock = types.SimpleNamespace(monotonic=lambda: self.now)
+        monkeypatch.setattr(module, "time", clock)
+        monkeypatch.setattr(module, "start_program", self._start)
+        monkeypatch.setattr(os, "kill", lambda pid, number: self.signals.append((pid, number)))
+        monkeypatch.setattr(os, "killpg", self._kill_group)
+        self.timers = Timers(lambda: self.now)
+        self.config = Config(workers=1, drain_seconds=5, attach=commands, **settings)
+        self.attached = self.new()
+        self.attached.follow(self.config)
+
+    def new(self):
+        """Return what another program in the same process would have."""
+        environ = {"A": "a", "B": "b", "LISTEN_FDS": "1", "NOTIFY_SOCKET": "@x"}
+        return Attached(self.config, environ, None, self.timers, self.counted.append)
+
+    def _start(self, program, environ, folder, signals):
+        if self.error is not None:
+            raise self.error
+        self.started.append((program.name, environ, folder))
+        return 1000 + len(self.started)
+
+    def _kill_group(self, pid, number):
+        self.signals.append((-pid, number))
+        if pid % 2:
+            raise ProcessLookupError  # nobody was left
+
+    def turn(self, seconds=0.0):
+        """Let so much time pass; return the names of what is started then."""
+        self.now += seconds
+        before = len(self.started)
+        for timer in self.timers.pop_due():
+            timer.run()
+        self.attached.start_due()
+        return [name for name, _, _ in self.started[before:]]
+
+    def states(self):
+        """Return where each stands."""
+        return {each["name"]: each["state"] for each in self.attached.describe()}
+
+
+@pytest.fixture
+def run(monkeypatch, caplog):
+    """Make one: run(*commands, **settings) -> Running."""
+    caplog.set_level("INFO", "aserve")
+    return lambda *commands, **settings: Running(monkeypatch, *commands, **settings)
+
+
+def test_the_start(run, caplog):
+    """Each is started once, in its folder, with the app's variables, and without what systemd says to us."""
+    one = run("celery -A shop", "beat=celery beat", chdir="/srv", env=["B=c"])
+    assert len(one.attached) == 0 and one.turn() == ["celery", "beat"] and one.turn(50) == []
+    assert one.started[0][1:] == ({"A": "a", "B": "c"}, "/srv") and len(one.attached) == 2
+    assert "attached beat (pid 1002) has begun: celery beat" in caplog.text
+    first, _ = one.attached.describe()
+    assert (first["pid"], first["state"], first["seconds"], first["restarts"]) == (1001, "running", 50.0, 0)
+
+
+def test_an_end(run, caplog):
+    """It is started once more, later each time; what it leaves behind is ended."""
+    one = run("a")
+    one.turn()
+    for number, seconds in enumerate((0.1, 0.2, 0.4)):
+        one.attached.on_end(1001 + number, "exited with status 3")
+        assert one.states() == {"a": "waiting"} and one.attached.missing() == "a" and len(one.attached) == 0
+        assert one.turn(seconds - 0.01) == [] and one.turn(0.02) == ["a"] and one.attached.missing() == ""
+        assert (
+            f"(pid {1001 + number}) has ended after 0 s: it exited with status 3; it is started once more in {seconds} s"
+            in caplog.text
+        )
+    assert one.signals == [(-1001, KILL), (-1002, KILL), (-1003, KILL)]
+    assert one.counted == ["ended"] * 3 and one.attached.describe()[0]["restarts"] == 3
+
+
+def test_one_that_ran_for_long(run):
+    """Its end is the first again."""
+    one = run("a")
+    one.turn()
+    one.attached.on_end(1001, "exited with status 0")
+    one.turn(0.1)
+    one.now += 60
+    one.attached.on_end(1002, "exited with status 0")
+    assert one.turn(0.1) == ["a"]
+
+
+def test_strangers(run):
+    """The end of any other process means nothing here."""
+    one = run("a")
+    one.turn()
+    one.attached.on_end(77, "exited with status 0")
+    assert one.states() == {"a": "running"} and one.signals == []
+
+
+def test_no_process_is_left(run, caplog):
+    """It is tried again."""
+    one = run("a")
+    one.error = BlockingIOError(11, "Resource temporarily unavailable")
+    assert one.turn() == [] and one.turn(0.1) == []
+    assert "attached a could not be forked: Resource temporarily unavailable; the next try is in 0.2 s" in caplog.text
+    one.error = None
+    assert one.turn(0.2) == ["a"]
+
+
+def test_a_reload(run, caplog):
+    """All are started anew; what is named no more ends, what is new begins."""
+    one = run("a", "b", "c=x")
+    one.turn()
+    one.attached.on_end(1002, "was killed by SIGSEGV")
+    one.signals.clear()
+    config = Config(workers=1, drain_seconds=5, attach=["a", "b", "d"])
+    one.attached.renew(config)
+    assert one.turn() == ["b", "d"]  # b waited for nothing any more
+    assert sorted(one.signals) == [(1001, TERM), (1003, TERM)]
+    assert one.states() == {"a": "ending", "b": "running", "d": "running", "c": "ending"}
+    one.attached.renew(config)
+    assert one.signals.count((1001, TERM)) == 1
+    one.attached.on_end(1001, "exited with status 0")
+    one.attached.on_end(1003, "exited with status 0")
+    assert one.turn() == ["a"] and one.states() == {"a": "running", "b": "ending", "d": "ending"}
+    assert one.counted == ["ended", "reload"]
+    assert "attached a (pid 1001) is started anew: workers are new" in caplog.text
+    assert "attached a (pid 1001) has ended, to be started anew: it exited with status 0" in caplog.text
+
+
+def test_one_that_does_not_end(run, caplog):
+    """It is killed with all of its group when its time is over."""
+    one = run("a")
+    one.turn()
+    one.attached.renew(one.config)
+    one.turn(4.9)
+    assert one.signals == [(1001, TERM)]
+    one.turn(0.2)
+    assert one.signals == [(1001, TERM), (1001, KILL), (-1001, KILL)]
+    assert "attached a (pid 1001) had not ended 5 s after SIGTERM (--drain-timeout); ending it" in caplog.text
+    one.attached.on_end(1001, "was killed by SIGKILL")
+    assert one.turn() == ["a"]
+
+
+def test_the_end_of_all(run):
+    """They are told, have their time, and none is started any more, not by a reload either."""
+    one = run("a", "b")
+    one.turn()
+    one.attached.end(3, lambda: one.cut.append(1))
+    one.attached.renew(one.config)
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.turn(1) == [] and len(one.attached) == 1 and one.cut == []
+    one.turn(3)
+    assert one.cut == [1] and one.signals[-2:] == [(1002, KILL), (-1002, KILL)]
+    one.attached.on_end(1002, "was killed by SIGKILL")
+    assert len(one.attached) == 0 and one.turn(99) == []
+
+
+def test_at_once(run):
+    """None is waited for."""
+    one = run("a")
+    one.turn()
+    one.attached.kill()
+    one.attached.on_end(1001, "was killed by SIGKILL")
+    assert one.signals[:2] == [(1001, KILL), (-1001, KILL)] and one.turn(99) == []
+
+
+def test_new_code(run):
+    """It goes on with those that run, and ends those that were to."""
+    one = run("a", "b", "c=x", "d")
+    one.turn()
+    one.attached.on_end(1004, "exited with status 0")
+    one.attached.renew(Config(workers=1, drain_seconds=5, attach=["a", "b", "d"]))
+    states = one.attached.describe()
+    one.signals.clear()
+    one.now += 2
+    after = one.attached = one.new()
+    after.adopt(states)
+    after.follow(Config(workers=1, attach=["a", "d"]))
+    assert sorted(one.signals) == [(1001, TERM), (1002, TERM), (1003, TERM)]
+    assert one.turn() == ["d"] and one.states() == {"a": "ending", "d": "running", "c": "ending", "b": "ending"}
+    for pid in (1001, 1002, 1003):
+        after.on_end(pid, "exited with status 0")
+    assert one.turn() == ["a"] and one.states() == {"a": "running", "d": "running"}
+    assert next(each for each in after.describe() if each["name"] == "a")["restarts"] == 1
+
+
+def test_what_is_not_there(tmp_path):
+    """A program that is not there is told before anything starts."""
+    (tmp_path / "run").write_text("#!/bin/sh\n")
+    check_programs(Config(workers=1, attach=["sh -c x"]), {"PATH": "/bin:/usr/bin"})
+    for attach, env, why in (
+        (
+            "no-such-program x",
+            (),
+            r"attach: cannot run 'no-such-program' of 'no-such-program x': it is in no folder of PATH",
+        ),
+        ("sh", ("PATH=/nowhere",), r"it is in no folder of PATH \(/nowhere\)"),
+        ("./run", (), "there is no such file that can be run"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            check_programs(Config(workers=1, attach=[attach], env=env, chdir=str(tmp_path)), {})
+    (tmp_path / "run").chmod(0o755)
+    check_programs(Config(workers=1, attach=["./run"], chdir=str(tmp_path)), {})

@@ -1,0 +1,54 @@
+"""What ps shows of a process, with --process-titles."""
+
+from __future__ import annotations
+
+import sys
+import types
+
+import pytest
+
+from aserve.statistics import Statistics
+from aserve.titles import MAX_TEXT, Title
+
+NOTHING = Statistics(*[0] * len(Statistics._fields))
+BUSY = NOTHING._replace(connections_running=3, workers=4, workers_idle=2)
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """The titles so far."""
+    titles = []
+    monkeypatch.setitem(sys.modules, "setproctitle", types.SimpleNamespace(setproctitle=titles.append))
+    return titles
+
+
+@pytest.mark.parametrize(
+    ("now", "at", "text"),
+    [
+        (NOTHING, [], "no requests"),
+        (NOTHING._replace(is_draining=True), [], "draining, no requests"),
+        (BUSY, [(42.4, "GET /a")], "2 of 8 threads busy; 42 s: GET /a"),
+        (BUSY, [], "2 of 8 threads busy"),
+        (
+            BUSY._replace(requests_waiting=5, is_draining=True),
+            [(1.0, "GET /")],
+            "draining, 2 of 8 threads busy, 5 waiting; 1 s: GET /",
+        ),
+    ],
+)
+def test_the_text(shown, now, at, text):
+    """How many requests it is at, and for how long at which."""
+    Title(3, 8).on_second(now, at)
+    assert shown == [f"aserve worker 3: {text}"]
+
+
+def test_when_it_is_written(shown):
+    """At the first look, and when it is another; it is cut where no terminal has room for it."""
+    title = Title(None, 0)
+    for at in (0.2, 0.3, 1.0):
+        title.on_second(NOTHING._replace(connections_running=1), [(at, "GET /" + "x" * 200)])
+    assert [text[:45] for text in shown] == [
+        "aserve: 1 of 1 threads busy; 0 s: GET /xxxxxx",
+        "aserve: 1 of 1 threads busy; 1 s: GET /xxxxxx",
+    ]
+    assert {len(text) for text in shown} == {MAX_TEXT}

@@ -1,0 +1,80 @@
+"""A connection's term: so many requests, or so long, and the response to the last says close."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from harness import apps
+from harness.gateways import new_exchange
+
+from aserve.settings import Config
+from aserve.wsgi import Gateway
+from aserve.wsgi.response import CommonFields
+from aserve.wsgi.turnover import TurnoverGateway, turns_over
+
+
+def new_gateway(chance=None, **settings):
+    inner = Gateway(apps.hello, CommonFields(""), has_sendfile=True)
+    return TurnoverGateway(inner, Config(**settings), chance)
+
+
+def count_until_close(gateway, most=1000):
+    """Return how many requests a new connection carries."""
+    connection = None
+    for number in range(1, most):
+        exchange = new_exchange()
+        connection = exchange.connection = connection or exchange.connection
+        says_close = b"\r\nConnection: close\r\n" in gateway.respond(exchange)
+        assert says_close is not exchange.keep_alive
+        if says_close:
+            return number
+    return most
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_few(most):
+    """A number below four has no jitter: a quarter of it is no request."""
+    assert count_until_close(new_gateway(max_connection_requests=most)) == most
+
+
+def test_many():
+    """Each connection draws its number: no more than the limit, and at most a quarter less."""
+    gateway = new_gateway(random.Random(7), max_connection_requests=100)
+    counts = {count_until_close(gateway) for _ in range(50)}
+    assert min(counts) >= 75 and max(counts) <= 100 and len(counts) > 10
+
+
+def test_age():
+    """The first answer after the age says close, and the age is counted from the first request."""
+    gateway, now = new_gateway(max_connection_seconds=100.0), 1000.0
+    gateway._now = lambda: now
+    exchange = new_exchange()
+    connection = exchange.connection
+    gateway.respond(exchange)
+    ends_at = connection.term.ends_at
+    assert 1075 <= ends_at <= 1100 and exchange.keep_alive
+    for now, is_kept in ((ends_at - 0.1, True), (ends_at, False)):
+        exchange = new_exchange()
+        exchange.connection = connection
+        gateway.respond(exchange)
+        assert exchange.keep_alive is is_kept
+
+
+def test_age_alone():
+    """With an age only, any number of requests is answered."""
+    assert count_until_close(new_gateway(max_connection_seconds=3600.0), 300) == 300
+
+
+def test_a_client_that_closes():
+    """A connection that ends in any case ends as before."""
+    gateway = new_gateway(max_connection_requests=10)
+    exchange = new_exchange()
+    exchange.keep_alive = False
+    assert b"\r\nConnection: close\r\n" in gateway.respond(exchange)
+
+
+def test_turns_over():
+    """Without a limit there is nothing to count."""
+    assert not turns_over(Config())
+    assert turns_over(Config(max_connection_requests=1)) and turns_over(Config(max_connection_seconds=1.0))
