@@ -24,6 +24,8 @@ logger = logging.getLogger("aserve")
 
 # What libraries look for: Werkzeug's name, which simple-websocket prefers, and gunicorn's.
 NAMES = ("werkzeug.socket", "gunicorn.socket")
+# In a drain one ends so long after another, unless there are so many that the first half of --drain-timeout would not do. Guess.
+ENDING_SECONDS = 0.01
 
 
 class End(socket.socket):
@@ -89,7 +91,7 @@ class WebSockets:
             self._deadlines.forget(exchange)
 
     def end_later(self, end: Callable[[], None]) -> None:
-        """Call it in its turn: as the server drains, they end one after another in the first half of --drain-timeout, since clients come back."""
-        step = self._ending_seconds / max(len(self._all), 1)
+        """Call it in its turn, as the server drains: its client will come back, and not all should at once."""
+        step = min(ENDING_SECONDS, self._ending_seconds / max(len(self._all), 1))
         self._loop.call_later(min(self._ending_count * step, self._ending_seconds), end)
         self._ending_count += 1

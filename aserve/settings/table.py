@@ -141,7 +141,7 @@ class Config:
     websockets: int = _row(
         100, "Serving", "--websockets", count(0, 65536),
         "WebSockets at once, each on a thread beyond --threads; more get a 503; 0, or --threads below 2: none; see docs/websockets.md",
-        "Guess: a site's chat. Each takes a thread of ours, mostly one of the app's library, and three descriptors.",
+        "Guess: a site's chat. Each takes a thread of ours, mostly one of the app's library, three descriptors and some 60 KiB.",
     )
     loop: str = _row(
         "auto", "Serving", "--loop", choice("auto", "uvloop", "asyncio"),
