@@ -49,7 +49,7 @@ class WebSockets:
         self._ending_seconds = config.drain_seconds / 2
         self._all: set[object] = set()  # also those of which it is not known yet
         self._ending_count = 0
-        self._line = LogOnce(logger, logging.WARNING)
+        self._line, self._shortage_line = LogOnce(logger, logging.WARNING), LogOnce(logger, logging.ERROR)
 
     def is_offered(self) -> bool:
         """Whether apps may have any; otherwise requests that ask for one are as any other."""
@@ -72,7 +72,7 @@ class WebSockets:
         try:
             ours, its = [End(each.family, each.type, each.proto, fileno=each.detach()) for each in socket.socketpair()]
         except OSError as exc:
-            self._line.log("no WebSocket can be had: %s; raise `ulimit -n` (said once)", exc.strerror)
+            self._shortage_line.log("no WebSocket can be had: %s; raise `ulimit -n` (said once)", exc.strerror)
             raise RequestRefused(503, "there is no room for a WebSocket") from None
         ours.setblocking(False)
         return ours, its
