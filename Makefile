@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel soak soak-million storm fuzz \
+.PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm fuzz \
 	bench bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -89,6 +89,13 @@ wheel: $(VENV)/.ready-wheel  ## sdist and wheel in dist/; a wheel for every CPyt
 	$(RUN) -m build
 	@for wheel in dist/*-abi3-*.whl; do [ ! -e "$$wheel" ] || $(VENV)/bin/abi3audit --strict --summary $$wheel || exit; done
 
+release-check: $(VENV)/.ready-wheel  ## the files of a release: built anew, audited, installed and serving in fresh roots of Debian (ARGS=--save)
+	rm -rf dist
+	@$(MAKE) --no-print-directory wheel
+	@pypy=$$(command -v $(PYPY)) || exit 0; $(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy && \
+	.venv-pypy/bin/python -I -m pip wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz
+	$(VENV)/bin/python tests/release.py $(ARGS)
+
 soak: $(VENV)/.ready-test  ## good and bad clients for SECONDS=30, memory and descriptors watched (ARGS=--save: into benchmarks/results)
 	$(VENV)/bin/python tests/soak.py $(SECONDS) $(ARGS)
 	$(VENV)/bin/python tests/soak.py $(SECONDS) $(ARGS) --threads 0
@@ -159,7 +166,7 @@ docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/setting
 	$(RUN) docs/simulate_scale.py
 
 site: $(VENV)/.ready-docs  ## the pages as a site in build/site; a warning is an error
-	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -c docs . build/site
+	$(RUN) -m sphinx --fail-on-warning --keep-going --fresh-env --write-all --quiet -c docs . build/site
 	@echo "build/site/index.html"
 
 clean:  ## remove everything that make has made

@@ -1,14 +1,32 @@
-"""What pyproject.toml cannot hold: the extension, and the tag of a wheel that depends on the interpreter."""
+"""What pyproject.toml cannot hold: the extension, the tag of a wheel that depends on the interpreter, the README for the index."""
 
+import re
 import sys
 import sysconfig
+from pathlib import Path
 from setuptools import setup
+
+ROOT = Path(__file__).parent
 
 # cffi builds against the limited API, so one wheel serves CPython from 3.9 on. PyPy has no such API, and
 # a free-threaded CPython refuses it (up to 3.14).
 HAS_LIMITED_API = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
 
+
+def long_description(readme, source_url):
+    """
+    Return the README for a place that has no other file of the repository.
+
+    Its links lead to the repository at `source_url` (as GitHub and GitLab have it); without one, a link becomes its text.
+    """
+    target = rf"[\1]({source_url}/blob/HEAD/\2)" if source_url else r"\1"
+    return re.sub(r"\[([^]]*)\]\((?![a-z]+:|#)([^)\s]+)\)", target, readme)
+
+
+source = re.search(r'^Source = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
 setup(
     cffi_modules=["cparsers/build.py:ffi"],
     options={"bdist_wheel": {"py_limited_api": "cp39"}} if HAS_LIMITED_API else {},
+    long_description=long_description((ROOT / "README.md").read_text("utf-8"), source and source[1]),
+    long_description_content_type="text/markdown",
 )

@@ -19,6 +19,7 @@ from . import forks
 from .footprint import Footprints
 from .metrics.advice import add_warnings
 from .metrics.status import describe_single
+from .processes.answers import tell_balancers
 from .processes.control import Caller, Control, Message
 from .server import Server
 from .stacks import describe_stacks
@@ -45,6 +46,7 @@ def control_of(server: Server, path: str | None) -> Iterator[None]:
         "stacks": lambda caller, _: _tell(caller, {"worker": 0, "pid": os.getpid(), "text": describe_stacks()}),
         "reload": lambda caller, _: caller.refuse(NO_WORKERS),
         "workers": lambda caller, _: caller.refuse(NO_WORKERS),
+        "balancers": lambda caller, message: tell_balancers(caller, message, server.set_unready),
     }
     control = Control(path, _watch_on(loop), answers)
     forks.watch(control)

@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING
 
 from .alone import control_of
 from .banner import command, describe, show_banner, version_line
-from .compat.uwsgi import Process as UwsgiProcess
-from .compat.uwsgi import install as install_uwsgi
 from .completion import completion_of
 from .demo import app as demo_app
 from .errors import AserveError, BindError
@@ -36,6 +34,7 @@ from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.attached import check_programs
 from .processes.child import MOLD
+from .processes.child import TRIAL as TRIAL_SLOT
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from .processes.plan import Plan
 from .running import prepared
@@ -119,6 +118,7 @@ def _run(argv: Sequence[str]) -> int:
         if plan.config.workers is not None:
             from .with_workers import run_workers  # 1 MB, and 10 ms: a process that serves by itself does without
 
+            _share_uwsgi(plan, inherited.kept if inherited else {})
             read = functools.partial(_read_again, args)
             status = run_workers(plan, read, listeners, inherited, os.environ, _load, _enter)
         else:
@@ -165,8 +165,7 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
     config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
     set_surroundings(config, os.environ)
-    if _has_uwsgi(config):
-        install_uwsgi(_uwsgi_process(plan, role))
+    _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD)
     hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
     app = load_mounts(config.mount, app)
@@ -178,17 +177,40 @@ def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
 
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
-    if _has_uwsgi(role.plan.config):
-        install_uwsgi(_uwsgi_process(role.plan, role))
+    _offer_uwsgi(role.plan, role, is_preloaded=True)
     hooks_of(role.plan.origin).enter_worker(role.slot)
 
 
-def _uwsgi_process(plan: Plan, role: Role | None) -> UwsgiProcess:
-    process = UwsgiProcess(options=plan.origin.options if plan.origin is not None else {})
-    if role is None:
-        return process
-    worker_id = role.slot if role.slot != MOLD else 0
-    return process._replace(worker_id=worker_id, masterpid=role.supervisor_pid, numproc=plan.workers[0])
+def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool) -> None:
+    """Let `import uwsgi` succeed, if that is asked for; with what is of this process, and of the settings."""
+    if not _has_uwsgi(plan.config):
+        return
+    from .compat import uwsgi  # and what is below it, which others do without
+
+    process = uwsgi.Process(
+        options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache
+    )
+    if role is not None:
+        is_worker = TRIAL_SLOT < role.slot < MOLD
+        process = process._replace(
+            worker_id=role.slot if is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
+            is_preloaded=is_preloaded, page=role.page if is_worker else None, slots=role.slots,
+        )  # fmt: skip
+    if role is None or role.slot == TRIAL_SLOT:
+        _share_uwsgi(plan)
+    uwsgi.install(process)
+
+
+def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
+    """Make the memory that workers share for `import uwsgi`, or go on with that of before; there must be no worker yet."""
+    if not _has_uwsgi(plan.config):
+        return
+    from .uwsgi_api import memory
+
+    try:
+        memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME))
+    except OSError as fault:
+        raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
 
 
 def _watch(path: str) -> int:
@@ -243,7 +265,8 @@ def _log_surroundings(plan: Plan) -> None:
 
 def _has_uwsgi(config: Config) -> bool:
     """Whether `import uwsgi` is to work."""
-    return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and _speaks_uwsgi(config))
+    is_meant = bool(config.uwsgi_cache) or _speaks_uwsgi(config)
+    return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and is_meant)
 
 
 def _needs_no_app(config: Config) -> bool:

@@ -1,6 +1,6 @@
 """What an app wants done in each process that serves it.
 
-Owns:     the functions that it has named by `post_fork`, and whether this process has called them.
+Owns:     the functions that it has named by `post_fork`, and whether this process has called them; those of ours for the end.
 Thread:   the main thread, which imports the app; later any of the app's.
 Not here: when a process begins to serve (running.py, processes/worker.py); uWSGI's names for it (compat/uwsgi.py).
 """
@@ -14,6 +14,7 @@ from .loading import app_raised
 Function = TypeVar("Function", bound=Callable[[], Any])
 
 _functions: list[Callable[[], Any]] = []
+_at_end: list[Callable[[], object]] = []
 _has_begun = False
 
 
@@ -45,3 +46,14 @@ def call_post_fork() -> None:
             where, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", repr(function))
             raise app_raised(f"{where}:{name}", "calling the post_fork function", fault) from None
     _has_begun = True
+
+
+def at_end(function: Callable[[], object]) -> None:
+    """Call this function of ours when the process has served: the app's threads may still run. It must not raise."""
+    _at_end.append(function)
+
+
+def call_at_end() -> None:
+    """Call what `at_end` was given: this process has served."""
+    for function in _at_end:
+        function()

@@ -39,8 +39,10 @@ class Records:
         """
         config = server.config
         self._server = server
-        # `aserve status` has the oldest requests, and so has a title.
-        self._times_anyway = (config.control is not None and slot is None) or config.process_titles
+        # `aserve status` has the oldest requests, and so has a title; a response may tell of its wait.
+        self._times_anyway = bool(
+            (config.control is not None and slot is None) or config.process_titles or config.queue_wait_header
+        )
         self._single: Single | None = None
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None
@@ -54,16 +56,17 @@ class Records:
 
                 self._access_log = AccessLog.of(config, slot)
                 undo.callback(self._access_log.close)
-            if config.metrics or config.stats or config.statsd:
+            is_counting = config.metrics or config.stats or config.statsd
+            if counters is None and (is_counting or config.agent_check):
+                from .metrics.single import Single
+
+                self._single = Single(server, loop)
+                counters = self._single.memory
+                undo.callback(self._single.close)
+            if is_counting:
                 from .metrics.counting import Counters
                 from .metrics.gil import GilWatch
 
-                if counters is None:
-                    from .metrics.single import Single
-
-                    self._single = Single(server, loop)
-                    counters = self._single.memory
-                    undo.callback(self._single.close)
                 self._counters = Counters(counters, config.threads)
                 watch = GilWatch(self._counters.note_gil_wait)
                 watch.start()

@@ -17,13 +17,13 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from .connections.listeners import Listener
 from .errors import WorkersStuck
 from .fd_store import FdStore
-from .hooks import call_post_fork
+from .hooks import call_at_end, call_post_fork
 from .loading import check_unpatched
 from .pid_file import kept_pid_file, pid_file
 from .privileges import become, find_account
@@ -150,13 +150,9 @@ def run_prepared(
     """Serve as `run` does, on what `prepared` has bound; `beside` is entered with the server, on its loop."""
     call_post_fork()
     check_unpatched()  # before the signal handlers, which belong to the main thread
-    loop = new_loop(config.loop)
-    try:
-        asyncio.set_event_loop(loop)
-        return loop.run_until_complete(_run_beside(Server(app, config, listeners=listeners, is_alone=True), beside))
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
+    return run_on_new_loop(
+        config.loop, lambda loop: _run_beside(Server(app, config, listeners=listeners, is_alone=True), beside)
+    )
 
 
 async def _run_beside(server: Server, beside: Beside) -> int:
@@ -247,6 +243,18 @@ def _on_signal(number: signal.Signals, signalled: asyncio.Future[tuple[str, floa
         signalled.set_result((number.name, now()))
     elif now() - signalled.result()[1] > SAME_SIGNAL_SECONDS:
         end_at_once(number)
+
+
+def run_on_new_loop(kind: str, begin: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, int]]) -> int:
+    """Serve on a new event loop, by the setting `loop`, to the end of what `begin` makes; return its exit status."""
+    loop = new_loop(kind)
+    try:
+        asyncio.set_event_loop(loop)
+        return loop.run_until_complete(begin(loop))
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+        call_at_end()
 
 
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:

@@ -85,7 +85,7 @@ class Server:
     ) -> None:
         if config is not None and settings:
             raise TypeError("give either a Config or settings, not both")
-        self.config = config if config is not None else Config(**settings)
+        self.config: Config = config if config is not None else Config(**settings)
         self._app = layered(app, self.config)
         self._shared_listeners, self._is_alone = listeners, is_alone or listeners is None
         self._load_board, self._in_flight, self._slot, self._counters = load_board, in_flight, slot, counters

@@ -44,6 +44,8 @@ class Statistics(NamedTuple):
     requests_stalled_seconds: (
         int  # for how long none of them could be begun, as every worker is busy; 0: none waits, or they move
     )
+    told_unready: str  # what `Server.set_unready` was told; "": nothing
+
     bodies_incomplete: int  # request bodies of which a part is still to come
     bodies_incomplete_bytes: int  # what has come of them
     bodies_memory_bytes: int  # of request bodies, incomplete or with the app, in memory
@@ -123,6 +125,7 @@ def take_statistics(
         requests_waiting=executor.waiting_count,
         requests_waiting_seconds=executor.wait_seconds,
         requests_stalled_seconds=executor.stalled_seconds,
+        told_unready=services[0].why_unready if services else "",
         bodies_incomplete=len(incomplete_bodies),
         bodies_incomplete_bytes=sum(body.length for body in incomplete_bodies),
         bodies_memory_bytes=sum(body.memory_bytes for body in bodies | incomplete_bodies),

@@ -30,6 +30,9 @@ include_patterns = [
 exclude_patterns = [".*", "build", "dist", "*.egg-info", "aserve", "**/__pycache__"]
 
 html_theme = "furo"
+html_static_path = ["site_static"]
+html_css_files = ["site.css"]
+highlight_language = "text"  # what names no language is output, or a picture
 html_extra_path = ["site_root"]  # the site's first address leads to the index
 html_show_sphinx = False
 html_copy_source = False

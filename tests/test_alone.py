@@ -66,3 +66,13 @@ async def test_not_asked_for(tmp_path):
     async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
         with control_of(server, None):
             assert list(tmp_path.iterdir()) == []
+
+
+async def test_balancers(tmp_path):
+    """The server itself is told, which health checks, pings and the agent's line follow."""
+    async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
+        with control_of(server, str(tmp_path / "control")):
+            for wish, why in (("maint", "in maintenance by aserve balancers"), ("ready", "")):
+                (found,) = await ask(tmp_path / "control", ask="balancers", wish=wish)
+                assert found == {"text": f"balancers are told: {wish}"}
+                assert server.statistics().told_unready == why

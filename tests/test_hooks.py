@@ -6,7 +6,7 @@ import pytest
 
 import aserve
 from aserve import hooks
-from aserve.hooks import call_post_fork, post_fork
+from aserve.hooks import at_end, call_at_end, call_post_fork, post_fork
 from aserve.loading import LoadError
 
 
@@ -15,6 +15,7 @@ def _as_before(monkeypatch):
     """A process in which nothing was named, and nothing called."""
     monkeypatch.setattr(hooks, "_functions", [])
     monkeypatch.setattr(hooks, "_has_begun", False)
+    monkeypatch.setattr(hooks, "_at_end", [])
 
 
 def test_in_order():
@@ -58,3 +59,11 @@ def test_a_function_that_raises(fault):
     ) as told:
         call_post_fork()
     assert "in connect" in told.value.app_traceback
+
+
+def test_at_the_end():
+    """What is ours is called when the process has served."""
+    calls = []
+    at_end(lambda: calls.append("end"))
+    call_at_end()
+    assert calls == ["end"]

@@ -48,6 +48,7 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
+    "uwsgi_api",  # below `import uwsgi`
     "compat moving",
     "banner completion explain finding",
     "flags",
@@ -58,11 +59,17 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "commands files", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "caches commands files", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "wrapping", "routes deadlines timing request_id tracing turnover"),
+    "wsgi": (
+        "environ head",
+        "response",
+        "gateway",
+        "wrapping",
+        "routes deadlines timing queue_wait_field request_id tracing turnover",
+    ),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
@@ -80,13 +87,14 @@ WITHIN = {
         "wire_loop",
         "handover",
         "wire_fast",  # leads to the other wire
+        "lane_log",
         "lane greeting tls_transport",  # make connections
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
     ),
     "metrics": (
         "table",
-        "advice app counting gil growth history stats statsd status text totals",
+        "advice app balance counting gil growth history stats statsd status text totals",
         "pages picture",
         "scrapes",
         "single",
@@ -110,6 +118,7 @@ WITHIN = {
         "ends",
         "supervisor",
     ),
+    "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -167,6 +176,9 @@ RESERVED = {
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
             "processes.opened": "asks which of them the app has started",
+            "uwsgi_api.locks": "a thread stands before the others of its process",
+            "uwsgi_api.signals": "each run of a signal has a thread",
+            "uwsgi_api.decorators": "@thread starts one",
         },
     ),
 }
@@ -176,6 +188,8 @@ DOORS = {
     ("banner", "importlib.metadata"),
     ("completion", "shtab"),
     ("cli", "top_screen"),  # which knows textual
+    ("cli", "compat.uwsgi"),  # and all of uwsgi_api
+    ("cli", "uwsgi_api.memory"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     # These: 4 MB of each process, for what most have not asked for.
     ("cli", "with_workers"),

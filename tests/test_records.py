@@ -87,3 +87,16 @@ async def test_times_for_the_control_socket(tmp_path):
     """`aserve status` has the oldest requests; with workers, these are in memory that the supervisor reads."""
     server, loop = serving(control=str(tmp_path / "c")), asyncio.get_running_loop()
     assert Records(server, loop).wants_times and not Records(server, loop, slot=2).wants_times
+
+
+async def test_balancers_alone(tmp_path):
+    """Who asks for a weight only has nothing counted, and no times taken."""
+    path = f"unix:{tmp_path}/a"
+    records = Records(serving(agent_check=path), asyncio.get_running_loop())
+    assert records.told is None and not records.wants_times and len(records.bound) == 1
+    records.on_second(InlineExecutor())
+    records.close()
+    memory = mmap.mmap(-1, PAGE_WORDS * 8)  # of a worker: its supervisor answers
+    records = Records(serving(agent_check=path), asyncio.get_running_loop(), memory)
+    assert records.bound == []
+    records.close()

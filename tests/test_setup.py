@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +13,24 @@ import sysconfig
 import types
 
 import pytest
+from harness import dists
+
+from aserve.settings import VERSION
 
 pytestmark = pytest.mark.checkout
 
 ROOT = pathlib.Path(__file__).parent.parent
 PROJECT = (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.fixture
+def setup(monkeypatch):
+    """Return a function that runs setup.py; it returns its names, and what it asks of setuptools."""
+    asked = {}
+    setuptools = types.ModuleType("setuptools")
+    setuptools.setup = lambda **keywords: asked.update(keywords)
+    monkeypatch.setitem(sys.modules, "setuptools", setuptools)
+    return lambda: (runpy.run_path(str(ROOT / "setup.py")), asked)
 
 
 @pytest.mark.parametrize(
@@ -28,16 +42,76 @@ PROJECT = (ROOT / "pyproject.toml").read_text()
         ("pypy", None, {}),
     ],
 )
-def test_limited_api(monkeypatch, implementation, is_free_threaded, options):
+def test_limited_api(monkeypatch, setup, implementation, is_free_threaded, options):
     """One wheel serves every CPython with a GIL; the others have one each."""
-    asked = {}
-    setuptools = types.ModuleType("setuptools")
-    setuptools.setup = lambda **keywords: asked.update(keywords)
-    monkeypatch.setitem(sys.modules, "setuptools", setuptools)
     monkeypatch.setattr(sys.implementation, "name", implementation)
     monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": is_free_threaded}.get)
-    runpy.run_path(str(ROOT / "setup.py"))
-    assert asked == {"cffi_modules": ["cparsers/build.py:ffi"], "options": options}
+    _, asked = setup()
+    assert (asked["cffi_modules"], asked["options"]) == (["cparsers/build.py:ffi"], options)
+
+
+def test_the_readme_on_the_index(setup):
+    """Every link leads somewhere, where there is nothing beside the README; without the repository's URL there is no link."""
+    names, asked = setup()
+    absolute = names["long_description"]
+    text = "[a](docs/a.md#b), [`--c`\nd](E.md), [f](https://f/), [g](#g)"
+    assert absolute(text, None) == "a, `--c`\nd, [f](https://f/), [g](#g)"
+    assert absolute("[a](docs/a.md#b)", "https://h/r") == "[a](https://h/r/blob/HEAD/docs/a.md#b)"
+    assert (
+        asked["long_description"].startswith("# aserve\n") and asked["long_description_content_type"] == "text/markdown"
+    )
+    assert re.findall(r"\]\((?!https:)[^)]*\)", asked["long_description"]) == []
+
+
+def test_what_a_version_is_called():
+    """A release has its section in CHANGELOG.md, and says how finished it is in the same way everywhere."""
+    is_finished = int(VERSION.partition(".")[0]) >= 1
+    status = "5 - Production/Stable" if is_finished else "3 - Alpha"
+    assert f'"Development Status :: {status}"' in PROJECT
+    assert ("**Status: young.**" in (ROOT / "README.md").read_text()) is not is_finished
+    is_released = ".dev" not in VERSION
+    assert (f"\n## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text()) is is_released
+
+
+def run_python(folder: pathlib.Path, *arguments: str) -> None:
+    """Run this interpreter there."""
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only git knows which files belong to the repository")
+def test_what_an_sdist_has(tmp_path):
+    """All that git has, and nothing that was built. Of that the package goes into a wheel, with every file beside the code."""
+    files, copy, unpacked, lib = dists.tracked(), tmp_path / "copy", tmp_path / "unpacked", tmp_path / "lib"
+    for name in files:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, copy / name)
+    run_python(copy, "-c", "import setuptools.build_meta as backend; backend.build_sdist('dist')")
+    (sdist,) = (copy / "dist").iterdir()
+    assert dists.faults_of_sdist(dists.names_of(sdist), files) == []
+    unpacked.mkdir()
+    subprocess.run(["tar", "-xzf", sdist], cwd=unpacked, check=True)  # tarfile's own way warns, or is not there yet
+    (source,) = unpacked.iterdir()
+    run_python(source, "setup.py", "--quiet", "build_py", "--build-lib", str(lib))
+    names = {path.relative_to(lib).as_posix() for path in lib.rglob("*") if path.is_file()}
+    more = {"aserve/_cparsers.abi3.so", "aserve_wsgi-1.dist-info/licenses/LICENSE"}  # of the compiler, and of the wheel
+    assert dists.faults_of_wheel(names | more, files) == []
+
+
+def test_what_must_not_be_released():
+    """What is missing and what is too much is named."""
+    files = {"aserve/a.py", "cparsers/a.c", ".gitignore"}
+    made = {"PKG-INFO", "aserve_wsgi.egg-info/SOURCES.txt"}
+    assert dists.faults_of_sdist(files | made, files) == []
+    faults = dists.faults_of_sdist({"aserve/a.py", "aserve/a.so", "b"}, files)
+    assert faults == ["the sdist lacks cparsers/a.c", "the sdist has aserve/a.so", "the sdist has b"]
+    about = "aserve_wsgi-1.dist-info/licenses/LICENSE"
+    assert dists.faults_of_wheel({"aserve/a.py", "aserve/_cparsers.abi3.so", about}, files) == []
+    assert dists.faults_of_wheel({"aserve/b.c", "tests/test_a.py"}, files) == [
+        "the wheel lacks aserve/a.py", "the wheel has aserve/b.c", "the wheel has tests/test_a.py",
+        "the wheel has 0 extensions", "the wheel lacks the licence",
+    ]  # fmt: skip
 
 
 def test_every_version_is_tested():
@@ -108,14 +182,3 @@ def test_the_root_is_removed(tmp_path):
     done = run_next(tmp_path, "--clean")
     assert (done.returncode, done.stderr) == (0, "")
     assert list((tmp_path / "cache").iterdir()) == []
-
-
-def test_files_beside_the_code():
-    """What is no code, and is read from the package, is in the wheel and in the sdist."""
-    (patterns,) = re.findall(r"^aserve = \[(.*)\]$", PROJECT, re.MULTILINE)
-    (included,) = re.findall(r"^include (aserve/.*)$", (ROOT / "MANIFEST.in").read_text(), re.MULTILINE)
-    for path in (ROOT / "aserve").rglob("*"):
-        if path.is_file() and path.suffix not in (".py", ".pyc", ".so"):
-            name = path.relative_to(ROOT / "aserve")
-            assert any(name.match(pattern) for pattern in re.findall(r'"([^"]+)"', patterns)), name
-            assert any(path.relative_to(ROOT).match(pattern) for pattern in included.split()), name

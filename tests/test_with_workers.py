@@ -12,16 +12,18 @@ import types
 import pytest
 
 from aserve import cli, with_workers
+from aserve.compat import uwsgi
 from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
 from aserve.processes.channel import Channel
-from aserve.processes.child import MOLD
+from aserve.processes.child import MOLD, TRIAL
 from aserve.processes.inheritance import FORM
 from aserve.processes.memory_file import open_memory_file
 from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role
 from aserve.settings import Config, ConfigError
+from aserve.uwsgi_api import memory
 
 
 @pytest.fixture
@@ -106,6 +108,36 @@ def test_hooks(supervised, served, tmp_path, capsys):
         "post_worker_init",
         "worker_exit",
     ]
+
+
+def test_memory_of_uwsgi(supervised, monkeypatch, capsys):
+    """What workers share is made before any of them, if it is asked for; where it cannot be, nothing starts."""
+    shared = []
+    monkeypatch.setattr(memory, "share", lambda *what: shared.append((what, len(supervised.made))))
+    assert cli.main(["hello:app", "--workers", "1"]) == 0 and shared == []
+    assert cli.main(["hello:app", "--workers", "1", "--uwsgi-cache", "items=3"]) == 0
+    assert shared == [((("items=3",), None), 1)]
+
+    def fail(*what):
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(memory, "share", fail)
+    assert cli.main(["hello:app", "--workers", "1", "--uwsgi-module", "on"]) == 2
+    assert "uwsgi-cache: there is no memory for it: Cannot allocate memory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("slot", "worker_id", "makes"), [(3, 3, 0), (MOLD, 0, 0), (TRIAL, 0, 1)])
+def test_who_it_is_for_uwsgi(supervised, monkeypatch, slot, worker_id, makes):
+    """A mold and a trial are nobody's worker; a trial, which is another program, has memory of its own."""
+    installed, made = [], []
+    monkeypatch.setattr(uwsgi, "install", installed.append)
+    plan = Plan(Config(workers=4, uwsgi_module="on", preload=True), "hello:app")
+    role = Role(slot, 1, plan, None, (), "the page", supervisor_pid=4242)
+    monkeypatch.setattr(memory, "share", lambda *what: made.append(what))
+    cli._offer_uwsgi(plan, role, is_preloaded=True)
+    (process,) = installed
+    assert (process.worker_id, process.masterpid, process.numproc, process.is_preloaded) == (worker_id, 4242, 4, True)
+    assert process.page == ("the page" if worker_id else None) and len(made) == makes
 
 
 def test_metrics(supervised, served, monkeypatch, capsys):

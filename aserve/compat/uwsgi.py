@@ -1,31 +1,39 @@
-"""`import uwsgi` for apps written for uWSGI: RPC, what apps ask about the server, and `postfork` of uwsgidecorators.
+"""`import uwsgi` for apps written for uWSGI: RPC, what apps ask about the server and tell it, and uwsgidecorators.
 
 Owns:     the modules `uwsgi` and `uwsgidecorators` that an app finds where no others are.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: RPC itself (rpc/), when functions of `postfork` are called (hooks.py).
+Not here: RPC itself (rpc/), locks, cache, signals and timers (uwsgi_api/), when functions of `postfork` are called (hooks.py).
 """
 
 from __future__ import annotations
 
+import atexit
 import importlib.abc
 import importlib.machinery
 import logging
+import os
+import signal
 import socket
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, Callable, NamedTuple, Union
 
 from .. import rpc as aserve_rpc
-from ..hooks import post_fork
+from ..hooks import at_end, post_fork
+from ..processes.child import MOLD, State
+from ..processes.slots import Field, Slots
 from ..settings import VERSION
+from ..uwsgi_api.decorators import DECORATORS as SHARED_DECORATORS
+from ..uwsgi_api.functions import FUNCTIONS, SIGNALS
+from ..uwsgi_api.memory import share
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")
 
-NAME, DECORATORS = "uwsgi", "uwsgidecorators"
+NAME, DECORATORS_NAME = "uwsgi", "uwsgidecorators"
 Text = Union[str, bytes]
 
 
@@ -87,6 +95,15 @@ class Process(NamedTuple):
     masterpid: int = 0  # there is none
     numproc: int = 1
     options: Mapping[str, Any] = {}  # of a configuration of uWSGI's, for `uwsgi.opt`
+    is_preloaded: bool = False  # the app is imported once, and workers are forked from that
+    caches: Sequence[str] = ()  # by --uwsgi-cache; where there is a supervisor, it has made them
+    page: memoryview | None = None  # where the supervisor says how this worker stands
+    slots: Slots | None = None  # the pages of all workers
+
+    @property
+    def serves(self) -> bool:
+        """Whether it takes signals: one that drains leaves them to its successor."""
+        return self.page is None or self.page[Field.STATE] == State.READY
 
 
 _process = Process()
@@ -107,6 +124,50 @@ def mule_id() -> int:
     return 0
 
 
+def workers() -> tuple[dict[str, Any], ...]:
+    """Return a dict for each worker: id, pid, requests (as of a second ago), status, respawn_count; without workers for this process."""
+    if _process.slots is None:
+        return ({"id": worker_id(), "pid": os.getpid(), "status": b"busy", "apps": []},)  # who asks is at a request
+    found: dict[int, dict[str, Any]] = {}
+    for number in range(1, _process.slots.top):
+        page = _process.slots.page(number)
+        slot, generation = page[Field.SLOT], page[Field.GENERATION]
+        if not page[Field.PID] or slot not in range(1, MOLD):
+            continue
+        if slot in found and found[slot]["respawn_count"] >= generation:
+            continue  # who is on the way out
+        status = b"busy" if page[Field.THREADS_BUSY] else b"idle"
+        found[slot] = {
+            "id": slot, "pid": page[Field.PID], "requests": page[Field.REQUESTS], "status": status,
+            "respawn_count": generation, "apps": [],
+        }  # fmt: skip
+    return tuple(found[slot] for slot in sorted(found))
+
+
+def reload() -> bool:
+    """
+    Replace all workers by new ones, one after another, as SIGHUP does.
+
+    Raises:
+        RuntimeError: there is no supervisor.
+    """
+    if not masterpid():
+        raise RuntimeError(f"uwsgi.reload: {INSTEAD['reload']}")
+    os.kill(masterpid(), signal.SIGHUP)
+    return True
+
+
+def stop() -> bool:
+    """Have the server drain, and end."""
+    os.kill(masterpid() or os.getpid(), signal.SIGTERM)
+    return True
+
+
+def no_spooler() -> bool:
+    """Return False: this process is no spooler."""
+    return False
+
+
 def log(text: Text) -> bool:
     """Write a line to the server's log."""
     app_logger.info("%s", text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text)
@@ -119,8 +180,12 @@ def set_logvar(name: Text, value: Text) -> None:
 
 PROVIDED: dict[str, Any] = {
     function.__name__: function
-    for function in (register_rpc, rpc, call, rpc_list, worker_id, masterpid, mule_id, log, set_logvar)
-}
+    for function in (
+        register_rpc, rpc, call, rpc_list, worker_id, masterpid, mule_id, workers, reload, stop, log, set_logvar,
+    )
+}  # fmt: skip
+PROVIDED.update(FUNCTIONS)
+PROVIDED["i_am_the_spooler"] = PROVIDED["is_a_reload"] = no_spooler
 PROVIDED["version"] = f"aserve {VERSION}".encode()
 PROVIDED["numproc"] = _process.numproc
 PROVIDED["hostname"] = socket.gethostname().encode()
@@ -132,23 +197,30 @@ PROVIDED["opt"] = {"enable-threads": True, "py-call-uwsgi-fork-hooks": True}
 
 # What to do instead of what apps use most, by how the names begin.
 INSTEAD = {
-    "cache_": "a cache of its own (Redis, memcached) has what all processes share",
     "spool": "a task queue has it",
     "SPOOL_": "a task queue has it",
-    "add_timer": "a thread, cron or a systemd timer does it",
-    "add_rb_timer": "a thread, cron or a systemd timer does it",
-    "add_cron": "cron or a systemd timer does it",
-    "register_signal": "a thread or a task queue does it",
-    "signal": "a thread or a task queue does it",
-    "lock": "threading.Lock does it within a process, and a file lock (fcntl.flock) among workers",
-    "unlock": "threading.Lock does it within a process, and a file lock (fcntl.flock) among workers",
-    "reload": "SIGHUP to uwsgi.masterpid() does it with --workers, without them your supervisor restarts it",
-    "stop": "SIGTERM to os.getpid() does it",
+    "add_file_monitor": "--touch-reload FILE reloads, and a thread with a package such as watchfiles looks at others",
+    "add_ms_timer": "uwsgi.add_timer takes parts of a second",
+    "signal_wait": "uwsgi.register_signal has a function called",
+    "signal_received": "uwsgi.register_signal has a function called",
+    "reload": "there is no supervisor to do it; with --workers 1 there is one",
     "websocket_": "an asyncio server speaks WebSocket",
     "sendfile": "wsgi.file_wrapper of the environ does it",
     "post_fork_hook": "set it: it is called in each process that serves, once",
+    "atexit": "set it: it is called when a process ends",
     "farm_": "there are no mules; a task queue has it",
     "mule_": "there are no mules; a task queue has it",
+    "queue_": "a cache of lists, such as Redis, or a task queue has it",
+    "sharedarea_": "multiprocessing.shared_memory has it",
+    "metric_": "prometheus_client's metrics of all workers are told by --metrics",
+    "set_user_harakiri": "--request-timeout limits requests; see docs/deadlines.md",
+    "alarm": "what watches the log does it",
+    "snmp_": "prometheus_client's metrics of all workers are told by --metrics",
+    "total_requests": "uwsgi.workers() and --metrics count them",
+    "connection_fd": "a connection is the server's; wsgi.input reads what came on it",
+    "chunked_read": "wsgi.input reads it",
+    "setprocname": "the package setproctitle does it",
+    "cache_": "uwsgi.cache_get, cache_set, cache_update, cache_exists, cache_del, cache_clear, cache_keys are there",
 }
 
 
@@ -183,6 +255,29 @@ class postfork:
             self()
 
 
+DECORATORS: dict[str, Any] = {"postfork": postfork, **SHARED_DECORATORS}
+DECORATED_INSTEAD = {
+    "spool": "a task queue has it",
+    "mule": "there are no mules; @timer and @thread run beside requests, and a task queue elsewhere",
+    "farm": "there are no mules; @timer and @thread run beside requests, and a task queue elsewhere",
+    "harakiri": "--request-timeout limits requests; see docs/deadlines.md",
+    "filemon": INSTEAD["add_file_monitor"],
+}
+
+
+def _call_atexit() -> None:
+    """Call what the app has put into the module for the end of the process."""
+    at_exit = vars(sys.modules.get(NAME, sys)).get("atexit")
+    if callable(at_exit):
+        at_exit()
+
+
+def _begin() -> None:
+    """This process is about to serve: it runs what is due."""
+    if _process.worker_id:
+        SIGNALS.begin(_process.worker_id, lambda: _process.serves)
+
+
 def _call_post_fork_hook() -> None:
     """Call what the app, or uWSGI's own uwsgidecorators, has put into the module."""
     hook = vars(sys.modules.get(NAME, sys)).get("post_fork_hook")
@@ -194,32 +289,55 @@ def _refuse_decorator(name: str) -> Any:
     """Say what an app lacks in the other module (PEP 562)."""
     if name.startswith("__"):
         raise AttributeError(f"module 'uwsgidecorators' has no attribute {name!r}")
-    raise AttributeError(f"uwsgidecorators.{name} is not available under aserve; it has postfork")
+    offered = ", ".join(sorted(DECORATORS))
+    instead = "".join(f"; {text}" for start, text in DECORATED_INSTEAD.items() if name.startswith(start))
+    raise AttributeError(f"uwsgidecorators.{name} is not available under aserve{instead}; it has {offered}")
+
+
+def _options() -> dict[str, Any]:
+    """Return what `uwsgi.opt` is: what the file says, and of what agents look at, how it is here."""
+    truths: dict[str, Any] = dict(PROVIDED["opt"])
+    if _process.masterpid:
+        truths["master"] = True
+    if not _process.is_preloaded:
+        truths["lazy-apps"] = True
+    options = {key: value for key, value in _process.options.items() if key not in ("master", "lazy", "lazy-apps")}
+    return {**options, **truths}
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """
-    Makes the modules when they are imported, if nobody else has them.
+    """Makes one of the modules when it is imported."""
 
-    It is asked last: an app is often in a file of its own called uwsgi.py.
-    """
+    def __init__(self, name: str) -> None:
+        self._name = name
 
     def find_spec(self, name: str, path: Any, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        return importlib.machinery.ModuleSpec(name, self, origin="aserve") if name in (NAME, DECORATORS) else None
+        return importlib.machinery.ModuleSpec(name, self, origin="aserve") if name == self._name else None
 
     def exec_module(self, module: ModuleType) -> None:
         module.__doc__ = "What uWSGI offers to apps, as far as aserve has it."
         if module.__name__ == NAME:
-            opt = {**_process.options, **PROVIDED["opt"]}
-            module.__dict__.update(PROVIDED, numproc=_process.numproc, opt=opt, __getattr__=_refuse)
+            module.__dict__.update(PROVIDED, numproc=_process.numproc, opt=_options(), __getattr__=_refuse)
         else:
-            module.__dict__.update(postfork=postfork, __getattr__=_refuse_decorator)
+            module.__dict__.update(DECORATORS, __getattr__=_refuse_decorator)
 
 
 def install(process: Process = Process()) -> None:  # noqa: B008
-    """Let `import uwsgi` succeed in this process, and say which it is; done again, it only says that."""
+    """
+    Let `import uwsgi` succeed in this process, and say which it is; done again, it only says that.
+
+    Raises:
+        OSError: there is no memory for what processes share, or no descriptor.
+    """
     global _process
     _process = process
+    if not process.masterpid:
+        share(process.caches)  # otherwise the supervisor has done it
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+        sys.meta_path.append(_Finder(NAME))  # it is asked last: an app is often in a file of its own called uwsgi.py
+        # And this first: the one that comes with uWSGI refuses to be imported without a supervisor.
+        sys.meta_path.insert(0, _Finder(DECORATORS_NAME))
+        atexit.register(_call_atexit)
+        post_fork(_begin)
+        at_end(SIGNALS.end)
         post_fork(_call_post_fork_hook)

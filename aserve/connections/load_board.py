@@ -9,7 +9,7 @@ Not here: the rules (cparsers/load_board.h); who asks (acceptor.py, cparsers/lan
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._cparsers import ffi, lib
 from .shared_memory import pointer_to
@@ -54,7 +54,8 @@ class LoadBoard:
             raise ValueError(f"no place {index} of {count} in {len(words)} words of format {words.format!r}")
         self._words = words  # keeps the memory
         self._waits = ffi.new("load_wait[]", count)
-        board = self.struct = ffi.new("load_board *")  # for the lane
+        board: Any = ffi.new("load_board *")
+        self.struct: Any = board  # for the lane
         board.words, board.waits = pointer_to("uint64_t *", words) + first, self._waits
         board.stride, board.count, board.index = stride, count, index
         self._most = count

@@ -1,39 +1,50 @@
 """What a file is, by the end of its name.
 
-Owns:     content_type: a table of the web's types before the standard library's; is_compressible.
+Owns:     content_type, with its table; is_compressible.
 Thread:   any; pure.
 Spec:     RFC 9110 section 8.3; the names as IANA has them.
 Not here: who sends it (reply.py, compressing.py).
 
-The system's own tables (/etc/mime.types) are not read: a file has the same type on every machine.
+No table of the system or of Python is read: a file has the same type everywhere.
 """
 
 from __future__ import annotations
 
-import mimetypes
-
 UNKNOWN = "application/octet-stream"  # RFC 9110 8.3: browsers offer to save it, and guess nothing
 
-# What the standard library does not know, or not in every version, or by an older name (RFC 9239: text/javascript).
-_WEB = {
-    ".7z": "application/x-7z-compressed", ".aac": "audio/aac", ".apng": "image/apng", ".avif": "image/avif",
-    ".br": UNKNOWN, ".bz2": "application/x-bzip2", ".cjs": "text/javascript", ".css": "text/css", ".csv": "text/csv",
-    ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document", ".epub": "application/epub+zip",
-    ".flac": "audio/flac", ".geojson": "application/geo+json", ".gz": "application/gzip", ".htm": "text/html",
-    ".html": "text/html", ".ico": "image/vnd.microsoft.icon", ".ics": "text/calendar", ".jpeg": "image/jpeg",
-    ".jpg": "image/jpeg", ".js": "text/javascript", ".json": "application/json", ".jsonld": "application/ld+json",
-    ".jxl": "image/jxl", ".m4a": "audio/mp4", ".m4v": "video/mp4", ".map": "application/json", ".md": "text/markdown",
-    ".mjs": "text/javascript", ".mp3": "audio/mpeg", ".mp4": "video/mp4", ".oga": "audio/ogg", ".ogg": "audio/ogg",
-    ".ogv": "video/ogg", ".opus": "audio/ogg", ".otf": "font/otf", ".pdf": "application/pdf", ".png": "image/png",
-    ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation", ".rss": "application/rss+xml",
-    ".atom": "application/atom+xml", ".svg": "image/svg+xml", ".tgz": "application/gzip", ".ttf": "font/ttf",
-    ".txt": "text/plain", ".vtt": "text/vtt", ".wasm": "application/wasm", ".wav": "audio/wav", ".weba": "audio/webm",
-    ".webm": "video/webm", ".webmanifest": "application/manifest+json", ".webp": "image/webp", ".woff": "font/woff",
-    ".woff2": "font/woff2", ".xhtml": "application/xhtml+xml", ".xml": "application/xml", ".xz": "application/x-xz",
-    ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet", ".zip": "application/zip",
-    ".zst": "application/zstd",
+# By IANA's names, or those that browsers know. The standard library's table is another in each version of Python.
+_SUFFIXES = {
+    "application/atom+xml": "atom", "application/dash+xml": "mpd", "application/epub+zip": "epub", "application/geo+json": "geojson",
+    "application/gzip": "gz tgz", "application/java-archive": "ear jar war", "application/json": "json map",
+    "application/ld+json": "jsonld", "application/manifest+json": "webmanifest", "application/msword": "doc dot",
+    "application/pdf": "pdf", "application/pkcs7-mime": "p7c", "application/postscript": "ai eps ps", "application/rdf+xml": "rdf",
+    "application/rss+xml": "rss", "application/rtf": "rtf", "application/vnd.apple.mpegurl": "m3u m3u8",
+    "application/vnd.google-earth.kml+xml": "kml", "application/vnd.google-earth.kmz": "kmz", "application/vnd.ms-excel": "xls",
+    "application/vnd.ms-fontobject": "eot", "application/vnd.ms-powerpoint": "pot pps ppt",
+    "application/vnd.oasis.opendocument.graphics": "odg", "application/vnd.oasis.opendocument.presentation": "odp",
+    "application/vnd.oasis.opendocument.spreadsheet": "ods", "application/vnd.oasis.opendocument.text": "odt",
+    "application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
+    "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet": "xlsx",
+    "application/vnd.openxmlformats-officedocument.wordprocessingml.document": "docx", "application/vnd.rar": "rar",
+    "application/wasm": "wasm", "application/x-7z-compressed": "7z", "application/x-bzip2": "bz2", "application/x-hdf5": "h5",
+    "application/x-netcdf": "cdf nc", "application/x-pkcs12": "p12 pfx", "application/x-sh": "sh",
+    "application/x-shockwave-flash": "swf", "application/x-tar": "tar", "application/x-tex": "tex",
+    "application/x-x509-ca-cert": "crt der pem", "application/x-xpinstall": "xpi", "application/x-xz": "xz",
+    "application/xhtml+xml": "xhtml", "application/xml": "wsdl xml xsl", "application/zip": "zip", "application/zstd": "zst",
+    "audio/aac": "aac", "audio/basic": "au snd", "audio/flac": "flac", "audio/midi": "kar mid midi", "audio/mp4": "m4a",
+    "audio/mpeg": "mp2 mp3", "audio/ogg": "oga ogg opus", "audio/wav": "wav", "audio/webm": "weba", "audio/x-aiff": "aif aiff",
+    "font/otf": "otf", "font/ttf": "ttf", "font/woff": "woff", "font/woff2": "woff2",
+    "image/apng": "apng", "image/avif": "avif", "image/bmp": "bmp", "image/gif": "gif", "image/heic": "heic", "image/heif": "heif",
+    "image/jpeg": "jpe jpeg jpg", "image/jxl": "jxl", "image/png": "png", "image/svg+xml": "svg", "image/tiff": "tif tiff",
+    "image/vnd.microsoft.icon": "ico", "image/webp": "webp", "image/x-portable-bitmap": "pbm", "image/x-portable-graymap": "pgm",
+    "image/x-portable-pixmap": "ppm", "message/rfc822": "eml mht mhtml",
+    "text/calendar": "ics", "text/css": "css", "text/csv": "csv", "text/html": "htm html", "text/javascript": "cjs js mjs",
+    "text/markdown": "md", "text/n3": "n3", "text/plain": "bat c h ksh pl srt txt", "text/tab-separated-values": "tsv",
+    "text/vcard": "vcf", "text/vtt": "vtt", "text/x-python": "py",
+    "video/3gpp": "3gp 3gpp", "video/3gpp2": "3g2", "video/mp4": "m4v mp4", "video/mpeg": "mpe mpeg mpg", "video/ogg": "ogv",
+    "video/quicktime": "mov qt", "video/webm": "webm", "video/x-flv": "flv", "video/x-ms-wmv": "wmv", "video/x-msvideo": "avi",
 }  # fmt: skip
-_TYPES = {**mimetypes.MimeTypes().types_map[True], **_WEB}
+_TYPES = {suffix: kind for kind, suffixes in _SUFFIXES.items() for suffix in suffixes.split()}
 
 # Types beside text/* that are text all the same, or as compressible.
 _COMPRESSIBLE = frozenset((
@@ -45,7 +56,7 @@ _COMPRESSIBLE = frozenset((
 
 def content_type(name: str) -> str:
     """Return the value of Content-Type for a file of this name; text is said to be UTF-8."""
-    kind = _TYPES.get(name[name.rfind(".") :].lower() if "." in name else "", UNKNOWN)
+    kind = _TYPES.get(name.rpartition(".")[2].lower(), UNKNOWN) if "." in name else UNKNOWN
     return f"{kind}; charset=utf-8" if kind.startswith("text/") else kind
 
 

@@ -20,13 +20,13 @@ from typing import Any
 from urllib.parse import quote
 
 from ..settings import Config
-from ..settings.files import Expiry, parse_expiry, parse_static
+from ..settings.files import AddedField, Expiry, parse_added_field, parse_expiry, parse_static
 from ..wsgi import WSGIApp
 from .codings import ranked
 from .conditions import validators_of
 from .content_types import content_type, is_compressible
 from .opening import Folder, Found
-from .reply import StartResponse, refuse, send_file
+from .reply import Fields, StartResponse, refuse, send_file
 
 logger = logging.getLogger("aserve")
 
@@ -52,6 +52,7 @@ class StaticFiles:
         self._folders = [(prefix, Folder(path, config.static_symlinks)) for prefix, path in maps]
         self._index_names = config.static_index
         self._expiries: list[Expiry] = [parse_expiry(text) for text in config.static_expires]
+        self._added: list[AddedField] = [parse_added_field(text) for text in config.static_fields]
         for _, path in maps:
             if not os.path.exists(path):
                 logger.warning("--static: there is no %s; until there is, the app is asked", path)
@@ -117,8 +118,11 @@ class StaticFiles:
 
     def _send(self, found: Found, name: str, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Answer with a file, and close it or hand it on."""
-        kind = content_type(name)
-        fields = [("Content-Type", kind), ("Cache-Control", self._cache_control(environ["PATH_INFO"]))]
+        path = environ["PATH_INFO"]
+        fields = [("Content-Type", content_type(name)), ("Cache-Control", self._cache_control(path))]
+        if self._added:
+            fields = self._with_added(fields, path)
+        kind = fields[0][1]
         try:
             if is_compressible(kind):
                 # Also where no sibling is: one may be tomorrow, and caches keep this until then.
@@ -131,6 +135,14 @@ class StaticFiles:
             return send_file(environ, start_response, found.take_fd(), status.st_size, validators_of(status), fields)
         finally:
             found.close()
+
+    def _with_added(self, fields: Fields, path: str) -> Fields:
+        """Return these fields in their order, replaced and followed by those of --static-fields."""
+        added: dict[str, tuple[str, str]] = {}
+        for pattern, name, value in self._added:
+            if pattern is None or pattern.search(path):
+                added.setdefault(name.lower(), (name, value))
+        return list({**{field[0].lower(): field for field in fields}, **added}.values())
 
     def _cache_control(self, path: str) -> str:
         for pattern, cache_control in self._expiries:

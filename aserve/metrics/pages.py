@@ -22,12 +22,14 @@ import time
 from collections.abc import Sequence
 from typing import Callable, NamedTuple
 
+from .balance import Balance
 from .text import CONTENT_TYPE
 
 logger = logging.getLogger("aserve")
 
-METRICS, EVENTS = "/metrics", "/events"
+METRICS, EVENTS, LIVE, READY = "/metrics", "/events", "/live", "/ready"
 PAGES = ("/", "/status")
+FOR_MACHINES = (METRICS, LIVE, READY)  # whoever reaches the address may ask
 EVENT_STREAM = "text/event-stream; charset=utf-8"
 # For so long what was made is given to all who ask: the numbers of a moment are the same for all. Guess.
 FRESH_SECONDS = 0.2
@@ -38,6 +40,7 @@ REASONS = {
     431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
 ALLOW = "Allow: GET, HEAD\r\n"
+RETRY = "Retry-After: 5\r\n"
 # Nobody else's page may read ours, or show it in a frame.
 OURS_ONLY = (
     "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCross-Origin-Resource-Policy: same-origin\r\n"
@@ -74,8 +77,10 @@ class Pages:
         event: Callable[[], bytes],
         stats: Callable[[], bytes],
         reach: Callable[[], str],
+        balance: Balance,
     ) -> None:
         """`metrics` makes the text, `event` an event, `stats` what uWSGI's stats server would say; `reach`: --status-page."""
+        self._balance = balance
         self._make_metrics = metrics
         self._metrics, self._metrics_at = b"", float("-inf")
         self._event = event
@@ -105,6 +110,14 @@ class Pages:
                 return b""
         return self._stats
 
+    def agent_line(self) -> bytes:
+        """Return what those get who connect to --agent-check; nothing, if it cannot be made: HAProxy goes on as before."""
+        try:
+            return self._balance.agent_line()
+        except Exception:
+            logger.exception("internal error; please report this as a bug in aserve")
+            return b""
+
     def tell_metrics(self, app_text: bytes, methods: Sequence[str]) -> list[Reply]:
         """Make the text, with the app's behind it; return the responses to requests of these methods."""
         try:
@@ -121,7 +134,7 @@ class Pages:
         if len(words) != 3 or not words[2].startswith("HTTP/1."):
             return respond(400, "this is not HTTP/1.1")
         method, path = words[0], words[1].partition("?")[0]
-        if path != METRICS and path != EVENTS and path not in PAGES:
+        if path not in FOR_MACHINES and path != EVENTS and path not in PAGES:
             return respond(404, f"the status page is at /, aserve's metrics are at {METRICS}", method)
         if method not in ("GET", "HEAD"):
             return respond(405, f"ask with GET or HEAD, not {method[:20]}", method, ALLOW)
@@ -130,14 +143,16 @@ class Pages:
 
     def _refuse(self, path: str, host: str, whence: Whence, method: str) -> Reply | None:
         reach = self._reach()
-        if path != METRICS and reach == "off":
+        if path not in FOR_MACHINES and reach == "off":
             return respond(
                 404, f"there is no status page (--status-page off); aserve's metrics are at {METRICS}", method
             )
-        if path != METRICS and reach == "local" and not (whence.is_unix or whence.is_own):
+        if path not in FOR_MACHINES and reach == "local" and not (whence.is_unix or whence.is_own):
             why = "the status page is for this machine: use ssh -L or kubectl port-forward, or --status-page all"
             return respond(403, why, method)
-        is_known = whence.is_unix or not (whence.is_loopback or (whence.is_own and path != METRICS)) or _is_here(host)
+        is_known = (
+            whence.is_unix or not (whence.is_loopback or (whence.is_own and path not in FOR_MACHINES)) or _is_here(host)
+        )
         return None if is_known else respond(421, "this address is asked by its number, or as localhost", method)
 
     def _show(self, path: str, method: str, has_room: bool) -> Reply | Wanted:
@@ -145,10 +160,13 @@ class Pages:
         if path == METRICS:
             is_fresh = now - self._metrics_at < FRESH_SECONDS
             return respond(200, self._metrics, method) if is_fresh else Wanted(method)
+        if path in (LIVE, READY):
+            why = self._balance.why_dead() if path == LIVE else self._balance.why_unready()
+            return respond(503 if why else 200, why or path[1:], method, RETRY if why else "")
         if path in PAGES:
             return respond(200, self._page, method, self._policy + OURS_ONLY, "text/html; charset=utf-8")
         if not has_room:
-            return respond(503, "too many look at the status page already", method, "Retry-After: 5\r\n")
+            return respond(503, "too many look at the status page already", method, RETRY)
         head = (
             f"HTTP/1.1 200 OK\r\nContent-Type: {EVENT_STREAM}\r\n{OURS_ONLY}Cache-Control: no-store\r\n"
             f"Connection: close\r\n\r\n"

@@ -56,7 +56,7 @@ PIECE_BYTES = 65536
 
 def open_metrics(config: Config) -> list[Listener]:
     """
-    Return the listeners of --metrics and --stats, none if there are to be none; warn if others may ask.
+    Return the listeners of --metrics, --stats and --agent-check, none if there are to be none; warn if others may ask for numbers.
 
     Raises:
         BindError: the address could not be bound.
@@ -66,12 +66,16 @@ def open_metrics(config: Config) -> list[Listener]:
         if config.metrics is not None:
             listeners += _open_pages(config, config.metrics)
         if config.stats is not None:
-            listeners += _open_stats(config, config.stats)
+            opened = _open_told(config, config.stats, "stats, as uWSGI has them,")
+            listeners += [listener._replace(is_stats=True) for listener in opened]
+        if config.agent_check is not None:
+            opened = _open_told(config, config.agent_check, "HAProxy's agent check")
+            listeners += [listener._replace(is_agent=True) for listener in opened]
     except BindError:
         for listener in listeners:
             listener.close()
         raise
-    exposed = [listener.url for listener in listeners if not _is_own(listener)]
+    exposed = [listener.url for listener in listeners if not (listener.is_agent or _is_own(listener))]
     if exposed:
         logger.warning(
             "whoever reaches %s reads the metrics there%s; bind 127.0.0.1 or a unix socket, or let a firewall choose",
@@ -87,11 +91,12 @@ def _open_pages(config: Config, place: str) -> list[Listener]:
     return listeners
 
 
-def _open_stats(config: Config, place: str) -> list[Listener]:
+def _open_told(config: Config, place: str, what: str) -> list[Listener]:
+    """Listen for those who are told something as soon as they connect."""
     listeners = open_listeners([parse_bind(place)], _rights(config))
     places = (str(each.bind) if each.bind.kind == "unix" else each.url.partition("//")[2] for each in listeners)
-    logger.info("stats, as uWSGI has them, on %s", ", ".join(places))
-    return [listener._replace(is_stats=True) for listener in listeners]
+    logger.info("%s on %s", what, ", ".join(places))
+    return listeners
 
 
 def _rights(config: Config) -> UnixRights:
@@ -202,9 +207,9 @@ class Scrapes:
             self._close(next(one for one in self._connections if not one.is_reader))
         connection = _Connection(accepted, functools.partial(self._answer, _whence(listener, peer)))
         self._connections[connection] = None
-        if listener.is_stats:
-            connection.unsent = memoryview(self._pages.stats())
-        events = selectors.EVENT_WRITE if listener.is_stats else selectors.EVENT_READ
+        if listener.is_stats or listener.is_agent:
+            connection.unsent = memoryview(self._pages.stats() if listener.is_stats else self._pages.agent_line())
+        events = selectors.EVENT_READ if connection.unsent is None else selectors.EVENT_WRITE
         self._selector.register(accepted, events, connection)
 
     def _advance(self, connection: _Connection) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..footprint import Footprints, memory_of
 from .app import AppMetrics
+from .balance import Balance, Host, Reading
 from .counting import read_words
 from .growth import SAMPLE_SECONDS, Growth
 from .pages import Pages
@@ -45,7 +46,10 @@ class Single:
         self._loop = loop
         self._footprints, self._growth, self._seconds = Footprints(), Growth(), 0
         self._picture = Picture(lambda: server.config, self._describe, lambda: {0: read_words(self.memory)})
-        pages = Pages(self._render, self._picture.event, self._picture.stats, lambda: server.config.status_page)
+        self._balance = Balance(self._look)
+        pages = Pages(
+            self._render, self._picture.event, self._picture.stats, lambda: server.config.status_page, self._balance
+        )
         app = AppMetrics(loop, lambda text, fault: self._scrapes.on_app_metrics(text, fault))
         self._scrapes = Scrapes(self.listeners, pages, app.ask if server.config.metrics_app == "on" else lambda: False)
         self._statsd = Statsd.of(server.config)
@@ -57,6 +61,7 @@ class Single:
         if not self._seconds % SAMPLE_SECONDS:
             self._growth.add(memory_of(os.getpid()))
         self._picture.on_second()
+        self._balance.on_second()
         self._scrapes.on_second()
         if self._statsd is not None:
             self._statsd.send({WORKER: read_words(self.memory)}, workers=1)
@@ -88,3 +93,10 @@ class Single:
     def _describe(self) -> dict[str, Any]:
         seconds = time.monotonic() - self._began_at
         return describe_single(self._server, seconds, self._footprints, self._growth.describe())
+
+    def _look(self) -> Host:
+        now, config = self._server.statistics(), self._server.config
+        reading = Reading(now.workers_busy, now.requests_waiting_seconds, 0.0)
+        return Host(
+            [reading], 1, config.threads, config.healthcheck_max_wait_seconds, now.is_draining, now.told_unready
+        )

@@ -39,7 +39,7 @@ def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:
     for option in resolved:
         _take(draft, option, options)
     _finish(draft)
-    draft.facts["options"] = _told_to_apps(resolved, draft)
+    draft.facts["options"] = _told_to_apps(resolved)
     return draft
 
 
@@ -77,6 +77,7 @@ def _finish(draft: Draft) -> None:
     _count_workers(draft)
     _set_limits(draft)
     _set_logs(draft)
+    _add_cache(draft)
     draft.default("uwsgi-module", "on", "the app may import uwsgi")
 
 
@@ -213,11 +214,20 @@ def _set_logs(draft: Draft) -> None:
                 draft.add("access-log-skip", f"* {digit}xx", facts["disable-logging given"])
 
 
-def _told_to_apps(options: list[Given], draft: Draft) -> dict[str, Any]:
-    """
-    Return what `uwsgi.opt` is: bytes, True for an option without a value, a list for one that is there more than once.
+def _add_cache(draft: Draft) -> None:
+    """Add the cache of uWSGI's first form: cache = 1000, cache-blocksize = 4096."""
+    given = {each.key: each for each in draft.facts.get("cache", ())}
+    if "cache" in given:
+        size = f",blocksize={whole(given['cache-blocksize'], 1)}" if "cache-blocksize" in given else ""
+        with refusing(given["cache"]):
+            draft.add("uwsgi-cache", f"items={whole(given['cache'], 1)}{size}", given["cache"])
 
-    What agents that watch an app look at is told as it is here, whatever the file says.
+
+def _told_to_apps(options: list[Given]) -> dict[str, Any]:
+    """
+    Return what the file has for `uwsgi.opt`: bytes, True for an option without a value, a list for one that is there more than once.
+
+    What agents look at is told as it is here, whatever the file says (compat/uwsgi.py).
     """
     told: dict[str, Any] = {}
     for option in options:
@@ -226,7 +236,4 @@ def _told_to_apps(options: list[Given], draft: Draft) -> dict[str, Any]:
             before = told[option.key]
             value = [*before, value] if isinstance(before, list) else [before, value]
         told[option.key] = value
-    told["lazy-apps"] = True  # there is no option of uWSGI's that becomes --preload
-    if "workers" in draft.settings:
-        told["master"] = True
     return told

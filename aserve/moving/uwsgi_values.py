@@ -256,6 +256,33 @@ def put_virtualenv(draft: Draft, given: Given, folder: str) -> None:
         )
 
 
+# The cache
+
+# What cache2 calls what we have; and what of it changes nothing that an app could see.
+CACHE_FIELDS = {
+    "name": "name", "items": "items", "maxitems": "items", "max_items": "items", "blocksize": "blocksize",
+    "keysize": "keysize", "key_size": "keysize", "purge_lru": "purge_lru",
+}  # fmt: skip
+CACHE_ALWAYS = [
+    "blocks", "hash", "hashsize", "hash_size", "bitmap", "lazy_expire", "sweep_on_full", "last_modified", "use_last_modified",
+    "ignore_full", "math_initial",
+]  # fmt: skip
+
+
+def take_cache(draft: Draft, given: Given) -> None:
+    """cache2: name=sessions,items=1000."""
+    ours, others = [], []
+    for part in filter(None, text_of(given).split(",")):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if key in CACHE_FIELDS:
+            ours.append(f"{CACHE_FIELDS[key]}={value if equals else '1'}")
+        elif key not in CACHE_ALWAYS:
+            others.append(key)
+    if others:
+        draft.note(given, f"{', '.join(others)}: it is no file, and no other server's; it outlives reloads")
+    draft.add("uwsgi-cache", ",".join(ours), given)
+
+
 # Logs
 
 

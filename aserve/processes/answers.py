@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Protocol
+from typing import Callable, Protocol
 
 from ..metrics.advice import add_warnings
+from ..metrics.balance import WISHES
 from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
@@ -46,6 +47,9 @@ class Supervised(Protocol):
     def resize(self, size: int, why: str) -> None:
         """Have so many workers from now on."""
 
+    def set_unready(self, why: str) -> None:
+        """Let balancers be told why they should send their requests elsewhere; "": they need not."""
+
 
 class Answers:
     """The supervisor's answers, by the name of the question."""
@@ -62,6 +66,7 @@ class Answers:
             "status": self._on_status,
             "reload": self._on_reload,
             "workers": self._on_workers,
+            "balancers": self._on_balancers,
             "stacks": self._on_stacks,
         }
 
@@ -112,6 +117,9 @@ class Answers:
         else:
             caller.refuse(f"the number of workers stays {before}; {wanted} is not possible")
 
+    def _on_balancers(self, caller: Caller, message: Message) -> None:
+        tell_balancers(caller, message, self._supervised.set_unready)
+
     # Stacks
 
     def _on_stacks(self, caller: Caller, message: Message) -> None:
@@ -157,3 +165,14 @@ class Answers:
     def _end_stacks(self, caller: Caller) -> None:
         if all(other is not caller for other, _ in self._stacks.values()):
             caller.end()
+
+
+def tell_balancers(caller: Caller, message: Message, set_unready: Callable[[str], None]) -> None:
+    """Answer a wish of `aserve balancers`."""
+    wish = message.get("wish")
+    if not isinstance(wish, str) or wish not in WISHES:
+        caller.refuse(f"say one of {', '.join(WISHES)}")
+        return
+    set_unready(WISHES[wish])
+    caller.say({"text": f"balancers are told: {wish}"})
+    caller.end()

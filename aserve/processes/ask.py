@@ -1,4 +1,4 @@
-"""The commands that ask a running server: aserve status, reload, workers, stacks; whom each asks, `aserve top` too.
+"""The commands that ask a running server: aserve status, reload, workers, balancers, stacks; whom each asks, `aserve top` too.
 
 Owns:     their arguments, the question and the printed answer, the exit status.
 Thread:   the main thread; blocking.
@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn
 
+from ..metrics.balance import WISHES
 from ..settings import ConfigError, read_toml, show_bytes
 from ..stacks import ORDER
 
@@ -205,6 +206,7 @@ _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], _Show
     "status": (lambda args: {"ask": "status"}, _show_status),
     "reload": (lambda args: {"ask": "reload"}, _show_text),
     "workers": (lambda args: {"ask": "workers", **args.count}, _show_text),
+    "balancers": (lambda args: {"ask": "balancers", "wish": args.wish}, _show_text),
     "stacks": (lambda args: {"ask": "stacks", "worker": args.worker}, _show_stacks),
 }
 
@@ -229,6 +231,10 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parsers.add_parser("reload", parents=[whom], help="replace all workers; return when that is done, or has failed")
     workers = parsers.add_parser("workers", parents=[whom], help="have more workers, or fewer")
     workers.add_argument("count", type=_change, metavar="COUNT", help="how many: 4, +1 or -1")
+    balancers = parsers.add_parser(
+        "balancers", parents=[whom], help="what balancers are told: to send requests, or not"
+    )
+    balancers.add_argument("wish", choices=WISHES, help="drain: no new clients; maint: nobody; ready: as before")
     stacks = parsers.add_parser("stacks", parents=[whom], help="what each thread is at, with its request")
     stacks.add_argument("worker", type=int, nargs="?", help="of this worker only")
     return parser.parse_args(argv)

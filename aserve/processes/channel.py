@@ -106,8 +106,8 @@ class Channel:
         """
         try:
             octets, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
-        except ConnectionError:
-            return None
+        except ConnectionError:  # it has left something unread; that is told once, and before what it has said itself
+            octets, ancillary, _, _ = self._socket.recvmsg(MAX_MESSAGE_BYTES, _SPACE, _CLOEXEC)
         fds = array.array("i")
         for _, kind, data in ancillary:
             if kind == _SCM_CREDENTIALS:

@@ -20,17 +20,17 @@ import dataclasses
 import json
 import os
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..connections.listeners import Listener
 from ..settings import SETTINGS, VERSION, Config, ConfigError, parse_bind
 from .children import Children, drain_order
-from .memory_file import open_memory_file
+from .memory_file import KEPT, open_memory_file
 from .overview import Overview
 from .plan import Plan
 
-FORM = 4
+FORM = 5
 
 State = dict[str, Any]
 
@@ -71,6 +71,7 @@ class Inheritance(NamedTuple):
     metrics: Sequence[Listener] = ()
     counted: State | None = None  # where any is; see Overview.restore
     attached: Sequence[State] = ()  # see Attached.adopt
+    kept: Mapping[str, int] = {}  # files by name; see memory_file.KEPT
 
     @classmethod
     def read(cls, fd: int) -> Inheritance:
@@ -90,6 +91,7 @@ class Inheritance(NamedTuple):
                 return cls(
                     *common, Strangers(), plan, state["size"], state["pages"], state["children"], metrics, counted,
                     attached,
+                    state.get("kept", {}),
                 )  # fmt: skip
         except ConfigError:
             pass  # a setting means something else by now: so may the rest
@@ -125,6 +127,7 @@ def hand_down(
         *(each["in_flight"] for each in descriptions),
         *(listener.socket.fileno() for listener in (*listeners, *overview.listeners)),
         *overview.fds,
+        *KEPT.values(),
     ]
     state = {
         "form": FORM,
@@ -141,6 +144,7 @@ def hand_down(
         "pages": pages,
         "children": descriptions,
         "attached": attached,
+        "kept": KEPT,
     }
     with os.fdopen(open_memory_file("aserve-inheritance"), "w", encoding="utf-8") as file:
         json.dump(state, file)

@@ -1,6 +1,6 @@
 """Files that are only in memory, for what outlives a program (execve(2)) but not its process.
 
-Owns:     making and mapping them; which programs inherit them.
+Owns:     making and mapping them; which programs inherit them, and which of them the new code of an upgrade finds (KEPT).
 Thread:   the supervisor's only one.
 Not here: what is in them (slots.py, inheritance.py).
 """
@@ -14,6 +14,9 @@ import tempfile
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing with a name is left there
 OWN_FDS = "/proc/self/fd"
+
+# Files that the supervisor hands down to the code that takes its place, by name: they are nobody's in processes/.
+KEPT: dict[str, int] = {}
 
 
 def open_memory_file(name: str) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..connections.in_flight import read_oldest
 from ..connections.listeners import Listener
+from ..metrics.balance import Balance, Host, Reading
 from ..metrics.pages import Pages
 from ..metrics.picture import Picture
 from ..metrics.scrapes import Scrapes
@@ -60,7 +61,11 @@ class Overview:
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
         known = status.known
         self._picture = Picture(lambda: known.config, status.describe, self._words)
-        pages = Pages(self.render, self._picture.event, self._picture.stats, lambda: known.config.status_page)
+        self.why_unready = ""  # as people have told it: `aserve balancers`
+        self._balance = Balance(self._look)
+        pages = Pages(
+            self.render, self._picture.event, self._picture.stats, lambda: known.config.status_page, self._balance
+        )
         self._statsd = Statsd.of(known.config)
         self._app_folder = app_folder
         self._app_files: AppFiles | None = None
@@ -71,6 +76,7 @@ class Overview:
         """Called once a second."""
         if self.scrapes is not None:
             self._picture.on_second()
+            self._balance.on_second()
             self.scrapes.on_second()
         if self._statsd is not None:
             self._statsd.send(self._words(), len(self._children.having(State.READY)))
@@ -139,6 +145,7 @@ class Overview:
             "started_at": self._started_at, "tally": self.tally.describe(), "gone": self._slots.totals.describe(),
             "present": present,
             "app_files": self._app_files.describe() if self._app_files is not None else None,
+            "why_unready": self.why_unready,
         }  # fmt: skip
 
     @property
@@ -148,7 +155,7 @@ class Overview:
 
     def restore(self, state: dict[str, Any], has_children: bool) -> None:
         """Go on counting; without its children, what they had counted up to now is all that is known of them."""
-        self._started_at = state["started_at"]
+        self._started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
         self.tally.restore(state["tally"])
         self._slots.totals.restore(state["gone"])
         if has_children and state["app_files"] is not None:
@@ -158,6 +165,25 @@ class Overview:
                 self._slots.totals.restore({slot: counts})
         if self._statsd is not None:
             self._statsd.begin_at(self._words())
+
+    # For balancers
+
+    def _look(self) -> Host:
+        known, now = self._status.known, time.monotonic_ns()
+        serving = self._children.having(State.READY) or self._children.having(State.DRAINING)
+        pages = [self._children.page(child) for child in serving]
+        readings = [
+            Reading(
+                page[Field.THREADS_BUSY],
+                page[Field.WAITING_MILLISECONDS] / 1000,
+                max(now - page[Field.TICKED_AT], 0) / 1e9,
+            )
+            for page in pages
+        ]
+        config = known.config
+        return Host(
+            readings, known.size, config.threads, config.healthcheck_max_wait_seconds, known.is_ending, self.why_unready
+        )
 
     # The text
 

@@ -16,7 +16,7 @@ from .resources import choose_workers, read_limits
 # What is done with these once, before the first worker, is not done again while the supervisor runs.
 FIXED = (
     "bind", "unix_mode", "unix_owner", "unix_group", "backlog", "user", "group", "umask", "pid_file", "control", "metrics",
-    "metrics_app", "stats", "statsd", "statsd_prefix", "reload", "reload_page",
+    "metrics_app", "stats", "agent_check", "statsd", "statsd_prefix", "reload", "reload_page", "uwsgi_module", "uwsgi_cache",
 )  # fmt: skip
 
 

@@ -45,6 +45,10 @@ class Known(Protocol):
     def config(self) -> Config:
         """The settings of workers that start now."""
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether no worker is to begin any more."""
+
     def describe(self) -> str:
         """Return in one line how things are."""
 

@@ -108,7 +108,7 @@ class Supervisor:
         }
         self._by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
-            "failed": self._on_failed,
+            "failed": Child.on_failed,
             "failing": self._on_failing,
             "changed": lambda child, message, fds: self._reloads.on_changed(child, message, fds),
             "left": self._on_left,
@@ -338,6 +338,13 @@ class Supervisor:
         for child in self._children.having(State.READY, State.DRAINING):
             self._children.tell(child, {"do": "reopen logs"})
 
+    def set_unready(self, why: str) -> None:
+        """Let balancers be told why they should send their requests elsewhere, at each of our addresses; "": they need not."""
+        logger.info("balancers are told: %s", why or "ready")
+        self._overview.why_unready = why
+        for child in self._children.having(State.READY):
+            self._children.tell(child, {"do": "set unready", "why": why})
+
     # Workers' words
 
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
@@ -351,6 +358,8 @@ class Supervisor:
             return
         if child.began_at <= self._logs_reopened_at:
             self._children.tell(child, {"do": "reopen logs"})  # it may have opened them before
+        if self._overview.why_unready:
+            self._children.tell(child, {"do": "set unready", "why": self._overview.why_unready})
         if self._shutdown.has_begun:
             self._shutdown.on_ready(child)
             return
@@ -366,10 +375,6 @@ class Supervisor:
             if other is not child or child.slot > self._crew.size:
                 self._crew.retire(other, why)
         self._reloads.finish()
-
-    def _on_failed(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker says why it is about to end."""
-        child.failure, child.app_traceback = message["why"], message["traceback"]
 
     def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker asks for a successor."""

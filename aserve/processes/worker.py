@@ -33,7 +33,7 @@ from ..fault_page import Fault, FaultPage
 from ..hooks import call_post_fork
 from ..loading import LoadError
 from ..metrics.app import AppMetrics
-from ..running import new_loop
+from ..running import run_on_new_loop
 from ..server import Server
 from ..settings import ConfigError
 from ..signals import Signals
@@ -116,7 +116,8 @@ def serve_as(role: Role, load: Load) -> int:
             with dying_with(role.channel):
                 app = load()
                 call_post_fork()
-        return _serve(role, FaultPage(app, config, role.fault) if config.reload or app is None else app)
+        shown = FaultPage(app, config, role.fault) if config.reload or app is None else app
+        return run_on_new_loop(config.loop, lambda loop: Worker(role, shown, loop).run())
 
     return tell_failure(role.channel, serve)
 
@@ -132,16 +133,6 @@ def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
     except Exception as fault:
         logger.exception("internal error; please report this as a bug in aserve")
         return say_failed(channel, f"{type(fault).__name__}: {fault}")
-
-
-def _serve(role: Role, app: WSGIApp) -> int:
-    loop = new_loop(role.plan.config.loop)
-    try:
-        asyncio.set_event_loop(loop)
-        return loop.run_until_complete(Worker(role, app, loop).run())
-    finally:
-        asyncio.set_event_loop(None)
-        loop.close()
 
 
 def say_failed(channel: Channel, why: str, app_traceback: str = "") -> int:
@@ -217,6 +208,7 @@ class Worker:
             "reopen logs": lambda *_: self._server.reopen_logs(),
             "stacks": lambda message, _: self._tell_stacks(message["number"]),
             "read app": lambda *_: self._read_app(),
+            "set unready": lambda message, _: self._server.set_unready(message["why"]),
             "show fault": lambda message, _: self._show_fault(Fault(message["why"], message["traceback"])),
         }
         self._app = app
@@ -380,12 +372,9 @@ class Worker:
         """Write once a second what this worker is doing."""
         self._loop.call_later(TICK_SECONDS, self._tick)
         now, page = self._server.statistics(), self._page
-        page[Field.REQUESTS] = now.requests
-        page[Field.CONNECTIONS] = now.connections_open
-        page[Field.IN_FLIGHT] = now.connections_running
-        page[Field.WAITING] = now.requests_waiting
-        page[Field.THREADS_BUSY] = now.workers_busy
-        page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
+        page[Field.REQUESTS], page[Field.CONNECTIONS] = now.requests, now.connections_open
+        page[Field.IN_FLIGHT], page[Field.WAITING] = now.connections_running, now.requests_waiting
+        page[Field.THREADS_BUSY], page[Field.STALLED_SECONDS] = now.workers_busy, now.requests_stalled_seconds
         page[Field.WAITING_MILLISECONDS] = int(now.requests_waiting_seconds * 1000)
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1

@@ -1,6 +1,6 @@
 """The kinds of value of settings for files and mounts, and the grammar of each.
 
-Owns:     PREFIX=WHAT, as in `--static` and `--mount`; 'PATTERN TIME' of `--static-expires`.
+Owns:     PREFIX=WHAT, as in `--static` and `--mount`; 'PATTERN TIME' of `--static-expires`, 'PATTERN NAME: VALUE' of `--static-fields`.
 Thread:   any; pure, but for the current folder, by which a relative path is made absolute.
 Not here: what is done with them (files/, mounts.py).
 """
@@ -21,6 +21,13 @@ _TIME = duration(0.0, YEAR_SECONDS)
 # A path as it is when decoded, of segments that are neither empty nor dots alone.
 _PREFIX = re.compile(r"(/(?!\.{1,2}(?:/|\Z))[^/%?#\\]+)*\Z")
 _APP = re.compile(r"[^\s=:]+(:.+)?\Z")
+# The first name (RFC 9110 5.1) with a colon behind it, after a space or at the beginning: a pattern rarely has one.
+_FIELD = re.compile(r"(?:(.*?)\s+)??([!#$%&'*+.^_`|~0-9A-Za-z-]+):\s*([\x20-\x7e\x80-\xff]+)")
+# Each file has its own, or each response.
+_OURS = frozenset((
+    "accept-ranges", "connection", "content-encoding", "content-length", "content-range", "date", "etag", "keep-alive",
+    "last-modified", "server", "trailer", "transfer-encoding", "upgrade", "vary",
+))  # fmt: skip
 
 
 class Below(NamedTuple):
@@ -44,6 +51,14 @@ class Expiry(NamedTuple):
 
     pattern: re.Pattern[str] | None  # None: every path
     cache_control: str
+
+
+class AddedField(NamedTuple):
+    """A field of the files in whose path the pattern is found."""
+
+    pattern: re.Pattern[str] | None  # None: every path
+    name: str
+    value: str
 
 
 def parse_static(text: str) -> Below:
@@ -99,15 +114,37 @@ def parse_expiry(text: str) -> Expiry:
         ValueError: it is not of that form.
     """
     pattern_text, _, time = text.strip().rpartition(" ")
-    try:
-        pattern = re.compile(pattern_text.strip()) if pattern_text.strip() else None
-    except re.error as fault:
-        raise ValueError(f"{pattern_text!r} is no regular expression: {fault}") from None
+    pattern = _parse_pattern(pattern_text.strip())
     if time == IMMUTABLE:
         return Expiry(pattern, f"max-age={YEAR_SECONDS:.0f}, immutable")  # RFC 8246
     seconds = _TIME.parse(time)
     # RFC 9111 5.2.2.4: kept, and asked for anew each time.
     return Expiry(pattern, f"max-age={seconds:.0f}" if seconds else "no-cache")
+
+
+def parse_added_field(text: str) -> AddedField:
+    """
+    Return what `[PATTERN] NAME: VALUE` says.
+
+    Raises:
+        ValueError: it is not of that form, or the field is not for a user to say.
+    """
+    match = _FIELD.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(
+            f"{text!r} is not of the form [PATTERN] NAME: VALUE, as in '\\.woff2$ Access-Control-Allow-Origin: *'"
+        )
+    pattern, name, value = match.groups()
+    if name.lower() in _OURS:
+        raise ValueError(f"{name} is made by the server for each file")
+    return AddedField(_parse_pattern(pattern), name, value)
+
+
+def _parse_pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text) if text else None
+    except re.error as fault:
+        raise ValueError(f"{text!r} is no regular expression: {fault}") from None
 
 
 def _texts(value: object, parse: Callable[[str], object]) -> tuple[str, ...]:
@@ -170,6 +207,12 @@ EXPIRIES = Kind(
     "'[PATTERN] TIME'",
     "a regular expression that is searched in the path, and a time such as 10m or 24h, or immutable; in a variable one to a line",
     lambda value: _texts(value, parse_expiry),
+    show_texts,
+)
+FILE_FIELDS = Kind(
+    "'[PATTERN] NAME: VALUE'",
+    "a regular expression that is searched in the path, and a field, as in '\\.woff2$ Access-Control-Allow-Origin: *'; in a variable one to a line",
+    lambda value: _texts(value, parse_added_field),
     show_texts,
 )
 NAMES = Kind("NAME", "names of files, such as index.html", _parse_names, show_texts)

@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 
 from ..near_names import near_names
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .caches import CACHES
 from .commands import COMMANDS
-from .files import EXPIRIES, FOLDERS, MOUNTS, NAMES, SENT
+from .files import EXPIRIES, FILE_FIELDS, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
     BINDS,
     CIPHERS,
     ENV,
+    FIELD_NAME,
     FIELDS,
     FILE,
     GIB,
@@ -164,9 +166,14 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, or --route",
-        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/rpc.md. "
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route or --uwsgi-cache",
+        "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
+    )
+    uwsgi_cache: Sequence[str] = _row(
+        (), "Serving", "--uwsgi-cache", CACHES,
+        "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
+        "Only you know what is worth keeping. Its memory is taken as it is filled.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -220,6 +227,12 @@ class Config:
         "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+    )
+    static_fields: Sequence[str] = _row(
+        (), FILES, "--static-fields", FILE_FIELDS,
+        "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
+        "first counts whose pattern is found in the path",
+        "Most sites need none.",
     )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,
@@ -542,6 +555,17 @@ class Config:
         "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
         "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
     )
+    agent_check: str | None = _row(
+        None, "Health checks", "--agent-check", METRICS_BIND,
+        "address at which HAProxy's agent check is told a weight by what is free, or drain, maint, stopped; see docs/balancers.md",
+        "An address of its own: it is answered while every worker hangs. Who does not use HAProxy has no use for it.",
+    )
+    queue_wait_header: str | None = _row(
+        None, "Health checks", "--queue-wait-header", FIELD_NAME,
+        "field of each response that tells for how many milliseconds its request has waited for a thread, such as X-Queue-Wait; see "
+        "docs/balancers.md",
+        "It tells strangers how busy you are, if nothing in front takes it out. On, it costs each request about a microsecond.",
+    )
     metrics: str | None = _row(
         None, "Metrics", "--metrics", METRICS_BIND,
         "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
@@ -620,7 +644,7 @@ class Config:
     )
     control: str | None = _row(
         None, "Process", "--control", FILE,
-        "unix socket at which `aserve status`, `stacks`, `reload` and `workers` ask this server; for root and its own user only",
+        "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
         "Nothing is written where nobody has asked for it.",
     )
     access_log: str | None = _row(
@@ -704,6 +728,8 @@ class Config:
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
+        if self.uwsgi_cache and self.uwsgi_module == "off":
+            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
             raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
+import importlib.util
+import os
+import signal
 import socket
 import sys
 import time
@@ -10,7 +14,12 @@ import time
 import pytest
 
 from aserve import hooks, rpc
+from aserve.compat import uwsgi as uwsgi_module
 from aserve.compat.uwsgi import Process, install
+from aserve.processes.child import MOLD, State
+from aserve.processes.slots import Field, Slots
+from aserve.uwsgi_api.functions import SIGNALS
+from aserve.uwsgi_api.schedules import Cron, Every
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +29,10 @@ def clean(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [f for f in sys.meta_path if not type(f).__module__.startswith("aserve")])
     monkeypatch.setattr(hooks, "_functions", [])
     monkeypatch.setattr(hooks, "_has_begun", False)
+    monkeypatch.setattr(hooks, "_at_end", [])
+    for name in ("_handlers", "_schedules"):
+        monkeypatch.setattr(SIGNALS, name, {})
+    monkeypatch.setattr(SIGNALS, "_serves", None)
     for name in ("uwsgi", "uwsgidecorators"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     yield
@@ -79,23 +92,23 @@ def test_other_modules_are_none_of_its_business():
 
 def test_what_is_not_available(uwsgi):
     """What an app lacks is named, and so is what there is."""
-    with pytest.raises(AttributeError, match=r"uwsgi\.cache_get is not available under aserve; .* register_rpc"):
-        uwsgi.cache_get("key")
+    with pytest.raises(AttributeError, match=r"uwsgi\.queue_push is not available under aserve; .* register_rpc"):
+        uwsgi.queue_push("key")
     assert not hasattr(uwsgi, "spool") and not hasattr(uwsgi, "__path__")
     with pytest.raises(ImportError):
-        exec("from uwsgi import lock")
+        exec("from uwsgi import sharedarea_read")
 
 
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("cache_set", "Redis"),
+        ("cache_magic", "uwsgi.cache_get"),
+        ("queue_push", "Redis"),
         ("spool", "a task queue has it"),
         ("SPOOL_OK", "a task queue has it"),
-        ("add_timer", "systemd timer"),
-        ("register_signal", "a thread or a task queue"),
-        ("lock", "threading.Lock"),
-        ("reload", "your supervisor restarts it"),
+        ("add_file_monitor", "--touch-reload"),
+        ("signal_wait", "uwsgi.register_signal"),
+        ("set_user_harakiri", "--request-timeout"),
         ("websocket_handshake", "WebSocket"),
         ("post_fork_hook", "set it"),
     ],
@@ -104,7 +117,7 @@ def test_what_to_do_instead(uwsgi, name, instead):
     """What is used most and not there says what does it."""
     with pytest.raises(AttributeError, match=instead) as caught:
         getattr(uwsgi, name)
-    assert str(caught.value).count("; ") == 2
+    assert str(caught.value).count("; ") >= 2
 
 
 def test_log(uwsgi, caplog):
@@ -139,43 +152,72 @@ def test_post_fork_hook_without_the_module():
     hooks.call_post_fork()
 
 
-def import_decorators(is_ours):
-    """Return the module uwsgidecorators: ours, or that of uWSGI where it is installed."""
+@pytest.fixture(params=["ours", "uWSGI's"])
+def decorators(request):
+    """The module uwsgidecorators: ours, or that of uWSGI where it is installed."""
     install(Process(2, 4242, 8))
-    if is_ours:
-        sys.meta_path.insert(0, sys.meta_path.pop())
-    decorators = pytest.importorskip("uwsgidecorators")
-    if (decorators.__spec__.origin == "aserve") != is_ours:
+    if request.param == "ours":
+        return importlib.import_module("uwsgidecorators")
+    spec = importlib.machinery.PathFinder.find_spec("uwsgidecorators")
+    if spec is None:
         pytest.skip("uWSGI is not installed")
-    return decorators
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-@pytest.mark.parametrize("is_ours", [True, False])
-def test_postfork(is_ours):
+def test_postfork(decorators):
     """The decorator of uwsgidecorators: for all worker processes, or for the one of a number."""
-    postfork = import_decorators(is_ours).postfork
     calls = []
 
-    @postfork
+    @decorators.postfork
     def connect():
         calls.append("all")
         return 5
 
-    @postfork(2)
+    @decorators.postfork(2)
     def first():
         calls.append("second")
 
-    postfork(3)(lambda: calls.append("third"))
+    decorators.postfork(3)(lambda: calls.append("third"))
     hooks.call_post_fork()
     assert calls == ["all", "second"] and connect() == 5
 
 
-def test_other_decorators():
-    """What is not there is named."""
-    decorators = import_decorators(is_ours=True)
-    with pytest.raises(AttributeError, match=r"uwsgidecorators\.timer is not available under aserve; it has postfork"):
-        decorators.timer(3)
+def test_scheduled(decorators):
+    """Functions that run by themselves, by both."""
+    decorators.timer(3, target="spooler")(print)
+    decorators.cron(0, 3, -1, -1, -1)(len)
+    decorators.signal(7)(repr)
+    assert [number for number in range(9) if SIGNALS.is_registered(number)] == [0, 1, 7]
+    assert SIGNALS._schedules == {0: Every(3.0), 1: Cron(0, 3, -1, -1, -1)}
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("mulefunc", "no mules"),
+        ("spool", "task queue"),
+        ("harakiri", "--request-timeout"),
+        ("filemon", "--touch-reload"),
+    ],
+)
+def test_other_decorators(name, instead):
+    """What is not there is named, and what to use instead."""
+    install()
+    decorators = importlib.import_module("uwsgidecorators")
+    text = rf"uwsgidecorators\.{name} is not available under aserve; .*{instead}.*; it has cron, lock, postfork, "
+    with pytest.raises(AttributeError, match=text):
+        getattr(decorators, name)
     assert not hasattr(decorators, "__path__")
+
+
+def test_ours_comes_first(tmp_path, monkeypatch):
+    """uWSGI's own wants a master before it can be imported."""
+    (tmp_path / "uwsgidecorators.py").write_text("raise ZeroDivisionError\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install()
+    assert importlib.import_module("uwsgidecorators").timer is not None
 
 
 def test_in_a_worker_process():
@@ -184,6 +226,103 @@ def test_in_a_worker_process():
     uwsgi = importlib.import_module("uwsgi")
     assert (uwsgi.numproc, uwsgi.worker_id(), uwsgi.masterpid()) == (8, 3, 4242)
     install()
+
+
+def new_slots(*workers):
+    """Return pages with these workers: (slot, generation, pid, threads busy)."""
+    slots = Slots(len(workers))
+    for slot, generation, pid, busy in workers:
+        page = slots.page(slots.take())
+        page[Field.SLOT], page[Field.GENERATION], page[Field.PID], page[Field.THREADS_BUSY] = (
+            slot,
+            generation,
+            pid,
+            busy,
+        )
+        page[Field.REQUESTS] = 10 * pid
+    return slots
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+def test_workers():
+    """One for each slot, the newest; a mold is none."""
+    slots = new_slots((2, 1, 12, 0), (2, 0, 15, 1), (1, 1, 11, 0), (1, 2, 13, 3), (MOLD, 1, 14, 0), (3, 1, 0, 0))
+    install(Process(1, 4242, 2, slots=slots))
+    uwsgi = importlib.import_module("uwsgi")
+    assert uwsgi.workers() == (
+        {"id": 1, "pid": 13, "requests": 130, "status": b"busy", "respawn_count": 2, "apps": []},
+        {"id": 2, "pid": 12, "requests": 120, "status": b"idle", "respawn_count": 1, "apps": []},
+    )
+    os.close(slots.fd)
+
+
+def test_alone(uwsgi):
+    """Without workers, this process is the one."""
+    (worker,) = uwsgi.workers()
+    assert (worker["id"], worker["pid"]) == (1, os.getpid())
+    assert uwsgi.i_am_the_spooler() is False
+    with pytest.raises(RuntimeError, match="with --workers 1 there is one"):
+        uwsgi.reload()
+
+
+@pytest.mark.parametrize("masterpid", [4242, 0])
+def test_reload_and_stop(monkeypatch, masterpid):
+    """They are the supervisor's, by signals; without one, this process's."""
+    sent, told = [], masterpid or os.getpid()
+    monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
+    install(Process(1, masterpid))
+    uwsgi = importlib.import_module("uwsgi")
+    assert uwsgi.stop() is True and sent == [(told, signal.SIGTERM)]
+    if masterpid:
+        assert uwsgi.reload() is True and sent[1:] == [(told, signal.SIGHUP)]
+
+
+@pytest.mark.parametrize(
+    ("process", "truths"),
+    [
+        (Process(), {"lazy-apps": True}),
+        (Process(1, 4242, 2), {"lazy-apps": True, "master": True}),
+        (Process(0, 4242, 2, is_preloaded=True), {"master": True}),
+        (Process(options={"master": b"0", "lazy": b"1", "vacuum": True}), {"lazy-apps": True, "vacuum": True}),
+    ],
+)
+def test_what_agents_ask(process, truths):
+    """How it is here, whatever the file of uWSGI's says."""
+    install(process)
+    opt = importlib.import_module("uwsgi").opt
+    assert opt == {"enable-threads": True, "py-call-uwsgi-fork-hooks": True, **truths}
+
+
+def test_at_exit(uwsgi):
+    """What the app puts there is called; nothing need be."""
+    uwsgi_module._call_atexit()
+    calls = []
+    uwsgi.atexit = lambda: calls.append("end")
+    uwsgi_module._call_atexit()
+    assert calls == ["end"]
+
+
+def test_who_takes_signals():
+    """A worker that is ready, and no mold; a process alone."""
+    page = memoryview(bytearray(4096)).cast("Q")
+    process = Process(1, 4242, page=page)
+    for state in State:
+        page[Field.STATE] = state
+        assert process.serves is (state == State.READY)
+    assert Process().serves is True
+
+
+@pytest.mark.parametrize("worker_id", [0, 3])
+def test_begins(monkeypatch, worker_id):
+    """A worker begins when it is about to serve; neither a mold nor a trial does."""
+    begun = []
+    monkeypatch.setattr(uwsgi_module.SIGNALS, "begin", lambda number, serves: begun.append((number, serves())))
+    install(Process(worker_id, 4242))
+    hooks.call_post_fork()
+    assert begun == ([(3, True)] if worker_id else [])
+    monkeypatch.setattr(uwsgi_module.SIGNALS, "_serves", lambda: True)
+    hooks.call_at_end()
+    assert uwsgi_module.SIGNALS._serves is None
 
 
 # RPC

@@ -18,6 +18,7 @@ OFFERED = ("br", "zstd", "gzip")
         ("x-gzip", ("gzip",)),
         ("gzip;q=1.0, br;q=0.5", ("gzip", "br")),
         ("gzip ; q=0.5 ,br; Q=0.501", ("br", "gzip")),
+        ("*", OFFERED),
         ("br;q=0, *", ("zstd", "gzip")),
         ("br;q=0,gzip", ("gzip",)),
         ("*;q=0", ()),

@@ -112,6 +112,7 @@ def test_a_date_of_this_second_is_weak(monkeypatch):
         ("Sun Nov  6 08:49:37 1994", NOW),
         ("", None),
         ("never", None),
+        ("Fri, 16 Jul 2021 09:09:1626426577S GMT", None),  # Firefox 91, for a while
         ("Sun, 06 Nov 99999999999999 08:49:37 GMT", None),
         ("Sun, 06 Foo 1994 08:49:37 GMT", None),
     ],

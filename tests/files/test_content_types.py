@@ -24,6 +24,11 @@ from aserve.files.content_types import content_type, is_compressible
         ("code.wasm", "application/wasm"),
         ("a.tar.gz", "application/gzip"),  # the file, and no coding of another
         ("a.tar", "application/x-tar"),
+        ("a.bmp", "image/bmp"),  # of several names in the standard library, as is the next
+        ("clip.3gp", "video/3gpp"),
+        ("letter.odt", "application/vnd.oasis.opendocument.text"),
+        ("live.m3u8", "application/vnd.apple.mpegurl"),
+        ("html", "application/octet-stream"),
         ("clip.mp4", "video/mp4"),
         ("README", "application/octet-stream"),
         ("a.unheard-of", "application/octet-stream"),

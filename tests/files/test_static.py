@@ -218,6 +218,37 @@ def test_expiry(fetch, site):
         assert fetch(path, settings=settings).get("Cache-Control") == expected
 
 
+def test_added_fields(fetch, site):
+    """Of one name the first whose pattern is found; it takes the place of ours. A type of text has siblings."""
+    (site / "map.foo").write_bytes(b"map")
+    (site / "map.foo.gz").write_bytes(b"zipped")
+    settings = {
+        "static_fields": [
+            r"\.foo$ content-type: text/x-foo",
+            "Content-Type: image/x-all",
+            "Access-Control-Allow-Origin: *",
+            r"\.foo$ ACCESS-CONTROL-ALLOW-ORIGIN: null",
+            "^/t/ X-No: 1",
+            "^/s/map Cache-Control: public, max-age=5",
+        ],
+        "static_expires": "1h",
+    }
+    answer = fetch("/s/map.foo", settings=settings, HTTP_ACCEPT_ENCODING="gzip")
+    assert answer.body == b"zipped"
+    assert answer.fields[:3] == [
+        ("content-type", "text/x-foo"), ("Cache-Control", "public, max-age=5"), ("Access-Control-Allow-Origin", "*"),
+    ]  # fmt: skip
+    again = fetch("/s/map.foo", settings=settings, HTTP_IF_NONE_MATCH="*")
+    assert (again.code, again.get("Access-Control-Allow-Origin"), again.get("Content-Type")) == (304, "*", None)
+    other = fetch("/s/photo.png", settings=settings)
+    assert (other.get("Content-Type"), other.get("Cache-Control"), other.get("X-No")) == (
+        "image/x-all",
+        "max-age=3600",
+        None,
+    )
+    assert fetch("/s/no", settings=settings).get("Access-Control-Allow-Origin") is None
+
+
 def test_a_folder_that_is_not_there(tmp_path, caplog):
     """The log says so at the start; a folder that is made later is served."""
     app = StaticFiles(apps.hello, Config(static=f"/s={tmp_path}/later"))

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from aserve.metrics import pages as module
+from aserve.metrics.balance import Balance, Host, Reading
 from aserve.metrics.pages import FRESH_SECONDS, Pages, Wanted, Whence, is_loopback
 
 HERE = Whence()  # from this machine, to an address of its own
@@ -20,7 +21,10 @@ UNIX = Whence(is_unix=True)
 @pytest.fixture
 def pages(monkeypatch):
     """Pages, with what they are made of: pages.reach, pages.event."""
-    made = Pages(lambda: b"a 1\n", lambda: made.event, lambda: made.told, lambda: made.reach)
+    made = Pages(
+        lambda: b"a 1\n", lambda: made.event, lambda: made.told, lambda: made.reach, Balance(lambda: made.host)
+    )
+    made.host = Host([Reading(0, 0.0, 0.0)], 1, 4, 10.0)
     made.told = b"{}"
     made.event, made.reach = b'{"a":1}', "local"
     return made
@@ -95,6 +99,28 @@ def test_refusals(pages, target, method, status):
     found, fields, body, _ = ask(pages, target, method=method)
     assert found == status and fields["Content-Type"].startswith("text/plain") and body.endswith(b"\n")
     assert fields.get("Allow") == ("GET, HEAD" if status == 405 else None)
+
+
+def test_probes(pages):
+    """A sentence says why not; with the status page off, and to whoever reaches the address."""
+    pages.reach = "off"
+    for target in ("/live", "/ready"):
+        assert (ask(pages, target, whence=AWAY)[0], ask(pages, target)[2]) == (200, target[1:].encode() + b"\n")
+    pages.host = pages.host._replace(is_draining=True)
+    status, fields, body, _ = ask(pages, "/ready")
+    assert (status, fields["Retry-After"], body) == (503, "5", b"draining\n")
+    assert ask(pages, "/live")[0] == 200
+    pages.host = pages.host._replace(readings=[])
+    assert ask(pages, "/live")[::2] == (503, b"no worker serves\n")
+    assert ask(pages, "/live", method="HEAD")[::2] == (503, b"")
+
+
+@pytest.mark.provokes("internal error")
+def test_the_agent(pages, caplog):
+    """A line; none if it cannot be made."""
+    assert pages.agent_line() == b"up ready 100%\n"
+    pages.host = None
+    assert pages.agent_line() == b"" and "internal error" in caplog.text
 
 
 @pytest.mark.parametrize(

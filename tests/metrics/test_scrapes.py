@@ -12,6 +12,7 @@ import pytest
 
 from aserve.errors import BindError
 from aserve.metrics import scrapes as module
+from aserve.metrics.balance import Balance, Host, Reading
 from aserve.metrics.pages import FRESH_SECONDS, Pages
 from aserve.metrics.scrapes import (
     APP_SECONDS,
@@ -27,6 +28,7 @@ from aserve.metrics.scrapes import (
 from aserve.metrics.text import CONTENT_TYPE
 from aserve.settings import Config
 
+BALANCE = Balance(lambda: Host([Reading(0, 0.0, 0.0)], 1, 4, 10.0))
 GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
 EVENTS = b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -41,7 +43,7 @@ class Answering:
         self.address = str(path)
         self.listeners = open_metrics(Config(metrics=f"unix:{path}"))
         self.event, self.events = b"{}", 0
-        self.pages = Pages(self._render, self._make_event, lambda: b"{}" * 200_000, lambda: "local")
+        self.pages = Pages(self._render, self._make_event, lambda: b"{}" * 200_000, lambda: "local", BALANCE)
         self.scrapes = Scrapes(self.listeners, self.pages)
         self.clients = []
 
@@ -292,7 +294,7 @@ def test_a_forked_child(answering, tmp_path):
     client = answering.connect()
     answering.turn()
     mine = [listener._replace(socket=listener.socket.dup()) for listener in answering.listeners]
-    Scrapes(mine, Pages(lambda: b"", lambda: b"", lambda: b"", lambda: "off")).close(is_end=False)
+    Scrapes(mine, Pages(lambda: b"", lambda: b"", lambda: b"", lambda: "off", BALANCE)).close(is_end=False)
     assert (tmp_path / "m").exists()
     client.sendall(GET)
     answering.turn()
@@ -572,3 +574,22 @@ def test_where_stats_are(caplog, tmp_path):
         open_metrics(Config(metrics=f"unix:{tmp_path}/m", stats=f"0.0.0.0:{listener.address[1]}"))
     assert not (tmp_path / "m").exists()
     listener.close()
+
+
+# --agent-check
+
+
+def test_the_agent(answering, tmp_path, caplog):
+    """Whoever connects is told a line, also one that says something first; a weight is no secret, and nobody is warned."""
+    caplog.set_level(logging.INFO, "aserve")
+    (exposed,) = open_metrics(Config(agent_check="0.0.0.0:0"))
+    assert "HAProxy's agent check on " in caplog.text and "whoever reaches" not in caplog.text
+    exposed.close()
+    (listener,) = open_metrics(Config(agent_check=f"unix:{tmp_path}/a"))
+    answering.scrapes.close(is_end=False)
+    answering.scrapes, answering.address = Scrapes([listener], answering.pages), f"{tmp_path}/a"
+    for word in (b"", b"app\n"):
+        client = answering.connect()
+        client.sendall(word)
+        answering.turn()
+        assert client.recv(100) == b"up ready 100%\n" and client.recv(1) == b""

@@ -88,3 +88,26 @@ async def test_an_address_that_is_taken(tmp_path):
     with pytest.raises(BindError, match=f"127.0.0.1:{port}.*another program"):
         Single(serving(metrics=f"127.0.0.1:{port}"), asyncio.get_running_loop())
     single.close()
+
+
+async def test_what_balancers_are_told(tmp_path):
+    """By what the server knows of itself: its threads, those who wait, what it was told."""
+    now = NOTHING._replace(is_draining=False, told_unready="", workers=3, workers_idle=1)
+    server = serving(agent_check=f"unix:{tmp_path}/a", threads=4)
+    server.statistics = lambda: now
+    single = Single(server, asyncio.get_running_loop())
+
+    async def told():
+        reader, writer = await asyncio.open_unix_connection(f"{tmp_path}/a")
+        found = await reader.read()
+        writer.close()
+        return found
+
+    assert await told() == b"up ready 55%\n"
+    now = now._replace(workers_idle=3)
+    for _ in range(30):
+        single.on_second()
+    assert await told() == b"up ready 100%\n"
+    now = now._replace(told_unready="the database is gone")
+    assert await told() == b"up drain\n"
+    single.close()

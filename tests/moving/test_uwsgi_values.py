@@ -15,6 +15,7 @@ from aserve.moving.uwsgi_values import (
     place_of,
     put_virtualenv,
     take_attached,
+    take_cache,
     take_chmod,
     take_chown,
     take_greenlets,
@@ -26,6 +27,7 @@ from aserve.moving.uwsgi_values import (
     text_of,
     whole,
 )
+from aserve.settings import ConfigError
 
 
 def given(value, key="key"):
@@ -258,3 +260,12 @@ def test_mules():
     for value in ("", "3", "shop.mules:run"):
         draft = taken(take_mule, value, "mule")
         assert draft.settings == {} and "aserve has no mules" in draft.notes[0].text
+
+
+def test_a_cache():
+    """What cannot be had is told: a file behind it, and other servers."""
+    draft = taken(take_cache, "name=a,items=3,store=/tmp/a,nodes=b:1")
+    assert draft.settings == {"uwsgi-cache": ["name=a,items=3"]}
+    assert draft.notes[0].text == "store, nodes: it is no file, and no other server's; it outlives reloads"
+    with pytest.raises(ConfigError, match=r"a.ini:1: key = name=a: .*how many items"):
+        taken(take_cache, "name=a")

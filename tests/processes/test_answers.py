@@ -171,3 +171,23 @@ def test_at_the_end(ask, question):
     ask.one.start()
     ask.one.signal(signal.SIGTERM)
     assert ask(ask=question, count=3).read() == [{"error": "the server is ending"}]
+
+
+def test_balancers(ask):
+    """The workers of now are told, and those to come, over new code, too; until they are told otherwise."""
+    first, second = ask.one.start()
+    ask.one.heard(first)
+    why = "drained by aserve balancers"
+    assert ask(ask="balancers", wish="drain").read() == [{"text": "balancers are told: drain"}]
+    assert ask.one.heard(first) == [({"do": "set unready", "why": why}, [])]
+    overview = ask.one.supervisor._overview
+    assert overview._balance.why_unready() == why and overview.describe()["why_unready"] == why
+    ask.one.end(second, number=signal.SIGKILL)
+    ask.one.turn(30)
+    third = ask.one.children[-1]
+    ask.one.say(third, say="ready")
+    assert ({"do": "set unready", "why": why}, []) in ask.one.heard(third)
+    assert ask(ask="balancers", wish="ready").read() == [{"text": "balancers are told: ready"}]
+    assert ask.one.heard(third) == [({"do": "set unready", "why": ""}, [])]
+    for wrong in ("stopped", 7, None):
+        assert ask(ask="balancers", wish=wrong).read() == [{"error": "say one of ready, drain, maint"}]

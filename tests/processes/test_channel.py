@@ -85,6 +85,16 @@ def test_it_is_gone_with_something_unread(pair):
     assert one.receive() is None
 
 
+def test_its_last_words(pair):
+    """What it has said is heard all the same."""
+    here, there = pair
+    here.send({"do": "drain"})
+    there.send({"say": "begun"})
+    there.close()
+    assert here.receive() == ({"say": "begun"}, [])
+    assert here.receive() is None and here.receive() is None
+
+
 def test_closing_with_something_unsent(pair):
     """Descriptors that were not sent are closed."""
     one, _ = pair

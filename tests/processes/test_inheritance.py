@@ -62,6 +62,7 @@ class Before:
             each["in_flight"] = copies[each["in_flight"]]
         state["farewell"]["channels"] = [each["channel"] for each in state["children"]]
         state["pages"] = copies[state["pages"]]
+        state["kept"] = {name: copies[fd] for name, fd in state["kept"].items()}
         state["descriptors"] = list(copies.values())
         self.pages = state["pages"]
         copy = inheritance.open_memory_file("copy")
@@ -70,10 +71,14 @@ class Before:
 
 
 @pytest.fixture
-def before(system, tmp_path):
+def before(system, tmp_path, monkeypatch):
     """What there was."""
+    kept = inheritance.open_memory_file("kept")
+    os.write(kept, b"kept")
+    monkeypatch.setattr(inheritance, "KEPT", {"a file": kept})
     before = Before(tmp_path)
     yield before
+    os.close(kept)
     for child in before.children:
         child.close()
     for listener in before.listeners:
@@ -98,6 +103,8 @@ def test_all_of_it(before, system, tmp_path):
     assert [listener.address for listener in found.metrics] == [each.address for each in before.overview.listeners]
     for listener in (*found.listeners, *found.metrics):
         listener.socket.close()
+    assert os.pread(found.kept["a file"], 9, 0) == b"kept"
+    os.close(found.kept["a file"])
 
     selector, slots = selectors.DefaultSelector(), Slots(0, found.pages)
     children = Children(slots, selector, Timers(), lambda *_: None)
@@ -124,7 +131,7 @@ def test_another_form(before, system, other):
     """Then there are listeners, and workers to whom one may say one thing, once."""
     found = Inheritance.read(before.write(**other))
     assert len(found.listeners) == 2 and (found.plan, found.size, found.pages, found.children) == (None, None, None, ())
-    assert len(found.strangers) == 2 and found.counted is not None
+    assert len(found.strangers) == 2 and found.counted is not None and found.kept == {}
     with pytest.raises(OSError, match="Bad file"):
         os.fstat(before.pages)
     system.workers_ends[before.children.having(State.READY)[0].pid].close()  # to whom nothing can be said
@@ -143,7 +150,7 @@ def test_another_form(before, system, other):
 def test_a_form_for_each_layout():
     """Pages of before are read where the words are of now: a change of the table of what is counted is another form."""
     layout = "\n".join([str(FIRST_WORD), *map(repr, PLACES.items()), *KEYS])
-    assert (FORM, hashlib.sha256(layout.encode()).hexdigest()[:16]) == (4, "ad8acffbf7662e4f"), (
+    assert (FORM, hashlib.sha256(layout.encode()).hexdigest()[:16]) == (5, "ad8acffbf7662e4f"), (
         "raise FORM, and note the new layout here"
     )
 

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 import types
 
 import pytest
@@ -16,12 +17,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from aserve import footprint
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.footprint import Memory
+from aserve.metrics.balance import Balance
 from aserve.metrics.scrapes import open_metrics
 from aserve.metrics.table import FIRST_WORD, PLACES
 from aserve.processes import overview as module
 from aserve.processes.child import TRIAL
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.processes.memory_file import open_memory_file
+from aserve.processes.slots import Field
 from aserve.settings import Config, ConfigError
 
 
@@ -333,3 +336,30 @@ def test_files_of_who_is_gone(reading, tmp_path):
     overview._app_files.lock = None
     overview.close(is_end=True)
     assert overview.app_files_of(1) is None and (tmp_path / "files").exists()
+
+
+def test_what_balancers_are_told(supervised):
+    """By the pages of those who serve; at the end by those who finish."""
+    one = supervised(2, threads=4)
+    overview, page = one.supervisor._overview, one.supervisor._children.page
+    assert overview._balance.agent_line() == b"stopped #no worker serves\n"
+    for child in one.start():
+        page(child)[Field.TICKED_AT] = time.monotonic_ns()
+    balance = overview._balance = Balance(overview._look)
+    assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "", b"up ready 100%\n")
+    for child in one.children:
+        page(child)[Field.WAITING_MILLISECONDS] = 12_500
+    assert balance.why_unready().startswith("requests wait for 12.5 s")
+    one.signal(signal.SIGTERM)
+    assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "draining", b"up drain\n")
+    for child in one.children:
+        page(child)[Field.TICKED_AT] = 0
+    assert balance.why_dead() == "no event loop of a worker turns"
+
+
+def test_what_people_have_said_outlives_new_code(supervised):
+    """A host that was taken out stays out."""
+    state = supervised(1).supervisor._overview.describe()
+    state["why_unready"] = "drained by aserve balancers"
+    left = Inheritance("99.0", [], [], Strangers(), counted=state)
+    assert supervised(1, inherited=left).supervisor._overview.why_unready == "drained by aserve balancers"

@@ -19,6 +19,7 @@ from harness.interpreter import has_module
 from harness.leading import Leading, lead_by
 
 from aserve import forks
+from aserve import running as running_module
 from aserve.errors import BindError
 from aserve.fault_page import Fault
 from aserve.loading import LoadError
@@ -188,8 +189,8 @@ def test_a_fault_instead_of_the_app(lead, wait_until):
 def test_told_to_end_before_it_serves(lead, monkeypatch):
     """It accepts nobody, and says nothing."""
     led = lead()
-    new_loop = worker_module.new_loop
-    monkeypatch.setattr(worker_module, "new_loop", lambda kind: (led.channel.send(DRAIN), new_loop(kind))[1])
+    new_loop = running_module.new_loop
+    monkeypatch.setattr(running_module, "new_loop", lambda kind: (led.channel.send(DRAIN), new_loop(kind))[1])
     assert led.run(lambda: hello) == 0
     assert led.heard() == [] and led.page[Field.TICK] == 0
 

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from aserve.settings import Config, ConfigError
-from aserve.settings.files import Below, Sent, parse_expiry, parse_mount, parse_sent, parse_static
+from aserve.settings.files import Below, Sent, parse_added_field, parse_expiry, parse_mount, parse_sent, parse_static
 
 
 @pytest.mark.parametrize(
@@ -106,6 +106,39 @@ def test_what_is_no_expiry(text, why):
     """The message says what was wrong."""
     with pytest.raises(ConfigError, match=f"^static_expires: .*{why}"):
         Config(static_expires=[text])
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "name", "value"),
+    [
+        ("Access-Control-Allow-Origin: *", None, "Access-Control-Allow-Origin", "*"),
+        (r"\.woff2$  X-A:b ", r"\.woff2$", "X-A", "b"),
+        ("^/a b/ X-A: b: c", "^/a b/", "X-A", "b: c"),
+        ("Link: </a>; rel=next, b: c", None, "Link", "</a>; rel=next, b: c"),
+    ],
+)
+def test_added_field(text, pattern, name, value):
+    """The first name with a colon is the field's; what is before it, the pattern."""
+    field = parse_added_field(text)
+    assert (field.pattern and field.pattern.pattern, field.name, field.value) == (pattern, name, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("X-A", "is not of the form"),
+        ("X-A:", "is not of the form"),
+        ("X-A: \u2026", "is not of the form"),
+        ("X-A: a\x07", "is not of the form"),
+        ("( X-A: b", "'[(]' is no regular expression"),
+        ("content-length: 5", "content-length is made by the server"),
+        (".css Vary: Cookie", "Vary is made by the server"),
+    ],
+)
+def test_what_is_no_field_to_add(text, why):
+    """Nothing that could break a response gets into one."""
+    with pytest.raises(ConfigError, match=f"^static_fields: .*{why}"):
+        Config(static_fields=[text])
 
 
 def test_names():

@@ -1,0 +1,80 @@
+"""The kind of value of `--uwsgi-cache`, and its grammar, which is that of uWSGI's option cache2.
+
+Owns:     CacheSpec; 'name=sessions,items=1000,...'.
+Thread:   any; pure.
+Not here: the cache itself (uwsgi_api/caches.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .kinds import GIB, KIB, Kind, _texts_of, count, show_texts, size
+
+DEFAULT_NAME = "default"  # uWSGI's, of the cache that is meant where none is named
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}\Z")
+_ITEMS = count(1, 10_000_000)
+_VALUE = size(1, GIB)
+_KEY = size(1, 60 * KIB)  # its length has two octets
+_TRUE = {"1": True, "0": False, "true": True, "false": False, "on": True, "off": False}
+
+
+class CacheSpec(NamedTuple):
+    """One cache that all processes share."""
+
+    name: str = DEFAULT_NAME
+    items: int = 0
+    value_bytes: int = 64 * KIB  # the longest value; uWSGI's default
+    key_bytes: int = 2 * KIB  # the longest key; uWSGI's default
+    has_eviction: bool = False  # when it is full, whatever was not used for long makes room
+
+
+_FIELDS = {"name": "name", "items": "items", "blocksize": "value_bytes", "keysize": "key_bytes", "purge_lru": "has_eviction"}  # fmt: skip
+
+
+def parse_cache(text: str) -> CacheSpec:
+    """
+    Return what `name=NAME,items=N,blocksize=SIZE,keysize=SIZE,purge_lru=1` says; only `items` must be there.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    given: dict[str, object] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if key not in _FIELDS or not equals:
+            raise ValueError(f"{part!r} is none of name=, items=, blocksize=, keysize= and purge_lru=")
+        given[_FIELDS[key]] = _value_of(key, value)
+    if "items" not in given:
+        raise ValueError(f"{text!r} does not say how many items there is room for, as in items=1000")
+    return CacheSpec(**given)  # type: ignore[arg-type]
+
+
+def _value_of(key: str, value: str) -> object:
+    if key == "name":
+        if not _NAME.match(value):
+            raise ValueError(f"{value!r} is not the name of a cache: up to 64 letters, digits, _, . and -")
+        return value
+    if key == "purge_lru":
+        if value.lower() not in _TRUE:
+            raise ValueError(f"purge_lru={value} is neither 0 nor 1")
+        return _TRUE[value.lower()]
+    return {"items": _ITEMS, "blocksize": _VALUE, "keysize": _KEY}[key].parse(value)
+
+
+def _parse_caches(value: object) -> tuple[str, ...]:
+    texts = tuple(_texts_of(value, str.splitlines))
+    names = [parse_cache(text).name for text in texts]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"two caches are called {name}")
+    return texts
+
+
+CACHES = Kind(
+    "items=N[,name=NAME,...]",
+    "how many items, and what else differs from name=default,blocksize=64k,keysize=2k,purge_lru=0; in a variable one to a line",
+    _parse_caches,
+    show_texts,
+)

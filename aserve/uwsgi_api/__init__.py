@@ -1,0 +1,1 @@
+"""What `import uwsgi` offers beyond RPC: locks, a cache, signals, timers and cron; compat/uwsgi.py is the module itself."""

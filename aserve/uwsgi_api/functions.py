@@ -1,0 +1,242 @@
+"""The functions of the module `uwsgi` for what processes share: locks, the cache, signals, timers, cron.
+
+Owns:     FUNCTIONS, by their names; how arguments are checked, and results told, as uWSGI does.
+Thread:   any.
+Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
+Not here: the module, and its other functions (compat/uwsgi.py), decorators (decorators.py), what is below (locks.py, caches.py, signals.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Union
+
+from .caches import Cache
+from .memory import SIGNAL_COUNT, shared
+from .schedules import Every, checked_cron
+from .signals import Signals
+
+Text = Union[str, bytes]
+
+SIGNALS = Signals(shared)
+MIN_TIMER_SECONDS = 0.01
+# A loop over no time would fill a CPU; nobody waits for more than some years.
+MAX_TIMER_SECONDS = 1e9
+
+
+def lock(number: int = 0) -> None:
+    """
+    Take a lock that one thread of all processes can have; wait for it. A process that dies lets it go.
+
+    Raises:
+        ValueError: its number is not 0 to 255.
+    """
+    shared().locks.lock(number)
+
+
+def unlock(number: int = 0) -> None:
+    """
+    Let a lock of this process's go; one that it has not stays as it is.
+
+    Raises:
+        ValueError: its number is not 0 to 255.
+    """
+    shared().locks.unlock(number)
+
+
+def is_locked(number: int = 0) -> bool:
+    """
+    Whether somebody has a lock.
+
+    Raises:
+        ValueError: its number is not 0 to 255.
+    """
+    return shared().locks.is_locked(number)
+
+
+# The cache. None is what uWSGI returns for what was not done.
+
+
+def cache_get(key: Text, cache: Text | None = None) -> bytes | None:
+    """
+    Return a value; None: it is not there.
+
+    Raises:
+        ValueError: there is no such cache. So for all of these.
+        TypeError: something is neither bytes nor text. So for all of these.
+    """
+    return _cache(cache).get(_octets(key))
+
+
+def cache_set(key: Text, value: Text, expires: int = 0, cache: Text | None = None) -> bool | None:
+    """Keep a value for so many seconds, 0: for ever; None: there is one already, or no room."""
+    return _cache(cache).set(_octets(key), _octets(value), expires) or None
+
+
+def cache_update(key: Text, value: Text, expires: int = 0, cache: Text | None = None) -> bool | None:
+    """Keep a value in place of what is there; None: there is no room."""
+    return _cache(cache).set(_octets(key), _octets(value), expires, is_update=True) or None
+
+
+def cache_exists(key: Text, cache: Text | None = None) -> bool | None:
+    """Return True, or None: there is no such value."""
+    return _cache(cache).has(_octets(key)) or None
+
+
+def cache_del(key: Text, cache: Text | None = None) -> bool | None:
+    """Remove a value; None: there is none."""
+    return _cache(cache).delete(_octets(key)) or None
+
+
+def cache_clear(cache: Text | None = None) -> bool:
+    """Remove all of a cache."""
+    _cache(cache).clear()
+    return True
+
+
+def cache_keys(cache: Text | None = None) -> list[bytes]:
+    """Return the keys of a cache."""
+    return _cache(cache).keys()
+
+
+def cache_num(key: Text, cache: Text | None = None) -> int:
+    """Return a number that cache_inc and the like have made; 0: there is none."""
+    return _cache(cache).number(_octets(key))
+
+
+def cache_inc(key: Text, amount: int = 1, expires: int = 0, cache: Text | None = None) -> bool | None:
+    """Add to a number, 0 if there is none; `expires`: of a new one. None: the value is no number, or there is no room."""
+    return _cache(cache).change(_octets(key), lambda number: number + amount, expires) or None
+
+
+def cache_dec(key: Text, amount: int = 1, expires: int = 0, cache: Text | None = None) -> bool | None:
+    """Subtract; see cache_inc."""
+    return _cache(cache).change(_octets(key), lambda number: number - amount, expires) or None
+
+
+def cache_mul(key: Text, amount: int = 2, expires: int = 0, cache: Text | None = None) -> bool | None:
+    """Multiply; see cache_inc."""
+    return _cache(cache).change(_octets(key), lambda number: number * amount, expires) or None
+
+
+def cache_div(key: Text, amount: int = 2, expires: int = 0, cache: Text | None = None) -> bool | None:
+    """Divide, towards 0 as C does; by 0 it is 0; see cache_inc."""
+
+    def divide(number: int) -> int:
+        quotient = abs(number) // abs(amount) if amount else 0
+        return quotient if (number < 0) == (amount < 0) else -quotient
+
+    return _cache(cache).change(_octets(key), divide, expires) or None
+
+
+def _octets(item: object) -> bytes:
+    if not isinstance(item, (str, bytes, bytearray, memoryview)):
+        raise TypeError(f"the cache takes bytes or text, not {type(item).__name__}: {item!r:.60}")
+    return item.encode() if isinstance(item, str) else bytes(item)
+
+
+def _cache(name: Text | None) -> Cache:
+    caches = shared().caches
+    text = name.decode() if isinstance(name, bytes) else name
+    if text and "@" in text:
+        raise ValueError(f"the cache {text!r} is another server's; aserve has those of its own processes")
+    if not text and caches:
+        return next(iter(caches.values()))  # the first, as uWSGI has it
+    if not text or text not in caches:
+        raise ValueError(
+            f"there is no cache {text or 'default'!r}; --uwsgi-cache name={text or 'default'},items=1000 has one"
+        )
+    return caches[text]
+
+
+# Signals
+
+
+def register_signal(number: int, target: Text, function: Callable[[int], Any]) -> None:
+    """
+    Run this function for a signal: in any worker, in `workers`, which are all, or in `worker2`.
+
+    Raises:
+        ValueError: there is no such signal, or target.
+        TypeError: it is no function.
+    """
+    SIGNALS.register(number, target.decode() if isinstance(target, bytes) else target, function)
+
+
+def signal_registered(number: int) -> bool:
+    """
+    Whether there is a function for a signal.
+
+    Raises:
+        ValueError: there is no such signal.
+    """
+    return SIGNALS.is_registered(number)
+
+
+def signal(number: int) -> None:
+    """
+    Raise a signal: its function runs soon, in a thread of its own.
+
+    Raises:
+        ValueError: there is no such signal, or no function for it.
+    """
+    SIGNALS.send(number)
+
+
+def add_timer(number: int, seconds: float) -> None:
+    """
+    Raise a signal each so many seconds.
+
+    Raises:
+        ValueError: there is no such signal, or the time is none.
+    """
+    SIGNALS.schedule(number, Every(_checked_seconds(seconds)))
+
+
+def add_rb_timer(number: int, seconds: float, iterations: int = 0) -> None:
+    """
+    Raise a signal each so many seconds, and so often; 0: without end.
+
+    Raises:
+        ValueError: there is no such signal, or the time is none.
+    """
+    SIGNALS.schedule(number, Every(_checked_seconds(seconds), max(0, int(iterations))))
+
+
+def add_cron(number: int, minute: int, hour: int, day: int, month: int, weekday: int) -> None:
+    """
+    Raise a signal at minutes, by the local time; -1 is any, -5 each fifth.
+
+    Raises:
+        ValueError: there is no such signal, or no such minute.
+    """
+    SIGNALS.schedule(number, checked_cron(minute, hour, day, month, weekday))
+
+
+def free_signal() -> int:
+    """
+    Return the first signal without a function.
+
+    Raises:
+        ValueError: each has one.
+    """
+    for number in range(SIGNAL_COUNT):
+        if not SIGNALS.is_registered(number):
+            return number
+    raise ValueError(f"all {SIGNAL_COUNT} signals have functions")
+
+
+def _checked_seconds(seconds: float) -> float:
+    if not MIN_TIMER_SECONDS <= seconds <= MAX_TIMER_SECONDS:
+        raise ValueError(f"a timer of {seconds!r} s is none; {MIN_TIMER_SECONDS} is the least")
+    return float(seconds)
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        lock, unlock, is_locked,
+        cache_get, cache_set, cache_update, cache_exists, cache_del, cache_clear, cache_keys,
+        cache_num, cache_inc, cache_dec, cache_mul, cache_div,
+        register_signal, signal_registered, signal, add_timer, add_rb_timer, add_cron,
+    )
+}  # fmt: skip

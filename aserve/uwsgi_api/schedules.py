@@ -1,0 +1,97 @@
+"""When a signal is due by itself: each so many seconds, or at minutes as cron names them.
+
+Owns:     Every, Cron.
+Thread:   any; pure.
+Spec:     uWSGI 2.0.30, add_timer, add_rb_timer, add_cron: -1 is any, -5 each fifth; a day of the month and one of the week are either.
+Not here: who looks at the clock, and what is run (signals.py).
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from typing import NamedTuple
+
+MINUTE = 60
+MISSED_MINUTES = (
+    5  # a process that could not look for so long makes up for them; Guess: long enough for a stalled machine
+)
+SUNDAYS = (0, 7)
+
+
+class Every(NamedTuple):
+    """Each so many seconds, from the start on."""
+
+    seconds: float
+    times: int = 0  # so often; 0: without end
+
+    def first(self, now: float) -> float:
+        """Return when it is due, from the start on; seconds of the monotonic clock."""
+        return now + self.seconds
+
+    def next(self, due: float, now: float) -> float | None:
+        """Return when it is due after this; None: it is not due yet. What was missed is not made up for."""
+        if now < due:
+            return None
+        return due + self.seconds if due + self.seconds > now else now + self.seconds
+
+
+class Cron(NamedTuple):
+    """At these minutes, by the local time."""
+
+    minute: int
+    hour: int
+    day: int  # of the month, from 1
+    month: int  # from 1
+    weekday: int  # 0 is Sunday, and so is 7
+
+    def first(self, now: float) -> float:
+        """Return the minute that is looked at already: the one that it is; its number since 1970."""
+        return now // MINUTE
+
+    def next(self, looked_at: float, now: float) -> float | None:
+        """Return the last minute of those since then that it names; None: there is none, and those are looked at, too."""
+        latest = int(now // MINUTE)
+        for minute in range(latest, max(int(looked_at), latest - MISSED_MINUTES), -1):
+            if self.names(time.localtime(minute * MINUTE)):
+                return minute
+        return None
+
+    def names(self, moment: time.struct_time) -> bool:
+        """Whether it names this minute."""
+        day, weekday = _fits(self.day, moment.tm_mday), self._is_weekday(moment)
+        # crontab(5) has it, too: both restricted mean either.
+        is_day = day or weekday if self.day >= 0 and self.weekday >= 0 else day and weekday
+        return (
+            is_day
+            and _fits(self.minute, moment.tm_min)
+            and _fits(self.hour, moment.tm_hour)
+            and _fits(self.month, moment.tm_mon)
+        )
+
+    def _is_weekday(self, moment: time.struct_time) -> bool:
+        today = (moment.tm_wday + 1) % 7  # of Python 0 is Monday
+        return self.weekday in SUNDAYS if today == 0 and self.weekday >= 0 else _fits(self.weekday, today)
+
+
+def _fits(asked: int, value: int) -> bool:
+    return asked == value if asked >= 0 else value % -asked == 0
+
+
+def checked_cron(*fields: int) -> Cron:
+    """
+    Return a Cron of minute, hour, day, month and weekday.
+
+    Raises:
+        ValueError: a field names nothing.
+    """
+    cron = Cron(*fields)
+    for name, value, most in zip(Cron._fields, cron, (59, 23, 31, 12, 7)):
+        if not -most - 1 <= value <= most:
+            raise ValueError(f"cron: {value} is no {name}: up to {most}, -1 for any, -N for each Nth")
+    return cron
+
+
+def identity_of(schedule: Every | Cron) -> int:
+    """Return a number that tells schedules apart, in all processes alike; never 0."""
+    return zlib.crc32(repr(schedule).encode()) or 1

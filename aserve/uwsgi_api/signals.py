@@ -1,0 +1,337 @@
+"""Signals of uWSGI's, timers and cron: functions that run in a worker, beside its requests.
+
+Owns:     Signals: what a process has registered, the thread that looks what is due, and those in which functions run.
+Thread:   any registers and raises; the clock's thread looks; each run has a thread of its own, beyond --threads.
+Spec:     uWSGI 2.0.30, "uWSGI Signal framework".
+Not here: when a schedule is due (schedules.py), the memory (memory.py), the functions of the module (compat/uwsgi.py).
+
+There is no one who hands them out. Each worker has the functions, and looks: what is due, or raised, is in memory that all see, and
+whoever finds it first takes it, under the lock.
+
+- One worker runs it, once: it takes what is due, and sets when it is due again, in one step.
+- Nothing is lost when a worker goes: one that drains takes nothing more, and ends when what it runs has ended (its threads are no
+  daemons); what was raised and not taken is still in the memory. What is cut off is what runs in a process that is killed.
+- A function that hangs stops itself only: while it runs, in whatever process, it is not run again, and the log says so once. The
+  kernel takes that lock from a process that dies.
+- A signal for all workers is a count: each compares it with what it has seen.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import struct
+import threading
+import time
+import weakref
+from typing import Any, Callable, NamedTuple, Union
+
+from ..forks import end_if_forked, forked
+from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
+from .schedules import Cron, Every, identity_of
+
+logger = logging.getLogger("aserve.app")
+
+Schedule = Union[Every, Cron]
+# How often a process looks what others have raised. Guess: uWSGI's master looks for what is due once a second.
+LOOK_SECONDS = 0.5
+MIN_LOOK_SECONDS = 0.001
+# Who has registered another schedule, as code of before has, leaves a signal to the others for so long. Guess.
+STRANGER_SECONDS = 5.0
+HANGS_SECONDS = 60.0  # a function that was to run again is told of after that. Guess
+MAX_PENDING = 1 << 16
+
+# A signal in the memory: how often it waits to be run by one; how often it was raised for all; how often its schedule was due; the
+# identity of that; when that is due, or the minute looked at; when it was registered.
+_ENTRY = struct.Struct("=IIIIdd")
+ANY, ALL = 0, -1
+_TARGETS = re.compile(r"(?:worker|mule)?0?\Z|spooler\Z|mule[0-9]+\Z|farm_\w+\Z")
+
+
+class Entry(NamedTuple):
+    """What all processes know of a signal."""
+
+    pending: int
+    raised: int
+    due_count: int
+    schedule: int
+    due: float
+    since: float
+
+
+class Handler(NamedTuple):
+    """What is run for a signal, and where: by any worker, by all, or by the one of a number."""
+
+    function: Callable[[int], Any]
+    target: int
+
+
+def parse_target(target: str) -> int:
+    """
+    Return who is to run a signal: ANY, ALL, or the number of a worker.
+
+    Raises:
+        ValueError: it names nobody.
+    """
+    if target in ("workers", "active-workers", "mules"):
+        return ALL
+    if _TARGETS.match(target):  # a mule and the spooler are there so that no request waits; here none waits in any case
+        return ANY
+    match = re.match(r"worker([0-9]+)\Z", target)
+    if not match:
+        raise ValueError(f"{target!r} is no target of signals: '', worker, workers, worker1, worker2, spooler, mule")
+    return int(match[1])
+
+
+class Signals:
+    """Those of one process, and of what it forks."""
+
+    def __init__(self, memory: Callable[[], Memory]) -> None:
+        self._memory = memory
+        self._handlers: dict[int, Handler] = {}
+        self._schedules: dict[int, Schedule] = {}
+        self._seen: dict[int, int] = {}  # of signals for all: how often they were raised
+        self._told: set[int] = set()  # those that hang
+        self._worker_id = 0
+        self._since = 0.0
+        self._leave()
+        leave = weakref.WeakMethod(self._leave)
+        os.register_at_fork(after_in_child=lambda: (leave() or (lambda: None))())
+
+    def _leave(self) -> None:
+        """Take nothing, until `begin`: in a process that was forked none of its parent's threads are there."""
+        self._serves: Callable[[], bool] | None = None  # whether this worker takes anything; None: it has not begun
+        self._running: dict[int, float] = {}  # since when
+        self._wake = threading.Event()
+        self._clock: threading.Thread | None = None
+
+    # By the app
+
+    def register(self, number: int, target: str, function: Callable[[int], Any]) -> None:
+        """
+        Run this function for a signal.
+
+        Raises:
+            ValueError: there is no such signal, or no such target.
+            TypeError: it is no function.
+        """
+        if not callable(function):
+            raise TypeError(f"{function!r} is no function")
+        self._handlers[check_number(number)] = Handler(function, parse_target(target))
+        self._meet(number)
+
+    def is_registered(self, number: int) -> bool:
+        """Whether this process has a function for it."""
+        return check_number(number) in self._handlers
+
+    def schedule(self, number: int, schedule: Schedule) -> None:
+        """
+        Raise a signal whenever this is due; in place of what it had before.
+
+        Raises:
+            ValueError: there is no such signal.
+        """
+        self._schedules[check_number(number)] = schedule
+        self._meet(number)
+
+    def send(self, number: int) -> None:
+        """
+        Raise a signal, once.
+
+        Raises:
+            ValueError: this process has no function for it.
+        """
+        handler = self._handlers.get(check_number(number))
+        if handler is None:
+            raise ValueError(f"signal {number} has no function here: uwsgi.register_signal({number}, '', function)")
+        self._locked(self._raise, number, handler, MAX_PENDING)
+        self._wake.set()
+
+    # By the server
+
+    def begin(self, worker_id: int, serves: Callable[[], bool]) -> None:
+        """Run what is due from now on, in this worker, while `serves` says so; it is called often, from another thread."""
+        self._worker_id, self._serves, self._since = worker_id, serves, time.monotonic()
+        for number in {*self._handlers.copy(), *self._schedules.copy()}:
+            self._meet(number)
+
+    def end(self) -> None:
+        """Take nothing more. Python waits for what runs, and would wait for what is begun meanwhile, too."""
+        self._serves = None
+
+    def _meet(self, number: int) -> None:
+        """Know a signal, as a worker: what all know of its schedule, and how often it was raised before."""
+        if self._serves is None:
+            return
+        self._locked(self._enter, number)
+        self._locked(self._start_clock)
+        self._wake.set()
+
+    # The clock's thread
+
+    def _run_clock(self) -> None:
+        while True:
+            self._wake.clear()
+            try:
+                seconds = self.look()
+            except Exception:
+                logger.exception("internal error; please report this as a bug in aserve")
+                seconds = LOOK_SECONDS
+            self._wake.wait(seconds)
+
+    def look(self) -> float:
+        """Take what is due for this process, and begin to run it; return in how many seconds to look again."""
+        serves = self._serves
+        if serves is None or not serves():
+            return LOOK_SECONDS
+        taken, seconds = self._memory().locks.run(self._take_all)
+        for number, handler, times in taken:
+            self._begin_run(number, handler, times)
+        return max(seconds, MIN_LOOK_SECONDS)
+
+    def _begin_run(self, number: int, handler: Handler, times: int) -> None:
+        name = f"aserve-uwsgi-signal-{number}"
+        # Not a daemon, as who starts it is: Python waits for its end.
+        thread = threading.Thread(target=self._run, args=(number, handler, times), name=name, daemon=False)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter ends, or there is no room for a thread: it is for others
+            if handler.target != ALL:
+                self._locked(self._raise, number, handler, MAX_PENDING)
+            self._end_run(number, handler)
+
+    def _run(self, number: int, handler: Handler, times: int) -> None:
+        count = len(forked)
+        try:
+            for _ in range(times):
+                handler.function(number)
+                end_if_forked(count)
+        except BaseException as exc:
+            end_if_forked(count, exc)
+            logger.exception("%s, which runs for uwsgi signal %d, has failed", _name_of(handler.function), number)
+        finally:
+            self._end_run(number, handler)
+            self._wake.set()
+
+    def _end_run(self, number: int, handler: Handler) -> None:
+        if handler.target != ALL:
+            self._memory().locks.end(number)  # before it may run here again, by whom it would be taken from
+        self._running.pop(number, None)
+
+    # With the lock
+
+    def _locked(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self._memory().locks.run(function, *arguments)
+
+    def _read(self, number: int) -> Entry:
+        memory = self._memory()
+        return Entry(*_ENTRY.unpack_from(memory.octets, memory.signals.offset + number * SIGNAL_BYTES))
+
+    def _write(self, number: int, entry: Entry) -> None:
+        memory = self._memory()
+        _ENTRY.pack_into(memory.octets, memory.signals.offset + number * SIGNAL_BYTES, *entry)
+
+    def _enter(self, number: int) -> None:
+        entry, schedule = self._read(number), self._schedules.get(number)
+        self._seen.setdefault(number, entry.raised)
+        if schedule is not None and entry.schedule != identity_of(schedule):
+            due = schedule.first(_now(schedule))
+            pending = 0 if entry.schedule else entry.pending  # what was due by other code may have been something else
+            new = Entry(pending, entry.raised, 0, identity_of(schedule), due, self._since)
+            self._write(number, new)
+
+    def _start_clock(self) -> None:
+        if self._clock is None and self._handlers:
+            self._clock = threading.Thread(target=self._run_clock, name="aserve-uwsgi-clock", daemon=True)
+            self._clock.start()
+
+    def _raise(self, number: int, handler: Handler, most: int) -> None:
+        entry = self._read(number)
+        if handler.target == ALL:
+            self._write(number, entry._replace(raised=(entry.raised + 1) % (1 << 32)))
+        else:
+            self._write(number, entry._replace(pending=max(entry.pending, min(entry.pending + 1, most))))
+
+    def _take_all(self) -> tuple[list[tuple[int, Handler, int]], float]:
+        """Return what is to be run here, now, and how often, and in how many seconds a schedule is due."""
+        taken, seconds = [], LOOK_SECONDS
+        for number, handler in self._handlers.copy().items():
+            seconds = min(seconds, self._look_at_schedule(number, handler))
+            times = self._take(number, handler)
+            if times:
+                taken.append((number, handler, times))
+        return taken, seconds
+
+    def _take(self, number: int, handler: Handler) -> int:
+        """Return how often a signal is to be run here, now."""
+        entry = self._read(number)
+        if handler.target == ALL:
+            times = (entry.raised - self._seen.setdefault(number, entry.raised)) % (1 << 32)
+        else:
+            times = min(entry.pending, 1)
+        if number in self._running:
+            self._tell_hanging(number, handler, bool(times))
+            return 0
+        if not times or handler.target not in (ALL, ANY, self._worker_id):
+            return 0
+        if handler.target == ALL:
+            self._seen[number] = entry.raised
+        elif self._memory().locks.begin(number):
+            self._write(number, entry._replace(pending=entry.pending - 1))
+        else:
+            return 0
+        self._told.discard(number)
+        self._running[number] = time.monotonic()
+        return times
+
+    def _look_at_schedule(self, number: int, handler: Handler) -> float:
+        schedule, entry = self._schedules.get(number), self._read(number)
+        if schedule is None:
+            return LOOK_SECONDS
+        now, is_cron = _now(schedule), isinstance(schedule, Cron)
+        if entry.schedule != identity_of(schedule):
+            if entry.since < self._since:  # of code before, which has written it once more
+                self._enter(number)
+                return LOOK_SECONDS
+            now -= STRANGER_SECONDS  # newer code's, whose workers look at it, unless they are gone
+        times = schedule.times if isinstance(schedule, Every) else 0
+        if times and entry.due_count >= times:
+            return LOOK_SECONDS
+        following = schedule.next(entry.due, now)
+        if following is None:
+            return LOOK_SECONDS if is_cron else min(entry.due - now, LOOK_SECONDS)
+        is_one_with_the_last = handler.target != ALL and entry.pending
+        due_count = entry.due_count if is_one_with_the_last else min(entry.due_count + 1, (1 << 32) - 1)
+        self._write(number, entry._replace(due=following, due_count=due_count))
+        self._raise(number, handler, 1)
+        return LOOK_SECONDS
+
+    def _tell_hanging(self, number: int, handler: Handler, has_waiting: bool) -> None:
+        seconds = time.monotonic() - self._running.get(number, time.monotonic())
+        if has_waiting and seconds > HANGS_SECONDS and number not in self._told:
+            self._told.add(number)
+            logger.warning(
+                "%s has run for %.0f s for uwsgi signal %d, which is due again; it waits for its end",
+                _name_of(handler.function), seconds, number,
+            )  # fmt: skip
+
+
+def check_number(number: int) -> int:
+    """
+    Return the number of a signal.
+
+    Raises:
+        ValueError: there is none of this number.
+    """
+    if not 0 <= number < SIGNAL_COUNT:
+        raise ValueError(f"there is no signal {number}: they are 0 to {SIGNAL_COUNT - 1}")
+    return number
+
+
+def _now(schedule: Schedule) -> float:
+    return time.time() if isinstance(schedule, Cron) else time.monotonic()
+
+
+def _name_of(function: Any) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"

@@ -1,0 +1,226 @@
+"""What balancers are told of a host, and what they make of it: HAProxy and nginx with the configurations of docs/balancers.md."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from harness import apps
+from harness.client import RawClient
+from harness.front import DOCS, Page, fronts
+from harness.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.checkout,
+    pytest.mark.one_way,
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+]
+
+__all__ = ["fronts"]  # a fixture
+PAGE = Page("balancers")
+
+
+class Host:
+    """One host behind a balancer: a command with its addresses."""
+
+    def __init__(self, start, name, folder, *flags):
+        self.control = str(folder / f"control-{name}")
+        flags = ("--metrics", "127.0.0.1:0", "--agent-check", "127.0.0.1:0", "--control", self.control, *flags)
+        # Both are in one file, one after the other: of other lengths, or Python takes what it has compiled for the first.
+        self.process = start(*flags, app={"two": "two, later"}.get(name, name))
+        self.metrics = int(self.process.wait_for_log(r"metrics on http://127.0.0.1:(\d+)/")[1])
+        self.agent = int(self.process.wait_for_log(r"HAProxy's agent check on 127.0.0.1:(\d+)")[1])
+
+    @property
+    def line(self):
+        """What an agent check is told."""
+        with socket.create_connection(("127.0.0.1", self.agent), 20) as client, client.makefile() as lines:
+            return lines.read()
+
+    def probe(self, path):
+        """Return status and text of a path at the address of the metrics."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics}{path}", timeout=20) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read().decode()
+
+    def tell(self, wish):
+        """Type aserve balancers."""
+        command = [sys.executable, "-I", "-m", "aserve", "balancers", wish, "--control", self.control]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+
+    @contextlib.contextmanager
+    def held(self, folder, count):
+        """Let so many requests hold a thread each meanwhile."""
+        clients = []
+        for number in range(count):
+            clients.append(RawClient(self.process.address))
+            clients[-1].request(f"/wait{folder}/held{number}")
+            wait_until((folder / f"held{number}.in").exists)
+        yield
+        for number, client in enumerate(clients):
+            (folder / f"held{number}.go").touch()
+            assert client.recv_response().status == 200
+            client.close()
+
+
+@pytest.fixture
+def pair(start_workers, fronts, tmp_path):
+    """Two hosts, with one worker of four threads each, and HAProxy in front of them."""
+    hosts = []
+    for name in ("one", "two"):
+        hosts.append(Host(start_workers, name, tmp_path, "--workers", "1", "--threads", "4"))
+    changes = {"inter 2s": "inter 100ms", "agent-inter 1s": "agent-inter 100ms"}
+    for number, (name, host) in enumerate(zip(("one", "two"), hosts), 1):
+        place = f"127.0.0.1:{host.process.address[1]} port {host.metrics} agent-port {host.agent}"
+        changes[f"server {name} 10.0.0.{number}:8000"] = f"server {name} {place}"
+    return (*hosts, fronts.haproxy(PAGE.block("HAProxy", "haproxy"), changes))
+
+
+def shares(haproxy, count=20):
+    """Return how many of so many requests each host has answered."""
+    found = {b"one": 0, b"two": 0}
+    for _ in range(count):
+        status, _, body = haproxy.fetch("/")
+        assert status == 200, (body, haproxy.log)
+        found[body[:3]] += 1
+    return found[b"one"], found[b"two"]
+
+
+def test_a_host_whose_threads_wait_gets_less(pair, tmp_path):
+    """It is full, though its CPU idles; when its threads are free again, it gets its share."""
+    one, two, haproxy = pair
+    assert two.line == one.line == "up ready 100%\n"
+    with one.held(tmp_path, 3):
+        wait_until(lambda: re.fullmatch(r"up ready 3\d%\n", one.line), explain=lambda: one.line)
+        wait_until(lambda: shares(haproxy)[0] <= 6, explain=lambda: haproxy.log)
+        assert two.line == "up ready 100%\n" and one.probe("/ready") == (200, "ready\n")
+    wait_until(lambda: shares(haproxy)[0] >= 9, explain=lambda: one.line)
+
+
+def test_taking_a_host_out(pair, tmp_path):
+    """By a command; everybody who asks hears of it, and back again. No request is lost."""
+    one, _, haproxy = pair
+    for wish, why in (("drain", "drained by aserve balancers"), ("maint", "in maintenance by aserve balancers")):
+        assert one.tell(wish) == f"balancers are told: {wish}\n"
+        assert one.line == f"up {wish}\n" and one.probe("/ready") == (503, f"{why}\n")
+        assert one.probe("/live") == (200, "live\n")
+        wait_until(lambda: shares(haproxy) == (0, 20))
+        assert one.tell("ready") == "balancers are told: ready\n"
+        assert one.probe("/ready") == (200, "ready\n")
+        wait_until(lambda: shares(haproxy)[0] >= 9)
+
+
+def test_while_every_worker_hangs(pair):
+    """The supervisor answers, and says so; HAProxy takes the host out, and back when it goes on."""
+    one, _, haproxy = pair
+    (pid,) = one.process.wait_for_workers(1)
+    os.kill(pid, signal.SIGSTOP)
+    why = "no event loop of a worker turns"
+    wait_until(lambda: one.probe("/live") == one.probe("/ready") == (503, f"{why}\n"))
+    assert one.line == f"stopped #{why}\n"
+    wait_until(lambda: "Server app/one is DOWN" in haproxy.log, explain=lambda: haproxy.log)
+    assert shares(haproxy) == (0, 20)
+    os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: one.probe("/live") == (200, "live\n"))
+    wait_until(lambda: shares(haproxy)[0] >= 9)
+
+
+def test_the_end_of_a_host(pair, tmp_path):
+    """From SIGTERM on it says that it drains, while it finishes; HAProxy loses no request."""
+    one, _, haproxy = pair
+    with one.held(tmp_path, 1):
+        one.tell("drain")
+        wait_until(lambda: shares(haproxy) == (0, 20))
+        one.process.signal()
+        wait_until(lambda: one.probe("/ready") == (503, "draining\n"))
+        assert one.line == "up drain\n" and one.probe("/live") == (200, "live\n")
+        assert shares(haproxy) == (0, 20)
+    assert one.process.wait() == 0
+    assert shares(haproxy) == (0, 20)
+
+
+def test_health_checks_of_the_app_port(start_workers, tmp_path):
+    """They hear what people have said, too, and so do workers that begin later."""
+    host = Host(start_workers, "one", tmp_path, "--workers", "1", "--healthcheck-path", "/-/health")
+    host.tell("drain")
+
+    def ready():
+        client = RawClient(host.process.address)
+        reply = client.fetch("/-/health/ready", "Connection: close")
+        client.close()
+        return reply.status, reply.body
+
+    wait_until(lambda: ready() == (503, b"drained by aserve balancers\n"))
+    (pid,) = host.process.wait_for_workers(1)
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: host.process.workers not in ([], [pid]))
+    host.process.wait_for_workers(1)
+    wait_until(lambda: ready() == (503, b"drained by aserve balancers\n"))
+    host.tell("ready")
+    wait_until(lambda: ready() == (200, b"ready\n"))
+
+
+def test_one_process(start_process, tmp_path):
+    """Without workers its event loop answers."""
+    host = Host(lambda *flags, app: start_process("hello", *flags), "one", tmp_path)
+    assert host.line == "up ready 100%\n" and host.probe("/live") == (200, "live\n")
+    assert host.tell("maint") == "balancers are told: maint\n" and host.line == "up maint\n"
+    assert host.probe("/ready") == (503, "in maintenance by aserve balancers\n")
+
+
+def test_nginx(start_server, fronts, tmp_path):
+    """Connections that end and are made anew lose nothing, POST included; both hosts get their share."""
+    counts = {"one": 0, "two": 0}
+
+    def app_of(name):
+        def app(environ, start_response):
+            counts[name] += 1
+            return apps.echo(environ, start_response)
+
+        return app
+
+    settings = {**PAGE.settings("nginx"), "bind": "127.0.0.1:0", "drain_delay_seconds": 0, "max_connection_requests": 3}
+    changes = {}
+    for number, name in enumerate(counts, 1):
+        server = start_server(app_of(name), **settings)
+        changes[f"server 10.0.0.{number}:8000"] = f"server 127.0.0.1:{server.address[1]}"
+    nginx = fronts.nginx(PAGE.block("nginx", "nginx"), changes)
+    for number in range(40):
+        body = f"{number}".encode()
+        status, fields, found = nginx.fetch("/", "POST", body)
+        assert (status, found, fields.get("Connection")) == (200, body, "keep-alive")
+    assert sum(counts.values()) == 40 and min(counts.values()) >= 10
+
+
+PLAIN = "frontend www\n    mode http\n    bind :80\n    default_backend app\nbackend app\n    mode http\n    server one %s\n"
+
+
+def test_the_wait_is_for_haproxy_alone(start_server, raw_client, fronts):
+    """It has the field, and its clients have not."""
+    server = start_server(apps.hello, queue_wait_header="X-Queue-Wait")
+    haproxy = fronts.haproxy(PLAIN % "{}:{}".format(*server.address) + PAGE.block("The wait in a field", "haproxy"))
+    assert raw_client(server).fetch().get("X-Queue-Wait") is not None
+    status, fields, _ = haproxy.fetch("/")
+    assert status == 200 and fields["X-Queue-Wait"] is None
+
+
+def test_the_example():
+    """The files of examples/haproxy have what the page has."""
+    folder = pathlib.Path(DOCS).parent / "examples/haproxy"
+    lines = {line.strip() for line in (folder / "haproxy.cfg").read_text().splitlines()}
+    missing = [line for line in PAGE.block("HAProxy", "haproxy").splitlines() if line.strip() not in lines]
+    assert missing == []
+    flags = re.findall(r"--[a-z-]+", (folder / "serve.sh").read_text())
+    assert set(re.findall(r"--[a-z-]+", PAGE.block("HAProxy", "sh"))) <= set(flags)

@@ -1,0 +1,272 @@
+"""`import uwsgi` in workers: what they share outlives each of them, and what runs by itself runs once."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+
+import pytest
+from harness.client import RawClient
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+# /: does what `do` says, a line of Python; returns its value and the worker's pid. `note` writes a line with the pid into a file.
+APP = """\
+import os, time
+import uwsgi
+from uwsgidecorators import *
+
+def note(what):
+    with open("notes", "a") as file:
+        file.write(f"{what} {os.getpid()}\\n")
+
+def gate(name):
+    note(f"{name}-waits")
+    while not os.path.exists(name):
+        time.sleep(0.005)
+    note(f"{name}-open")
+
+def app(environ, start_response):
+    value = eval(bytes.fromhex(environ["QUERY_STRING"]).decode())
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [f"{value!r} {os.getpid()}".encode()]
+
+"""
+CACHE = ["--uwsgi-cache", "name=default,items=100,blocksize=1k"]
+
+
+@pytest.fixture
+def start(start_workers):
+    """Start a server: start(*flags, extra="", size=2) -> Workers; size None: one process."""
+
+    def start_(*flags, extra="", size=2):
+        workers = ["--workers", str(size)] if size else []
+        return start_workers(*workers, "--uwsgi-module", "on", *flags, app=APP + extra)
+
+    return start_
+
+
+def ask(process, do):
+    """Have a worker do this; return what it says, and its pid."""
+    client = RawClient(process.address)
+    try:
+        reply = client.fetch(f"/?{do.encode().hex()}", "Connection: close")
+    finally:
+        client.close()
+    assert reply.status == 200
+    value, _, pid = reply.body.decode().rpartition(" ")
+    return value, int(pid)
+
+
+def notes(process):
+    """Return the words that were noted, each with the pid."""
+    try:
+        text = (process.folder / "notes").read_text()
+    except FileNotFoundError:
+        return []
+    return [(word, int(pid)) for word, _, pid in (line.partition(" ") for line in text.splitlines() if line.count(" "))]
+
+
+def who(process, word):
+    return [pid for noted, pid in notes(process) if noted == word]
+
+
+def open_gate(process, name):
+    (process.folder / name).touch()
+
+
+def workers_of(process, count, is_preloaded=False):
+    """Wait until so many serve; return their pids."""
+    pids = process.wait_for_workers(count + is_preloaded)
+    molds = {int(pid) for pid in re.findall(r"the mold \(pid (\d+)\) is ready", process.log)}
+    return [pid for pid in pids if pid not in molds]
+
+
+@pytest.mark.provokes("was killed by SIGKILL")
+@pytest.mark.parametrize("flags", [[], ["--preload"]])
+def test_cache(start, flags, wait_until):
+    """What one worker keeps, all have: after a crash, a reload and an upgrade, too."""
+    process = start(*flags, *CACHE, extra="uwsgi.cache_set('imported', 'first')\n")
+    first = workers_of(process, 2, bool(flags))
+    assert ask(process, "uwsgi.cache_set('k', 'value')")[0] == "True"
+    seen = set()
+    wait_until(lambda: seen.add(ask(process, "uwsgi.cache_get('k')")) or {pid for _, pid in seen} == set(first))
+    assert {value for value, _ in seen} == {"b'value'"}
+    os.kill(first[0], signal.SIGKILL)
+    process.wait_for_log("no worker is missing any more")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: done", 40)
+    value, pid = ask(process, "uwsgi.cache_get('k')")
+    assert value == "b'value'" and pid not in first
+    process.signal(signal.SIGUSR2)
+    process.wait_for_log("SIGUSR2: done", 60)
+    value, last = ask(process, "uwsgi.cache_get('k') + uwsgi.cache_get('imported')")
+    assert value == "b'valuefirst'" and last != pid
+    assert process.stop() == 0
+
+
+@pytest.mark.provokes("was killed by SIGKILL")
+def test_lock_of_the_dead(start, wait_until):
+    """A worker that is killed lets its locks go."""
+    process = start()
+    pids = workers_of(process, 2)
+    _, pid = ask(process, "uwsgi.lock(1)")
+    assert pid in pids and ask(process, "uwsgi.is_locked(1)")[0] == "True"
+    os.kill(pid, signal.SIGKILL)
+    assert ask(process, "uwsgi.lock(1) or uwsgi.is_locked(1)")[0] == "True"
+
+
+@pytest.mark.parametrize("flags", [[], ["--preload"], ["--threads", "0"]])
+def test_timer(start, flags, wait_until):
+    """Each tick is one worker's: five are five, of however many workers."""
+    extra = (
+        "@rbtimer(0.02)\ndef endless(number):\n    note('endless')\n"
+        "uwsgi.register_signal(9, '', lambda number: note('five'))\nuwsgi.add_rb_timer(9, 0.02, 5)\n"
+    )
+    process = start(*flags, extra=extra, size=3)
+    pids = workers_of(process, 3, "--preload" in flags)
+    wait_until(lambda: len(who(process, "five")) >= 5, 40)
+    count = len(who(process, "endless"))
+    wait_until(lambda: len(who(process, "endless")) >= count + 20, 40)
+    assert len(who(process, "five")) == 5 and {pid for _, pid in notes(process)} <= set(pids)
+    assert process.stop() == 0
+
+
+def test_signals(start, wait_until):
+    """A request raises a signal: for all workers, for one, for any."""
+    extra = (
+        "signal(1, target='workers')(lambda number: note('all'))\n"
+        "signal(2, target='worker2')(lambda number: note('second'))\n"
+        "signal(3)(lambda number: note('any'))\n"
+    )
+    process = start(extra=extra)
+    pids = workers_of(process, 2)
+    ask(process, "[uwsgi.signal(number) for number in (1, 2, 3)]")
+    wait_until(lambda: len(notes(process)) >= 4)
+    second = re.findall(r"worker 2 \(pid (\d+)\) is ready", process.log)
+    assert sorted(who(process, "all")) == pids and who(process, "second") == [int(second[0])]
+    assert len(who(process, "any")) == 1
+
+
+GATED = "signal(1)(lambda number: gate('gate'))\n@timer(0.05)\ndef tick(number):\n    note('tick')\n"
+
+
+@pytest.mark.provokes("was killed by SIGKILL")
+def test_a_function_that_hangs(start, wait_until):
+    """It stops nobody else; when its worker is killed, another runs what was raised meanwhile."""
+    process = start(extra=GATED)
+    workers_of(process, 2)
+    ask(process, "uwsgi.signal(1)")
+    (hanging,) = wait_until(lambda: who(process, "gate-waits"))
+    ask(process, "uwsgi.signal(1)")
+    count = len(who(process, "tick"))
+    wait_until(lambda: len(who(process, "tick")) >= count + 20, 40)
+    assert who(process, "gate-waits") == [hanging]
+    os.kill(hanging, signal.SIGKILL)
+    _, other = wait_until(lambda: who(process, "gate-waits")[1:] and who(process, "gate-waits"))
+    assert other != hanging
+    open_gate(process, "gate")
+    wait_until(lambda: who(process, "gate-open") == [other])
+
+
+@pytest.mark.parametrize("flags", [[], ["--preload"]])
+def test_reload_waits(start, wait_until, flags):
+    """What runs when its worker is replaced comes to its end; ticks go on in the successors, and end in nobody's drain."""
+    process = start(*flags, extra=GATED)
+    before = workers_of(process, 2, bool(flags))
+    ask(process, "uwsgi.signal(1)")
+    (running,) = wait_until(lambda: who(process, "gate-waits"))
+    assert ask(process, "uwsgi.reload()")[0] == "True"
+    process.wait_for_log("SIGHUP: done", 40)
+    count = len(who(process, "tick"))
+    wait_until(lambda: len(who(process, "tick")) >= count + 20, 40)
+    assert not set(who(process, "tick")[count + 5 :]) & set(before) and running in before
+    open_gate(process, "gate")
+    wait_until(lambda: who(process, "gate-open") == [running], 10, lambda: process.log + str(notes(process)[-5:]))
+    process.wait_for_log(rf"worker \d \(pid {running}\) has ended: it exited with status 0")
+    assert process.stop() == 0
+
+
+def test_a_reload_loses_no_tick(start, wait_until):
+    """Of so many runs none is lost, and none is double, while workers are replaced."""
+    extra = (
+        "@rbtimer(0.02)\ndef endless(number):\n    note('endless')\n"
+        "uwsgi.register_signal(9, '', lambda number: note('hundred'))\nuwsgi.add_rb_timer(9, 0.02, 100)\n"
+    )
+    process = start("--reload-at-once", extra=extra)
+    workers_of(process, 2)
+    wait_until(lambda: len(who(process, "hundred")) >= 10, 40)
+    process.signal(signal.SIGHUP)
+    wait_until(lambda: len(who(process, "hundred")) >= 100, 60)
+    process.wait_for_log("SIGHUP: done", 40)
+    count = len(who(process, "endless"))
+    wait_until(lambda: len(who(process, "endless")) >= count + 20, 40)
+    assert len(who(process, "hundred")) == 100
+    assert process.stop() == 0
+
+
+def test_facts(start, wait_until):
+    """What agents ask, and who the workers are."""
+    process = start()
+    pids = workers_of(process, 2)
+    assert ask(process, "uwsgi.numproc, uwsgi.opt['master'], uwsgi.opt['lazy-apps']")[0] == "(2, True, True)"
+    wait_until(lambda: [one["pid"] for one in eval(ask(process, "uwsgi.workers()")[0])] != [0, 0])
+    found = eval(ask(process, "uwsgi.workers()")[0])
+    assert sorted(one["pid"] for one in found) == pids and [one["id"] for one in found] == [1, 2]
+    assert {one["respawn_count"] for one in found} == {1}
+
+
+def test_preloaded_facts(start):
+    """With --preload it is not lazy, and the mold is worker 0."""
+    process = start("--preload", extra="imported_by = uwsgi.worker_id()\n")
+    workers_of(process, 2, is_preloaded=True)
+    assert ask(process, "imported_by, uwsgi.opt['master'], 'lazy-apps' in uwsgi.opt")[0] == "(0, True, False)"
+
+
+def test_one_process(start, wait_until):
+    """Without workers all is there, too, but for a reload."""
+    always = "@timer(0.02)\ndef always_at_work(number):\n    time.sleep(0.1)\n"
+    process = start(*CACHE, extra="uwsgi.atexit = lambda: note('end')\n" + GATED + always, size=None)
+    process.wait_for_log("serving on")
+    assert ask(process, "uwsgi.cache_set('k', 'v'), uwsgi.cache_get('k'), uwsgi.masterpid()")[0] == "(True, b'v', 0)"
+    ask(process, "uwsgi.signal(1)")
+    wait_until(lambda: who(process, "gate-waits") and who(process, "tick"))
+    assert ask(process, "uwsgi.stop()")[0] == "True"
+    process.wait_for_log("waiting for the app's thread aserve-uwsgi-signal-1")
+    open_gate(process, "gate")
+    assert process.wait(20) == 0
+    assert who(process, "gate-open") == who(process, "end") == [process.pid]
+
+
+def test_a_configuration_of_uwsgis(start_workers, tmp_path):
+    """Its caches, and what agents ask."""
+    (tmp_path / "a.ini").write_text(
+        "[uwsgi]\nprocesses = 2\ncache2 = name=sessions,items=10,blocksize=64\nlocks = 2\nlazy-apps = 0\n"
+    )
+    process = start_workers("--uwsgi-ini", "a.ini", "--access-log", "log", app=APP)
+    workers_of(process, 2)
+    assert ask(process, "uwsgi.cache_set('k', 'v', 60, 'sessions'), uwsgi.cache_get('k')")[0] == "(True, b'v')"
+    assert (
+        ask(process, "uwsgi.opt['cache2'], uwsgi.opt['lazy-apps']")[0]
+        == "(b'name=sessions,items=10,blocksize=64', True)"
+    )
+
+
+def test_only_where_it_is_asked_for(start_workers):
+    """Neither the module nor what is below it is there otherwise."""
+    app = (
+        "import sys\nimport importlib.util\n"
+        "def app(environ, start_response):\n    start_response('200 OK', [])\n"
+        "    found = [name for name in sys.modules if 'uwsgi_api' in name or name.endswith('compat.uwsgi')]\n"
+        "    return [repr((importlib.util.find_spec('uwsgi'), found)).encode()]\n"
+    )
+    process = start_workers("--workers", "1", app=app)
+    client = RawClient(process.address)
+    text = client.fetch("/").body.decode()
+    client.close()
+    assert text.endswith(", [])") and "aserve" not in text

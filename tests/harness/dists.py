@@ -1,0 +1,60 @@
+"""What must be in an sdist and in a wheel, and what must not.
+
+Owns:     the faults of a list of names, beside the files that git knows.
+Not here: building them (tests/test_setup.py builds an sdist), and trying them (tests/release.py).
+"""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import subprocess
+import tarfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+
+# git's own settings, of use in a repository only.
+ONLY_IN_GIT = {".gitattributes", ".gitignore"}
+# A compiler writes these names, or a tool that has run in the folder.
+BUILT = re.compile(r"\.(so|o|pyc|pyd)$|(^|/)(__pycache__|\.venv[^/]*|build|dist)/|^aserve/_cparsers\.c$")
+EXTENSION = re.compile(r"aserve/_cparsers\.[\w.-]+\.so")
+
+
+def tracked() -> set[str]:
+    """Return the files of the repository, new ones that are not yet committed included."""
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-coz", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return {name for name in listed.stdout.split("\0") if name and (ROOT / name).exists()}
+
+
+def names_of(path: pathlib.Path) -> set[str]:
+    """Return the files of a wheel, or of an sdist without its one folder."""
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as wheel:
+            return {name for name in wheel.namelist() if not name.endswith("/")}
+    with tarfile.open(path) as sdist:
+        return {member.name.partition("/")[2] for member in sdist if member.isfile()}
+
+
+def faults_of_sdist(names: set[str], files: set[str]) -> list[str]:
+    """Return what an sdist lacks of the repository's files, and what it has of others'."""
+    lacks = files - ONLY_IN_GIT - names
+    made = {"PKG-INFO", "setup.cfg"}  # by setuptools
+    more = {name for name in names - files - made if not name.startswith("aserve_wsgi.egg-info/")}
+    more |= {name for name in names if BUILT.search(name)}
+    return [f"the sdist lacks {name}" for name in sorted(lacks)] + [f"the sdist has {name}" for name in sorted(more)]
+
+
+def faults_of_wheel(names: set[str], files: set[str]) -> list[str]:
+    """Return what a wheel lacks of the package, and what it has beside it: no tests, no source of C."""
+    package = {name for name in files if name.startswith("aserve/")}
+    extensions = {name for name in names if EXTENSION.fullmatch(name)}
+    about = {name for name in names if re.match(r"aserve_wsgi-[^/]+\.dist-info/", name)}
+    lacks, more = package - names, names - package - extensions - about
+    faults = [f"the wheel lacks {name}" for name in sorted(lacks)] + [f"the wheel has {name}" for name in sorted(more)]
+    if len(extensions) != 1:
+        faults.append(f"the wheel has {len(extensions)} extensions")
+    if not any(name.endswith("/licenses/LICENSE") for name in about):
+        faults.append("the wheel lacks the licence")
+    return faults

@@ -1,0 +1,46 @@
+"""Another process on the same memory of `import uwsgi`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+_BEGIN = """\
+import os, sys, time
+from aserve.uwsgi_api.memory import Memory
+memory = Memory.open({texts!r}, {fd})
+def tell(what):
+    print(what, flush=True)
+def wait():
+    sys.stdin.readline()
+"""
+
+
+class Other:
+    """A process that runs this code: `memory` is the memory, `tell(text)` and `wait()` speak with the test."""
+
+    def __init__(self, memory: Any, code: str, texts: tuple[str, ...] = ()) -> None:
+        source = _BEGIN.format(texts=texts, fd=memory.fd) + code
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-c", source], pass_fds=[memory.fd], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+
+    def hear(self) -> str:
+        """Return the next line that it tells."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().decode().rstrip("\n")
+
+    def go_on(self) -> None:
+        """End its wait."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def __enter__(self) -> Other:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        """Kill it, and wait for its end."""
+        self.process.kill()
+        self.process.communicate()

@@ -1,0 +1,302 @@
+"""The files of a release, met as a user meets them: python tests/release.py [--save], by `make release-check`, which builds them.
+
+It looks into dist/, and installs what is there: without a network, for type checkers, and in fresh roots of Debian,
+where each command and program serves a request. It goes on after a fault; status 1 if there was one.
+--save writes benchmarks/results/release.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from typing import Callable
+
+from harness import dists
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DIST = ROOT / "dist"
+EXAMPLE = ROOT / "examples" / "typed.py"
+RESULT = ROOT / "benchmarks" / "results" / "release.md"
+CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "aserve-release"
+
+# A build without a network: what [build-system] asks for. PyPy has its own cffi.
+BUILD_REQUIRES = ["setuptools>=77", "cffi>=1.15"]
+
+# The release that most servers have, without a compiler; and the next, where the sdist is built.
+ROOTS = {
+    "bookworm": "python3 python3-venv pypy3 pypy3-venv ca-certificates",
+    "forky": "python3 python3-venv python3-dev pypy3 pypy3-venv pypy3-dev gcc libc6-dev ca-certificates",
+}
+
+# What zig calls a system, and pip.
+CROSS = {"x86_64-linux-musl": "musllinux_1_2_x86_64", "aarch64-linux-gnu.2.17": "manylinux_2_17_aarch64"}
+
+# The command with two worker processes, asked once and ended.
+COMMAND = """
+import re, subprocess, sys, urllib.request
+server = subprocess.Popen([sys.argv[1], "typed:app", "--bind", "127.0.0.1:0", "--workers", "2"], stderr=subprocess.PIPE, text=True)
+lines = []
+for line in server.stderr:
+    lines.append(line)
+    found = re.search(r"http://127\\.0\\.0\\.1:\\d+", line)
+    if found:
+        break
+else:
+    sys.exit("".join(lines))
+with urllib.request.urlopen(found[0] + "/asked", timeout=30) as response:
+    print(response.headers["Server"], response.status, response.read().decode())
+server.terminate()
+rest = server.stderr.read()
+if server.wait(60):
+    sys.exit(rest)
+"""
+
+
+class Fault(Exception):
+    """What is wrong, for the table."""
+
+
+def run(*command: object, cwd: pathlib.Path | None = None, code: int = 0) -> str:
+    """
+    Run a command, which ends with this code or 0, and return what it has said.
+
+    Raises:
+        Fault: it has failed.
+    """
+    words = [str(word) for word in command]
+    print("$", " ".join(word if len(word) < 200 else "..." for word in words), flush=True)
+    done = subprocess.run(words, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if done.returncode not in (0, code):
+        print(done.stdout, flush=True)
+        raise Fault(f"{pathlib.Path(words[0]).name} failed: {done.stdout.strip().splitlines()[-1:]}")
+    return done.stdout
+
+
+def tool(name: str) -> pathlib.Path:
+    """Return a program of the environment that runs this."""
+    return pathlib.Path(sys.executable).parent / name
+
+
+def only(pattern: str) -> pathlib.Path:
+    """
+    Return the one file of this pattern in dist/.
+
+    Raises:
+        Fault: there is none, or there are several.
+    """
+    found = sorted(DIST.glob(pattern))
+    if len(found) != 1:
+        raise Fault(f"{len(found)} files {pattern} in dist/")
+    return found[0]
+
+
+def make_venv(folder: pathlib.Path, *packages: object, options: tuple[str, ...] = ()) -> pathlib.Path:
+    """Make a fresh environment with these packages; return its folder of programs."""
+    run(sys.executable, "-m", "venv", "--clear", folder)
+    run(folder / "bin" / "pip", "install", "--quiet", *options, *packages)
+    return folder / "bin"
+
+
+def contents(scratch: pathlib.Path) -> str:
+    """Each file of the repository is in the sdist; in each wheel the package, one extension and the licence."""
+    files = dists.tracked()
+    faults = dists.faults_of_sdist(dists.names_of(only("*.tar.gz")), files)
+    wheels = sorted(DIST.glob("*.whl"))
+    for wheel in wheels:
+        faults += [f"{wheel.name}: {fault}" for fault in dists.faults_of_wheel(dists.names_of(wheel), files)]
+    if faults:
+        raise Fault("; ".join(faults))
+    return f"{len(wheels)} wheels and the sdist: every file that should be there, and no other"
+
+
+def metadata(scratch: pathlib.Path) -> str:
+    """The index takes them and shows the README."""
+    run(tool("twine"), "check", "--strict", *sorted(DIST.iterdir()))
+    return "`twine check --strict` passes"
+
+
+def limited_api(scratch: pathlib.Path) -> str:
+    """The wheel for every CPython calls the limited API alone."""
+    run(tool("abi3audit"), "--strict", only("*-abi3-*.whl"))
+    return "`abi3audit --strict` passes"
+
+
+def libc(scratch: pathlib.Path) -> str:
+    """How old a libc may be: what auditwheel names the wheels."""
+    tags = {}
+    for wheel in sorted(DIST.glob("*.whl")):
+        said = run(tool("auditwheel"), "show", wheel)
+        tags[wheel.name.split("-")[2]] = re.findall(r'"((?:many|musl)linux_[^"]+)"', said)[0]
+    return ", ".join(f"{python}: {tag}" for python, tag in tags.items()) + ", built on this machine"
+
+
+def offline(scratch: pathlib.Path) -> str:
+    """The sdist is built and installed from a folder of wheels, with no network."""
+    wheels = scratch / "wheels"
+    run(
+        tool("pip"),
+        "download",
+        "--quiet",
+        "--only-binary",
+        ":all:",
+        "-d",
+        wheels,
+        *BUILD_REQUIRES,
+        only("*-abi3-*.whl"),
+    )
+    next(wheels.glob("aserve_wsgi-*")).unlink()
+    alone = ("unshare", "--net") if os.getuid() == 0 and shutil.which("unshare") else ()
+    options = ("--no-index", "--find-links", str(wheels))
+    folder = make_venv(scratch / "offline", *BUILD_REQUIRES, options=options)
+    pip = [*alone, folder / "pip", "install", "--quiet", *options]
+    run(*pip, "--no-build-isolation", only("*.tar.gz"))
+    said = run(folder / "aserve", "--version", cwd=scratch).strip()
+    where = "in a network namespace without any" if alone else "by `--no-index`"
+    return f"`pip install --no-build-isolation --no-index` builds the sdist ({where}): {said}"
+
+
+# Where the public names are at home; pyright takes every module for public whose name has no underscore.
+HOMES = """
+import aserve
+for package in aserve, aserve.rpc:
+    for name in package.__all__:
+        thing = getattr(package, name)
+        if thing is not aserve.rpc and name != "__version__":  # pyright does not list that
+            print(f"{thing.__module__}.{thing.__qualname__}" if hasattr(thing, "__qualname__") else f"{package.__name__}.{name}")
+"""
+
+
+def types(scratch: pathlib.Path) -> str:
+    """Type checkers find the types of what was installed; every public name has some."""
+    folder = make_venv(scratch / "types", only("*-abi3-*.whl"), "mypy", "pyright[nodejs]")
+    shutil.copy(EXAMPLE, scratch / "typed.py")
+    run(folder / "mypy", "--strict", "typed.py", cwd=scratch)
+    pyright = ("env", f"PATH={folder}:{os.environ['PATH']}", folder / "pyright")  # it asks `python` where packages are
+    run(*pyright, "typed.py", cwd=scratch)
+    run(folder / "python", "typed.py", cwd=scratch)
+    homes = run(folder / "python", "-I", "-c", HOMES).split()
+    told = json.loads(run(*pyright, "--verifytypes", "aserve", "--ignoreexternal", "--outputjson", cwd=scratch, code=1))
+    public = re.compile(rf"({'|'.join(map(re.escape, homes))})(\.|$)")
+    symbols = [symbol for symbol in told["typeCompleteness"]["symbols"] if public.match(symbol["name"])]
+    faults = [symbol["name"] for symbol in symbols if not symbol["isTypeKnown"] or symbol["isTypeAmbiguous"]]
+    faults += {*homes} - {symbol["name"] for symbol in symbols}
+    if faults:
+        raise Fault(f"pyright knows no type of {', '.join(faults)}")
+    return f"`mypy --strict` and pyright accept examples/typed.py; pyright knows the type of all {len(symbols)} public names and their parts"
+
+
+def other_systems(scratch: pathlib.Path) -> str:
+    """Another compiler builds wheels for systems that are not here, and these need their libc alone."""
+    folder = make_venv(scratch / "cross", *BUILD_REQUIRES, "ziglang")
+    compiler = scratch / "cc"
+    compiler.write_text(f'#!/bin/sh\nexec {folder}/python -m ziglang cc -target "$ZIG_TARGET" "$@"\n')
+    compiler.chmod(0o755)
+    for target, tag in CROSS.items():
+        # A compiler's cache is of one HOME.
+        env = ("env", f"CC={compiler}", f"ZIG_TARGET={target}", f"HOME={scratch}")
+        plat = f"--config-settings=--build-option=--plat-name={tag}"
+        options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", scratch)
+        run(*env, folder / "pip", "wheel", *options, plat, only("*.tar.gz"))
+        (wheel,) = scratch.glob(f"*-abi3-{tag}.whl")
+        run(tool("abi3audit"), "--strict", wheel)
+        with zipfile.ZipFile(wheel) as file:
+            (name,) = (name for name in file.namelist() if name.endswith(".so"))
+            needed = set(re.findall(rb"\0(lib[\w.+-]+\.so[.\d]*|ld-linux[\w.-]+)(?=\0)", file.read(name)))
+        if not needed <= {b"libc.so", b"libc.so.6", b"libpthread.so.0", b"ld-linux-aarch64.so.1"}:
+            raise Fault(f"{wheel.name} needs {needed}")
+    return f"zig's compiler builds {', '.join(CROSS.values())} (not run), each with the limited API, and of libraries with its libc alone"
+
+
+def root(suite: str) -> Callable[[pathlib.Path], str]:
+    """Return the check that installs and serves in a fresh root of this release of Debian."""
+
+    def check(scratch: pathlib.Path) -> str:
+        if os.getuid() != 0 or not shutil.which("apt-get"):
+            return "not checked: that needs root's rights, and Debian"
+        folder = CACHE / suite
+        run(ROOT / ".ci" / "root", "make", suite, folder, *ROOTS[suite].split())
+        place = folder / "root" / "srv"
+        for old in place.iterdir():
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        for file in (*DIST.iterdir(), EXAMPLE):
+            shutil.copy(file, place)
+        (place / "command.py").write_text(COMMAND)
+        said = [one_python(folder, name, suite) for name in ("python3", "pypy3")]
+        return "; ".join(said)
+
+    check.__doc__ = f"In a root of Debian's {suite}: pip installs it, and a program and the command serve a request."
+    return check
+
+
+def one_python(folder: pathlib.Path, python: str, suite: str) -> str:
+    """Install for one interpreter of a root, and serve; return what that was."""
+    if python == "python3":
+        file = only("*-abi3-*.whl").name
+    else:
+        # Debian's next has a newer PyPy than the one here: it builds the sdist.
+        file = only("*-pp39-*.whl").name if suite == "bookworm" else only("*.tar.gz").name
+    venv = f"/srv/venv-{python}/bin"
+    inside = [ROOT / ".ci" / "root", "run", folder]
+    run(*inside, python, "-m", "venv", f"/srv/venv-{python}")
+    run(*inside, f"{venv}/pip", "install", "--quiet", f"/srv/{file}")
+    program = run(*inside, "--chdir=/srv", f"{venv}/python", "typed.py").strip()
+    command = run(*inside, "--chdir=/srv", f"{venv}/python", "command.py", f"{venv}/aserve").strip()
+    name = run(
+        *inside, f"{venv}/python", "-c", "import platform as p; print(p.python_implementation(), p.python_version())"
+    )
+    kind = "wheel" if file.endswith(".whl") else "sdist"
+    if not (program.endswith("/hello") and command.endswith("200 /asked")):
+        raise Fault(f"{name.strip()}: {program!r}, {command!r}")
+    return f"{name.strip()}, from the {kind}"
+
+
+CHECKS: dict[str, Callable[[pathlib.Path], str]] = {
+    "contents": contents,
+    "metadata": metadata,
+    "limited API": limited_api,
+    "libc": libc,
+    "build without a network": offline,
+    "types": types,
+    "other systems": other_systems,
+    **{f"Debian {suite}": root(suite) for suite in ROOTS},
+}
+
+
+def main() -> int:
+    """Check everything; return the exit status."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.relative_to(ROOT)}")
+    parser.add_argument("--only", choices=CHECKS, help="one of the checks")
+    chosen = parser.parse_args()
+    rows, failed = [], False
+    for name in [chosen.only] if chosen.only else CHECKS:
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                said = CHECKS[name](pathlib.Path(scratch))
+            except Fault as fault:
+                said, failed = f"FAULT: {fault}", True
+        print(f"{name}: {said}", flush=True)
+        rows.append(f"| {name} | {said} |")
+    if chosen.save:
+        commit = run("git", "describe", "--always", "--dirty=+", cwd=ROOT).strip()
+        sizes = [f"| {path.name} | {path.stat().st_size:,} |" for path in sorted(DIST.iterdir())]
+        RESULT.write_text(
+            "# What a release is made of\n\n"
+            "Made by `make release-check ARGS=--save`: see [docs/release.md](../../docs/release.md).\n\n"
+            f"{datetime.date.today()}; commit {commit}.\n\n"
+            + "\n".join(["| file | octets |", "|---|--:|", *sizes, "", "| check | result |", "|---|---|", *rows, ""])
+        )
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
