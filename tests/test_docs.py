@@ -106,6 +106,12 @@ def test_each_page_is_in_the_menu():
     assert ours == {(index.parent / f"{name}.md").resolve() for name in pages}
 
 
+def test_titles():
+    """A link that shows a file's name shows a title on the site; other links stay."""
+    text = "see [files.md](files.md#several-apps), [tls.md](https://tls.example/x), [all](settings.md)"
+    assert conf().show_titles(text) == text.replace("[files.md]", "[]")
+
+
 def test_each_example_is_told_of():
     """examples/README.md names each folder and file beside it."""
     names = {path.name for path in (ROOT / "examples").iterdir()} - {"README.md", "__pycache__"}
