@@ -33,8 +33,7 @@ from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.attached import check_programs
-from .processes.child import MOLD
-from .processes.child import TRIAL as TRIAL_SLOT
+from .processes.child import MOLD, TRIAL
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from .processes.plan import Plan
 from .running import Beside, prepared
@@ -198,12 +197,12 @@ def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool) -> None:
         options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache
     )
     if role is not None:
-        is_worker = TRIAL_SLOT < role.slot < MOLD
+        is_worker = TRIAL < role.slot < MOLD
         process = process._replace(
             worker_id=role.slot if is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
             is_preloaded=is_preloaded, page=role.page if is_worker else None, slots=role.slots,
         )  # fmt: skip
-    if role is None or role.slot == TRIAL_SLOT:
+    if role is None or role.slot == TRIAL:
         _share_uwsgi(plan)
     uwsgi.install(process)
 

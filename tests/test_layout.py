@@ -103,7 +103,7 @@ WITHIN = {
         "cgroups",
         "resources opened warming",
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
-        "child rollout slots sources",
+        "child rollout slots sources wishes",
         "children",
         "attached",
         "status",
