@@ -199,6 +199,7 @@ DOORS = {
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     # These: 4 MB of each process, for what most have not asked for.
     ("cli", "with_workers"),
+    ("cli", "alone"),
     ("records", "access_log"),
     ("records", "metrics.counting"),
     ("records", "metrics.gil"),
