@@ -42,7 +42,7 @@ def test_a_rolling_deploy(cluster):
         before = clients.count
         wait_until(lambda: clients.count > before + 50, PATIENCE_SECONDS)
     assert clients.first_words == {b"old", b"new"}
-    assert cluster.answering() == hosts_of("new")
+    wait_until(lambda: cluster.answering() == hosts_of("new"), PATIENCE_SECONDS, lambda: cluster.log)
 
 
 def test_a_host_that_is_gone(cluster):
@@ -53,7 +53,7 @@ def test_a_host_that_is_gone(cluster):
         os.kill(pid, 9)
     wait_until(lambda: "Server app/one is DOWN" in cluster.log, PATIENCE_SECONDS, lambda: cluster.log)
     with load(cluster.connect) as clients:
-        assert cluster.answering() == hosts_of("old", NAMES[1:])
+        wait_until(lambda: cluster.answering() == hosts_of("old", NAMES[1:]), PATIENCE_SECONDS, lambda: cluster.log)
         gone.serve("new")
         wait_until(lambda: b"new one" in cluster.answering(), PATIENCE_SECONDS, lambda: cluster.log)
     assert clients.first_words == {b"old", b"new"}
