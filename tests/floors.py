@@ -45,6 +45,7 @@ FLOORS = {
     "aserve/connections/health.py": 100,
     "aserve/connections/in_flight.py": 100,
     "aserve/connections/lane.py": 93,
+    "aserve/connections/lane_log.py": 100,
     "aserve/connections/lane_memory.py": 100,
     "aserve/connections/limit.py": 100,
     "aserve/connections/listeners.py": 100,

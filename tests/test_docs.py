@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 import yaml
@@ -64,7 +65,7 @@ def test_links(page):
         path = page.parent / target if target else page
         if path.name in TO_COME and not path.exists():
             continue
-        assert path.exists(), target
+        assert path.is_file(), target  # a folder is a page on GitHub, and nothing on the site
         assert not anchor or anchor in anchors_of(path), f"{target}#{anchor}"
 
 
@@ -82,22 +83,40 @@ def test_the_tests_of_each_promise():
 # The index, which is the menu of the site, too
 
 
-def menu_of(text: str) -> list[str]:
-    """Return the documents in the toctrees that docs/conf.py puts behind the lists of a text."""
+def conf() -> ModuleType:
+    """Return docs/conf.py, which Sphinx reads."""
     spec = importlib.util.spec_from_file_location("conf", ROOT / "docs/conf.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return re.findall(r"^[^`:\n]+ <(.+)>$", module.add_menu(text), re.M)
+    return module
+
+
+def menu_of(text: str) -> list[str]:
+    """Return the documents in the toctrees that docs/conf.py puts behind the lists of a text."""
+    return re.findall(r"^[^`:\n]+ <(.+)>$", conf().add_menu(text), re.M)
 
 
 def test_each_page_is_in_the_menu():
-    """docs/index.md names every page, each once; so does the menu."""
+    """docs/index.md names every page of the site, each once; so does the menu."""
     index = ROOT / "docs/index.md"
     pages = re.findall(r"^- \[[^]]+\]\(([^)]+)\.md\): ", index.read_text(), re.M)
     assert menu_of(index.read_text()) == pages
     assert len(pages) == len({*pages})
-    ours = {path.stem for path in (ROOT / "docs").glob("*.md")} - {"index"}
-    assert ours == {name for name in pages if "/" not in name}
+    ours = {path for pattern in conf().include_patterns for path in ROOT.glob(pattern)} - {index}
+    assert ours == {(index.parent / f"{name}.md").resolve() for name in pages}
+
+
+def test_titles():
+    """A link that shows a file's name shows a title on the site; other links stay."""
+    text = "see [files.md](files.md#several-apps), [tls.md](https://tls.example/x), [all](settings.md)"
+    assert conf().show_titles(text) == text.replace("[files.md]", "[]")
+
+
+def test_each_example_is_told_of():
+    """examples/README.md names each folder and file beside it."""
+    names = {path.name for path in (ROOT / "examples").iterdir()} - {"README.md", "__pycache__"}
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "examples/README.md").read_text(), re.M)
+    assert names == {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
 
 
 def test_menu():
@@ -146,11 +165,11 @@ def check_json(text: str) -> None:
     json.loads(text)
 
 
+FRONT = ("nginx", "apache", "lighttpd", "haproxy", "caddyfile")
 CHECKS = {
     "sh": check_sh, "python": check_python, "toml": check_toml, "json": check_json, "yaml": yaml.safe_load,
     # By who reads them: tests/e2e, test_paste.py.
-    "nginx": len, "apache": len, "lighttpd": len, "haproxy": len, "caddyfile": len, "ini": len, "dockerfile": len,
-    "promql": len,
+    **dict.fromkeys(FRONT, len), "ini": len, "dockerfile": len, "promql": len,
 }  # fmt: skip
 
 
@@ -162,6 +181,18 @@ def test_blocks(page):
     assert len(blocks) == len(re.findall(r"^ *```\w+$", text, re.M))
     for _, language, block in blocks:
         CHECKS[language](textwrap.dedent(block))
+
+
+def test_each_configuration_is_run():
+    """A test of tests/e2e names the heading of each block that is for a front server: it takes the block from there."""
+    source = "".join(path.read_text() for path in (ROOT / "tests/e2e").glob("*.py"))
+    headings = []
+    for page in SITE_PAGES:
+        for section in re.split(r"^##+ ", page.read_text(), flags=re.M)[1:]:
+            if page.name != "README.md" and any(f"```{language}\n" in section for language in FRONT):
+                headings.append(section.partition("\n")[0])
+    assert len(headings) > 20
+    assert [heading for heading in headings if f'"{heading}"' not in source] == []
 
 
 def test_moving_from_uwsgi(tmp_path, capsys):

@@ -84,6 +84,7 @@ WITHIN = {
         "wire_loop",
         "handover",
         "wire_fast",  # leads to the other wire
+        "lane_log",
         "lane greeting tls_transport",  # make connections
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires

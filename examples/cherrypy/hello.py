@@ -7,6 +7,6 @@ class Root:
         return "Hello from CherryPy!\n"
 
 
-# What is CherryPy's server is not started: aserve has the port, the threads and the signals.
-cherrypy.config.update({"global": {"engine.autoreload.on": False, "log.screen": False, "environment": "embedded"}})
+# Another server has the port, the threads and the signals; and clients see no tracebacks.
+cherrypy.config.update({"environment": "embedded"})
 app = cherrypy.Application(Root(), "/")

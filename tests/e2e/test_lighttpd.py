@@ -115,6 +115,14 @@ def test_a_client_that_leaves(behind):
     assert app.made[0].closed.wait(10)
 
 
+def test_large_responses(fronts, start_server):
+    """With the line that has lighttpd take no more than it can pass on, a large response arrives whole."""
+    start_server(site, bind=f"uwsgi://unix:{fronts.socket}", response_spool_bytes=0)
+    block = PAGE.block("uwsgi", "lighttpd") + PAGE.block("Large responses", "lighttpd")
+    lighttpd = fronts.lighttpd(block, {"/run/app/app.sock": fronts.socket})
+    assert lighttpd.fetch("/pieces?3000000")[::2] == (200, octets(3_000_000))
+
+
 @pytest.mark.parametrize("protocol", ["uwsgi", "SCGI"])
 @pytest.mark.parametrize(("target", "path_info"), [("/app/x%20y?z", "/x y"), ("/app/", "/"), ("/app", "")])
 def test_a_mount_point(behind, fronts, start_server, protocol, target, path_info):
