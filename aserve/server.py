@@ -289,15 +289,15 @@ class Server:
 
         To be called on the event loop's thread. It costs a step for each connection, and requests nothing.
         """
-        return take_statistics(
-            list(self._connections), self._lane, self._services, self._executor, self._budgets.response_memory_bytes
-        )
+        memory_bytes = self._budgets.response_memory_bytes
+        return take_statistics(list(self._connections), self._lane, self._services, self._executor, memory_bytes)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return so many of the oldest requests that it is at; see take_ongoing. Only if times are taken: --metrics, --control."""
         return take_ongoing(list(self._connections), self._lane, count)
 
-    def _drain_connections(self) -> None:  # close what idles, and let every other connection close after its response
+    def _drain_connections(self) -> None:
+        """Close what idles, and let every other connection close after its response."""
         for connection in list(self._connections):
             connection.drain()
         self._drain_lane()

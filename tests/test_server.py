@@ -448,7 +448,7 @@ async def test_a_failing_start_leaves_nothing_bound(what, tmp_path):
 async def test_a_start_that_fails_half_way_through(threads, monkeypatch):
     """Workers that wait for requests already end again, and the start may be tried anew."""
     ports = [free_port(), free_port()]
-    monkeypatch.setattr(server_module, "is_lane_available", lambda listener, _: listener.address[1] == ports[0])
+    monkeypatch.setattr(server_module, "is_available", lambda listener, _: listener.address[1] == ports[0])
 
     def fail(_):
         raise MemoryError
