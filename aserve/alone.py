@@ -19,8 +19,8 @@ from . import forks
 from .footprint import Footprints
 from .metrics.advice import add_warnings
 from .metrics.status import describe_single
-from .processes.answers import tell_balancers
 from .processes.control import Caller, Control, Message
+from .processes.wishes import tell_balancers
 from .server import Server
 from .stacks import describe_stacks
 

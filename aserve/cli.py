@@ -4,23 +4,22 @@ Owns:     the order of start-up, logging to standard error, and the one place wh
           our errors become one line and exit status 2.
 Thread:   the main thread.
 Not here: the flags (flags.py), what the settings are (settings/table.py), finding the app (loading.py),
-          binding before the app is imported, serving and signals (running.py), processes beside one another (processes/).
+          binding before the app is imported, serving and signals (running.py), processes beside one another (with_workers.py, processes/).
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from .alone import control_of
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
-from .connections.listeners import Listener, bind_listeners
 from .demo import app as demo_app
 from .errors import AserveError, BindError
 from .explain import CONFIG, explain, split_name
@@ -30,26 +29,14 @@ from .hooks import call_post_fork
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
-from .metrics.app import name_files
-from .metrics.scrapes import open_metrics
 from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
 from .processes.attached import SPOOLER, SPOOLER_VARIABLE, check_programs
-from .processes.channel import Channel
-from .processes.child import MOLD
-from .processes.child import TRIAL as TRIAL_SLOT
-from .processes.command import Command
-from .processes.inheritance import VARIABLE as INHERITANCE
-from .processes.inheritance import Inheritance
-from .processes.mold import run_mold
-from .processes.plan import Plan, Read
-from .processes.shutdown import StartFailed
-from .processes.supervisor import Supervisor
-from .processes.trial import VARIABLE as TRIAL
-from .processes.trial import trial_role, with_own_files
-from .processes.worker import FAILED, Role, run_worker, say_failed
+from .processes.child import MOLD, TRIAL
+from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
+from .processes.plan import Plan
 from .running import prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
@@ -59,6 +46,9 @@ from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
 from .wsgi.routes import compile_routes
+
+if TYPE_CHECKING:
+    from .processes.worker import Role
 
 logger = logging.getLogger("aserve")
 
@@ -80,9 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
-    trial_fd, inheritance_fd = _take_fd(TRIAL), _take_fd(INHERITANCE)
+    trial_fd, inheritance_fd = _take_fd(TRIAL_VARIABLE), _take_fd(INHERITANCE_VARIABLE)
     if trial_fd is not None:
-        return _run_trial(argv, Channel.inherit(trial_fd))
+        return _run_trial(argv, trial_fd)
     if is_command(argv):
         return run_command(argv, os.environ, _watch)
     if argv[:1] == ["translate"]:
@@ -103,7 +93,12 @@ def _run(argv: Sequence[str]) -> int:
         sys.stdout.write(version_line() + "\n")
         return 0
     is_check = args.pop("check", False)
-    inherited = Inheritance.read(inheritance_fd) if inheritance_fd is not None else None
+    if inheritance_fd is not None:
+        from .with_workers import read_inheritance
+
+        inherited = read_inheritance(inheritance_fd)
+    else:
+        inherited = None
     plan = (inherited.plan if inherited else None) or _read_plan(args)
     if not plan.spec and not _needs_no_app(plan.config) and inherited is None:
         found = describe_found(os.getcwd(), command())
@@ -124,7 +119,11 @@ def _run(argv: Sequence[str]) -> int:
     hooks_of(plan.origin).in_supervisor("on_starting")
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
-            status = _run_workers(plan, functools.partial(_read_again, args), listeners, inherited)
+            from .with_workers import run_workers  # 1 MB, and 10 ms: a process that serves by itself does without
+
+            _share_uwsgi(plan, inherited.kept if inherited else {})
+            read = functools.partial(_read_again, args)
+            status = run_workers(plan, read, listeners, inherited, os.environ, _load, _enter)
         else:
             status = run_server(
                 _load(plan), plan.config, listeners, lambda server: control_of(server, plan.config.control)
@@ -169,7 +168,6 @@ def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSG
     """Import the app, with all that it may need at that time; in a worker process with its role."""
     config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
     set_surroundings(config, os.environ)
-    _name_app_files(role)
     _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD, is_spooler=is_spooler)
     hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
@@ -182,15 +180,8 @@ def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSG
 
 def _enter(role: Role) -> None:
     """Make of this process, which has imported the app as a mold, this worker."""
-    _name_app_files(role)
     _offer_uwsgi(role.plan, role, is_preloaded=True)
-    set_up_logging(role.plan.config, role.name)
     hooks_of(role.plan.origin).enter_worker(role.slot)
-
-
-def _name_app_files(role: Role | None) -> None:
-    if role is not None and role.app_files:
-        name_files(os.environ, *role.app_files)
 
 
 def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: bool = False) -> None:
@@ -206,12 +197,12 @@ def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: 
     if is_spooler:
         process = process._replace(worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=True)
     if role is not None:
-        is_worker = TRIAL_SLOT < role.slot < MOLD
+        is_worker = TRIAL < role.slot < MOLD
         process = process._replace(
             worker_id=role.slot if is_worker else 0, masterpid=role.supervisor_pid, numproc=plan.workers[0],
             is_preloaded=is_preloaded, page=role.page if is_worker else None, slots=role.slots,
         )  # fmt: skip
-    if role is None or role.slot == TRIAL_SLOT:
+    if role is None or role.slot == TRIAL:
         _share_uwsgi(plan)
     uwsgi.install(process)
 
@@ -226,37 +217,6 @@ def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
         memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME))
     except OSError as fault:
         raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
-
-
-def _run_workers(plan: Plan, read: Read, listeners: Sequence[Listener] | None, inherited: Inheritance | None) -> int:
-    """Supervise workers; in each of these, serve."""
-    listeners = bind_listeners(plan.config) if listeners is None else listeners
-    try:
-        metrics = (inherited.metrics if inherited else ()) or open_metrics(plan.config)
-    except BindError:
-        for listener in listeners:
-            listener.close()
-        raise
-    _share_uwsgi(plan, inherited.kept if inherited else {})
-    hooks_of(plan.origin).in_supervisor("when_ready")
-    try:
-        role = Supervisor(plan, read, listeners, Command.of_this_process(os.environ), metrics).run(inherited)
-    except StartFailed as fault:
-        sys.stderr.write(fault.app_traceback)
-        sys.stderr.write(f"aserve: error: {fault}\n")
-        return FAILED
-    if not isinstance(role, int):
-        return _work(role)
-    hooks_of(plan.origin).in_supervisor("on_exit")
-    return role
-
-
-def _work(role: Role) -> int:
-    set_up_logging(role.plan.config, role.name)
-    load = functools.partial(_load, role.plan, role)
-    status = run_mold(role, load, _enter) if role.slot == MOLD else run_worker(role, load)
-    hooks_of(role.plan.origin).end_worker()
-    return status
 
 
 def _watch(path: str) -> int:
@@ -285,15 +245,11 @@ def _run_spooler(args: Mapping[str, object], folder: str) -> int:
         raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
 
 
-def _run_trial(argv: Sequence[str], channel: Channel) -> int:
+def _run_trial(argv: Sequence[str], channel_fd: int) -> int:
     """Show the supervisor, which is of the code of before, whether this code can serve."""
-    with contextlib.closing(channel):
-        try:
-            role = trial_role(_read_plan(parse_args(argv)), channel)
-        except (ConfigError, AserveError, BindError) as fault:
-            return say_failed(channel, str(fault))
-        with with_own_files(role, os.environ) as role:
-            status = _work(role)
+    from .with_workers import run_trial
+
+    status = run_trial(channel_fd, lambda: _read_plan(parse_args(argv)), os.environ, _load, _enter)
     log_what_remains()
     return status
 

@@ -8,7 +8,6 @@ Not here: anything that a server needs; this is an app like its users'.
 
 from __future__ import annotations
 
-import html
 import json
 import platform
 import string
@@ -17,6 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from .escaping import escape_html
 from .settings import VERSION
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _build_page(environ: WSGIEnvironment) -> str:
         "host": environ.get("HTTP_HOST") or "127.0.0.1:8000",
         "request": f"{environ['REQUEST_METHOD']} {_target(environ)}",
     }
-    escaped = {name: html.escape(str(value)) for name, value in facts.items()}
+    escaped = {name: escape_html(str(value)) for name, value in facts.items()}
     icon_url = "data:image/svg+xml," + ICON.replace("#", "%23").replace("'", "%27")
     return PAGE.substitute(escaped, rows=_build_rows(environ), icon=ICON, icon_url=icon_url)
 
@@ -127,7 +127,7 @@ def _target(environ: WSGIEnvironment) -> str:
 
 def _build_rows(environ: WSGIEnvironment) -> str:
     return "".join(
-        f"<tr><th scope=row>{html.escape(name)}</th><td>{_build_value(value)}</td></tr>\n"
+        f"<tr><th scope=row>{escape_html(name)}</th><td>{_build_value(value)}</td></tr>\n"
         for name, value in sorted(environ.items())
     )
 
@@ -135,7 +135,7 @@ def _build_rows(environ: WSGIEnvironment) -> str:
 def _build_value(value: object) -> str:
     if value == "":
         return "<i>empty</i>"
-    return html.escape(value if isinstance(value, str) else repr(value))
+    return escape_html(value if isinstance(value, str) else repr(value))
 
 
 # The server in one picture: an event loop, the seam between threads, a worker.

@@ -7,12 +7,12 @@ Not here: the table (settings/), reading the TOML file and flags (cli.py).
 
 from __future__ import annotations
 
-import difflib
 import json
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from .near_names import near_names
 from .settings import RELOAD_IMPLIES, SETTINGS, Config, ConfigError, Setting, platform_settings
 
 CONFIG = "config"
@@ -87,7 +87,7 @@ def _find(name: str) -> Setting:
     for setting in SETTINGS:
         if name in (setting.name, setting.key, setting.flag, setting.variable):
             return setting
-    near = difflib.get_close_matches(name.lstrip("-"), [setting.key for setting in SETTINGS], 1)
+    near = near_names(name.lstrip("-"), [setting.key for setting in SETTINGS], 1)
     hint = f"did you mean {near[0]}?" if near else "aserve --help has all of them"
     raise ConfigError(f"aserve config --explain: no setting is called {name}; {hint}")
 

@@ -13,11 +13,11 @@ machine by a name of loopback: an attacker's page, whose name leads to 127.0.0.1
 
 from __future__ import annotations
 
-import html
 import ipaddress
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from .escaping import escape_html
 from .settings import Config, parse_bind
 from .wsgi import WSGIApp
 from .wsgi.wrapping import named_as
@@ -110,9 +110,9 @@ class FaultPage:
         return [body]
 
     def _page(self, fault: Fault) -> str:
-        trace = f"<pre>{html.escape(fault.app_traceback)}</pre>" if fault.app_traceback else ""
+        trace = f"<pre>{escape_html(fault.app_traceback)}</pre>" if fault.app_traceback else ""
         note = BEFORE if self._app is not None else NOTHING_BEFORE
-        return PAGE.format(why=html.escape(fault.why), trace=trace, note=note, mark=MARK, number=f'"{_number(fault)}"')
+        return PAGE.format(why=escape_html(fault.why), trace=trace, note=note, mark=MARK, number=f'"{_number(fault)}"')
 
 
 def _number(fault: Fault) -> str:

@@ -8,12 +8,12 @@ Not here: what the settings are (settings/table.py), what is done with the flags
 from __future__ import annotations
 
 import argparse
-import difflib
 import shutil
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .completion import SHELLS
+from .near_names import near_names
 from .settings import SETTINGS, SWITCH, ConfigError
 from .wsgi.routes import lacks_action
 
@@ -122,5 +122,5 @@ def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {argument!r}: one APP, then flags; see aserve --help"
-    near = difflib.get_close_matches(name, list(parser._option_string_actions), 1)
+    near = near_names(name, parser._option_string_actions)
     return f"unknown flag {name}; " + (f"did you mean {near[0]}?" if near else "see aserve --help")

@@ -11,13 +11,10 @@ Not here: calling the app (wsgi/gateway.py), printing errors (cli.py).
 from __future__ import annotations
 
 import ast
-import configparser
-import difflib
 import importlib
 import importlib.machinery
 import importlib.util
 import inspect
-import logging.config
 import os
 import sys
 import traceback
@@ -25,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from .errors import AserveError
+from .near_names import near_names
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -115,6 +113,9 @@ def _load_paste(place: str) -> object:
         raise LoadError(
             f"{path} needs PasteDeploy, which is not installed; `pip install pastedeploy` would do it"
         ) from None
+    import configparser  # PasteDeploy has it; 1 MB of each process, both with what they need
+    import logging.config
+
     _put_first_on_path(os.getcwd())
     try:
         parser = configparser.RawConfigParser()
@@ -201,7 +202,7 @@ def _hint_for_module(name: str) -> str:
     if parent and (hasattr(sys.modules.get(parent), last)):
         return f"did you mean {parent}:{last}?"
     here = [entry[: -len(".py")] for entry in os.listdir(".") if entry.endswith(".py")]
-    near = difflib.get_close_matches(name, here, 1)
+    near = near_names(name, here, 1)
     if near:
         return f"did you mean {near[0]}?"
     return "run aserve in the folder that holds it, or install it"
@@ -282,7 +283,7 @@ def _find_default(module: ModuleType, where: str) -> object:
 
 def _no_attribute(holder: object, name: str, where: str, attribute: str) -> str:
     origin = _origin(holder) if isinstance(holder, ModuleType) else _describe(holder)
-    near = difflib.get_close_matches(name, [n for n in dir(holder) if n[0] != "_"], 3)
+    near = near_names(name, [n for n in dir(holder) if n[0] != "_"], 3)
     if near:
         return f"no {name!r} in {origin} for {where}:{attribute}; near: {', '.join(near)}"
     callables = _own_callables(holder)

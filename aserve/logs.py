@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.config
 from typing import Any
 
 from .local_time import local_time
@@ -62,6 +61,8 @@ def enable_loggers() -> None:
 
 
 def _configure(path: str) -> None:
+    import logging.config  # 0.8 MB of each process, with what it needs
+
     content = _read(path)
     # The form of logging.config; what exists already is the server's, and whatever was imported with it.
     content.setdefault("version", 1)

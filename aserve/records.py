@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import forks
-from .access_log import AccessLog
-from .metrics.counting import Counters
-from .metrics.gil import GilWatch
-from .metrics.single import Single
 from .metrics.status import Serving
 from .request_log import RequestLog, as_one
-from .slow_requests import SlowRequests
 from .stalls import Queue, StallWatch
 from .titles import Title
 from .wire_log import WireLog, is_told
+
+if TYPE_CHECKING:
+    from .access_log import AccessLog
+    from .metrics.counting import Counters
+    from .metrics.single import Single
+    from .slow_requests import SlowRequests
 
 
 class Records:
@@ -51,19 +52,28 @@ class Records:
         self._title = Title(slot, config.threads) if config.process_titles else None
         with contextlib.ExitStack() as undo:
             if config.access_log is not None:
+                from .access_log import AccessLog  # these: 0.5 MB of each process, with what they need
+
                 self._access_log = AccessLog.of(config, slot)
                 undo.callback(self._access_log.close)
             is_counting = config.metrics or config.stats or config.statsd
             if counters is None and (is_counting or config.agent_check):
+                from .metrics.single import Single
+
                 self._single = Single(server, loop)
                 counters = self._single.memory
                 undo.callback(self._single.close)
             if is_counting:
+                from .metrics.counting import Counters
+                from .metrics.gil import GilWatch
+
                 self._counters = Counters(counters, config.threads)
                 watch = GilWatch(self._counters.note_gil_wait)
                 watch.start()
                 undo.callback(watch.stop)
             if config.slow_request_seconds:
+                from .slow_requests import SlowRequests
+
                 self._slow = SlowRequests(config.slow_request_seconds, slot, is_inline=not config.threads)
                 undo.callback(self._slow.close)
             self.close = undo.pop_all().close  # lets go of them

@@ -18,10 +18,7 @@ import os
 import signal
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
-from typing import Any, Callable
-
-import anyio
-import anyio.abc
+from typing import TYPE_CHECKING, Any, Callable
 
 from .connections.listeners import Listener
 from .errors import WorkersStuck
@@ -35,6 +32,9 @@ from .settings import Config, ConfigError
 from .signals import Signals, end_at_once
 from .systemd import Notifier, watchdog_seconds
 from .wsgi import WSGIApp
+
+if TYPE_CHECKING:
+    import anyio.abc
 
 logger = logging.getLogger("aserve")
 
@@ -53,7 +53,7 @@ async def serve(
     app: WSGIApp,
     bind: str | list[str] | None = None,
     *,
-    task_status: anyio.abc.TaskStatus[Server] = anyio.TASK_STATUS_IGNORED,
+    task_status: anyio.abc.TaskStatus[Server] | None = None,
     **settings: Any,
 ) -> None:
     """
@@ -61,7 +61,7 @@ async def serve(
 
         server = await task_group.start(aserve.serve, app, "127.0.0.1:0")
 
-    `task_status` is started with the Server once it accepts.
+    `task_status`, which the group gives, is started with the Server once it accepts.
 
     Raises:
         BindError: see Server.
@@ -70,7 +70,8 @@ async def serve(
     if bind is not None:
         settings["bind"] = bind
     async with Server(app, **settings) as server:
-        task_status.started(server)
+        if task_status is not None:
+            task_status.started(server)
         failure = await server.wait_failing()
     raise WorkersStuck(failure)
 

@@ -12,8 +12,6 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-import anyio
-
 from . import forks
 from .budgets import Budgets
 from .connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
@@ -33,6 +31,7 @@ from .proxies.trust import peers_of
 from .records import Records
 from .services import Shared, new_service
 from .settings import Config
+from .shielding import shielded
 from .stacks import ORDER, describe_stacks
 from .statistics import Statistics, take_ongoing, take_statistics
 from .tls.certificates import Certificates, load_certificates
@@ -45,9 +44,8 @@ from .wsgi.response import CommonFields
 
 logger = logging.getLogger("aserve")
 
-LEAVING_SECONDS = (
-    2.0  # for kept connections of a server that is replaced to be detached, before they are to close. Guess
-)
+# For kept connections of a server that is replaced to be detached, before they are to close. Guess.
+LEAVING_SECONDS = 2.0
 
 
 class Server:
@@ -138,7 +136,7 @@ class Server:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        with anyio.CancelScope(shield=True):
+        with shielded():
             await self.drain()
 
     async def start(self) -> None:
@@ -174,7 +172,7 @@ class Server:
             self._services = [new_service(listener, shared) for listener in self._listeners]
             self._accept()
         except BaseException:
-            with anyio.CancelScope(shield=True):
+            with shielded():
                 await self.stop_accepting()
                 self._close_listeners()
                 await self._stop(loop.time())

@@ -36,7 +36,6 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *(ROOT / folder / "README.md" for folder in ("cparsers", "tests", "benchmarks", "benchmarks/results", "examples")),
 ]
-TO_COME: set[str] = set()  # pages that others point to already
 
 
 def prose_of(page: pathlib.Path) -> str:
@@ -63,8 +62,6 @@ def test_links(page):
     """Each link leads to a file that is there, and to a heading of it."""
     for target, anchor in links_of(page):
         path = page.parent / target if target else page
-        if path.name in TO_COME and not path.exists():
-            continue
         assert path.is_file(), target  # a folder is a page on GitHub, and nothing on the site
         assert not anchor or anchor in anchors_of(path), f"{target}#{anchor}"
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 import pathlib
 import re
+import subprocess
+import sys
 from typing import NamedTuple
 
 import pytest
@@ -21,7 +23,7 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode footprint frames local_time log_once systemd _cparsers",
+    "errors episode escaping footprint frames http_date local_time log_once near_names shielding systemd _cparsers",
     "forks",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
@@ -50,6 +52,7 @@ FLOORS = (
     "compat moving",
     "banner completion explain finding",
     "flags",
+    "with_workers",
     "cli",
     "aserve __main__",
     "contrib",  # of frameworks, which find it
@@ -100,7 +103,7 @@ WITHIN = {
         "cgroups",
         "resources opened warming",
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
-        "child rollout slots sources",
+        "child rollout slots sources wishes",
         "children",
         "attached",
         "status",
@@ -190,6 +193,22 @@ DOORS = {
     ("cli", "uwsgi_api.memory"),
     ("cli", "spooler.runner"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
+    # These: 4 MB of each process, for what most have not asked for.
+    ("cli", "with_workers"),
+    ("records", "access_log"),
+    ("records", "metrics.counting"),
+    ("records", "metrics.gil"),
+    ("records", "metrics.single"),
+    ("records", "slow_requests"),
+    ("near_names", "difflib"),
+    ("shielding", "anyio"),
+    ("logs", "logging.config"),
+    ("loading", "configparser"),
+    ("loading", "logging.config"),
+    ("protocols", "protocols.httptools1"),
+    ("layers", "files.x_sendfile"),
+    ("layers", "compressing"),
+    ("layers", "files.static"),
     ("moving.origin", "moving.gunicorn"),
     ("moving.origin", "moving.uwsgi"),
     ("moving.uwsgi_files", "xml.etree.ElementTree"),
@@ -202,6 +221,10 @@ DOORS = {
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),
 }
+# What these bring with them that is not ours, and that nobody else may bring.
+HEAVY = {
+    "anyio", "configparser", "difflib", "email.utils", "html", "httptools", "logging.config", "mimetypes", "typing_extensions",
+}  # fmt: skip
 TESTS_OF_NO_ONE_FILE = {
     "bench_report",
     "bench_suites",
@@ -341,6 +364,14 @@ def test_imports_are_at_the_top(name):
     for found in imports_of(name):
         if found.is_inside:
             assert (name, found.name) in DOORS, f"{MODULES[name]}:{found.line}: {found.name}"
+
+
+def test_what_is_behind_a_door_waits_there():
+    """The command imports none of it before somebody asks for it."""
+    ours = {f"aserve.{name}" for _, name in DOORS if name in MODULES}
+    code = f"import sys, aserve.cli; print(*sys.modules.keys() & {ours | HEAVY!r})"
+    done = subprocess.run([sys.executable, "-Ic", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 @pytest.mark.parametrize("name", MODULES)

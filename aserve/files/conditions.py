@@ -13,8 +13,10 @@ import hashlib
 import os
 import re
 import time
-from email.utils import formatdate, mktime_tz, parsedate_tz
+from email.utils import mktime_tz, parsedate_tz
 from typing import Any, NamedTuple
+
+from ..http_date import http_date
 
 _TAG = re.compile(r'(W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
@@ -33,7 +35,7 @@ class Validators(NamedTuple):
         return _format(self.modified) if self.modified is not None else ""
 
 
-_format = functools.lru_cache(256)(functools.partial(formatdate, usegmt=True))
+_format = functools.lru_cache(256)(http_date)
 
 
 def validators_of(status: os.stat_result) -> Validators:

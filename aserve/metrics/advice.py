@@ -18,7 +18,6 @@ from ..settings import Config, show_bytes
 from ..workers.queue_wait import LONG_STALL_SECONDS
 
 # Guesses: what is over before somebody has read it is no warning.
-BUSY_SECONDS = LONG_STALL_SECONDS
 SILENT_SECONDS = 5  # as aserve status and top have it
 OLD_SECONDS = 10
 LONG_WAIT_SECONDS = 0.01
@@ -123,7 +122,7 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
         "`aserve stacks` shows what holds them. If they hang, that is what to repair; if the app waits for others there, raise "
         "--threads, and if it computes, --workers."
     )
-    if recent["all_busy_seconds"] >= BUSY_SECONDS:
+    if recent["all_busy_seconds"] >= LONG_STALL_SECONDS:
         yield Advice(f"Every thread has been busy for {recent['all_busy_seconds']:.0f} s{waiting}.", do)
     elif recent["busy_share"] >= NEAR and recent["queue_seconds"] >= LONG_WAIT_SECONDS:
         yield Advice(

@@ -8,10 +8,10 @@ Not here: the tables (uwsgi_table.py, gunicorn_table.py), reading files (uwsgi_f
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, NamedTuple
 
+from ..near_names import near_names
 from ..settings import SETTINGS, ConfigError
 
 BY_KEY = {setting.key: setting for setting in SETTINGS}
@@ -76,7 +76,7 @@ class Rows:
 
     def nearest(self, name: str) -> str | None:
         """Return the name that may have been meant."""
-        near = difflib.get_close_matches(name, [known for known in self._by_name if known[-1] != "*"], 1, NEAR)
+        near = near_names(name, [known for known in self._by_name if known[-1] != "*"], 1, NEAR)
         return near[0] if near else None
 
 

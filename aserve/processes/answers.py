@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import itertools
 import os
-from typing import Callable, Protocol
+from typing import Protocol
 
 from ..metrics.advice import add_warnings
-from ..metrics.balance import WISHES
 from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .control import Answer, Caller
 from .status import Status
 from .timers import Timers
+from .wishes import tell_balancers
 
 # How long a worker's event loop may take to tell its stacks. Guess: one that turns does so in a millisecond.
 STACKS_SECONDS = 2.0
@@ -165,14 +165,3 @@ class Answers:
     def _end_stacks(self, caller: Caller) -> None:
         if all(other is not caller for other, _ in self._stacks.values()):
             caller.end()
-
-
-def tell_balancers(caller: Caller, message: Message, set_unready: Callable[[str], None]) -> None:
-    """Answer a wish of `aserve balancers`."""
-    wish = message.get("wish")
-    if not isinstance(wish, str) or wish not in WISHES:
-        caller.refuse(f"say one of {', '.join(WISHES)}")
-        return
-    set_unready(WISHES[wish])
-    caller.say({"text": f"balancers are told: {wish}"})
-    caller.end()

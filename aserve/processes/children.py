@@ -349,7 +349,7 @@ class Children:
         """
         Yield the children that have ended, forgotten here, with where each stood, and how it ended.
 
-        Others are told by `on_other`: programs (attached.py), and strangers, whose parents have ended (as PID 1 of a container).
+        Others are told by `on_other`: programs (attached.py), and those whose parents have ended (as PID 1 of a container, and with a mold).
         """
         with contextlib.suppress(ChildProcessError):  # there is none at all
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:

@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
 COMMAND_LINE = "/proc/self/cmdline"
+# Each names a descriptor to new code: of a trial's channel, and of what the supervisor has left to it (upgrade.py).
+TRIAL_VARIABLE = "ASERVE_TRIAL"
+INHERITANCE_VARIABLE = "ASERVE_INHERITANCE"
 
 
 class Command(NamedTuple):

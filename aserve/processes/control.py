@@ -17,12 +17,14 @@ import contextlib
 import json
 import logging
 import os
+import selectors
 import socket
 from collections.abc import Mapping
 from typing import Any, Callable
 
 from .. import forks
 from ..connections.listeners import UnixRights, open_listeners
+from ..errors import BindError
 from ..proxies.peers import credentials_of
 from ..settings import parse_bind
 
@@ -37,6 +39,21 @@ Message = dict[str, Any]
 # Have it called whenever the descriptor can be read, or, if the flag is set, written to; or, with None, no more.
 Watch = Callable[[int, "Callable[[], None] | None", bool], None]
 Answer = Callable[["Caller", Message], None]
+
+
+def watch_with(selector: selectors.BaseSelector) -> Watch:
+    """Return a Watch for a process that waits with this selector, and calls the data of what is ready."""
+
+    def watch(fd: int, callback: Callable[[], None] | None, wants_room: bool) -> None:
+        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
+        if callback is None:
+            selector.unregister(fd)
+        elif fd in selector.get_map():
+            selector.modify(fd, events, callback)
+        else:
+            selector.register(fd, events, callback)
+
+    return watch
 
 
 class Caller:
@@ -187,3 +204,21 @@ class Control:
             caller.refuse(f"ask for one of {', '.join(sorted(self._answers))}")
         else:
             answer(caller, message)
+
+
+def open_control(path: str | None, watch: Watch, answers: Mapping[str, Answer], is_upgraded: bool) -> Control | None:
+    """
+    Return a supervisor's control socket, if it is to have one; after an upgrade it does without one that cannot be bound.
+
+    Raises:
+        BindError: at the start it could not be bound.
+    """
+    if path is None:
+        return None
+    try:
+        return Control(path, watch, answers)
+    except BindError as fault:
+        if not is_upgraded:
+            raise
+        logger.error("--control: %s; serving without it", fault)  # workers serve, and must not end for it
+        return None

@@ -64,12 +64,12 @@ class FailedStarts:
             self._told_traceback = app_traceback  # once, and not with every try
             logger.error("%s: the app's traceback:\n%s", who, app_traceback.rstrip())
         self._rollout.fail(slot)
-        if is_shown and not self._rollout.is_trial(plan):
+        if is_shown and not self._rollout.is_unproven(plan):
             self._crew.forget_failures(slot)  # who shows it begins at once
             logger.error("%s could not start: %s; correct it, and save it", who, why)
             return
         seconds = self._crew.pause(slot)
-        if self._rollout.is_trial(plan):
+        if self._rollout.is_unproven(plan):
             self._reloads.abandon(who, why)
         else:
             logger.error("%s could not start: %s; the next try is in %.1f s", who, why, seconds)

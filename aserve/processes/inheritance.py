@@ -30,7 +30,6 @@ from .memory_file import KEPT, open_memory_file
 from .overview import Overview
 from .plan import Plan
 
-VARIABLE = "ASERVE_INHERITANCE"
 FORM = 5
 
 State = dict[str, Any]

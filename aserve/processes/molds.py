@@ -36,12 +36,12 @@ class Molds:
     def __init__(
         self,
         children: Children,
-        is_trial: Callable[[Plan], bool],
+        is_unproven: Callable[[Plan], bool],
         fail_start: FailStart,
         delay: Callable[[Child], float],
     ) -> None:
         self._children = children
-        self._is_trial = is_trial  # whether no worker of this plan has served yet, in a reload
+        self._is_unproven = is_unproven  # see Rollout
         self._fail_start = fail_start
         self._delay = delay  # lets a slot wait for its next child; says for how long
         self._unfit: Plan | None = None  # whose app cannot be shared
@@ -86,7 +86,7 @@ class Molds:
         """Note that a mold has ended: unless it was told to, another is due."""
         if before is State.KILLED and mold.failure and mold.killed_in is not None:
             before = mold.killed_in
-        if before is State.STARTING or (before is State.READY and self._is_trial(mold.plan)):
+        if before is State.STARTING or (before is State.READY and self._is_unproven(mold.plan)):
             until = "it was ready" if before is State.STARTING else "a worker served"
             why = mold.failure or f"it {how} before {until}, without a word"
             self._fail_start(MOLD, mold.plan, str(mold), why, mold.app_traceback)

@@ -18,8 +18,6 @@ from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from typing import Callable
 
-import anyio
-
 from ..loading import folder_of
 from .plan import Plan
 from .sources import Sources, forget_compiled
@@ -41,8 +39,9 @@ class Reloader:
         """`say` is called with why there is something to reload."""
         self._sources = sources
         self._say = say
-        self._stopped = anyio.Event()
-        self._looked_around_at = anyio.current_time()
+        self._stopped = asyncio.Event()
+        self._now = asyncio.get_running_loop().time
+        self._looked_around_at = self._now()
 
     def stop(self) -> None:
         """Let `run` return soon."""
@@ -74,8 +73,8 @@ class Reloader:
 
     async def _on_clock(self) -> AsyncIterator[object]:
         while True:
-            with anyio.move_on_after(POLL_SECONDS):
-                await self._stopped.wait()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), POLL_SECONDS)
             yield None
 
     def _on_alarm(self) -> AsyncIterator[object]:
@@ -96,14 +95,14 @@ class Reloader:
 
     async def _look(self) -> None:
         changed = self._sources.find_changed()
-        if anyio.current_time() - self._looked_around_at >= AROUND_SECONDS:
-            self._looked_around_at = anyio.current_time()
+        if self._now() - self._looked_around_at >= AROUND_SECONDS:
+            self._looked_around_at = self._now()
             changed += self._sources.look_around()
         if not changed:
             return
-        deadline = anyio.current_time() + MAX_SETTLE_SECONDS
-        while anyio.current_time() < deadline:
-            await anyio.sleep(SETTLE_SECONDS)
+        deadline = self._now() + MAX_SETTLE_SECONDS
+        while self._now() < deadline:
+            await asyncio.sleep(SETTLE_SECONDS)
             further = self._sources.find_changed()
             if not further:
                 break

@@ -174,7 +174,7 @@ class Reloads:
         """A file was saved: what has been imported since the last time is of no use, if it serves not yet; it may hang, too."""
         if child.state != State.READY:
             return  # whoever has taken its place looks by now
-        if self._rollout.reload is not None and self._rollout.is_trial(self._rollout.reload.plan):
+        if self._rollout.reload is not None and self._rollout.is_unproven(self._rollout.reload.plan):
             self._rollout.abandon()
             for other in self._children.having(State.STARTING):
                 self._children.drain(other, is_replaced=True)

@@ -8,8 +8,8 @@ Not here: starting a successor (supervisor.py), letting go who was replaced (cre
 Whatever the reason for replacing a worker, new code, its age or its own wish, it takes its turn here: so no two leave at
 the same time, but with --reload-at-once. A worker goes when its successor serves, and not before.
 
-A reload asks for a successor in every slot. The first of these is a trial: if it cannot start, nothing has changed, and
-nothing does. Once it serves, the new code has shown that it can, and a further one that cannot start is tried again.
+A reload asks for a successor in every slot, for another plan. As long as none of these serves, the plan is unproven: if the first
+cannot start, nothing has changed, and nothing does. Once it serves, a further one that cannot start is tried again.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Rollout:
             self.fail(slot)  # what is starting there is not what is asked for now
             self.add(slot, reload.why)
 
-    def is_trial(self, plan: Plan) -> bool:
-        """Whether this is the plan of a reload of which no worker has served yet."""
+    def is_unproven(self, plan: Plan) -> bool:
+        """Whether this is a reload's plan of which no worker has served yet."""
         return self.reload is not None and plan is self.reload.plan and plan is not self.plan
 
     def commit(self) -> Plan:

@@ -44,7 +44,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 from ..connections.listeners import Listener
-from ..errors import BindError
 from ..settings import MAX_WORKERS, Config
 from .answers import Answers
 from .app_files import chosen_folder
@@ -53,7 +52,7 @@ from .channel import Message
 from .child import MOLD, TRIAL, Child, State, name_of
 from .children import Children
 from .command import Command
-from .control import Control
+from .control import open_control, watch_with
 from .crew import Crew, workers
 from .ends import Ends
 from .failed_starts import FailedStarts
@@ -124,7 +123,7 @@ class Supervisor:
         """
         Supervise until told to end, from the start or with what code of before has left; return the exit status.
 
-        It returns more than once, as fork() does: in each child, with what that is to be.
+        It returns more than once, as fork() does: in each child with its Role. That has let go of what is the supervisor's by then.
 
         Raises:
             StartFailed: the first worker could not start.
@@ -150,6 +149,7 @@ class Supervisor:
         return self._shutdown.status
 
     def _open(self, inherited: Inheritance | None = None) -> None:
+        """Make all the nouns, from those that know nobody up to those that act, and go on with what was inherited."""
         self._signals = SignalPipe(self._by_signal)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._signals, selectors.EVENT_READ, self._on_signals)
@@ -169,7 +169,7 @@ class Supervisor:
         self._watch = Watch(children)
         crew = self._crew = Crew(plan, self._listeners, children, self._rollout, self._timers, tally, self._watch)
         molds = self._molds = Molds(
-            children, self._rollout.is_trial, lambda *failure: self._failed_starts.note(*failure), crew.pause_after
+            children, self._rollout.is_unproven, lambda *failure: self._failed_starts.note(*failure), crew.pause_after
         )
         shutdown = self._shutdown = Shutdown(children, molds, self._timers, self._listeners, self._manager, attached)
         upgrade = self._upgrade = Upgrade(self._command, children, self._signals, self._manager, attached)
@@ -185,7 +185,8 @@ class Supervisor:
             attached=attached, losses=Losses(slots.totals, tally, status),
             molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status, watch=self._watch,
         )  # fmt: skip
-        self._control = self._open_control(plan.config.control, inherited is not None)
+        watch, questions = watch_with(self._selector), self._answers.by_question
+        self._control = open_control(plan.config.control, watch, questions, is_upgraded=inherited is not None)
         if inherited is not None:
             self._take_over(inherited)
         self._check()
@@ -198,22 +199,11 @@ class Supervisor:
             self._overview.restore(inherited.counted, has_children=inherited.plan is not None)
         self.reload("SIGUSR2")
 
-    def _open_control(self, path: str | None, is_upgraded: bool) -> Control | None:
-        if path is None:
-            return None
-        try:
-            return Control(path, self._watch_caller, self._answers.by_question)
-        except BindError as fault:
-            if not is_upgraded:
-                raise
-            logger.error("--control: %s; serving without it", fault)  # workers serve, and must not end for it
-            return None
-
     def _due(self) -> Iterator[int]:
         """
-        Yield the slots in which a worker is to be started now; each is started before the next is asked for.
+        Yield the slots in which a worker, or a mold, is to be started now; each is started before the next is asked for.
 
-        Where one was killed, what is to follow is known when it has ended.
+        A slot whose worker was killed waits until that has ended: only then it is known whether a pause is to follow (ends.py).
         """
         find, may_begin, plan = self._children.find, self._may_begin, self._rollout.next
         if self._molds.is_due(plan) and may_begin(MOLD):
@@ -236,12 +226,12 @@ class Supervisor:
 
     def _advance_upgrade(self) -> None:
         """Try new code, or become it, if that was asked for, and nothing else is under way."""
-        is_quiet = self._rollout.reload is None and not self._children.has_unborn
-        if self._crew.has_served and not self._shutdown.has_begun and is_quiet:
+        is_quiet = not (self.is_reloading or self.is_ending or self._children.has_unborn)
+        if self._crew.has_served and is_quiet:
             self._upgrade.advance(self._rollout.plan, self._crew.size, self._listeners, self._overview)
 
     def _fork(self, slot: int) -> Role | None:
-        """Start a worker; return None, and in the child its role."""
+        """Start a worker or a mold, here or by a mold; return None, and in a child that was forked here its role."""
         plan = self._rollout.begin(slot)
         self._overview.app_files_of(0)  # the folder is there before the first child
         with block_signals():
@@ -268,23 +258,13 @@ class Supervisor:
         self._signals.close()
         self._overview.close(is_end=False)
 
-    def _watch_caller(self, fd: int, callback: Callable[[], None] | None, wants_room: bool) -> None:
-        """See control.Watch."""
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
-        if callback is None:
-            self._selector.unregister(fd)
-        elif fd in self._selector.get_map():
-            self._selector.modify(fd, events, callback)
-        else:
-            self._selector.register(fd, events, callback)
-
     def _wait(self) -> None:
         """Wait for the next event, and do what is to be done about it."""
         for key, _ in self._selector.select(self._timers.seconds_to_next()):
             _guard(key.data)
         for timer in self._timers.pop_due():
             _guard(timer.run)
-        if self._crew.has_served and self._rollout.reload is None and not self._upgrade.is_under_way:
+        if self._crew.has_served and not self.is_reloading and not self._upgrade.is_under_way:
             self._manager.tell_ready(self.describe())
 
     def _check(self) -> None:
@@ -295,13 +275,15 @@ class Supervisor:
         self._children.forget_given()
         self._status.on_second()
         self._overview.on_second()
-        for due in self._watch.look(self._rollout.plan.config, time.monotonic()):
+        for due in self._watch.look(self.config, time.monotonic()):
             self._crew.replace(*due)
         self._manager.feed_watchdog(self._watch.has_moved())
 
+    # What others may ask of it: answers.Supervised, status.Known
+
     @property
     def size(self) -> int:
-        """See answers.Supervised and status.Known; and so on."""
+        """How many workers there are to be."""
         return self._crew.size
 
     @property
@@ -342,7 +324,7 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         self._upgrade.abandon()
-        self._shutdown.drain(number, self._rollout.plan.config, self._crew.has_served)
+        self._shutdown.drain(number, self.config, self._crew.has_served)
 
     def _end_at_once(self, number: signal.Signals) -> None:
         self._upgrade.abandon()
@@ -364,7 +346,7 @@ class Supervisor:
 
     def _hear(self, child: Child, message: Message, fds: list[int]) -> None:
         words = {TRIAL: self._upgrade.by_word, MOLD: self._molds.by_word}.get(child.slot, self._by_word)
-        # The end of who has said it must be seen to in any case.
+        # A bug of ours here must not hide from Children that who has said it has ended.
         _guard(lambda: words[message["say"]](child, message, fds))
 
     def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
@@ -383,7 +365,7 @@ class Supervisor:
         logger.info("%s is ready, after %.1f s", child, child.ready_at - child.began_at)
         if self._crew.absences.end(child.slot):
             logger.info("no worker is missing any more: %s", workers(self._crew.size))
-        if self._rollout.is_trial(child.plan):
+        if self._rollout.is_unproven(child.plan):
             self._reloads.commit(child)
         why = self._rollout.succeed(child.slot)
         for other in self._children.find(child.slot, State.READY):

@@ -22,8 +22,6 @@ from .plan import Plan
 from .slots import PAGE_BYTES
 from .worker import Role
 
-VARIABLE = "ASERVE_TRIAL"  # names the descriptor of the channel to the supervisor
-
 
 def trial_role(plan: Plan, channel: Channel) -> Role:
     """

@@ -29,12 +29,12 @@ from typing import Callable, NoReturn
 
 from ..connections.listeners import Listener
 from ..settings import VERSION
-from . import inheritance, trial
+from . import inheritance
 from .attached import Attached
 from .channel import Channel, Message
 from .child import TRIAL, Child, State
 from .children import Children
-from .command import Command
+from .command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
 from .inheritance import Inheritance, Strangers
 from .manager import Manager
 from .overview import Overview
@@ -124,7 +124,7 @@ class Upgrade:
         """In the child: become the new code."""
         try:
             os.set_inheritable(channel.fileno(), True)
-            self._command.execute(trial.VARIABLE, channel.fileno())
+            self._command.execute(TRIAL_VARIABLE, channel.fileno())
         except BaseException as exc:
             why = exc.strerror if isinstance(exc, OSError) else type(exc).__name__
             say_failed(channel, f"{self._command.words[0]} could not be run in {self._command.folder}: {why}")
@@ -169,7 +169,7 @@ class Upgrade:
             try:
                 attached = self._attached.describe()
                 with inheritance.hand_down(listeners, plan, size, self._children, blocked, overview, attached) as fd:
-                    self._command.execute(inheritance.VARIABLE, fd)
+                    self._command.execute(INHERITANCE_VARIABLE, fd)
             except OSError as exc:
                 self._fail(f"{self._command.words[0]} could not be run: {exc.strerror or exc}")
 
@@ -185,6 +185,8 @@ class Upgrade:
             "upgraded from %s to %s, with %d workers of before",
             inherited.version, VERSION, len(self._children) + len(inherited.strangers),
         )  # fmt: skip
+        if inherited.plan is None:  # so nobody can compare them, as a reload does
+            logger.info("its settings are not known: what it has bound, and the rights of that, stay until a restart")
         self._strangers = inherited.strangers
         unblock_signals(inherited.blocked)
 

@@ -1,10 +1,22 @@
 """The wire protocols by name and parser, and by name what makes their exchanges for the lane; nothing else."""
 
-from . import http1, httptools1, scgi, uwsgi
+from __future__ import annotations
 
-PROTOCOLS = {
+from typing import Any, Callable
+
+from . import http1, scgi, uwsgi
+from .base import Limits
+
+
+def _new_httptools_factory(limits: Limits) -> Any:
+    from . import httptools1  # 0.3 MB of each process, for --http-parser httptools
+
+    return httptools1.new_factory(limits)
+
+
+PROTOCOLS: dict[tuple[str, str], Callable[[Limits], Any]] = {
     ("http", "c"): http1.new_factory,
-    ("http", "httptools"): httptools1.new_factory,
+    ("http", "httptools"): _new_httptools_factory,
     ("uwsgi", "c"): uwsgi.new_factory,
     ("scgi", "c"): scgi.new_factory,
 }

@@ -8,13 +8,13 @@ It is long because it is a list: each kind is read alone.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Callable, NamedTuple
 from urllib.parse import quote
 
+from ..near_names import near_names
 from .bind import OPTION_SAFE, parse_bind
 from .log_line import JSON, NAMED, parse_line_format, parse_skip
 from .peer import ACCOUNT_NAME, parse_peer
@@ -201,7 +201,7 @@ def _parse_client_fields(value: object) -> tuple[str, ...]:
     for field in fields:
         if field in CLIENT_FIELDS:
             continue
-        near = difflib.get_close_matches(field, CLIENT_FIELDS, 1, TYPING_ERROR)
+        near = near_names(field, CLIENT_FIELDS, 1, TYPING_ERROR)
         if near:
             raise ValueError(f"{field!r} is nearly {near[0]}")
         if not FORWARDED_FIELD.fullmatch(field):

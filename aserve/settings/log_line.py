@@ -7,10 +7,11 @@ Not here: where the values come from, and how they are escaped (log_format.py); 
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 import re
 from typing import NamedTuple
+
+from ..near_names import near_names
 
 # The formats that have a name. A JSON line is no text with gaps: log_format.py makes it.
 COMMON = '%(h)s %(l)s %(u)s [%(ltime)s] "%(r)s" %(s)s %(b)s'
@@ -86,7 +87,7 @@ def _atom_of(name: str) -> Atom:
         return Atom("variable", name[len("var.") :])
     if name in ATOMS:
         return Atom(GUNICORN.get(name, name))
-    near = difflib.get_close_matches(name, sorted(ATOMS - set(GUNICORN)), 1)
+    near = near_names(name, sorted(ATOMS - set(GUNICORN)), 1)
     hint = near[0] if near else "one letter of gunicorn's, or {NAME}i"
     raise ValueError(f"%({name}) is not known; the nearest is {hint}")
 

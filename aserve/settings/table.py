@@ -13,12 +13,12 @@ It is long because it is data: the table is read by looking a row up.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib.util
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ..near_names import near_names
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
 from .caches import CACHES
 from .commands import COMMANDS
@@ -872,7 +872,7 @@ def _parse(setting: Setting, value: object, where: str) -> object:
 def _refuse_unknown(names: Iterable[str], known: list[str], what: str, where: str) -> None:
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1, NEAR)
+            near = near_names(name, known, 1, NEAR)
             hint = f"did you mean {near[0]}?" if near else "see aserve --help"
             raise ConfigError(f"unknown {what} {name} in {where}; {hint}")
 

@@ -14,7 +14,6 @@ import http
 import logging
 import threading
 import time
-from email.utils import formatdate
 from types import TracebackType
 from typing import Callable
 
@@ -22,6 +21,7 @@ from ..body import LiveBody
 from ..errors import AppError, ResponseTruncated
 from ..exchange import HTTP_1_1, Exchange
 from ..forks import end_if_forked, forked
+from ..http_date import http_date
 from .head import Headers, build_app_head, encode_hints, is_bodyless, known_heads
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
@@ -56,7 +56,7 @@ class CommonFields:
 
     def without(self, has_date: bool, has_server: bool) -> bytes:
         """Return the fields that the app has not given, and the empty line after the head."""
-        date = "" if has_date else f"Date: {formatdate(time.time(), usegmt=True)}\r\n"
+        date = "" if has_date else f"Date: {http_date(time.time())}\r\n"
         return f"{date}{'' if has_server else self._server}\r\n".encode("latin-1")
 
 

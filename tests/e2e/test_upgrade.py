@@ -283,7 +283,12 @@ BROKEN_COPIES = [
         "        raise ValueError('broken')\n",
         "the trial .* ValueError: broken",
     ),
-    ("processes/trial.py", 'VARIABLE = "', 'VARIABLE = "OLD_', "the trial .* exited with status 2 before it was ready"),
+    (
+        "processes/command.py",
+        'TRIAL_VARIABLE = "',
+        'TRIAL_VARIABLE = "OLD_',
+        "the trial .* exited with status 2 before it was ready",
+    ),
 ]
 
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 import pytest
 from harness.client import RawClient
@@ -70,12 +71,16 @@ def test_start_and_end(start, wait_until, flags):
     assert "SIGTERM: draining" in process.log and process.log.rstrip().endswith("stopped")
 
 
-def test_the_supervisor_is_small(start):
-    """It has one thread, and has imported neither the app nor what makes event loops."""
-    process = start("--workers", "1")
+@pytest.mark.parametrize("loop", ["auto", "asyncio"])
+def test_the_supervisor_is_small(start, loop):
+    """It has one thread, and no event loop; what makes those it has imported once, for all of its workers, and nothing that they do not use."""
+    process = start("--workers", "1", "--loop", loop)
     assert len(os.listdir(f"/proc/{process.pid}/task")) == 1
     assert not [name for name in process.open_files() if "eventfd" in name or "timerfd" in name]
-    assert "uvloop" not in pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+    (worker,) = process.wait_for_workers(1)
+    for pid in (process.pid, worker):
+        maps = pathlib.Path(f"/proc/{pid}/maps").read_text()
+        assert ("uvloop" in maps) == (loop == "auto" and find_spec("uvloop") is not None)
 
 
 def test_as_many_as_cpus(start):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from typing import Any
 
 _BEGIN = """\
@@ -44,3 +45,10 @@ class Other:
         """Kill it, and wait for its end."""
         self.process.kill()
         self.process.communicate()
+
+
+def wait_for_runs() -> None:
+    """Wait until all that is begun for signals in this process has ended."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("aserve-uwsgi-signal"):
+            thread.join(20)

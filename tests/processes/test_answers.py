@@ -9,22 +9,11 @@ import pytest
 from harness.callers import TestCaller
 
 from aserve.connections.in_flight import InFlight
-from aserve.errors import BindError
 from aserve.exchange import Exchange
 from aserve.processes.child import STACKS_SIGNAL
 from aserve.processes.memory_file import map_memory_file
 from aserve.processes.slots import Field
 from aserve.settings import ConfigError
-
-
-def test_a_socket_that_cannot_be_had(supervised, tmp_path, caplog):
-    """At the start it is an error; new code of a supervisor whose workers serve goes on without it."""
-    path = str(tmp_path / "no" / "control")
-    one = supervised(2)
-    with pytest.raises(BindError, match=r"the folder .* does not exist"):
-        one.supervisor._open_control(path, is_upgraded=False)
-    assert one.supervisor._open_control(path, is_upgraded=True) is None
-    assert "--control: cannot listen on" in caplog.text and "; serving without it" in caplog.text
 
 
 @pytest.fixture

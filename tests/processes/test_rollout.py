@@ -97,9 +97,9 @@ def test_reload(width):
     rollout = Rollout(OLD)
     rollout.begin_reload(reload(), [1, 2, 3], width)
     assert begin_all(rollout) == [1, 2, 3][:width]
-    assert rollout.is_trial(NEW) and not rollout.is_trial(OLD) and rollout.take_done() is None
+    assert rollout.is_unproven(NEW) and not rollout.is_unproven(OLD) and rollout.take_done() is None
     rollout.succeed(1)
-    assert rollout.commit() is OLD and rollout.plan is NEW and not rollout.is_trial(NEW)
+    assert rollout.commit() is OLD and rollout.plan is NEW and not rollout.is_unproven(NEW)
     for slot in (2, 3):
         assert rollout.take_done() is None
         begin_all(rollout)

@@ -11,11 +11,11 @@ import pytest
 from harness.manager import Manager
 
 from aserve.connections.in_flight import TABLE_BYTES
-from aserve.processes import inheritance, upgrade
+from aserve.processes import upgrade
 from aserve.processes.channel import Channel
 from aserve.processes.child import TRIAL, Child, State
 from aserve.processes.children import Children
-from aserve.processes.command import Command
+from aserve.processes.command import INHERITANCE_VARIABLE, Command
 from aserve.processes.inheritance import Inheritance, Strangers
 from aserve.processes.memory_file import open_memory_file
 from aserve.processes.plan import Plan
@@ -34,7 +34,7 @@ def execed(monkeypatch):
     def execute(self, variable, fd):
         if errors:
             raise errors[0]
-        text = os.pread(fd, 1 << 20, 0) if variable == inheritance.VARIABLE else b"{}"
+        text = os.pread(fd, 1 << 20, 0) if variable == INHERITANCE_VARIABLE else b"{}"
         programs.append((variable, json.loads(text), signal.pthread_sigmask(signal.SIG_BLOCK, ())))
 
     monkeypatch.setattr(Command, "execute", execute)
@@ -75,7 +75,7 @@ def test_new_code(supervised, execed, caplog):
     one.end(trial)
     assert "SIGUSR2: the new code can serve, after 2.5 s" in caplog.text
     ((variable, state, _),) = programs
-    assert variable == inheritance.VARIABLE and state["size"] == 2
+    assert variable == INHERITANCE_VARIABLE and state["size"] == 2
     assert [child["pid"] for child in state["children"]] == [worker.pid for worker in workers]
     one.turn()
     assert len(programs) == 1
@@ -352,3 +352,4 @@ def test_workers_of_another_form(supervised, caplog):
     assert dismissed == []
     one.say(second, say="ready")
     assert dismissed == [True] and "SIGUSR2: done in" in caplog.text
+    assert "what it has bound, and the rights of that, stay until a restart" in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 import pytest
-from harness.sharing_uwsgi import Other
+from harness.sharing_uwsgi import Other, wait_for_runs
 
 from aserve.uwsgi_api.memory import Memory
 
@@ -20,6 +20,7 @@ def open_memory():
         return opened[-1]
 
     yield open_
+    wait_for_runs()  # they let go of their locks, in the file
     for fd in {memory.fd for memory in opened}:
         os.close(fd)
 

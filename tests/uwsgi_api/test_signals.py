@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from harness.sharing_uwsgi import wait_for_runs
 
 from aserve.uwsgi_api import signals as module
 from aserve.uwsgi_api.schedules import Cron, Every
@@ -47,13 +48,6 @@ def look(signals):
     seconds = signals.look()
     wait_for_runs()
     return seconds
-
-
-def wait_for_runs():
-    """Wait until all that is begun has ended."""
-    for thread in threading.enumerate():
-        if thread.name.startswith("aserve-uwsgi-signal"):
-            thread.join(20)
 
 
 @pytest.mark.parametrize(

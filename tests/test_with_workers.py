@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-from aserve import cli, hooks
+from aserve import cli, hooks, with_workers
 from aserve.compat import uwsgi
 from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
@@ -30,7 +30,7 @@ from aserve.uwsgi_api import memory
 @pytest.fixture
 def supervised(served, monkeypatch):
     """What reaches the supervisor, which does not run: supervised.outcome is what its run returns, or raises."""
-    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], metrics=[])
+    calls = types.SimpleNamespace(outcome=0, made=[], inherited=[], roles=[], metrics=[], shared=[])
 
     class FakeSupervisor:
         def __init__(self, plan, read, listeners, command, metrics):
@@ -39,13 +39,17 @@ def supervised(served, monkeypatch):
 
         def run(self, inherited):
             calls.inherited.append(inherited)
+            calls.shared.append("forks")
             if isinstance(calls.outcome, Exception):
                 raise calls.outcome
             return calls.outcome
 
-    monkeypatch.setattr(cli, "Supervisor", FakeSupervisor)
-    monkeypatch.setattr(cli, "bind_listeners", lambda config: f"bound for {config.workers}")
-    monkeypatch.setattr(cli, "run_worker", lambda role, load: calls.roles.append((role, load())) or 7)
+    monkeypatch.setattr(with_workers, "Supervisor", FakeSupervisor)
+    monkeypatch.setattr(with_workers, "bind_listeners", lambda config: f"bound for {config.workers}")
+    monkeypatch.setattr(with_workers, "loop_factory", calls.shared.append)
+    # This process goes on.
+    monkeypatch.setattr(with_workers, "gc", types.SimpleNamespace(freeze=lambda: calls.shared.append("freeze")))
+    monkeypatch.setattr(with_workers, "run_worker", lambda role, load: calls.roles.append((role, load())) or 7)
     return calls
 
 
@@ -64,6 +68,15 @@ def test_workers(supervised, served, capsys, tmp_path):
     with pytest.raises(ConfigError):
         read()
     assert served == [] and supervised.roles == []
+
+
+def test_what_workers_share(supervised, monkeypatch):
+    """Before anything is forked, the loop that all will have is imported, and what is there by then is no garbage of theirs."""
+    assert cli.main(["hello:app", "--workers", "4", "--loop", "asyncio"]) == 0
+    assert supervised.shared == ["asyncio", "freeze", "forks"]
+    monkeypatch.setattr(with_workers, "gc", types.SimpleNamespace())  # PyPy's
+    assert cli.main(["hello:app", "--workers", "4"]) == 0
+    assert supervised.shared[3:] == ["auto", "forks"]
 
 
 def test_hooks(supervised, served, tmp_path, capsys):
@@ -130,7 +143,7 @@ def test_who_it_is_for_uwsgi(supervised, monkeypatch, slot, worker_id, makes):
 
 def test_metrics(supervised, served, monkeypatch, capsys):
     """Their address is bound by the supervisor; where it cannot be, nothing is left listening."""
-    monkeypatch.setattr(cli, "bind_listeners", bind_listeners)
+    monkeypatch.setattr(with_workers, "bind_listeners", bind_listeners)
     bind = ["--bind", "127.0.0.1:0"]
     assert cli.main(["--workers", "4", "--metrics", "127.0.0.1:0", *bind]) == 0
     ((metrics,),) = supervised.metrics
@@ -187,7 +200,7 @@ def test_in_a_mold(supervised, served, capsys, monkeypatch):
     plan = Plan(Config(workers=4, preload=True, uwsgi_module="on"), "hello:app")
     mold = Role(MOLD, 1, plan, None, (), None, supervisor_pid=4242)
     molds = []
-    monkeypatch.setattr(cli, "run_mold", lambda *arguments: molds.append(arguments) or 7)
+    monkeypatch.setattr(with_workers, "run_mold", lambda *arguments: molds.append(arguments) or 7)
     supervised.outcome = mold
     assert cli.main(["hello:app", "--workers", "4", "--preload"]) == 7
     ((role, load, enter),) = molds
@@ -207,11 +220,13 @@ def test_in_a_mold(supervised, served, capsys, monkeypatch):
 def test_files_of_the_app(supervised, served, monkeypatch):
     """A worker knows where what the app counts is to be, before the app is imported; one from a mold, after the fork."""
     named = []
-    monkeypatch.setattr(cli, "name_files", lambda environ, *where: named.append((where, "hello" in sys.modules)))
+    monkeypatch.setattr(
+        with_workers, "name_files", lambda environ, *where: named.append((where, "hello" in sys.modules))
+    )
     plan = Plan(Config(workers=4), "hello:app")
     supervised.outcome = Role(3, 1, plan, None, (), None, app_files=("/a", "w3"))
     assert cli.main(["hello:app", "--workers", "4"]) == 7
-    cli._enter(supervised.outcome._replace(app_files=("/a", "w4")))
+    with_workers._begin({}, supervised.outcome._replace(app_files=("/a", "w4")))
     assert named == [(("/a", "w3"), False), (("/a", "w4"), True)]
 
 

@@ -1,0 +1,19 @@
+"""What somebody may have meant who has mistyped a name.
+
+Owns:     near_names.
+Thread:   any.
+Not here: the sentences around it: whoever knows the names says them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LIKENESS = 0.6  # difflib's own
+
+
+def near_names(name: str, known: Iterable[str], most: int = 1, likeness: float = LIKENESS) -> list[str]:
+    """Return up to so many known names that are like this one, the nearest first; `likeness`: 0 to 1, a ratio of difflib's."""
+    from difflib import get_close_matches  # 0.1 MB of each process, for those who mistype
+
+    return get_close_matches(name, list(known), most, likeness)

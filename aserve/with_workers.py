@@ -1,0 +1,114 @@
+"""The command with --workers: a supervisor, and what becomes of each of its children.
+
+Owns:     what the supervisor is given, what its children do, the trial of new code, what code of before has left to this process.
+Thread:   the main thread.
+Not here: what is to be served, and importing the app (cli.py hands both in); everything after that (processes/).
+
+The command imports this where it is asked for: a process that serves by itself does without it, and takes 1 MB less.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import sys
+from collections.abc import MutableMapping, Sequence
+from typing import Callable
+
+from .connections.listeners import Listener, bind_listeners
+from .errors import AserveError, BindError
+from .logs import set_up_logging
+from .metrics.app import name_files
+from .metrics.scrapes import open_metrics
+from .moving import hooks_of
+from .processes.channel import Channel
+from .processes.child import MOLD
+from .processes.command import Command
+from .processes.inheritance import Inheritance
+from .processes.mold import run_mold
+from .processes.plan import Plan, Read
+from .processes.shutdown import StartFailed
+from .processes.supervisor import Supervisor
+from .processes.trial import trial_role, with_own_files
+from .processes.worker import FAILED, Role, run_worker, say_failed
+from .running import loop_factory
+from .settings import ConfigError
+from .wsgi import WSGIApp
+
+Load = Callable[[Plan, Role], WSGIApp]  # imports the app for a worker, or for a mold
+Enter = Callable[[Role], object]  # makes a worker of a process that has imported the app as a mold
+
+
+def read_inheritance(fd: int) -> Inheritance:
+    """Return what code of before has left to this process, by the descriptor that it names."""
+    return Inheritance.read(fd)
+
+
+def run_workers(
+    plan: Plan,
+    read: Read,
+    listeners: Sequence[Listener] | None,
+    inherited: Inheritance | None,
+    environ: MutableMapping[str, str],
+    load: Load,
+    enter: Enter,
+) -> int:
+    """Supervise workers; in each of these, serve. Return the exit status of this process."""
+    listeners = bind_listeners(plan.config) if listeners is None else listeners
+    try:
+        metrics = (inherited.metrics if inherited else ()) or open_metrics(plan.config)
+    except BindError:
+        for listener in listeners:
+            listener.close()
+        raise
+    hooks_of(plan.origin).in_supervisor("when_ready")
+    _share_memory(plan)
+    try:
+        role = Supervisor(plan, read, listeners, Command.of_this_process(environ), metrics).run(inherited)
+    except StartFailed as fault:
+        sys.stderr.write(fault.app_traceback)
+        sys.stderr.write(f"aserve: error: {fault}\n")
+        return FAILED
+    if not isinstance(role, int):
+        return _work(role, environ, load, enter)
+    hooks_of(plan.origin).in_supervisor("on_exit")
+    return role
+
+
+def _share_memory(plan: Plan) -> None:
+    """Have in this process what each of its children would take for itself."""
+    loop_factory(plan.config.loop)  # imports it
+    if hasattr(gc, "freeze"):  # not on PyPy
+        gc.freeze()  # what is there is garbage in no child: its collector need not touch it, nor the kernel copy it
+
+
+def run_trial(channel_fd: int, read: Read, environ: MutableMapping[str, str], load: Load, enter: Enter) -> int:
+    """Show the supervisor, which is of the code of before, whether this code can serve."""
+    channel = Channel.inherit(channel_fd)
+    with contextlib.closing(channel):
+        try:
+            role = trial_role(read(), channel)
+        except (ConfigError, AserveError, BindError) as fault:
+            return say_failed(channel, str(fault))
+        with with_own_files(role, environ) as role:
+            return _work(role, environ, load, enter)
+
+
+def _work(role: Role, environ: MutableMapping[str, str], load: Load, enter: Enter) -> int:
+    """In a child: be what its role says; return the exit status."""
+    begin = functools.partial(_begin, environ)
+    begin(role)
+    if role.slot == MOLD:
+        status = run_mold(role, lambda: load(role.plan, role), lambda worker: (begin(worker), enter(worker)))
+    else:
+        status = run_worker(role, lambda: load(role.plan, role))
+    hooks_of(role.plan.origin).end_worker()
+    return status
+
+
+def _begin(environ: MutableMapping[str, str], role: Role) -> None:
+    """Let the log have this process's name, and what the app counts its files."""
+    set_up_logging(role.plan.config, role.name)
+    if role.app_files:
+        name_files(environ, *role.app_files)
