@@ -28,16 +28,13 @@ NO_WORKERS = "this server has no supervisor, which does that: start it with --wo
 
 
 @contextlib.contextmanager
-def control_of(server: Server, path: str | None) -> Iterator[None]:
+def control_of(server: Server, path: str) -> Iterator[None]:
     """
-    Answer for a server that serves on the running event loop; None: do not.
+    Answer for a server that serves on the running event loop.
 
     Raises:
         BindError: see Control.
     """
-    if path is None:
-        yield
-        return
     loop, began_at, footprints = asyncio.get_running_loop(), time.monotonic(), Footprints()
     answers = {
         "status": lambda caller, _: _tell_status(

@@ -9,6 +9,7 @@ Not here: the flags (flags.py), what the settings are (settings/table.py), findi
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 import os
@@ -17,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from .alone import control_of
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
 from .demo import app as demo_app
@@ -37,7 +37,7 @@ from .processes.attached import SPOOLER, SPOOLER_VARIABLE, check_programs
 from .processes.child import MOLD, TRIAL
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from .processes.plan import Plan
-from .running import prepared
+from .running import Beside, prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
@@ -119,17 +119,24 @@ def _run(argv: Sequence[str]) -> int:
     hooks_of(plan.origin).in_supervisor("on_starting")
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
-            from .with_workers import run_workers  # 1 MB, and 10 ms: a process that serves by itself does without
+            from .with_workers import run_workers  # 1 MB: a process that serves by itself does without
 
             _share_uwsgi(plan, inherited.kept if inherited else {})
             read = functools.partial(_read_again, args)
             status = run_workers(plan, read, listeners, inherited, os.environ, _load, _enter)
         else:
-            status = run_server(
-                _load(plan), plan.config, listeners, lambda server: control_of(server, plan.config.control)
-            )
+            status = run_server(_load(plan), plan.config, listeners, _beside(plan.config.control))
     log_what_remains()
     return status
+
+
+def _beside(control: str | None) -> Beside:
+    """Return what is entered with the server of a process that serves by itself."""
+    if control is None:
+        return contextlib.nullcontext
+    from .alone import control_of  # and what a supervisor answers
+
+    return lambda server: control_of(server, control)
 
 
 def _explain(argv: Sequence[str]) -> str:

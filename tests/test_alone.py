@@ -61,13 +61,6 @@ async def test_a_caller_that_reads_late(path, monkeypatch):
     assert len(found["text"]) == 2_000_000
 
 
-async def test_not_asked_for(tmp_path):
-    """Without a path there is none."""
-    async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
-        with control_of(server, None):
-            assert list(tmp_path.iterdir()) == []
-
-
 async def test_balancers(tmp_path):
     """The server itself is told, which health checks, pings and the agent's line follow."""
     async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:

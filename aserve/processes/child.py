@@ -23,7 +23,7 @@ import time
 from typing import Any
 
 from ..exchange import without_query
-from .channel import Channel
+from .channel import Channel, Message
 from .plan import Plan
 from .timers import Timer
 
@@ -145,6 +145,10 @@ class Child:
         """Let go of what this process has of it."""
         self.channel.close()
         os.close(self.in_flight)
+
+    def on_failed(self, message: Message, fds: list[int]) -> None:
+        """It says why it is about to end."""
+        self.failure, self.app_traceback = message["why"], message["traceback"]
 
     def transition(self, event: Event) -> State:
         """Change the state by the table; return the state before."""

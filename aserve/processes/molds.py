@@ -48,7 +48,7 @@ class Molds:
         # By what a mold says.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
-            "failed": self._on_failed,
+            "failed": Child.on_failed,
             "unfit": self._on_unfit,
         }
 
@@ -111,9 +111,6 @@ class Molds:
     def _on_ready(self, mold: Child, message: Message, fds: list[int]) -> None:
         if self._children.admit(mold):
             logger.info("%s is ready, after %.1f s", mold, mold.ready_at - mold.began_at)
-
-    def _on_failed(self, mold: Child, message: Message, fds: list[int]) -> None:
-        mold.failure, mold.app_traceback = message["why"], message["traceback"]
 
     def _on_unfit(self, mold: Child, message: Message, fds: list[int]) -> None:
         """The app cannot be shared: each worker imports it."""

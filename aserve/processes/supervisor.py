@@ -107,7 +107,7 @@ class Supervisor:
         }
         self._by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
-            "failed": self._on_failed,
+            "failed": Child.on_failed,
             "failing": self._on_failing,
             "changed": lambda child, message, fds: self._reloads.on_changed(child, message, fds),
             "left": self._on_left,
@@ -372,10 +372,6 @@ class Supervisor:
             if other is not child or child.slot > self._crew.size:
                 self._crew.retire(other, why)
         self._reloads.finish()
-
-    def _on_failed(self, child: Child, message: Message, fds: list[int]) -> None:
-        """A worker says why it is about to end."""
-        child.failure, child.app_traceback = message["why"], message["traceback"]
 
     def _on_failing(self, child: Child, message: Message, fds: list[int]) -> None:
         """A worker asks for a successor."""

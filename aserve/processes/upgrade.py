@@ -67,7 +67,7 @@ class Upgrade:
         # By what the trial says.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
-            "failed": self._on_failed,
+            "failed": Child.on_failed,
             "failing": _ignore,
             "left": _ignore,
         }
@@ -134,9 +134,6 @@ class Upgrade:
     def _on_ready(self, child: Child, message: Message, fds: list[int]) -> None:
         if self._children.admit(child):
             self._children.drain(child, is_replaced=True)
-
-    def _on_failed(self, child: Child, message: Message, fds: list[int]) -> None:
-        child.failure, child.app_traceback = message["why"], message["traceback"]
 
     def on_end(self, child: Child, how: str) -> None:
         """The trial has ended: it has served, or it is told why not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import mmap
 import re
 import signal
+import types
 
 import pytest
 from harness.supervising import slots_of
@@ -58,3 +59,33 @@ def test_a_worker_that_is_mute(supervised):
     assert one.system.signals == [(child.pid, signal.SIGKILL)]
     assert one.end(child, number=9) == []
     assert slots_of(one.turn(0.11)) == [1]
+
+
+def test_a_crash_beside_a_successor(supervised, caplog):
+    """Nobody is missing where another serves already."""
+    one = supervised(1)
+    (first,) = one.start()
+    one.say(first, say="failing", why="it was sent SIGTERM")
+    one.supervisor._children.admit(one.children[-1])  # and its word has not been heard
+    one.end(first, number=11)
+    assert f"{first} has crashed" in caplog.text and not one.supervisor._crew.absences
+
+
+def test_killed_for_a_fault_before_the_end(supervised):
+    """What it was at is lost, and the exit status says so."""
+    one = supervised(1)
+    (child,) = one.start()
+    one.supervisor._children.end_with_stacks(child, "its event loop hangs")
+    one.signal(TERM)
+    assert one.end(child, number=6) == [] and one.supervisor._shutdown.status == 1
+
+
+def test_the_hook_of_another_servers_settings(supervised):
+    """gunicorn's child_exit is called for each worker that has ended."""
+    called = []
+    one = supervised(1)
+    (child,) = one.start()
+    hooks = types.SimpleNamespace(child_exit=lambda *who: called.append(who))
+    child.plan = child.plan._replace(origin=types.SimpleNamespace(hooks=hooks))
+    one.end(child, number=9)
+    assert called == [(child.pid, 1)]
