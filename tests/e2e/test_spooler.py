@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 40.0  # a process has to import the app first, and others use
 
 # Each path is a job of that name; the job writes who has done it, as often as it is done, into a file of its name.
 APP = """\
-import os, time
+import os, signal, time
 import uwsgi
 from uwsgidecorators import spool, postfork
 
@@ -38,7 +38,10 @@ def work(values):
         file.write(f"{os.getpid()} {values['body']}\\n")
     if name == "fails" and not os.path.exists("mended"):
         raise ValueError("not yet")
-    while name.startswith("waits") and not os.path.exists("go"):
+    if name == "waits":
+        before = signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, lambda *what: (open("term", "w").close(), before(*what)))
+    while name == "waits" and not os.path.exists("go"):
         time.sleep(0.005)
     if name == "dies" and not os.path.exists("mended"):
         os.kill(os.getpid(), 9)
@@ -148,7 +151,7 @@ def test_the_end(start, tmp_path):
     wait_until(lambda: done(process, "waits"), PATIENCE_SECONDS)
     left = ask(process, "left")
     process.signal(signal.SIGTERM)
-    process.wait_for_log("SIGTERM: draining", PATIENCE_SECONDS)
+    wait_until((tmp_path / "term").exists, PATIENCE_SECONDS)  # it knows
     (process.folder / "go").touch()
     assert process.wait(30) == 0
     assert not waiting.exists() and left.exists() and done(process, "left") == []
@@ -168,6 +171,7 @@ def test_a_reload(start, tmp_path):
     process.signal(signal.SIGHUP)
     process.wait_for_log("SIGHUP: done in", PATIENCE_SECONDS)
     left = ask(process, "left")
+    wait_until((tmp_path / "term").exists, PATIENCE_SECONDS)
     (process.folder / "go").touch()
     wait_until(lambda: not (waiting.exists() or left.exists()), PATIENCE_SECONDS)
     assert done(process, "left")[0] != before and (tmp_path / "left").read_text().endswith(" new\n")
