@@ -25,6 +25,7 @@ from .errors import AserveError, BindError
 from .explain import CONFIG, explain, split_name
 from .finding import describe_found
 from .flags import build_parser, parse_args
+from .hooks import call_post_fork
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app
 from .logs import enable_loggers, set_up_logging
@@ -32,7 +33,7 @@ from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
-from .processes.attached import check_programs
+from .processes.attached import SPOOLER, SPOOLER_VARIABLE, check_programs
 from .processes.child import MOLD, TRIAL
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from .processes.plan import Plan
@@ -82,6 +83,9 @@ def _run(argv: Sequence[str]) -> int:
         sys.stdout.write(_explain(argv[1:]))
         return 0
     args = parse_args(argv)
+    spooler_folder = os.environ.pop(SPOOLER_VARIABLE, None)
+    if spooler_folder is not None:
+        return _run_spooler(args, spooler_folder)
     if "print_completion" in args:
         sys.stdout.write(completion_of(build_parser(), str(args["print_completion"])))
         return 0
@@ -167,11 +171,11 @@ def _read_again(args: Mapping[str, object]) -> Plan:
     return plan
 
 
-def _load(plan: Plan, role: Role | None = None) -> WSGIApp:
+def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSGIApp:
     """Import the app, with all that it may need at that time; in a worker process with its role."""
     config, hooks = plan.config, hooks_of(plan.origin if role is None or role.slot != MOLD else None)
     set_surroundings(config, os.environ)
-    _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD)
+    _offer_uwsgi(plan, role, is_preloaded=role is not None and role.slot == MOLD, is_spooler=is_spooler)
     hooks.begin_worker(role.slot if role is not None else 1)
     app = load_app(plan.spec) if plan.spec else nothing_here if _needs_no_app(config) else demo_app
     app = load_mounts(config.mount, app)
@@ -187,15 +191,18 @@ def _enter(role: Role) -> None:
     hooks_of(role.plan.origin).enter_worker(role.slot)
 
 
-def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool) -> None:
+def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: bool = False) -> None:
     """Let `import uwsgi` succeed, if that is asked for; with what is of this process, and of the settings."""
     if not _has_uwsgi(plan.config):
         return
     from .compat import uwsgi  # and what is below it, which others do without
 
     process = uwsgi.Process(
-        options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache
-    )
+        options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache,
+        spoolers=plan.config.spooler,
+    )  # fmt: skip
+    if is_spooler:
+        process = process._replace(worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=True)
     if role is not None:
         is_worker = TRIAL < role.slot < MOLD
         process = process._replace(
@@ -228,6 +235,21 @@ def _watch(path: str) -> int:
 
     run_top(path)
     return 0
+
+
+def _run_spooler(args: Mapping[str, object], folder: str) -> int:
+    """Do the jobs of a folder, as the process beside the workers that is for that."""
+    from .compat.uwsgi import spooler_function  # which only such a process needs
+    from .spooler.runner import run_spooler
+
+    plan = _read_plan(args)
+    set_up_logging(plan.config, SPOOLER)
+    _load(plan, is_spooler=True)
+    call_post_fork()
+    try:
+        return run_spooler(folder, spooler_function)
+    except OSError as fault:
+        raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
 
 
 def _run_trial(argv: Sequence[str], channel_fd: int) -> int:
@@ -271,7 +293,7 @@ def _log_surroundings(plan: Plan) -> None:
 
 def _has_uwsgi(config: Config) -> bool:
     """Whether `import uwsgi` is to work."""
-    is_meant = bool(config.uwsgi_cache) or _speaks_uwsgi(config)
+    is_meant = bool(config.uwsgi_cache or config.spooler) or _speaks_uwsgi(config)
     return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and is_meant)
 
 

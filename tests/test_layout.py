@@ -48,7 +48,7 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "uwsgi_api",  # below `import uwsgi`
+    "uwsgi_api spooler",  # below `import uwsgi`
     "compat moving",
     "banner completion explain finding",
     "flags",
@@ -119,6 +119,7 @@ WITHIN = {
         "supervisor",
     ),
     "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
+    "spooler": ("folder", "runner", "functions"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -190,6 +191,7 @@ DOORS = {
     ("cli", "top_screen"),  # which knows textual
     ("cli", "compat.uwsgi"),  # and all of uwsgi_api
     ("cli", "uwsgi_api.memory"),
+    ("cli", "spooler.runner"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     # These: 4 MB of each process, for what most have not asked for.
     ("cli", "with_workers"),

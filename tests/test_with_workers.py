@@ -11,7 +11,7 @@ import types
 
 import pytest
 
-from aserve import cli, with_workers
+from aserve import cli, hooks, with_workers
 from aserve.compat import uwsgi
 from aserve.compat.uwsgi import install
 from aserve.connections.listeners import bind_listeners
@@ -23,6 +23,7 @@ from aserve.processes.plan import Plan
 from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role
 from aserve.settings import Config, ConfigError
+from aserve.spooler import runner
 from aserve.uwsgi_api import memory
 
 
@@ -300,6 +301,29 @@ def test_a_trial_with_settings_that_are_wrong(supervised, monkeypatch, argv, cap
     assert message["say"] == "failed" and message["why"] and message["traceback"] == ""
     assert capsys.readouterr().err == ""
     ours.close()
+
+
+def test_a_spooler(supervised, served, monkeypatch):
+    """It imports the app, begins as a worker does, and does the jobs of a folder."""
+    begun, done = [], []
+    monkeypatch.setattr(hooks, "_functions", [lambda: begun.append(sys.modules["hello"])])
+    monkeypatch.setattr(hooks, "_has_begun", False)
+    monkeypatch.setattr(runner, "run_spooler", lambda *what: done.append(what) or 0)
+    monkeypatch.setenv("ASERVE_DOES_JOBS_OF", "/jobs")
+    assert cli.main(["hello:app", "--workers", "4", "--spooler", "/jobs"]) == 0
+    assert begun == [sys.modules["hello"]] and done == [("/jobs", uwsgi.spooler_function)]
+    assert supervised.made == [] and "ASERVE_DOES_JOBS_OF" not in os.environ
+    assert uwsgi._process.is_spooler and (uwsgi.worker_id(), uwsgi.masterpid()) == (0, os.getppid())
+    install()
+
+
+def test_a_spooler_without_its_folder(supervised, served, monkeypatch, capsys, tmp_path):
+    """One line says why it cannot do its work."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("ASERVE_DOES_JOBS_OF", str(tmp_path / "file" / "jobs"))
+    assert cli.main(["hello:app", "--workers", "4", "--spooler", "/jobs"]) == 2
+    assert f"aserve: error: spooler {tmp_path}/file/jobs: " in capsys.readouterr().err
+    install()
 
 
 @pytest.mark.parametrize("text", ["x", "987654"])

@@ -3,7 +3,7 @@
 Owns:     the modules `uwsgi` and `uwsgidecorators` that an app finds where no others are.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI API - Python".
-Not here: RPC itself (rpc/), locks, cache, signals and timers (uwsgi_api/), when functions of `postfork` are called (hooks.py).
+Not here: RPC itself (rpc/), jobs (spooler/), locks, cache, signals and timers (uwsgi_api/), when functions of `postfork` are called (hooks.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ..hooks import at_end, post_fork
 from ..processes.child import MOLD, State
 from ..processes.slots import Field, Slots
 from ..settings import VERSION
+from ..spooler import functions as spooler
 from ..uwsgi_api.decorators import DECORATORS as SHARED_DECORATORS
 from ..uwsgi_api.functions import FUNCTIONS, SIGNALS
 from ..uwsgi_api.memory import share
@@ -99,6 +100,8 @@ class Process(NamedTuple):
     caches: Sequence[str] = ()  # by --uwsgi-cache; where there is a supervisor, it has made them
     page: memoryview | None = None  # where the supervisor says how this worker stands
     slots: Slots | None = None  # the pages of all workers
+    spoolers: Sequence[str] = ()  # folders of jobs
+    is_spooler: bool = False  # it does jobs, and serves nobody
 
     @property
     def serves(self) -> bool:
@@ -163,8 +166,13 @@ def stop() -> bool:
     return True
 
 
-def no_spooler() -> bool:
-    """Return False: this process is no spooler."""
+def i_am_the_spooler() -> bool:
+    """Return whether this process does jobs."""
+    return _process.is_spooler
+
+
+def is_a_reload() -> bool:
+    """Return False: a worker cannot know."""
     return False
 
 
@@ -182,10 +190,10 @@ PROVIDED: dict[str, Any] = {
     function.__name__: function
     for function in (
         register_rpc, rpc, call, rpc_list, worker_id, masterpid, mule_id, workers, reload, stop, log, set_logvar,
+        i_am_the_spooler, is_a_reload,
     )
 }  # fmt: skip
 PROVIDED.update(FUNCTIONS)
-PROVIDED["i_am_the_spooler"] = PROVIDED["is_a_reload"] = no_spooler
 PROVIDED["version"] = f"aserve {VERSION}".encode()
 PROVIDED["numproc"] = _process.numproc
 PROVIDED["hostname"] = socket.gethostname().encode()
@@ -197,8 +205,9 @@ PROVIDED["opt"] = {"enable-threads": True, "py-call-uwsgi-fork-hooks": True}
 
 # What to do instead of what apps use most, by how the names begin.
 INSTEAD = {
-    "spool": "a task queue has it",
-    "SPOOL_": "a task queue has it",
+    "spool": "--spooler FOLDER offers it",
+    "SPOOL_": "--spooler FOLDER offers it",
+    "send_to_spooler": "--spooler FOLDER offers it",
     "add_file_monitor": "--touch-reload FILE reloads, and a thread with a package such as watchfiles looks at others",
     "add_ms_timer": "uwsgi.add_timer takes parts of a second",
     "signal_wait": "uwsgi.register_signal has a function called",
@@ -255,9 +264,17 @@ class postfork:
             self()
 
 
+def spooler_function() -> Callable[[Any], Any] | None:
+    """Return what the app wants called for a job: `uwsgi.spooler`, or what does the jobs of decorators; None: nothing."""
+    function = vars(sys.modules.get(NAME, sys)).get("spooler")
+    if callable(function):
+        return function  # type: ignore[no-any-return]
+    return spooler.do_decorated if spooler.has_decorated() else None
+
+
 DECORATORS: dict[str, Any] = {"postfork": postfork, **SHARED_DECORATORS}
 DECORATED_INSTEAD = {
-    "spool": "a task queue has it",
+    "spool": INSTEAD["spool"],
     "mule": "there are no mules; @timer and @thread run beside requests, and a task queue elsewhere",
     "farm": "there are no mules; @timer and @thread run beside requests, and a task queue elsewhere",
     "harakiri": "--request-timeout limits requests; see docs/deadlines.md",
@@ -302,6 +319,9 @@ def _options() -> dict[str, Any]:
     if not _process.is_preloaded:
         truths["lazy-apps"] = True
     options = {key: value for key, value in _process.options.items() if key not in ("master", "lazy", "lazy-apps")}
+    if _process.spoolers:
+        folders = [os.fsencode(folder) for folder in _process.spoolers]
+        truths["spooler"] = folders[0] if len(folders) == 1 else folders
     return {**options, **truths}
 
 
@@ -318,8 +338,10 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__doc__ = "What uWSGI offers to apps, as far as aserve has it."
         if module.__name__ == NAME:
             module.__dict__.update(PROVIDED, numproc=_process.numproc, opt=_options(), __getattr__=_refuse)
+            module.__dict__.update(spooler.FUNCTIONS if _process.spoolers else {})
         else:
             module.__dict__.update(DECORATORS, __getattr__=_refuse_decorator)
+            module.__dict__.update(spooler.DECORATORS if _process.spoolers else {})
 
 
 def install(process: Process = Process()) -> None:  # noqa: B008
@@ -331,6 +353,7 @@ def install(process: Process = Process()) -> None:  # noqa: B008
     """
     global _process
     _process = process
+    spooler.use_folders(process.spoolers)
     if not process.masterpid:
         share(process.caches)  # otherwise the supervisor has done it
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):

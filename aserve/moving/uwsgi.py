@@ -20,7 +20,7 @@ from .uwsgi_table import TABLE
 from .uwsgi_values import OFF, https_bind, place_of, put_virtualenv, text_of, whole
 
 PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://", "scgi": "scgi://"}
-SUPERVISED = ("attach", "max-requests", "max-lifetime", "max-rss", "touch-reload")
+SUPERVISED = ("attach", "spooler", "max-requests", "max-lifetime", "max-rss", "touch-reload")
 
 
 def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:

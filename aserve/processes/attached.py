@@ -1,9 +1,9 @@
-"""Programs that run beside the workers: started, kept and ended with them (--attach).
+"""Programs that run beside the workers: started, kept and ended with them (--attach, --spooler).
 
 Owns:     Attached: starting each program, the delay before its next start, ending it, handing it down over the supervisor's exec.
 Thread:   the supervisor's only one; `_start` forks, and the child becomes the program.
 States:   below.
-Not here: how a command is spelled (settings/commands.py), when a reload ends (supervisor.py), when all of it does (shutdown.py).
+Not here: what a spooler does (../spooler/), how a command is spelled (settings/commands.py), when a reload ends (supervisor.py), when all of it does (shutdown.py).
 
 ```
             start_due                  it ends
@@ -33,14 +33,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NoReturn
 
 from .._cparsers import lib
+from ..metrics.table import ATTACHED_RESTARTS
 from ..settings import Config, ConfigError
 from ..settings.commands import Program, name_programs, parse_program
 from .backoff import Backoff
+from .command import Command
 from .signal_pipe import SignalPipe, block_signals
 from .timers import Timer, Timers
 
 logger = logging.getLogger("aserve")
 
+SPOOLER = "spooler"
+SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # names the folder to the process that does its jobs
 NOT_RUN = 127  # exit status, as a shell's: the program could not be run
 # What systemd tells this process, and nobody else.
 NOT_INHERITED = (
@@ -53,15 +57,18 @@ NOT_INHERITED = (
     "FDSTORE",
 )
 OWN_FDS = "/proc/self/fd"
-# Why a program was started once more: the label of the metric.
-ENDED, RELOAD = "ended", "reload"
 
 State = dict[str, Any]
 
 
-def programs_of(config: Config) -> list[Program]:
-    """Return the programs that the settings name."""
-    return name_programs(map(parse_program, config.attach))
+def programs_of(config: Config, command: Command) -> list[Program]:
+    """Return the programs that the settings name; `command` is ours, which is also that of a spooler."""
+    spoolers = [
+        Program(SPOOLER, tuple(command.words), ((SPOOLER_VARIABLE, folder),))
+        for folder in config.spooler
+        for _ in range(config.spooler_processes)
+    ]
+    return name_programs([*spoolers, *map(parse_program, config.attach)])
 
 
 def check_programs(config: Config, environ: Mapping[str, str]) -> None:
@@ -110,19 +117,15 @@ class _One:
 class Attached:
     """All of them, by name."""
 
+    _config: Config  # see `follow`
+
     def __init__(
-        self,
-        config: Config,
-        environ: Mapping[str, str],
-        signals: SignalPipe,
-        timers: Timers,
-        count: Callable[[str], None],
+        self, command: Command, signals: SignalPipe, timers: Timers, count: Callable[[str, str], None]
     ) -> None:
-        self._config = config
-        self._environ = environ  # of the command, when it was started
+        self._command = command  # which has started this process
         self._signals = signals
         self._timers = timers
-        self._count = count  # a start after the first, by its reason
+        self._count = count  # see Tally.count
         self._by_name: dict[str, _One] = {}
         self._forgotten: list[_One] = []  # which the settings name no more, and that still run
         self._is_ending = False  # all of it ends: none is started any more
@@ -137,14 +140,14 @@ class Attached:
     # Which there are
 
     def follow(self, config: Config) -> None:
-        """Run these from now on; those that run already go on."""
+        """Run what these settings name from now on; those that run already go on."""
         self._config = config
-        programs = {program.name: program for program in programs_of(config)}
+        programs = {program.name: program for program in programs_of(config, self._command)}
         for name in [name for name in self._by_name if name not in programs]:
             one = self._by_name.pop(name)
             if one.pid:
                 self._forgotten.append(one)
-                self._tell_to_end(one, config.drain_seconds)
+                self._tell_to_end(one)
         for name, program in programs.items():
             self._by_name.setdefault(name, _One(program)).program = program
 
@@ -158,7 +161,7 @@ class Attached:
             one.backoff.reset()
             if one in before:
                 logger.info("%s is started anew: workers are new", one)
-                self._tell_to_end(one, config.drain_seconds)
+                self._tell_to_end(one)
 
     # Beginning
 
@@ -170,7 +173,8 @@ class Attached:
                 self._start(one, now)
 
     def _start(self, one: _One, now: float) -> None:
-        environ, folder = _environ_for(self._config, self._environ), self._config.chdir
+        environ = {**_environ_for(self._config, self._command.environ), **dict(one.program.variables)}
+        folder = self._config.chdir if not one.program.variables else None
         try:
             one.pid = start_program(one.program, environ, folder, self._signals)
         except OSError as exc:
@@ -187,8 +191,9 @@ class Attached:
 
     # Ending
 
-    def _tell_to_end(self, one: _One, seconds: float, on_cut: Callable[[], None] = _ignore) -> None:
+    def _tell_to_end(self, one: _One, on_cut: Callable[[], None] = _ignore) -> None:
         if one.deadline is None:
+            seconds = self._config.drain_seconds
             os.kill(one.pid, signal.SIGTERM)
             one.deadline = self._timers.after(seconds, self._on_deadline, one, seconds, on_cut)
 
@@ -197,12 +202,12 @@ class Attached:
         _kill(one.pid)
         on_cut()
 
-    def end(self, seconds: float, on_cut: Callable[[], None] = _ignore) -> None:
-        """Let all of them end within this time, and call `on_cut` for each that has to be killed; none is started any more."""
+    def end(self, on_cut: Callable[[], None] = _ignore) -> None:
+        """Let all of them end within --drain-timeout, and call `on_cut` for each that has to be killed; none is started any more."""
         self._is_ending = True
         for one in self._all():
             if one.pid:
-                self._tell_to_end(one, seconds, on_cut)
+                self._tell_to_end(one, on_cut)
 
     def kill(self) -> None:
         """End all of them at once; none is started any more."""
@@ -230,10 +235,10 @@ class Attached:
             return
         one.restarts += 1
         if is_told:
-            self._count(RELOAD)
+            self._count(ATTACHED_RESTARTS, 'reason="reload"')
             logger.info("%s has ended, to be started anew: it %s", name, how)
             return
-        self._count(ENDED)
+        self._count(ATTACHED_RESTARTS, 'reason="ended"')
         one.backoff.succeed(seconds)
         logger.error(
             "%s has ended after %.0f s: it %s; it is started once more in %.1f s", name, seconds, how, self._delay(one)
@@ -241,9 +246,10 @@ class Attached:
 
     # What is told of them
 
-    def missing(self) -> str:
-        """Return the names of those that are to run, and do not; empty: all run."""
-        return ", ".join(one.program.name for one in self._by_name.values() if one.last_end and one.state == "waiting")
+    def describe_missing(self) -> str:
+        """Return which are to run, and do not, for the end of a line; empty: all run."""
+        names = [one.program.name for one in self._by_name.values() if one.last_end and one.state == "waiting"]
+        return f"; attached, but not running: {', '.join(names)}" if names else ""
 
     def describe(self) -> list[State]:
         """Return what there is to know of each, for JSON; see `adopt`."""
@@ -263,18 +269,18 @@ class Attached:
         ]
 
     def adopt(self, states: Sequence[State]) -> None:
-        """Go on with those that run since before the supervisor became new code; `follow` says which are to."""
+        """Go on with those that run since before the supervisor became new code; to be called after `follow`."""
         for state in states:
-            if state["pid"]:
+            one = self._by_name.get(state["name"]) if state["is_wanted"] else None
+            if not state["pid"]:
+                continue
+            if one is None:
                 one = _One(Program(state["name"], tuple(state["words"])))
-                one.pid, one.restarts, one.last_end = state["pid"], state["restarts"], state["last_end"]
-                one.began_at = time.monotonic() - state["seconds"]
-                if state["is_wanted"]:
-                    self._by_name[state["name"]] = one
-                else:
-                    self._forgotten.append(one)
-                if state["state"] == "ending":
-                    self._tell_to_end(one, self._config.drain_seconds)
+                self._forgotten.append(one)
+            one.pid, one.restarts, one.last_end = state["pid"], state["restarts"], state["last_end"]
+            one.began_at = time.monotonic() - state["seconds"]
+            if state["state"] == "ending" or one in self._forgotten:
+                self._tell_to_end(one)
 
 
 def start_program(program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe) -> int:

@@ -57,7 +57,7 @@ class FailedStarts:
             return
         is_shown = self._reloads.show_fault(Fault(why, app_traceback)) if plan.config.reload else False
         if not self._crew.has_served and not is_shown:
-            self._shutdown.give_up(StartFailed(f"{who} could not start: {why}", app_traceback), plan.config)
+            self._shutdown.give_up(StartFailed(f"{who} could not start: {why}", app_traceback))
             return
         self._tally.count(START_FAILURES)
         if app_traceback and app_traceback != self._told_traceback:

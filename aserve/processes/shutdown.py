@@ -90,7 +90,7 @@ class Shutdown:
             self._children.drain(child, is_replaced=False)
         if not self.wants_worker:
             self._end_molds()
-        self._attached.end(seconds, self.note_unfinished)
+        self._attached.end(self.note_unfinished)
 
     def end_at_once(self, number: signal.Signals) -> None:
         """Kill all workers."""
@@ -104,11 +104,11 @@ class Shutdown:
             self._children.kill(child)
         self._attached.kill()
 
-    def give_up(self, failure: StartFailed, config: Config) -> None:
+    def give_up(self, failure: StartFailed) -> None:
         """Note that there is nothing to serve."""
         self.start_failure = failure
         self._end_molds()
-        self._attached.end(config.drain_seconds)
+        self._attached.end()
 
     # What becomes of workers meanwhile
 

@@ -44,7 +44,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 from ..connections.listeners import Listener
-from ..metrics.table import ATTACHED_RESTARTS
 from ..settings import MAX_WORKERS, Config
 from .answers import Answers
 from .app_files import chosen_folder
@@ -158,9 +157,9 @@ class Supervisor:
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, plan.workers[0] + 1)
         children = self._children = Children(slots, self._selector, self._timers, self._hear)
         attached = self._attached = Attached(
-            plan.config, self._command.environ, self._signals, self._timers,
-            lambda reason: self._overview.tally.count(ATTACHED_RESTARTS, f'reason="{reason}"'),
-        )  # fmt: skip
+            self._command, self._signals, self._timers, lambda *cell: tally.count(*cell)
+        )
+        attached.follow(plan.config)
         status = self._status = Status(self, children, attached)
         folder = chosen_folder(plan.config, self._command.environ)
         self._overview = Overview(slots, children, self._metrics_listeners, status, folder)
@@ -190,7 +189,6 @@ class Supervisor:
         self._control = open_control(plan.config.control, watch, questions, is_upgraded=inherited is not None)
         if inherited is not None:
             self._take_over(inherited)
-        attached.follow(self._rollout.plan.config)
         self._check()
 
     def _take_over(self, inherited: Inheritance) -> None:
@@ -305,8 +303,7 @@ class Supervisor:
 
     def describe(self) -> str:
         """Return in one line how things are."""
-        missing = self._attached.missing()
-        return self._crew.describe() + (f"; attached, but not running: {missing}" if missing else "")
+        return self._crew.describe() + self._attached.describe_missing()
 
     def reload(self, why: str) -> None:
         """Read the settings anew, and replace all workers, if the first successor can start."""

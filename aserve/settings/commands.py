@@ -24,6 +24,7 @@ class Program(NamedTuple):
 
     name: str
     words: tuple[str, ...]
+    variables: tuple[tuple[str, str], ...] = ()  # of its own; with some it is our own, and finds its folder by itself
 
     def __str__(self) -> str:
         return shlex.join(self.words)

@@ -166,7 +166,7 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route or --uwsgi-cache",
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler or --uwsgi-cache",
         "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
     )
@@ -283,6 +283,16 @@ class Config:
         "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
         "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
         "systemd starts services as well; this is for those that belong to the app, and change with it.",
+    )
+    spooler: Sequence[str] = _row(
+        (), PROCESSES, "--spooler", PATHS,
+        "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; repeatable; see docs/spooler.md",
+        "For apps written for uWSGI, and others with few jobs. A task queue does more.",
+    )
+    spooler_processes: int = _row(
+        1, PROCESSES, "--spooler-processes", count(1, 64),
+        "processes that do the jobs of each --spooler",
+        "uWSGI's default: jobs are done one after another.",
     )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,
@@ -711,6 +721,7 @@ class Config:
                 ("preload", self.preload),
                 ("start-timeout", self.start_seconds),
                 ("attach", self.attach),
+                ("spooler", self.spooler),
                 ("touch-reload", self.touch_reload),
                 ("reload-at-once", self.reload_at_once),
                 ("max-requests", self.max_requests),

@@ -104,8 +104,8 @@ def test_what_is_not_available(uwsgi):
     [
         ("cache_magic", "uwsgi.cache_get"),
         ("queue_push", "Redis"),
-        ("spool", "a task queue has it"),
-        ("SPOOL_OK", "a task queue has it"),
+        ("spool", "--spooler FOLDER offers it"),
+        ("SPOOL_OK", "--spooler FOLDER offers it"),
         ("add_file_monitor", "--touch-reload"),
         ("signal_wait", "uwsgi.register_signal"),
         ("set_user_harakiri", "--request-timeout"),
@@ -197,7 +197,7 @@ def test_scheduled(decorators):
     ("name", "instead"),
     [
         ("mulefunc", "no mules"),
-        ("spool", "task queue"),
+        ("spool", "--spooler FOLDER"),
         ("harakiri", "--request-timeout"),
         ("filemon", "--touch-reload"),
     ],

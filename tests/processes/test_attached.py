@@ -10,6 +10,7 @@ import pytest
 
 from aserve.processes import attached as module
 from aserve.processes.attached import Attached, check_programs
+from aserve.processes.command import Command
 from aserve.processes.timers import Timers
 from aserve.settings import Config, ConfigError
 
@@ -35,7 +36,8 @@ class Running:
     def new(self):
         """Return what another program in the same process would have."""
         environ = {"A": "a", "B": "b", "LISTEN_FDS": "1", "NOTIFY_SOCKET": "@x"}
-        return Attached(self.config, environ, None, self.timers, self.counted.append)
+        command = Command(["python", "-m", "aserve", "a:app"], environ, "/")
+        return Attached(command, None, self.timers, lambda name, cell: self.counted.append(cell))
 
     def _start(self, program, environ, folder, signals):
         if self.error is not None:
@@ -85,14 +87,18 @@ def test_an_end(run, caplog):
     one.turn()
     for number, seconds in enumerate((0.1, 0.2, 0.4)):
         one.attached.on_end(1001 + number, "exited with status 3")
-        assert one.states() == {"a": "waiting"} and one.attached.missing() == "a" and len(one.attached) == 0
-        assert one.turn(seconds - 0.01) == [] and one.turn(0.02) == ["a"] and one.attached.missing() == ""
+        assert (
+            one.states() == {"a": "waiting"}
+            and one.attached.describe_missing() == "; attached, but not running: a"
+            and len(one.attached) == 0
+        )
+        assert one.turn(seconds - 0.01) == [] and one.turn(0.02) == ["a"] and one.attached.describe_missing() == ""
         assert (
             f"(pid {1001 + number}) has ended after 0 s: it exited with status 3; it is started once more in {seconds} s"
             in caplog.text
         )
     assert one.signals == [(-1001, KILL), (-1002, KILL), (-1003, KILL)]
-    assert one.counted == ["ended"] * 3 and one.attached.describe()[0]["restarts"] == 3
+    assert one.counted == ['reason="ended"'] * 3 and one.attached.describe()[0]["restarts"] == 3
 
 
 def test_one_that_ran_for_long(run):
@@ -104,6 +110,16 @@ def test_one_that_ran_for_long(run):
     one.now += 60
     one.attached.on_end(1002, "exited with status 0")
     assert one.turn(0.1) == ["a"]
+
+
+def test_spoolers(run, caplog):
+    """They are our own command, with a variable that says which folder; they find their own folder by themselves."""
+    one = run("a", spooler=["/x", "/y"], spooler_processes=2, chdir="/srv")
+    assert one.turn() == ["spooler", "spooler-2", "spooler-3", "spooler-4", "a"]
+    assert [(environ.get("ASERVE_DOES_JOBS_OF"), folder) for _, environ, folder in one.started] == [
+        ("/x", None), ("/x", None), ("/y", None), ("/y", None), (None, "/srv"),
+    ]  # fmt: skip
+    assert "attached spooler-4 (pid 1004) has begun: python -m aserve a:app" in caplog.text
 
 
 def test_strangers(run):
@@ -140,7 +156,7 @@ def test_a_reload(run, caplog):
     one.attached.on_end(1001, "exited with status 0")
     one.attached.on_end(1003, "exited with status 0")
     assert one.turn() == ["a"] and one.states() == {"a": "running", "b": "ending", "d": "ending"}
-    assert one.counted == ["ended", "reload"]
+    assert one.counted == ['reason="ended"', 'reason="reload"']
     assert "attached a (pid 1001) is started anew: workers are new" in caplog.text
     assert "attached a (pid 1001) has ended, to be started anew: it exited with status 0" in caplog.text
 
@@ -163,11 +179,11 @@ def test_the_end_of_all(run):
     """They are told, have their time, and none is started any more, not by a reload either."""
     one = run("a", "b")
     one.turn()
-    one.attached.end(3, lambda: one.cut.append(1))
+    one.attached.end(lambda: one.cut.append(1))
     one.attached.renew(one.config)
     one.attached.on_end(1001, "exited with status 0")
     assert one.turn(1) == [] and len(one.attached) == 1 and one.cut == []
-    one.turn(3)
+    one.turn(4)
     assert one.cut == [1] and one.signals[-2:] == [(1002, KILL), (-1002, KILL)]
     one.attached.on_end(1002, "was killed by SIGKILL")
     assert len(one.attached) == 0 and one.turn(99) == []
@@ -192,8 +208,8 @@ def test_new_code(run):
     one.signals.clear()
     one.now += 2
     after = one.attached = one.new()
+    after.follow(Config(workers=1, drain_seconds=5, attach=["a", "d"]))
     after.adopt(states)
-    after.follow(Config(workers=1, attach=["a", "d"]))
     assert sorted(one.signals) == [(1001, TERM), (1002, TERM), (1003, TERM)]
     assert one.turn() == ["d"] and one.states() == {"a": "ending", "d": "running", "c": "ending", "b": "ending"}
     for pid in (1001, 1002, 1003):

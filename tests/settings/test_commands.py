@@ -23,7 +23,7 @@ from aserve.settings.commands import name_programs, parse_program
 )
 def test_commands(text, name, words):
     """Words as a shell has them, and a name."""
-    assert parse_program(text) == (name, words)
+    assert parse_program(text) == (name, words, ())
 
 
 @pytest.mark.parametrize(

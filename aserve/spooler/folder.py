@@ -1,0 +1,243 @@
+"""A folder of jobs: each is a file, until it is done.
+
+Owns:     the form of a file, its name, when it is due, and who may do it.
+Thread:   any; `write_job` many threads and processes at the same time.
+Spec:     uWSGI 2.0.30, core/spooler.c: name and form are the same, so that jobs that uWSGI has left are done here, and the other way round.
+Not here: what is done with a job (runner.py), what the app calls (functions.py).
+
+A job cannot be lost, and is never half there: it is written under another name, synced, and then gets its own. Its time of change says when
+it is due. Who does it holds a lock on it (flock(2)), which the kernel takes back when that process ends, however it ends. Before it is done
+it is put off, so that a job that kills its process does not kill the next at once; it is removed when it is done. So one may be done twice, after a crash.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import itertools
+import os
+import re
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+MODIFIER = 17
+MAX_VARS_BYTES = 65535
+FIRST_SECONDS, MAX_SECONDS = 1.0, 3600.0  # between two tries of a job that fails
+ABANDONED_SECONDS = 3600.0  # a file that nobody goes on writing to; Guess
+WAKE = ".wake"
+_PREFIX, _NEW, _UNREADABLE = "uwsgi_spoolfile_on_", ".new-", ".unreadable-"
+_HEAD = struct.Struct("<BHB")
+_PRIORITY = re.compile(r"[0-9]{1,9}\Z")
+_LAST = 10**9  # the place of jobs without a priority
+_numbers = itertools.count(1)
+
+
+class Due(NamedTuple):
+    """A job's place in the order, and where it is."""
+
+    priority: int
+    at: float
+    path: str
+
+
+class Job:
+    """A job that this process does, and no other."""
+
+    def __init__(self, path: str, fd: int, values: dict[bytes, bytes], body: bytes) -> None:
+        self.path = path
+        self.values = values
+        self.body = body
+        self._fd = fd
+
+    def put_off(self, now: float, seconds: float | None = None) -> float:
+        """Let it be due later: so much, or as long as it has been due, from 1 s to an hour; return how much."""
+        if seconds is None:
+            seconds = min(max(now - _first_due(self.path, now), FIRST_SECONDS), MAX_SECONDS)
+        os.utime(self._fd, (now + seconds, now + seconds))
+        return seconds
+
+    def remove(self) -> None:
+        """It is done."""
+        with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
+            os.unlink(self.path)
+
+    def close(self) -> None:
+        """Let others do it, if it is still there."""
+        os.close(self._fd)
+
+
+def write_job(
+    folder: str, values: Mapping[bytes, bytes], body: bytes = b"", at: float = 0.0, priority: str = ""
+) -> str:
+    """
+    Put a job into a folder; return its file's path: by then it is on disk.
+
+    Raises:
+        ValueError: the values have more than 64 KiB together, or the priority is no number.
+        OSError: it cannot be written, and is not there; or nobody knows whether it would outlive a loss of power.
+    """
+    if priority and not _PRIORITY.match(priority):
+        raise ValueError(f"{priority!r} is no priority: up to nine digits")
+    items = list(itertools.chain.from_iterable(values.items()))
+    if sum(map(len, items)) + 2 * len(items) > MAX_VARS_BYTES:
+        raise ValueError("the values of a job have 64 KiB at most, together with their names; a body has room for more")
+    octets = b"".join([part for item in items for part in (len(item).to_bytes(2, "little"), item)])
+    place = os.path.join(folder, priority) if priority else folder
+    _make(place)
+    now = time.time()
+    due = max(at, now)
+    name = (
+        f"{socket.gethostname()}_{os.getpid()}_{next(_numbers)}_{os.urandom(4).hex()}_{int(due)}_{int(due % 1 * 1e6)}"
+    )
+    path, new = os.path.join(place, _PREFIX + name), os.path.join(place, _NEW + name)
+    with open(new, "xb", opener=_private) as file:
+        try:
+            file.write(_HEAD.pack(MODIFIER, len(octets), 0) + octets + body)
+            file.flush()
+            os.utime(file.fileno(), (now, at or now))
+            os.fsync(file.fileno())
+            os.rename(new, path)
+        except BaseException:
+            os.unlink(new)
+            raise
+    _sync(place)
+    wake(folder)
+    return path
+
+
+def _make(folder: str) -> None:
+    """Make a folder, if it is not there: what comes into it must not be lost with its name."""
+    if not os.path.isdir(folder):
+        parent = os.path.dirname(os.path.abspath(folder))
+        _make(parent)
+        with contextlib.suppress(FileExistsError):  # another process has made it
+            os.mkdir(folder, 0o700)
+        _sync(parent)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)  # the name of the file
+    finally:
+        os.close(fd)
+
+
+def wake(folder: str) -> None:
+    """Tell whoever waits for jobs there, if anybody does."""
+    with contextlib.suppress(OSError):  # nobody; or it has been told so often that it is awake
+        fd = os.open(os.path.join(folder, WAKE), os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(fd, b"j")
+        finally:
+            os.close(fd)
+
+
+def open_wake(folder: str) -> int:
+    """
+    Return the descriptor that can be read when somebody has written a job; the folder is made if there is none.
+
+    Raises:
+        OSError: the folder cannot be made, or written to.
+    """
+    _make(folder)
+    path = os.path.join(folder, WAKE)
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK)  # both: it never has an end
+
+
+def list_jobs(folder: str) -> list[Due]:
+    """Return the jobs there, those with the lowest priority number first, those without one last; by time within."""
+    found: list[Due] = []
+    places = [(_LAST, folder)]
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        places += [(int(e.name), e.path) for e in entries if _PRIORITY.match(e.name) and e.is_dir()]
+    for priority, place in places:
+        with contextlib.suppress(FileNotFoundError), os.scandir(place) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # it was done meanwhile
+                    if entry.name.startswith(_PREFIX):
+                        found.append(Due(priority, entry.stat(follow_symlinks=False).st_mtime, entry.path))
+                    elif entry.name.startswith(_NEW) and entry.stat().st_ctime < time.time() - ABANDONED_SECONDS:
+                        os.unlink(entry.path)  # its writer has died, and nobody was told of it as a job
+    return sorted(found)
+
+
+def take_job(path: str, now: float) -> Job | None:
+    """
+    Return a job to be done by this process alone; None: somebody else does it, or has done it, or it is not due.
+
+    Raises:
+        ValueError: it is none; it is put aside, under another name.
+        OSError: it cannot be read.
+    """
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(fd)
+        if found.st_nlink and found.st_mtime <= now:
+            job = Job(path, fd, *_read(fd, found.st_size))
+            fd = -1
+            return job
+    except BlockingIOError:
+        pass
+    except ValueError:
+        folder, name = os.path.split(path)
+        os.rename(path, os.path.join(folder, _UNREADABLE + name))
+        raise
+    finally:
+        if fd >= 0:
+            os.close(fd)
+    return None
+
+
+def read_job(path: str) -> tuple[dict[bytes, bytes], bytes]:
+    """
+    Return values and body of a job.
+
+    Raises:
+        OSError: there is none.
+        ValueError: it is none.
+    """
+    with open(path, "rb") as file:
+        return _read(file.fileno(), os.fstat(file.fileno()).st_size)
+
+
+def _read(fd: int, size: int) -> tuple[dict[bytes, bytes], bytes]:
+    octets = b""
+    while len(octets) < size:
+        piece = os.pread(fd, size - len(octets), len(octets))
+        if not piece:
+            break
+        octets += piece
+    if len(octets) < _HEAD.size:
+        raise ValueError("it has no head")
+    modifier, length, _ = _HEAD.unpack_from(octets)
+    end = _HEAD.size + length
+    if modifier != MODIFIER or len(octets) < end:
+        raise ValueError(f"it begins with {octets[:4]!r}, and has {len(octets)} octets")
+    items, place = [], _HEAD.size
+    while place < end:
+        begin = place + 2
+        place = begin + int.from_bytes(octets[place:begin], "little")
+        items.append(octets[begin:place])
+    if place != end or len(items) % 2:
+        raise ValueError("its values overrun it")
+    return dict(zip(items[::2], items[1::2])), octets[end:]
+
+
+def _first_due(path: str, now: float) -> float:
+    """Return since when a job has been due: its name says so."""
+    match = re.search(r"_([0-9]{1,12})_([0-9]{1,6})\Z", path)
+    return min(int(match[1]) + int(match[2]) / 1e6, now) if match else now

@@ -1,0 +1,150 @@
+"""What an app calls to have jobs done: the functions of `uwsgi`, and the decorators of `uwsgidecorators`.
+
+Owns:     FUNCTIONS and DECORATORS, by their names; which folders there are in this process, and the functions of decorators.
+Thread:   any.
+Spec:     uWSGI 2.0.30, "The uWSGI Spooler"; uwsgidecorators.py.
+Not here: the modules (compat/uwsgi.py), files (folder.py), doing jobs (runner.py).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+from collections.abc import Mapping, Sequence
+from typing import Any, Callable, Union
+
+from .folder import list_jobs, read_job, write_job
+from .runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, values_of
+
+Text = Union[str, bytes]
+_OWN = ("spooler", "priority", "at", "body")  # names of values that say how a job is to be done
+
+_folders: Sequence[str] = ()  # of this process
+_functions: dict[str, Callable[..., Any]] = {}  # of decorators, by name
+
+
+def use_folders(folders: Sequence[str]) -> None:
+    """Put jobs there from now on, into the first unless a job names another."""
+    global _folders
+    _folders = folders
+
+
+def spool(values: Mapping[Any, Any] | None = None, **more: Any) -> bytes:
+    """
+    Have a job done by the app's function; return its file's path: by then it is on disk.
+
+    Raises:
+        ValueError: a value is too long, or not to be had; or the job names a folder that is none of --spooler.
+        OSError: it cannot be written; see write_job.
+    """
+    given = {_octets(name): value for name, value in {**(values or {}), **more}.items()}
+    own = {name: given.pop(name.encode(), None) for name in _OWN}
+    folder = os.path.abspath(os.fsdecode(_octets(own["spooler"]))) if own["spooler"] is not None else _folders[0]
+    if folder not in _folders:
+        raise ValueError(f"{folder!r} is no folder of jobs: --spooler has {', '.join(_folders)}")
+    body = _octets(own["body"]) if own["body"] is not None else b""
+    at = float(own["at"]) if own["at"] is not None else 0.0
+    priority = _octets(own["priority"]).decode("latin-1") if own["priority"] is not None else ""
+    return os.fsencode(write_job(folder, {name: _octets(value) for name, value in given.items()}, body, at, priority))
+
+
+def spooler_jobs() -> list[bytes]:
+    """Return the paths of the jobs that are not done."""
+    return [os.fsencode(due.path) for folder in _folders for due in list_jobs(folder)]
+
+
+def spooler_get_task(path: Text) -> dict[str | bytes, Any] | None:
+    """Return a job as the app's function gets it; None: it is not there any more."""
+    place = os.fsdecode(path)
+    try:
+        return values_of(place, *read_job(place))
+    except (OSError, ValueError):
+        return None
+
+
+def set_spooler_frequency(seconds: int) -> bool:
+    """Do nothing: a job is done as soon as it is due."""
+    return True
+
+
+def _octets(value: Any) -> bytes:
+    return bytes(value) if isinstance(value, (bytes, bytearray, memoryview)) else str(value).encode()
+
+
+FUNCTIONS: dict[str, Any] = {
+    function.__name__: function for function in (spool, spooler_jobs, spooler_get_task, set_spooler_frequency)
+}
+FUNCTIONS.update(send_to_spooler=spool, SPOOL_OK=SPOOL_OK, SPOOL_RETRY=SPOOL_RETRY, SPOOL_IGNORE=SPOOL_IGNORE)
+
+
+# Decorators
+
+
+class _Spooled:
+    """A function whose calls are jobs."""
+
+    def __init__(self, function: Callable[..., Any], result: int | None, pass_arguments: bool) -> None:
+        functools.update_wrapper(self, function)
+        self._name = function.__name__
+        self._result = result
+        self._pass_arguments = pass_arguments
+        _functions[self._name] = function
+        self.spool = self.__call__
+
+    def __call__(self, *arguments: Any, **named: Any) -> bytes:
+        """Have it done as a job; see `spool`."""
+        values: dict[str, Any] = {"ud_spool_func": self._name}
+        if self._result is not None:
+            values["ud_spool_ret"] = str(self._result)
+        if self._pass_arguments:
+            values.update({name: named.pop(name) for name in _OWN if name in named})
+            values.update(args=pickle.dumps(arguments), kwargs=pickle.dumps(named))
+            return spool(values)
+        return spool({**values, **(arguments[0] if arguments else {}), **named})
+
+
+def _decorator(result: int | None) -> Callable[..., Any]:
+    def decorate(function: Callable[..., Any] | None = None, pass_arguments: bool = False) -> Any:
+        if function is None:
+            return lambda each: _Spooled(each, result, pass_arguments)
+        return _Spooled(function, result, pass_arguments)
+
+    return decorate
+
+
+def do_decorated(values: Mapping[str | bytes, Any]) -> Any:
+    """
+    Call the function of a decorator for a job; return what is to become of the job.
+
+    Raises:
+        KeyError: the app has no such function.
+    """
+    named = {_text(name): value for name, value in values.items()}
+    function = _functions[_text(named.pop("ud_spool_func"))]
+    result = named.pop("ud_spool_ret", None)
+    if "args" in named:
+        found = function(*pickle.loads(named["args"]), **pickle.loads(named["kwargs"]))  # noqa: S301 - the app has written it
+    else:
+        found = function({name: _text(value) for name, value in named.items()})
+    return int(result) if result is not None else found
+
+
+def has_decorated() -> bool:
+    """Whether the app has such functions."""
+    return bool(_functions)
+
+
+def _text(value: Any) -> Any:
+    """Return text, where octets are text."""
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError:
+        return value
+
+
+DECORATORS: dict[str, Any] = {
+    "spool": _decorator(SPOOL_OK),
+    "spoolforever": _decorator(SPOOL_RETRY),
+    "spoolraw": _decorator(None),
+}

@@ -1,0 +1,141 @@
+"""The process that does the jobs of a folder.
+
+Owns:     run_spooler: waiting for jobs, the order in which they are done, what becomes of each, and the end.
+Thread:   the main thread of a process of its own, which runs the app's function, too.
+Not here: files (folder.py), the process's beginnings and ends (processes/attached.py), importing the app (cli.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import signal
+import time
+from typing import Any, Callable
+
+from .folder import Job, list_jobs, open_wake, take_job
+
+logger = logging.getLogger("aserve")
+
+# uWSGI's codes: what the app's function returns.
+SPOOL_OK, SPOOL_RETRY, SPOOL_IGNORE = -2, -1, 0
+RETRY_SECONDS = 30.0  # after SPOOL_RETRY: the time between two looks of uWSGI's
+LOOK_SECONDS = 10.0  # for jobs that nobody has told of, as those of another machine or a copy; Guess
+BATCH = 100  # jobs that are done before the folder is listed once more: one of a higher priority may be there
+
+Do = Callable[["dict[str | bytes, Any]"], object]
+
+
+class Spooler:
+    """One folder's jobs, one after another."""
+
+    def __init__(self, folder: str, function: Callable[[], Do | None], clock: Callable[[], float] = time.time) -> None:
+        """`function` returns what the app wants called for each job, if anything."""
+        self._folder = folder
+        self._function = function
+        self._clock = clock
+        self._is_ending = False
+        self._waking = open_wake(folder)
+
+    def close(self) -> None:
+        """Let go of the folder."""
+        os.close(self._waking)
+
+    def end(self) -> None:
+        """End after the job that runs; to be called by a signal's handler."""
+        self._is_ending = True
+
+    def run(self, ending: int) -> None:
+        """Do jobs until `end` is called; `ending` is a descriptor that can be read then."""
+        poll = select.poll()
+        poll.register(self._waking, select.POLLIN)
+        poll.register(ending, select.POLLIN)
+        while not self._is_ending:
+            seconds = self.do_due()
+            if not self._is_ending:
+                poll.poll(seconds * 1000)
+
+    def do_due(self) -> float:
+        """Do the jobs that are due; return in how many seconds to look again."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._waking, 65536)  # before the look: what comes from now on wakes it again
+        jobs, count = list_jobs(self._folder), 0
+        for due in jobs:
+            if self._is_ending:
+                return 0.0
+            if due.at <= self._clock():
+                count += self._try(due.path)
+                if count >= BATCH:
+                    return 0.0
+        now = self._clock()
+        next_at = min((due.at for due in jobs if due.at > now), default=now + LOOK_SECONDS)
+        return min(max(next_at - now, 0.0), LOOK_SECONDS)
+
+    def _try(self, path: str) -> bool:
+        """Do a job, if it is to be had; return whether it was."""
+        try:
+            job = take_job(path, self._clock())
+        except (ValueError, OSError) as fault:
+            logger.error("%s is no job that can be read: %s", path, fault)
+            return False
+        if job is None:
+            return False
+        try:
+            self._do(job)
+        finally:
+            job.close()
+        return True
+
+    def _do(self, job: Job) -> None:
+        name = os.path.basename(job.path)
+        seconds = job.put_off(self._clock())  # it may end this process
+        function = self._function()
+        if function is None:
+            logger.error("%s waits: the app has no function for jobs (uwsgi.spooler, or @spool)", name)
+            job.put_off(self._clock(), RETRY_SECONDS)
+            return
+        try:
+            result = function(values_of(job.path, job.values, job.body))
+        except (Exception, SystemExit):
+            logger.exception("%s has failed; the next try is in %.0f s", name, seconds)
+            job.put_off(self._clock(), seconds)
+            return
+        if result == SPOOL_OK:
+            job.remove()
+            return
+        if result not in (SPOOL_RETRY, SPOOL_IGNORE):
+            logger.error("%s stays: its function has returned %.100r, and not SPOOL_OK", name, result)
+        job.put_off(self._clock(), RETRY_SECONDS)
+
+
+def values_of(path: str, values: dict[bytes, bytes], body: bytes) -> dict[str | bytes, Any]:
+    """Return a job as uWSGI gives it to the app: names of the app's are bytes, and its own text."""
+    found: dict[str | bytes, Any] = {"spooler_task_name": os.path.basename(path)}
+    for name, value in values.items():
+        found[name] = value
+    if body:
+        found["body"] = body
+    return found
+
+
+def run_spooler(folder: str, function: Callable[[], Do | None]) -> int:
+    """
+    Do the jobs of a folder until SIGTERM; return the exit status.
+
+    Raises:
+        OSError: the folder cannot be used.
+    """
+    reading, writing = os.pipe()
+    with contextlib.closing(Spooler(folder, function)) as spooler:
+
+        def on_term(number: int, frame: object) -> None:
+            spooler.end()
+            os.write(writing, b"e")
+
+        signal.signal(signal.SIGTERM, on_term)
+        logger.info("doing the jobs of %s", folder)
+        spooler.run(reading)  # the pipe stays: the signal may come once more
+    logger.info("stopped")
+    return 0

@@ -1,0 +1,170 @@
+"""Jobs that an app puts into a folder (--spooler): done by processes of their own, and never lost."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness.client import RawClient
+from harness.waiting import wait_until
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+# Each path is a job of that name; the job writes who has done it, as often as it is done, into a file of its name.
+APP = """\
+import os, time
+import uwsgi
+from uwsgidecorators import spool, postfork
+
+@postfork
+def begin():
+    if uwsgi.i_am_the_spooler():
+        print("in the spooler", uwsgi.worker_id(), uwsgi.masterpid() == os.getppid(), flush=True)
+
+@spool
+def work(values):
+    name = values["name"]
+    with open(name, "a") as file:
+        file.write(f"{os.getpid()} {values['body']}\\n")
+    if name == "fails" and not os.path.exists("mended"):
+        raise ValueError("not yet")
+    while name.startswith("waits") and not os.path.exists("go"):
+        time.sleep(0.005)
+    if name == "dies" and not os.path.exists("mended"):
+        os.kill(os.getpid(), 9)
+
+def app(environ, start_response):
+    path = work(name=environ["PATH_INFO"][1:], body=b"body")
+    start_response("200 OK", [])
+    return [path]
+"""
+
+
+@pytest.fixture
+def start(start_workers, tmp_path):
+    """Start a server with such a folder: start(*flags) -> it; start.ask(process, name) -> the path of the job."""
+
+    def start(*flags):
+        return start_workers("--workers", "1", "--spooler", "jobs", *flags, app=APP)
+
+    return start
+
+
+def ask(process, name):
+    """Have a job done; return its file."""
+    client = RawClient(process.address)
+    try:
+        response = client.fetch(f"/{name}", "Connection: close")
+        assert response.status == 200
+        return pathlib.Path(os.fsdecode(response.body))
+    finally:
+        client.close()
+
+
+def done(process, name):
+    """Return who has done a job, and how often."""
+    path = process.folder / name
+    return [int(line.split()[0]) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_jobs(start, tmp_path):
+    """They are done at once, in another process, with what they were given; it is shown as any attached program."""
+    process = start("--control", str(tmp_path / "control"))
+    (worker,) = [pid for pid in process.workers if f"(pid {pid}) is ready" in process.log]
+    path = ask(process, "one")
+    wait_until(lambda: not path.exists())
+    (pid,) = done(process, "one")
+    assert (tmp_path / "one").read_text() == f"{pid} body\n" and pid != worker and path.parent == tmp_path / "jobs"
+    process.wait_for_log(rf"attached spooler \(pid {pid}\) has begun")
+    process.wait_for_log(rf"spooler: doing the jobs of {re.escape(str(tmp_path))}/jobs")
+    process.wait_for_log("in the spooler 0 True")
+    command = [sys.executable, "-I", "-m", "aserve", "status", "--control", str(tmp_path / "control")]
+    status = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert re.search(rf"\nspooler +{pid} +running ", status.stdout)
+    assert process.stop() == 0
+
+
+def test_what_fails(start):
+    """It is done again, until it is done; others go on."""
+    process = start()
+    path = ask(process, "fails")
+    process.wait_for_log(
+        r"spooler: uwsgi_spoolfile_\S+ has failed; the next try is in \d+ s\n(.*\n)*.*ValueError: not yet"
+    )
+    other = ask(process, "other")
+    wait_until(lambda: not other.exists())
+    assert path.exists()
+    (process.folder / "mended").touch()
+    wait_until(lambda: not path.exists(), 30)
+    assert len(done(process, "fails")) >= 2
+    assert process.stop() == 0
+
+
+def test_what_kills_its_process(start):
+    """It is not lost, and waits, while the next process does others."""
+    process = start()
+    path = ask(process, "dies")
+    process.wait_for_log(r"attached spooler \(pid \d+\) has ended after \d+ s: it was killed by SIGKILL")
+    other = ask(process, "other")
+    wait_until(lambda: not other.exists(), 30)
+    assert path.exists()
+    (process.folder / "mended").touch()
+    wait_until(lambda: not path.exists(), 30)
+    pids = done(process, "dies")
+    assert len(pids) >= 2 and len(set(pids)) == len(pids)
+    assert process.stop() == 0
+
+
+def test_several_processes(start):
+    """One waits, the other goes on; no job is done by both."""
+    process = start("--spooler-processes", "2")
+    waiting = ask(process, "waits")
+    wait_until(lambda: done(process, "waits"))
+    others = [ask(process, f"other{number}") for number in range(5)]
+    wait_until(lambda: not any(path.exists() for path in others))
+    assert waiting.exists()
+    (process.folder / "go").touch()
+    wait_until(lambda: not waiting.exists())
+    assert [len(done(process, name)) for name in ("waits", *(f"other{number}" for number in range(5)))] == [1] * 6
+    assert process.stop() == 0
+
+
+def test_the_end(start, tmp_path):
+    """SIGTERM lets the job that runs end; what is left is done by the next server."""
+    process = start()
+    waiting = ask(process, "waits")
+    wait_until(lambda: done(process, "waits"))
+    left = ask(process, "left")
+    process.signal(signal.SIGTERM)
+    process.wait_for_log("SIGTERM: draining")
+    (process.folder / "go").touch()
+    assert process.wait(30) == 0
+    assert not waiting.exists() and left.exists() and done(process, "left") == []
+    process = start()
+    wait_until(lambda: not left.exists(), 30)
+    assert len(done(process, "left")) == 1
+    assert process.stop() == 0
+
+
+def test_a_reload(start, tmp_path):
+    """New code does the jobs that come from then on; the job that runs ends first."""
+    process = start()
+    waiting = ask(process, "waits")
+    wait_until(lambda: done(process, "waits"))
+    before = done(process, "waits")[0]
+    process.write_app(APP.replace("{values['body']}", "new"))
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: done in", 40)
+    left = ask(process, "left")
+    (process.folder / "go").touch()
+    wait_until(lambda: not (waiting.exists() or left.exists()), 30)
+    assert done(process, "left")[0] != before and (tmp_path / "left").read_text().endswith(" new\n")
+    assert process.stop() == 0

@@ -1,0 +1,156 @@
+"""What becomes of jobs, with a clock that the test moves."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import threading
+
+import pytest
+
+from aserve.spooler.folder import list_jobs, write_job
+from aserve.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
+
+FAR = 4e9  # behind any clock: so are the times of jobs that are put off
+
+
+class Running:
+    """A spooler whose clock and function are the test's."""
+
+    def __init__(self, folder):
+        self.folder, self.now, self.done, self.results = folder, FAR, [], []
+        self.function = self.do
+        self.spooler = Spooler(folder, lambda: self.function, lambda: self.now)
+
+    def do(self, values):
+        """Do a job as the test says."""
+        self.done.append(values)
+        result = self.results.pop(0) if self.results else SPOOL_OK
+        if isinstance(result, BaseException):
+            raise result
+        return result() if callable(result) else result
+
+    def turn(self, seconds=0.0):
+        """Let time pass; return what was done then, by a value, and for how long it would sleep."""
+        self.now += seconds
+        before = len(self.done)
+        rest = self.spooler.do_due()
+        return [values[b"n"] for values in self.done[before:]], rest
+
+
+@pytest.fixture
+def run(tmp_path, caplog):
+    caplog.set_level("INFO", "aserve")
+    running = Running(str(tmp_path))
+    yield running
+    running.spooler.close()
+
+
+def test_jobs(run):
+    """Each is done once, in order, with what it was given; then it is gone."""
+    write_job(run.folder, {b"n": b"1"}, b"body")
+    write_job(run.folder, {b"n": b"2"}, priority="5")
+    assert run.turn() == ([b"2", b"1"], 10.0) and list_jobs(run.folder) == []
+    first = run.done[1]
+    assert (
+        first["body"] == b"body"
+        and first["spooler_task_name"].startswith("uwsgi_spoolfile_on_")
+        and "body" not in run.done[0]
+    )
+    assert run.turn() == ([], 10.0)
+
+
+def test_later(run):
+    """It sleeps until the next is due."""
+    write_job(run.folder, {b"n": b"1"}, at=FAR + 3)
+    assert run.turn() == ([], 3.0) and run.turn(2.5) == ([], 0.5) and run.turn(0.5) == ([b"1"], 10.0)
+
+
+@pytest.mark.parametrize(
+    ("result", "seconds", "text"),
+    [
+        (SPOOL_RETRY, 30, ""),
+        (SPOOL_IGNORE, 30, ""),
+        (None, 30, "its function has returned None, and not SPOOL_OK"),
+        ("-2", 30, "has returned '-2'"),
+        (ValueError("no mail today"), 3600, "has failed; the next try is in 3600 s"),
+        (SystemExit(3), 3600, "has failed"),
+    ],
+)
+def test_retries(run, caplog, result, seconds, text):
+    """What is not done is done later."""
+    write_job(run.folder, {b"n": b"1"})
+    run.results = [result]
+    assert run.turn()[0] == [b"1"] and run.turn(seconds - 1)[0] == [] and run.turn(1)[0] == [b"1"]
+    assert list_jobs(run.folder) == [] and text in caplog.text
+    assert ("ValueError: no mail today" in caplog.text) == isinstance(result, ValueError)
+
+
+def test_a_crash(run):
+    """A job is put off before it is done: one that ends its process does not do so at once again."""
+    write_job(run.folder, {b"n": b"1"})
+    seen = []
+    run.results = [lambda: seen.append(list_jobs(run.folder)[0].at - run.now)]
+    run.turn()
+    assert seen == [3600]
+
+
+def test_without_a_function(run, caplog):
+    """Jobs wait."""
+    write_job(run.folder, {b"n": b"1"})
+    run.function = None
+    assert run.turn()[0] == [] and run.turn(20)[0] == [] and "waits: the app has no function for jobs" in caplog.text
+    run.function = run.do
+    assert run.turn(10)[0] == [b"1"]
+
+
+def test_what_cannot_be_read(run, caplog):
+    """It is told of, once, and others are done."""
+    pathlib.Path(write_job(run.folder, {})).write_bytes(b"x")
+    write_job(run.folder, {b"n": b"1"}, priority="9999")
+    assert run.turn()[0] == [b"1"] and run.turn()[0] == []
+    assert caplog.text.count("is no job that can be read: it has no head") == 1
+
+
+def test_many(run):
+    """After so many the folder is listed anew: one of a higher priority may be there."""
+    for number in range(101):
+        write_job(run.folder, {b"n": b"%d" % number})
+    run.results = [lambda: (write_job(run.folder, {b"n": b"first"}, priority="1"), SPOOL_OK)[1]]
+    done, rest = run.turn()
+    assert len(done) == 100 and rest == 0.0 and run.turn()[0][0] == b"first"
+
+
+def test_the_end(run):
+    """The job that runs is finished, and no other is begun."""
+    write_job(run.folder, {b"n": b"1"})
+    write_job(run.folder, {b"n": b"2"})
+    run.results = [lambda: (run.spooler.end(), SPOOL_OK)[1]]
+    assert run.turn() == ([b"1"], 0.0) and len(list_jobs(run.folder)) == 1
+
+
+def test_until_sigterm(tmp_path):
+    """It waits for jobs, without looking for them, and ends by SIGTERM."""
+    before = signal.getsignal(signal.SIGTERM)
+    done = []
+
+    def function(values):
+        done.append(values)
+        if len(done) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            threading.Timer(0.01, write_job, [str(tmp_path), {b"n": b"2"}]).start()
+        return SPOOL_OK
+
+    write_job(str(tmp_path), {b"n": b"1"})
+    try:
+        assert run_spooler(str(tmp_path), lambda: function) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert [values[b"n"] for values in done] == [b"1", b"2"] and list_jobs(str(tmp_path)) == []
+
+
+def test_values():
+    """Names of the app's are bytes, and the two of uWSGI's text."""
+    assert values_of("/x/name", {b"a": b"b"}, b"") == {"spooler_task_name": "name", b"a": b"b"}
