@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm fuzz \
+.PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm cluster fuzz \
 	bench bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -106,6 +106,10 @@ soak-million: $(VENV)/.ready-test  ## a million requests of every kind, memory f
 storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: each test for SECONDS=30 (ARGS=--save: into benchmarks/results)
 	@.ci/need tools
 	STORM_SECONDS=$(SECONDS) STORM_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/e2e/test_storm_*.py $(filter-out --save,$(ARGS))
+
+cluster: $(VENV)/.ready-test  ## three hosts as network namespaces, HAProxy in front: a rolling deploy under load (as root)
+	@.ci/need tools
+	CLUSTER=1 $(RUN) -m pytest tests/cluster $(ARGS)
 
 agents:  ## ddtrace, New Relic and OpenTelemetry's, each around two workers, in an environment of their own; see docs/agents.md
 	@$(MAKE) --no-print-directory .venv-agents/.ready-agents VENV=.venv-agents

@@ -74,6 +74,7 @@ class _Lib:
     HTTP1_CHUNKED: int
     HTTP1_EXPECT_CONTINUE: int
     HTTP1_FORWARDED: int
+    HTTP1_WEBSOCKET: int
     UWSGI_WSGI: int
     UWSGI_WSGI_MOUNT: int
     UWSGI_PING: int

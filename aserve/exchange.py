@@ -88,7 +88,11 @@ class Exchange:
     body: RequestBody | None = None
     is_from_front = False  # the vars come from a front server, as CGI has them, not from a client
     is_mounted = False  # SCRIPT_NAME is to be taken off PATH_INFO
-    is_for_loop = False  # the event loop answers by itself: a refusal, or a ping
+    is_for_loop = (
+        False  # the event loop answers by itself, or looks first: a refusal, a ping, what asks for a WebSocket
+    )
+    asks_websocket = False  # if the app agrees, the connection leaves HTTP
+    websocket: Any = None  # set while the app may agree, and from then on (a WebSocket)
     refusal: RequestRefused | None = None  # set: the reply is this error, the app is not called
     is_probe = False  # a health check, which is not logged: the event loop answers it
     is_silent = False  # the refusal goes to the log only: the client does not read HTTP

@@ -17,12 +17,12 @@ from .budgets import Budgets
 from .connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
 from .connections.detaching import Detached, adopt, detach_idle
 from .connections.in_flight import InFlight
-from .connections.lane import Lane
-from .connections.lane import is_available as is_lane_available
+from .connections.lane import Lane, is_available
 from .connections.limit import ConnectionLimit
 from .connections.listeners import Address, Listener, bind_listeners
 from .connections.load_board import LoadBoard
 from .connections.service import Service
+from .connections.websockets import WebSockets
 from .failing import Failing
 from .layers import layered
 from .loading import check_unpatched
@@ -351,15 +351,15 @@ class Server:
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            records.told, self._certificates, self._peers, multiprocess=not self._is_alone,
-            in_flight=InFlight(self._load_board, self._in_flight) if is_seen else None,
+            WebSockets(self.config, self._loop, self._deadlines), records.told, self._certificates, self._peers,
+            not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
             times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids,
         )  # fmt: skip
 
     def _accept(self) -> None:
         self._connections.join_board(self._load_board, self.config.threads)
         pairs = list(zip(self._listeners, self._services))
-        in_lane = [pair for pair in pairs if is_lane_available(*pair)]
+        in_lane = [pair for pair in pairs if is_available(*pair)]
         if in_lane:
             self._lane = Lane(self._executor, in_lane, self._load_board, self._in_flight)
             self._connections.include_lane(self._lane)

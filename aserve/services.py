@@ -17,6 +17,7 @@ from .connections.limit import ConnectionLimit
 from .connections.listeners import Listener
 from .connections.sendfile import HAS_SENDFILE
 from .connections.service import Service
+from .connections.websockets import WebSockets
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
 from .proxies.forwarded import StripForwarded, strip_forwarded
@@ -48,6 +49,7 @@ class Shared(NamedTuple):
     common_fields: CommonFields
     connections: ConnectionLimit
     budgets: Budgets
+    websockets: WebSockets
     access_log: RequestLog | None
     certificates: Certificates
     peers: Peers | None
@@ -98,6 +100,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         ),
         connections=shared.connections,
         budgets=shared.budgets,
+        websockets=shared.websockets,
         access_log=TrustingLog(log, trust) if trust and log else log,
         peers=peers,
         wrap=shared.certificates.wrap_by(config.tls_settings(bind)) if bind.protocol == "https" else None,

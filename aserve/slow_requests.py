@@ -121,7 +121,7 @@ class SlowRequests:
 
     def write(self, exchange: Exchange) -> None:
         """See RequestLog.write."""
-        if _monotonic() - exchange.arrived_at >= self._seconds:
+        if _monotonic() - exchange.arrived_at >= self._seconds and exchange.websocket is None:
             self._end(exchange, exchange.end, exchange.response.code if exchange.response is not None else 0)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:

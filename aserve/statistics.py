@@ -20,6 +20,7 @@ from .connections.lane import Lane
 from .connections.limit import OnLoop
 from .connections.service import Service
 from .connections.states import State
+from .connections.websocket import WebSocket
 from .connections.wire_loop import LoopWire
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
@@ -30,12 +31,13 @@ class Statistics(NamedTuple):
 
     is_draining: bool  # `drain` has begun
 
-    connections_open: int  # in all: the sum of the next five
+    connections_open: int  # in all: the sum of the next six
     connections_in_handshake: int  # TLS, or the header of the PROXY protocol, up to its end
     connections_idle: int  # wait for a request, the first or another
     connections_receiving: int  # a request has begun, and is not complete
     connections_running: int  # their request waits for a worker or is with the app, or its response is sent
     connections_ending: int  # their last response was given to the kernel; what they still send is dropped
+    connections_websocket: int  # WebSockets, until the app and its client have ended them
     connections_in_lane: int  # of those open: read and answered by workers themselves (--lane)
 
     requests: int  # for the app, whole, since the start
@@ -75,11 +77,15 @@ def take_statistics(
     response_memory_bytes: int,
 ) -> Statistics:
     """Return the numbers of a server with these parts."""
-    in_handshake = idle = receiving = running = ending = in_lane = 0
+    in_handshake = idle = receiving = running = ending = websocket = in_lane = 0
     responses_spooled = spooled_bytes = unsent_bytes = 0
     bodies: set[BufferedBody | LiveBody] = set()
     incomplete_bodies: set[BufferedBody | LiveBody] = set()
     for wire in wires:
+        if isinstance(wire, WebSocket):
+            websocket += 1
+            unsent_bytes += wire.unsent_bytes
+            continue
         if not isinstance(wire, LoopWire):
             in_handshake += 1
             continue
@@ -114,12 +120,13 @@ def take_statistics(
     workers = executor.workers
     return Statistics(
         is_draining=any(service.is_draining or service.is_replaced for service in services),
-        connections_open=in_handshake + idle + receiving + running + ending,
+        connections_open=in_handshake + idle + receiving + running + ending + websocket,
         connections_in_handshake=in_handshake,
         connections_idle=idle,
         connections_receiving=receiving,
         connections_running=running,
         connections_ending=ending,
+        connections_websocket=websocket,
         connections_in_lane=in_lane,
         requests=requests,
         requests_waiting=executor.waiting_count,

@@ -95,6 +95,17 @@ static void on_connection(fields *all, octets value)
             all->close = 1;
         else if (is_text(option, "keep-alive"))
             all->keep_alive = 1;
+        else if (is_text(option, "upgrade"))
+            all->upgrade = 1;
+    }
+}
+
+/* RFC 9110 section 7.8: Upgrade = #protocol; one is known (RFC 6455). */
+static void on_upgrade(fields *all, octets value)
+{
+    while (value.p != NULL) {
+        if (is_text(next_element(&value), "websocket"))
+            all->websocket = 1;
     }
 }
 
@@ -137,6 +148,10 @@ static int take_field(fields *all, octets name, octets value)
     case 6:
         if (is_text(name, "expect"))
             on_expect(all, value);
+        break;
+    case 7:
+        if (is_text(name, "upgrade"))
+            on_upgrade(all, value);
         break;
     case 10:
         if (is_text(name, "connection"))

@@ -20,6 +20,8 @@ typedef struct {
     int malformed_encoding;
     int close;
     int keep_alive;
+    int upgrade;   /* Connection: upgrade */
+    int websocket; /* Upgrade: websocket */
     int expect_continue;
     int unknown_expectation;
     int forwarded; /* a field by which proxies tell of the client */

@@ -83,7 +83,10 @@ WITHIN = {
         "writing",  # the event loop's half of a wire
         "sending",  # the workers' half
         "ending",
-        "timeouts",
+        "timeouts websockets",
+        "offered",
+        "websocket",
+        "upgrading",  # the way out of HTTP
         "wire_loop",
         "handover",
         "wire_fast",  # leads to the other wire
@@ -165,6 +168,7 @@ RESERVED = {
             "body": "a live body's reader waits for octets",
             "spool": "the app's thread writes while the loop reads",
             "wsgi.response": "a second thread of the app may send pieces of it, too",
+            "connections.offered": "a worker meets the event loop there",
             "connections.handover": "a worker waits there while its connection leaves the lane",
             "connections.connection": "a worker meets the event loop there",
             "connections.sending": "a worker waits there for room",

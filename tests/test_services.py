@@ -12,6 +12,7 @@ from aserve.access_log import AccessLog
 from aserve.budgets import Budgets
 from aserve.connections.acceptor import ConnectionLimit
 from aserve.connections.listeners import open_listeners
+from aserve.connections.websockets import WebSockets
 from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
 from aserve.proxies.trust import TrustingGateway, TrustingLog, peers_of
@@ -41,8 +42,8 @@ def service(tmp_path):
         (listener,) = open_listeners([parse_bind(config.bind[0])])
         opened.extend((loop, log, listener))
         shared = Shared(
-            config, loop, app, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config), log,
-            load_certificates(config), peers_of(config), multiprocess, times_requests=times_requests,
+            config, loop, app, InlineExecutor(), CommonFields(config.server_name), ConnectionLimit(), Budgets(config),
+            WebSockets(config, loop), log, load_certificates(config), peers_of(config), multiprocess, times_requests=times_requests,
             names_requests=names_requests,
         )  # fmt: skip
         return new_service(listener, shared)

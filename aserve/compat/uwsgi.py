@@ -213,7 +213,7 @@ INSTEAD = {
     "signal_wait": "uwsgi.register_signal has a function called",
     "signal_received": "uwsgi.register_signal has a function called",
     "reload": "there is no supervisor to do it; with --workers 1 there is one",
-    "websocket_": "an asyncio server speaks WebSocket",
+    "websocket_": "libraries of apps speak WebSocket here: docs/websockets.md",
     "sendfile": "wsgi.file_wrapper of the environ does it",
     "post_fork_hook": "set it: it is called in each process that serves, once",
     "atexit": "set it: it is called when a process ends",

@@ -189,8 +189,8 @@ def release_exchange(exchange: Exchange) -> None:
     exchange.response = None  # a cycle: both, and a body in memory, would wait for the garbage collector
 
 
-def discard_reply(exchange: Exchange, reply: Reply) -> None:
-    """Let go of an exchange whose connection is lost, and of what the app has made for it; log the app's failures."""
+def close_reply(reply: Reply) -> None:
+    """Let go of what the app has made for nobody; log the app's failures."""
     try:
         if isinstance(reply, Iterator):
             next(reply, None)  # one that has not begun would close nothing
@@ -201,6 +201,11 @@ def discard_reply(exchange: Exchange, reply: Reply) -> None:
         pass
     except Exception:
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
+
+
+def discard_reply(exchange: Exchange, reply: Reply) -> None:
+    """Let go of an exchange whose connection is lost, and of what the app has made for it; log the app's failures."""
+    close_reply(reply)
     exchange.connection.service.lost.discard(exchange)
     if exchange.response is None:  # it has ended already
         release_exchange(exchange)

@@ -43,6 +43,7 @@ class Service:
         base_environ: Environ,
         connections: set[Any],
         budgets: Budgets,
+        websockets: Any,
         access_log: RequestLog | None,
         peers: Peers | None = None,
         wrap: Wrap | None = None,
@@ -62,6 +63,7 @@ class Service:
         self.base_environ = base_environ
         self.connections = connections
         self.budgets = budgets  # of large bodies, for all listeners
+        self.websockets = websockets  # the server's; see websockets.py
         self.access_log = access_log  # is told of the end of each request; None: nobody is
         self.times_requests = times_requests  # it wants to know when they came and began: Exchange.arrived_at
         self.is_turning_over = is_turning_over  # a connection ends by a limit of its own (wsgi/turnover.py)

@@ -21,7 +21,9 @@ class State(enum.IntEnum):
     LINGERING = 5  # the last response is out; what the client still sends is read and dropped
     CLOSING = 6  # the transport sends what it holds, then closes
     CLOSED = 7
-    DETACHED = 8  # the connection goes on elsewhere: on the fast path, or in another server; the transport closes
+    DETACHED = (
+        8  # it goes on elsewhere: on the fast path, or in another server, and the transport closes; or as a WebSocket
+    )
 
 
 class Event(enum.IntEnum):
@@ -35,7 +37,7 @@ class Event(enum.IntEnum):
     CLOSE = 5
     LOST = 6
     ADOPT = 7  # a connection comes from the fast path, its exchange with the app
-    DETACH = 8  # its descriptor goes elsewhere
+    DETACH = 8  # its descriptor goes elsewhere, or its transport
     KEPT = 9  # it comes from another server, and has carried requests there
 
 
@@ -70,6 +72,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (_S.LOOP_ENDS, _E.LINGER): _S.LINGERING,
     (_S.LOOP_ENDS, _E.CLOSE): _S.CLOSING,
     (_S.LOOP_ENDS, _E.LOST): _S.CLOSED,
+    (_S.LOOP_ENDS, _E.DETACH): _S.DETACHED,
     (_S.LINGERING, _E.CLOSE): _S.CLOSING,
     (_S.LINGERING, _E.LOST): _S.CLOSED,
     (_S.CLOSING, _E.CLOSE): _S.CLOSING,

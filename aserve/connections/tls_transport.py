@@ -29,6 +29,7 @@ from ..wsgi.response import error_response
 from .connection import Connection, peer_of
 from .service import Service
 from .timeouts import ARRIVING_SECONDS, LINGER_SECONDS
+from .websocket import WebSocket
 from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
@@ -75,7 +76,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._received = b""  # of the client's first words
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._session: ssl.SSLObject | None = None
-        self._wire: LoopWire | None = None
+        self._wire: LoopWire | WebSocket | None = None
         self._is_at_eof = False  # the client will send no more
         self._quiet_seconds = 0.0
         self._reply_bytes = 0
@@ -247,7 +248,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         elif is_at_end and wire is not None:
             self._on_eof(wire)
 
-    def _on_eof(self, wire: LoopWire) -> None:
+    def _on_eof(self, wire: LoopWire | WebSocket) -> None:
         if not self._is_at_eof:
             self._is_at_eof = True
             wire.eof_received()
@@ -348,6 +349,10 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set what `pause_writing` and `resume_writing` go by."""
         self._raw.set_write_buffer_limits(high, low)
+
+    def set_protocol(self, protocol: Any) -> None:
+        """Let another wire go on."""
+        self._wire = protocol
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what the socket's transport knows, and the session as ssl_object."""

@@ -25,7 +25,8 @@ from ..wsgi.response import error_response
 from .connection import LOST, Connection, release_exchange
 from .health import answer
 from .states import Event, State
-from .timeouts import RETURN_SECONDS, TimedHalf
+from .timeouts import RETURN_SECONDS
+from .upgrading import UpgradingHalf
 
 logger = logging.getLogger("aserve")
 
@@ -35,7 +36,7 @@ NEW, IDLE, RUNNING, LOOP_ENDS = State.NEW, State.IDLE, State.RUNNING, State.LOOP
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class LoopWire(TimedHalf):
+class LoopWire(UpgradingHalf):
     """What reads and writes below a connection on the event loop."""
 
     __slots__ = ("_initial", "_is_new", "_waiting")
@@ -122,15 +123,16 @@ class LoopWire(TimedHalf):
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone; its file descriptor closes right after this."""
         is_detached, is_done = self._state == State.DETACHED, self._state > LOOP_ENDS
+        leave_limit = functools.partial(self._service.connections.discard, self)
         with self._lock:
             self._fd = -1
             self._transition(Event.LOST)
         if is_detached:  # the connection goes on without us
-            self._leave_limit()
+            leave_limit()
             return
         # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
         for step in (
-            self._leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._call_on_writable,
+            leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._call_on_writable,
         ):  # fmt: skip
             try:
                 step()
@@ -141,9 +143,6 @@ class LoopWire(TimedHalf):
 
     def _leave_connection(self) -> None:
         self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
-
-    def _leave_limit(self) -> None:
-        self._service.connections.discard(self)
 
     def _drop_waiting(self, is_done: bool) -> None:
         """Drop what no worker has begun; with `is_done` the server will not, and the client was told so."""
@@ -320,12 +319,13 @@ class LoopWire(TimedHalf):
             self._transport.write(CONTINUE)
 
     def _on_probe(self, exchange: Exchange, probe: str) -> None:
-        service = self._service
-        self._on_complete(exchange, answer(probe, service.warning(), exchange, service.common_fields))
+        self._on_complete(exchange, answer(probe, self._service.warning(), exchange, self._service.common_fields))
 
     def _answer_without_app(self, exchange: Exchange) -> None:
-        """Answer a ping or a refusal without the app."""
-        if exchange.ping is not None:
+        """Answer a ping or a refusal without the app; see whether it may have a WebSocket."""
+        if exchange.asks_websocket:
+            self._offer_websocket(exchange)
+        elif exchange.ping is not None:
             self._transport.write(exchange.ping(self._service.warning()))
             self._close()
         elif exchange.refusal is not None and exchange.is_silent:

@@ -125,7 +125,7 @@ class WritingHalf(asyncio.Protocol):
     def _count_read(self) -> int:
         """Count what the client has read since the last call, of what was put into the transport in pieces."""
         put_bytes = self._put_bytes + (self._sender.take_progress() if self._sender is not None else 0)
-        unread_bytes = self._transport.get_write_buffer_size() + _queued_bytes(self._fd)
+        unread_bytes = self._transport.get_write_buffer_size() + queued_bytes(self._fd)
         # Less than nothing: something else was put, such as the end of a response.
         read_bytes = max(self._unread_bytes + put_bytes - unread_bytes, 0)
         self._put_bytes, self._unread_bytes = 0, unread_bytes
@@ -388,7 +388,7 @@ class WritingHalf(asyncio.Protocol):
             waiter.release()
 
 
-def _queued_bytes(fd: int) -> int:
+def queued_bytes(fd: int) -> int:
     """Return how many octets a socket has taken and its client has not; a slow one empties it long after us."""
     if sys.platform != "linux":
         return 0

@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
     threads_busy: int
     wait_seconds: float  # for how long the first request that waits for a thread has waited
-    silent_seconds: float  # since it has told this
+    silent_seconds: float  # for so long its event loop has not turned
 
 
 class Host(NamedTuple):

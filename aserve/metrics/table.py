@@ -101,8 +101,9 @@ COUNTED = (
            reads=_reads("requests_stalled_seconds")),
     Metric(
         "aserve_connections", GAUGE, "Open connections, by what they do.",
-        _labelled("state", ("handshake", "idle", "receiving", "running", "ending")),
-        _reads("connections_in_handshake", "connections_idle", "connections_receiving", "connections_running", "connections_ending"),
+        _labelled("state", ("handshake", "idle", "receiving", "running", "ending", "websocket")),
+        _reads("connections_in_handshake", "connections_idle", "connections_receiving", "connections_running", "connections_ending",
+               "connections_websocket"),
     ),
     Metric(
         "aserve_memory_held_bytes", GAUGE, "Octets held in memory for clients, of request bodies and of responses.",

@@ -143,7 +143,7 @@ ROWS: tuple[Row, ...] = (
     always("static-gzip* honour-range mimefile mime-file static-cache-paths static-cache-paths-name fileserve-mode file-serve-mode", "files that are compressed already are sent where they stand beside, ranges are answered, and types are known"),
     unlike("static-map2 static-expires* static-safe check-static check-static-docroot static-skip-ext", "`--static /PREFIX=FOLDER` has folders, each below a path of its own; see files.md"),
     unlike("route route-* final-route* error-route* response-route*", f"`--route` has its RPC actions, see rpc.md; for the rest {NGINX}"),
-    unlike("websocket-* websockets-*", "another server speaks WebSocket"),
+    unlike("websocket-* websockets-*", "libraries of apps speak WebSocket here: docs/websockets.md"),
     unlike("cgi* scgi-modifier* fastcgi-modifier* php* perl* psgi* ruby* lua* jvm* mono* go-* v8* gccgo* xslt*", "aserve serves Python's WSGI"),
     # Logs
     maps("logto logto2", "access-log", take_log_file, "messages go to standard error"),

@@ -30,7 +30,7 @@ from .memory_file import KEPT, open_memory_file
 from .overview import Overview
 from .plan import Plan
 
-FORM = 5
+FORM = 6
 
 State = dict[str, Any]
 

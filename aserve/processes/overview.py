@@ -62,6 +62,9 @@ class Overview:
         known = status.known
         self._picture = Picture(lambda: known.config, status.describe, self._words)
         self.why_unready = ""  # as people have told it: `aserve balancers`
+        self._ticks: dict[
+            Child, tuple[int, int]
+        ] = {}  # by who serves: its last tick, and for how many seconds it is the same
         self._balance = Balance(self._look)
         pages = Pages(
             self.render, self._picture.event, self._picture.stats, lambda: known.config.status_page, self._balance
@@ -76,6 +79,7 @@ class Overview:
         """Called once a second."""
         if self.scrapes is not None:
             self._picture.on_second()
+            self._note_ticks()
             self._balance.on_second()
             self.scrapes.on_second()
         if self._statsd is not None:
@@ -168,19 +172,24 @@ class Overview:
 
     # For balancers
 
+    def _note_ticks(self) -> None:
+        """
+        Count for how many seconds the event loop of each worker has not turned.
+
+        Only what this process has seen pass counts: after a stop of the whole machine, nobody hangs.
+        """
+        before, self._ticks = self._ticks, {}
+        for child in self._children.having(State.READY, State.DRAINING):
+            tick = self._children.page(child)[Field.TICK]
+            last, seconds = before.get(child, (-1, 0))
+            self._ticks[child] = (tick, seconds + 1 if tick == last else 0)
+
     def _look(self) -> Host:
-        known, now = self._status.known, time.monotonic_ns()
-        serving = self._children.having(State.READY) or self._children.having(State.DRAINING)
-        pages = [self._children.page(child) for child in serving]
-        readings = [
-            Reading(
-                page[Field.THREADS_BUSY],
-                page[Field.WAITING_MILLISECONDS] / 1000,
-                max(now - page[Field.TICKED_AT], 0) / 1e9,
-            )
-            for page in pages
-        ]
-        config = known.config
+        known, config = self._status.known, self._status.known.config
+        readings = []
+        for child in self._children.having(State.READY) or self._children.having(State.DRAINING):
+            page, (_, seconds) = self._children.page(child), self._ticks.get(child, (-1, 0))
+            readings.append(Reading(page[Field.THREADS_BUSY], page[Field.WAITING_MILLISECONDS] / 1000, seconds))
         return Host(
             readings, known.size, config.threads, config.healthcheck_max_wait_seconds, known.is_ending, self.why_unready
         )

@@ -79,6 +79,9 @@ class WireProtocol(Protocol):
         `receive(b"")` goes on with it.
         """
 
+    def go_on(self) -> None:
+        """Take what has come behind a request for a WebSocket, which was kept unparsed, for HTTP after all."""
+
     def receive_eof(self) -> None:
         """Note that the client will send no more: tell the reader of a live body, drop another; parse what it has sent."""
 
@@ -116,6 +119,9 @@ class RequestReceiver:
     unparsed: bytes
     _exchange: Exchange | None  # whose body is being received
     _body: Any
+
+    def go_on(self) -> None:
+        """See WireProtocol; most know of no such request."""
 
     def receive_eof(self) -> None:
         """See WireProtocol."""

@@ -6,6 +6,7 @@ Phases:   one method each; `_phase` is the one that takes the next octets:
           _receive_head -> _receive_head                      no body
           _receive_head -> _receive_length -> _receive_head   Content-Length
           _receive_head -> _receive_chunked -> _receive_head  chunked
+          _receive_head -> _receive_later -> _receive_head    a WebSocket is asked for: `go_on` leads back
           any -> _receive_nothing                             a client's fault
 Spec:     RFC 9112; RFC 9110 section 10.1.1.
 Not here: the grammar (cparsers/http1.c), transports and time-outs
@@ -30,8 +31,10 @@ LENGTH: int = lib.HTTP1_LENGTH
 CHUNKED: int = lib.HTTP1_CHUNKED
 EXPECT_CONTINUE: int = lib.HTTP1_EXPECT_CONTINUE
 FORWARDED: int = lib.HTTP1_FORWARDED
+WEBSOCKET: int = lib.HTTP1_WEBSOCKET
 # Neither a body nor a surprise: most requests there are.
 PLAIN = KEEP_ALIVE | VERSION_1_1
+_VERSION_OR_WEBSOCKET = VERSION_1_1 | WEBSOCKET
 
 # Guess: far more than any honest chunk extension or trailer section; hardly anybody uses either.
 _MAX_EXTENSION_BYTES = 256
@@ -117,7 +120,12 @@ class HTTP1(RequestReceiver):
     @property
     def has_unparsed(self) -> bool:
         """Whether `receive(b"")` may return more."""
-        return bool(self.unparsed) and not self._scanned
+        return bool(self.unparsed) and not self._scanned and self._phase is not HTTP1._receive_later
+
+    def go_on(self) -> None:
+        """See WireProtocol."""
+        if self._phase is HTTP1._receive_later:
+            self._phase = HTTP1._receive_head
 
     # Phases: take octets of `data` from `position`; return how many; 0: more are needed
 
@@ -173,6 +181,9 @@ class HTTP1(RequestReceiver):
             self._end_body(exchanges)
         return consumed
 
+    def _receive_later(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
+        return 0  # whether it is HTTP is not known yet
+
     def _receive_nothing(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
         return len(data) - position
 
@@ -182,8 +193,12 @@ class HTTP1(RequestReceiver):
         """Begin a request with a body, or with something to remember for the response."""
         limits = self._scratch.limits
         set_flags(exchange, flags, limits.strip_forwarded)
-        if not flags & (LENGTH | CHUNKED):
+        if not flags & (LENGTH | CHUNKED | WEBSOCKET):
             exchanges.append(exchange)
+            return
+        if flags & WEBSOCKET:
+            exchanges.append(exchange)
+            self._phase = HTTP1._receive_later
             return
         self._exchange = exchange
         try:
@@ -221,8 +236,11 @@ class HTTP1(RequestReceiver):
 
 def set_flags(exchange: Exchange, flags: int, strip_forwarded: Callable[[Exchange], None]) -> None:
     """Remember for the response what the head's flags say; take what proxies tell out of the vars."""
-    if not flags & VERSION_1_1:
-        exchange.form = HTTP_1_0
+    if flags & _VERSION_OR_WEBSOCKET != VERSION_1_1:  # one comparison more for what is not PLAIN
+        if flags & WEBSOCKET:
+            exchange.asks_websocket = exchange.is_for_loop = True
+        else:
+            exchange.form = HTTP_1_0
     exchange.keep_alive = bool(flags & KEEP_ALIVE)
     exchange.is_head = bool(flags & HEAD)
     if flags & FORWARDED:

@@ -43,8 +43,8 @@ class HTTPTools1(RequestReceiver):
     """One connection's requests: a WireProtocol."""
 
     __slots__ = (
-        "_exchanges", "_fields", "_head_bytes", "_is_chunked", "_length", "_limits", "_parser", "_slack_bytes", "_target",
-        "is_continue_due",
+        "_exchanges", "_fields", "_head_bytes", "_is_chunked", "_is_held", "_length", "_limits", "_parser", "_slack_bytes",
+        "_target", "is_continue_due",
     )  # fmt: skip
 
     is_single = False
@@ -61,6 +61,7 @@ class HTTPTools1(RequestReceiver):
         self._fields: list[tuple[bytes, bytes]] = []
         self._length, self._is_chunked = 0, False  # its framing
         self.is_continue_due = False
+        self._is_held = False  # a WebSocket was asked for: what follows may not be HTTP
 
     def receive(self, data: bytes) -> list[Exchange]:
         """Feed octets from the network; see WireProtocol.receive."""
@@ -71,8 +72,8 @@ class HTTPTools1(RequestReceiver):
         for start in range(0, len(data), _FEED_BYTES):
             if self._parser is None:
                 break
-            if len(self._exchanges) >= self._limits.max_pipelined and self.live_body is None:
-                self.unparsed = data[start:]
+            if self._is_held or (len(self._exchanges) >= self._limits.max_pipelined and self.live_body is None):
+                self.unparsed += data[start:]
                 break
             self._feed(data[start : start + _FEED_BYTES])
         exchanges, self._exchanges = self._exchanges, []  # not kept here until more comes
@@ -86,7 +87,11 @@ class HTTPTools1(RequestReceiver):
     @property
     def has_unparsed(self) -> bool:
         """Whether `receive(b"")` may return more."""
-        return bool(self.unparsed)
+        return bool(self.unparsed) and not self._is_held
+
+    def go_on(self) -> None:
+        """See WireProtocol."""
+        self._is_held = False
 
     def _feed(self, data: bytes) -> None:
         self.is_continue_due = False  # octets of the body, or of its framing
@@ -95,12 +100,15 @@ class HTTPTools1(RequestReceiver):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
-            # We switch protocols for nobody (RFC 9110 7.8): what follows is the next request.
+            # We know one other protocol (RFC 9110 7.8), which has no body: else what follows is the next request.
             self._parser = httptools.HttpRequestParser(self)
             if self._exchange is not None:
                 # Or the body, before which llhttp stops, too: another parser is told to expect it.
                 self._parser.feed_data(_REST_OF_CHUNKED if self._is_chunked else _REST_OF_LENGTH % self._length)
-            if exc.args[0] < len(data):
+            if self._exchanges and self._exchanges[-1].asks_websocket:
+                self._is_held = True
+                self.unparsed = data[exc.args[0] :]
+            elif exc.args[0] < len(data):
                 self._feed(data[exc.args[0] :])
         except httptools.HttpParserCallbackError as exc:
             self._refuse(exc.__context__ if isinstance(exc.__context__, RequestRefused) else _explain(exc))
@@ -163,6 +171,8 @@ class HTTPTools1(RequestReceiver):
             exchange.form = HTTP_1_0
         exchange.keep_alive = self._parser.should_keep_alive() and (is_1_1 or not self._is_told_to_close())
         exchange.is_head = method == b"HEAD"
+        if is_1_1 and method == b"GET" and not length and not is_chunked and self._parser.should_upgrade():
+            exchange.asks_websocket = exchange.is_for_loop = b"websocket" in self._elements(b"UPGRADE")
         if length or is_chunked:
             self._body = exchange.body = new_body(self._limits, is_chunked, length)
             self.is_continue_due = expects
@@ -203,6 +213,10 @@ class HTTPTools1(RequestReceiver):
     def _values(self, wanted: bytes) -> list[bytes]:
         return [value for name, value in self._fields if name == wanted]
 
+    def _elements(self, wanted: bytes) -> list[bytes]:
+        """Return the elements of a list of names, in lower case (RFC 9110 section 5.6.1)."""
+        return [element.strip(b" \t") for element in b",".join(self._values(wanted)).lower().split(b",")]
+
     def _check_framing(self, is_1_1: bool) -> tuple[int, bool]:
         """Return the length of the body, or whether it is chunked."""
         lengths, codings = self._values(b"CONTENT-LENGTH"), self._values(b"TRANSFER-ENCODING")
@@ -228,8 +242,7 @@ class HTTPTools1(RequestReceiver):
 
     def _is_told_to_close(self) -> bool:
         # RFC 9112 9.3: close wins; in HTTP/1.0 llhttp lets a keep-alive beside it win.
-        options = b",".join(self._values(b"CONNECTION")).lower().split(b",")
-        return b"close" in [option.strip(b" \t") for option in options]
+        return b"close" in self._elements(b"CONNECTION")
 
     def _check_expectation(self) -> bool:
         expectations = self._values(b"EXPECT")

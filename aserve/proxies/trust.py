@@ -155,7 +155,7 @@ class TrustingLog:
 
 def _believe(exchange: Exchange, claims: Claims) -> None:
     """Rewrite the exchange as if the client were connected to us."""
-    base = exchange.connection.base_environ.copy()
+    base = (exchange.client or exchange.connection).base_environ.copy()
     scheme = claims.scheme or base["wsgi.url_scheme"]
     base["wsgi.url_scheme"] = scheme
     if scheme == "https":

@@ -139,6 +139,11 @@ class Config:
         "its place to another request, and they continue in turns; with 0, or --threads 1, it keeps its place",
         "Guess: twice as many as --threads are by default. Each holds what its generator holds, such as a connection to a database.",
     )
+    websockets: int = _row(
+        100, "Serving", "--websockets", count(0, 65536),
+        "WebSockets at once, each on a thread beyond --threads; more get a 503; 0, or --threads below 2: none; see docs/websockets.md",
+        "Guess: a site's chat. Each takes a thread of ours, mostly one of the app's library, three descriptors and some 60 KiB.",
+    )
     loop: str = _row(
         "auto", "Serving", "--loop", choice("auto", "uvloop", "asyncio"),
         "event loop; auto: uvloop where it is installed",

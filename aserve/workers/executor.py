@@ -312,6 +312,18 @@ class Executor:
         if not (self._threads.start() or self._threads.at_work):
             raise RuntimeError("no other worker is left")
 
+    def set_aside(self, thread_id: int) -> None:
+        """
+        Let another worker take the place of one that is inside its job, which may take for ever; no limit of ours counts it.
+
+        When its job is over it takes a slot that is free, or ends.
+        """
+        threads = self._threads
+        if threads.set_aside(thread_id):
+            if self._jobs or self._leadership or not threads.at_work:
+                self._wake_one()
+            threads.keep_slot(thread_id)  # it does if no other could be started
+
     @property
     def stuck(self) -> list[str]:
         """Names of the workers that were written off and have not ended."""

@@ -28,7 +28,7 @@ async def stop_workers(
     What runs may outlive its client, and is finished all the same, until `deadline` (loop time) or a little longer.
     """
     counts = executor.workers
-    busy_count = counts.at_work - counts.idle + counts.compensated
+    busy_count = counts.at_work - counts.idle + counts.compensated + counts.aside
     executor.stop()
     now = loop.time()
     busy_deadline, idle_deadline, pause = max(deadline, now + BUSY_SECONDS), now + IDLE_SECONDS, 0.001

@@ -25,6 +25,7 @@ class WorkerCounts(NamedTuple):
     compensated: int = 0  # slowed down by their readers: others have their slots (as in ForkJoinPool)
     stuck: int = 0  # written off, and not yet ended
     written_off: int = 0  # since the start
+    aside: int = 0  # they serve WebSockets: others have their slots
 
 
 class WorkerThreads:
@@ -37,6 +38,7 @@ class WorkerThreads:
         self._lock = threading.Lock()  # guards all below
         self.at_work: list[threading.Thread] = []
         self.compensated: dict[int, threading.Thread] = {}  # by identifier
+        self._aside: set[int] = set()  # of these, those that are not of `extra_threads`
         self._written_off: list[threading.Thread] = []
         self.written_off_count = 0  # since the start
         self._started_count = 0
@@ -50,7 +52,7 @@ class WorkerThreads:
             RuntimeError: it would be the first, and the system starts no thread.
         """
         with self._lock:
-            total = len(self.at_work) + len(self.compensated)
+            total = len(self.at_work) + self._compensated_count
             if len(self.at_work) >= self.max_threads or total >= self._max_total:
                 return False
             name = f"aserve-worker-{self._started_count + 1}"
@@ -70,7 +72,7 @@ class WorkerThreads:
     def compensate(self, thread_id: int) -> bool:
         """Free the slot of a worker for another; False: too many are compensated, or it is not a worker."""
         with self._lock:
-            if len(self.compensated) >= self._max_total - self.max_threads:
+            if self._compensated_count >= self._max_total - self.max_threads:
                 self._log_limit()
                 return False
             thread = self._take_out(thread_id)
@@ -78,10 +80,20 @@ class WorkerThreads:
                 self.compensated[thread_id] = thread
             return thread is not None
 
+    def set_aside(self, thread_id: int) -> bool:
+        """Free the slot of a worker for another, beyond `extra_threads`; False: it is not a worker in a slot."""
+        with self._lock:
+            thread = self._take_out(thread_id)
+            if thread is not None:
+                self.compensated[thread_id] = thread
+                self._aside.add(thread_id)
+            return thread is not None
+
     def regain_slot(self, thread_id: int) -> bool:
         """Count a compensated worker as at work again; False: its slot is taken, and it must end."""
         with self._lock:
             thread = self.compensated.pop(thread_id)
+            self._aside.discard(thread_id)
             if not self.compensated:
                 self._limit_line.reset()
             # While the executor stops, others have ended already, and there may be work left.
@@ -95,6 +107,7 @@ class WorkerThreads:
         with self._lock:
             if not self.at_work:
                 self.at_work.append(self.compensated.pop(thread_id))
+                self._aside.discard(thread_id)
                 return True
             return False
 
@@ -118,15 +131,20 @@ class WorkerThreads:
             self._limit_line.log(
                 "%d responses outrun their readers, as many as --extra-threads has room for; "
                 "others keep their worker threads until there is room",
-                len(self.compensated),
+                self._compensated_count,
             )
 
     def counts(self, idle_count: int) -> WorkerCounts:
         """Return how many there are of each kind; `idle_count` of those at work are idle."""
         at_work = len(self.at_work)
         return WorkerCounts(
-            at_work, min(idle_count, at_work), len(self.compensated), len(self.stuck), self.written_off_count
-        )
+            at_work, min(idle_count, at_work), self._compensated_count, len(self.stuck), self.written_off_count,
+            len(self._aside),
+        )  # fmt: skip
+
+    @property
+    def _compensated_count(self) -> int:
+        return len(self.compensated) - len(self._aside)
 
     @property
     def stuck(self) -> list[str]:

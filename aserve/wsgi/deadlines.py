@@ -160,6 +160,12 @@ class Deadlines:
         if len(self._stuck) >= self._max_stuck:
             self._on_failing(f"{len(self._stuck)} workers are stuck inside the app (--max-stuck)")
 
+    def forget(self, exchange: Exchange) -> None:
+        """Let an exchange take as long as it likes: it has become a WebSocket."""
+        for thread_id, run in self.runs.copy().items():
+            if run.exchange is exchange:
+                self.runs.pop(thread_id, None)
+
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:
@@ -218,7 +224,7 @@ class Run:
         self.is_over = True
         runs = self._deadlines.runs
         if runs.get(self.thread_id) is self:
-            del runs[self.thread_id]
+            runs.pop(self.thread_id, None)  # the loop may take it out meanwhile: `Deadlines.forget`
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """

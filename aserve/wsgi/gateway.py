@@ -201,6 +201,10 @@ class Gateway:
 
     def _fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
         """Log what went wrong; yield a 500, or the refusal of the request's body. Raise if the head is out, which aborts."""
+        websocket = exchange.websocket
+        if websocket is not None and websocket.has_begun():
+            self._log_websocket(exchange, exc)
+            return
         refusal = exchange.body.refusal if exchange.body is not None else None
         if isinstance(exc, ClientDisconnected):
             if refusal is None or response.head_is_out:
@@ -227,6 +231,13 @@ class Gateway:
                 raise ResponseTruncated(str(exc)) from exc
             response.replace(refusal.status)
             yield error_response(refusal.status, str(refusal), exchange, self._common_fields)
+
+    def _log_websocket(self, exchange: Exchange, exc: BaseException) -> None:
+        """Log what the app raised at the end of a WebSocket, unless it only ends its call as other servers want it."""
+        # engineio raises ConnectionError for Werkzeug's server, flask-sock StopIteration for gunicorn; others start no response.
+        if not isinstance(exc, (ConnectionError, StopIteration, AppError)):
+            exchange.has_app_failed = True
+            logger.error("%s raised %s at %s", self._name, type(exc).__name__, exchange.summary, exc_info=exc)
 
 
 def _name_of(app: object) -> str:

@@ -27,9 +27,9 @@ IMPOSSIBLE = {
         for event in (Event.BEGIN, Event.REQUEST, Event.TAKE_COMPLETION, Event.DONE, Event.LINGER)
     },
     **{
-        (state, Event.DETACH): "only one that waits for a request goes elsewhere"
+        (state, Event.DETACH): "only one that waits for a request goes elsewhere, or becomes a WebSocket"
         for state in State
-        if state > State.IDLE
+        if state > State.IDLE and state != State.LOOP_ENDS
     },
     **{
         (State.DETACHED, event): "who has the descriptor now has the connection"

@@ -244,6 +244,30 @@ def test_plain_request_has_two_flags(parse_head):
 
 
 @pytest.mark.parametrize(
+    ("line", "fields", "is_flagged"),
+    [
+        ("GET / HTTP/1.1", ["Connection: Upgrade", "Upgrade: websocket"], True),
+        ("GET / HTTP/1.1", ["UPGRADE: h2c , WebSocket", "connection: keep-alive, upgrade"], True),
+        ("GET / HTTP/1.1", ["Connection: Upgrade", "Upgrade: websocket", "Content-Length: 0"], True),
+        ("GET / HTTP/1.1", ["Connection: Upgrade, close", "Upgrade: websocket"], True),
+        ("GET / HTTP/1.0", ["Connection: Upgrade", "Upgrade: websocket"], False),  # RFC 9110 7.8
+        ("POST / HTTP/1.1", ["Connection: Upgrade", "Upgrade: websocket"], False),  # RFC 6455 4.2.1
+        ("HEAD / HTTP/1.1", ["Connection: Upgrade", "Upgrade: websocket"], False),
+        ("GET / HTTP/1.1", ["Upgrade: websocket"], False),
+        ("GET / HTTP/1.1", ["Connection: Upgrade"], False),
+        ("GET / HTTP/1.1", ["Connection: Upgrade", "Upgrade: h2c"], False),
+        ("GET / HTTP/1.1", ["Connection: Upgrade", "Upgrade: websocket/13"], False),
+        ("GET / HTTP/1.1", ["Connection: Upgrade", "Upgrade: websocket", "Content-Length: 1"], False),
+        ("GET / HTTP/1.1", ["Connection: Upgrade", "Upgrade: websocket", "Transfer-Encoding: chunked"], False),
+    ],
+)
+def test_websocket(line, fields, is_flagged, parse_head):
+    """Who asks for a WebSocket as RFC 6455 says is noticed, and nobody else."""
+    head = parse_head("\r\n".join([line, "Host: x", *fields, "", ""]).encode())
+    assert ("WEBSOCKET" in head.flags) == is_flagged
+
+
+@pytest.mark.parametrize(
     ("name", "is_flagged"),
     [
         ("Forwarded", True),

@@ -221,7 +221,7 @@ def test_status(start_workers, programs, tmp_path):
         "false=sh -c 'exit 3'",
     )
     (pid,) = programs.wait()
-    process.wait_for_log("attached false .* it exited with status 3; it is started once more in 1.6 s")
+    process.wait_for_log("attached false .* it exited with status 3; it is started once more in 1.6 s", 40)
     ask = [sys.executable, "-I", "-m", "aserve", "status", "--control", control]
     done = subprocess.run(ask, capture_output=True, text=True, timeout=60)
     assert re.search(r"\nattached +pid +state +for +restarts +memory +last end +command\n", done.stdout)

@@ -18,6 +18,8 @@ pytestmark = [
     pytest.mark.any_parser,
 ]
 
+PATIENCE_SECONDS = 40.0  # a process has to import the app first, and others use the machine
+
 # Each path is a job of that name; the job writes who has done it, as often as it is done, into a file of its name.
 APP = """\
 import os, time
@@ -80,12 +82,12 @@ def test_jobs(start, tmp_path):
     process = start("--control", str(tmp_path / "control"))
     (worker,) = [pid for pid in process.workers if f"(pid {pid}) is ready" in process.log]
     path = ask(process, "one")
-    wait_until(lambda: not path.exists())
+    wait_until(lambda: not path.exists(), PATIENCE_SECONDS)
     (pid,) = done(process, "one")
     assert (tmp_path / "one").read_text() == f"{pid} body\n" and pid != worker and path.parent == tmp_path / "jobs"
-    process.wait_for_log(rf"attached spooler \(pid {pid}\) has begun")
-    process.wait_for_log(rf"spooler: doing the jobs of {re.escape(str(tmp_path))}/jobs")
-    process.wait_for_log("in the spooler 0 True")
+    process.wait_for_log(rf"attached spooler \(pid {pid}\) has begun", PATIENCE_SECONDS)
+    process.wait_for_log(rf"spooler: doing the jobs of {re.escape(str(tmp_path))}/jobs", PATIENCE_SECONDS)
+    process.wait_for_log("in the spooler 0 True", PATIENCE_SECONDS)
     command = [sys.executable, "-I", "-m", "aserve", "status", "--control", str(tmp_path / "control")]
     status = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert re.search(rf"\nspooler +{pid} +running ", status.stdout)
@@ -100,10 +102,10 @@ def test_what_fails(start):
         r"spooler: uwsgi_spoolfile_\S+ has failed; the next try is in \d+ s\n(.*\n)*.*ValueError: not yet"
     )
     other = ask(process, "other")
-    wait_until(lambda: not other.exists())
+    wait_until(lambda: not other.exists(), PATIENCE_SECONDS)
     assert path.exists()
     (process.folder / "mended").touch()
-    wait_until(lambda: not path.exists(), 30)
+    wait_until(lambda: not path.exists(), PATIENCE_SECONDS)
     assert len(done(process, "fails")) >= 2
     assert process.stop() == 0
 
@@ -112,12 +114,14 @@ def test_what_kills_its_process(start):
     """It is not lost, and waits, while the next process does others."""
     process = start()
     path = ask(process, "dies")
-    process.wait_for_log(r"attached spooler \(pid \d+\) has ended after \d+ s: it was killed by SIGKILL")
+    process.wait_for_log(
+        r"attached spooler \(pid \d+\) has ended after \d+ s: it was killed by SIGKILL", PATIENCE_SECONDS
+    )
     other = ask(process, "other")
-    wait_until(lambda: not other.exists(), 30)
+    wait_until(lambda: not other.exists(), PATIENCE_SECONDS)
     assert path.exists()
     (process.folder / "mended").touch()
-    wait_until(lambda: not path.exists(), 30)
+    wait_until(lambda: not path.exists(), PATIENCE_SECONDS)
     pids = done(process, "dies")
     assert len(pids) >= 2 and len(set(pids)) == len(pids)
     assert process.stop() == 0
@@ -127,12 +131,12 @@ def test_several_processes(start):
     """One waits, the other goes on; no job is done by both."""
     process = start("--spooler-processes", "2")
     waiting = ask(process, "waits")
-    wait_until(lambda: done(process, "waits"))
+    wait_until(lambda: done(process, "waits"), PATIENCE_SECONDS)
     others = [ask(process, f"other{number}") for number in range(5)]
-    wait_until(lambda: not any(path.exists() for path in others))
+    wait_until(lambda: not any(path.exists() for path in others), PATIENCE_SECONDS)
     assert waiting.exists()
     (process.folder / "go").touch()
-    wait_until(lambda: not waiting.exists())
+    wait_until(lambda: not waiting.exists(), PATIENCE_SECONDS)
     assert [len(done(process, name)) for name in ("waits", *(f"other{number}" for number in range(5)))] == [1] * 6
     assert process.stop() == 0
 
@@ -141,15 +145,15 @@ def test_the_end(start, tmp_path):
     """SIGTERM lets the job that runs end; what is left is done by the next server."""
     process = start()
     waiting = ask(process, "waits")
-    wait_until(lambda: done(process, "waits"))
+    wait_until(lambda: done(process, "waits"), PATIENCE_SECONDS)
     left = ask(process, "left")
     process.signal(signal.SIGTERM)
-    process.wait_for_log("SIGTERM: draining")
+    process.wait_for_log("SIGTERM: draining", PATIENCE_SECONDS)
     (process.folder / "go").touch()
     assert process.wait(30) == 0
     assert not waiting.exists() and left.exists() and done(process, "left") == []
     process = start()
-    wait_until(lambda: not left.exists(), 30)
+    wait_until(lambda: not left.exists(), PATIENCE_SECONDS)
     assert len(done(process, "left")) == 1
     assert process.stop() == 0
 
@@ -158,13 +162,13 @@ def test_a_reload(start, tmp_path):
     """New code does the jobs that come from then on; the job that runs ends first."""
     process = start()
     waiting = ask(process, "waits")
-    wait_until(lambda: done(process, "waits"))
+    wait_until(lambda: done(process, "waits"), PATIENCE_SECONDS)
     before = done(process, "waits")[0]
     process.write_app(APP.replace("{values['body']}", "new"))
     process.signal(signal.SIGHUP)
-    process.wait_for_log("SIGHUP: done in", 40)
+    process.wait_for_log("SIGHUP: done in", PATIENCE_SECONDS)
     left = ask(process, "left")
     (process.folder / "go").touch()
-    wait_until(lambda: not (waiting.exists() or left.exists()), 30)
+    wait_until(lambda: not (waiting.exists() or left.exists()), PATIENCE_SECONDS)
     assert done(process, "left")[0] != before and (tmp_path / "left").read_text().endswith(" new\n")
     assert process.stop() == 0

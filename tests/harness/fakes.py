@@ -14,6 +14,7 @@ from typing import Any
 from aserve.budgets import Budgets
 from aserve.connections.connection import Connection
 from aserve.connections.service import Service
+from aserve.connections.websockets import WebSockets
 from aserve.connections.wire_loop import LoopWire
 from aserve.exchange import ANSWERED
 from aserve.protocols import PROTOCOLS
@@ -284,6 +285,7 @@ class Harness:
             base_environ=build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=FileWrapper),
             connections=set(),
             budgets=self.budgets,
+            websockets=WebSockets(config, self.loop),  # type: ignore[arg-type]
             access_log=None,
         )
 

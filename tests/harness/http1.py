@@ -42,8 +42,10 @@ def feed(protocol, *pieces):
     exchanges = []
     for piece in pieces:
         exchanges += protocol.receive(piece)
+        protocol.go_on()  # whatever was asked for is answered over HTTP
         while protocol.has_unparsed:
             exchanges += protocol.receive(b"")
+            protocol.go_on()
     return exchanges
 
 

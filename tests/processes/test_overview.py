@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import socket
-import time
 import types
 
 import pytest
@@ -343,8 +342,7 @@ def test_what_balancers_are_told(supervised):
     one = supervised(2, threads=4)
     overview, page = one.supervisor._overview, one.supervisor._children.page
     assert overview._balance.agent_line() == b"stopped #no worker serves\n"
-    for child in one.start():
-        page(child)[Field.TICKED_AT] = time.monotonic_ns()
+    one.start()
     balance = overview._balance = Balance(overview._look)
     assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "", b"up ready 100%\n")
     for child in one.children:
@@ -352,9 +350,22 @@ def test_what_balancers_are_told(supervised):
     assert balance.why_unready().startswith("requests wait for 12.5 s")
     one.signal(signal.SIGTERM)
     assert (balance.why_dead(), balance.why_unready(), balance.agent_line()) == ("", "draining", b"up drain\n")
-    for child in one.children:
-        page(child)[Field.TICKED_AT] = 0
-    assert balance.why_dead() == "no event loop of a worker turns"
+
+
+def test_who_does_not_turn(supervised):
+    """Seconds that the supervisor has seen pass count, and not the clock: a machine that was suspended has nobody who hangs."""
+    one = supervised(1)
+    (child,) = one.start()
+    overview, page = one.supervisor._overview, one.supervisor._children.page
+    page(child)[Field.TICK], page(child)[Field.TICKED_AT] = 7, 1
+    for _ in range(5):
+        overview._note_ticks()
+        assert overview._balance.why_dead() == ""
+    overview._note_ticks()
+    assert overview._balance.why_dead() == "no event loop of a worker turns"
+    page(child)[Field.TICK] = 8
+    overview._note_ticks()
+    assert overview._balance.why_dead() == ""
 
 
 def test_what_people_have_said_outlives_new_code(supervised):

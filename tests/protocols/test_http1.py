@@ -189,6 +189,18 @@ def test_splits_of_smuggled_requests_mean_nothing(new_http1, pair):
     assert [facts(exchange) for exchange in feed(new_http1(**limits), *octets)] == whole
 
 
+def test_a_websocket_is_asked_for():
+    """What follows is kept as it is, until it is known to be HTTP."""
+    raw = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    protocol = PROTOCOLS["http", "c"](Limits())()
+    first, asking = protocol.receive(GET + raw + GET)
+    assert asking.asks_websocket and asking.is_for_loop and not (first.asks_websocket or first.is_for_loop)
+    assert protocol.receive(b"\0") == [] and protocol.unparsed == GET + b"\0" and not protocol.has_unparsed
+    protocol.unparsed = GET + raw
+    protocol.go_on()
+    assert protocol.has_unparsed and [each.asks_websocket for each in protocol.receive(b"")] == [False, True]
+
+
 @pytest.mark.parametrize("name", [path.stem for path in sorted(REJECTED.glob("*.raw"))])
 def test_an_error_waits_for_no_octet(name):
     """However the octets of a bad head are cut, it is refused at the same one of them."""

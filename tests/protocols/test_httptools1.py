@@ -106,10 +106,26 @@ def test_names():
 
 
 def test_an_upgrade_is_not_taken():
-    """RFC 9110 7.8: who asks for another protocol gets this one, and so does what follows."""
-    raw = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    """RFC 9110 7.8: who asks for a protocol that we do not know gets this one, and so does what follows."""
+    raw = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
     first, second = receive(raw + GET)
-    assert first.refusal is second.refusal is None
+    assert first.refusal is second.refusal is None and not first.asks_websocket
+
+
+@pytest.mark.parametrize("step", [1, 7, 4096, 20000])
+def test_a_websocket_is_asked_for(step):
+    """What follows is kept as it is, until it is known to be HTTP."""
+    raw = GET[:-2] + b"Connection: Upgrade\r\nUpgrade: x, WebSocket\r\n\r\n" + GET + b"\0" * 10000
+    protocol = PROTOCOLS["http", "httptools"](Limits())()
+    exchanges = []
+    for start in range(0, len(raw), step):
+        exchanges += protocol.receive(raw[start : start + step])
+    assert [each.asks_websocket for each in exchanges] == [True]
+    assert protocol.unparsed == GET + b"\0" * 10000 and not protocol.has_unparsed
+    protocol.unparsed = GET
+    protocol.go_on()
+    (exchange,) = protocol.receive(b"")
+    assert not exchange.asks_websocket and not protocol.is_mid_message
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ def test_defaults():
         "bind": ("127.0.0.1:8000",),
         "threads": 32,
         "extra_threads": 64,
+        "websockets": 100,
         "loop": "auto",
         "http_parser": "c",
         "body": "buffer",

@@ -59,6 +59,19 @@ def test_compensating(new):
     assert threads.compensate(second) and threads.regain_slot(second) and idents(threads) == [second]
 
 
+def test_set_aside(new):
+    """Who is set aside makes room for another, beyond those that yield, and comes back as they do."""
+    threads = new(1, 0)
+    for _ in range(3):
+        threads.start()
+        [first] = idents(threads)
+        assert threads.set_aside(first) and not threads.set_aside(first) and threads.at_work == []
+    assert threads.counts(0)[2:] == (0, 0, 0, 3) and not threads.compensate(first)
+    assert threads.regain_slot(first) and threads.counts(0)[5] == 2
+    assert threads.set_aside(first) and threads.keep_slot(first) and threads.counts(0)[5] == 2
+    assert len(threads.join(0.0)) == 3
+
+
 def test_nobody_in_the_place(new):
     """Who finds nobody else at work stays."""
     threads = new(1, 1)

@@ -1,0 +1,321 @@
+"""A connection that leaves HTTP: the app speaks WebSocket, on a socket of its own.
+
+Owns:     WebSocket, from the request that asks for one to the end of its connection.
+Thread:   two, under banners.
+Spec:     RFC 9110 section 7.8; RFC 6455 sections 1.3 and 7.1.
+Not here: which requests ask for one (cparsers/http1.c), how HTTP lets go of its transport (upgrading.py), how many there may be
+          (websockets.py); frames, which are the app's.
+
+The app has one end of a pair of sockets (environ["werkzeug.socket"]), the event loop the other, and between that and the
+client's transport it passes on whatever comes. So TLS, the PROXY protocol and octets that came with the request look to the app like
+any client; what it has is a socket of the system, with time-outs and selectors; and the loop can end it without the app. A message costs,
+each way, two system calls and a wake-up of the loop more than it would on the client's own socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import cast
+
+from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Client, Exchange
+from ..wire_log import tell
+from ..workers.executor import Executor
+from .connection import LOST, Connection
+from .offered import Leaving, OfferedHalf, Phase
+from .timeouts import LINGER_SECONDS
+from .writing import queued_bytes
+
+logger = logging.getLogger("aserve")
+
+PIECE_BYTES = 1 << 16  # read from the app at once; what waits for the client is this and the transport's own limit
+STATUS_LINE = b"HTTP/1.1 "
+
+
+class WebSocket(OfferedHalf):
+    """What becomes of a request that asks for a WebSocket: a Wire, and the transport's protocol once it has begun."""
+
+    idle_seconds = 0.0
+
+    def __init__(self, connection: Connection, http: Leaving, end: socket.socket) -> None:
+        super().__init__(connection, http, end)
+        self._service = connection.service
+        self._loop = connection.service.loop
+        self._transport: asyncio.Transport | None = None  # once it has begun, and until it is lost
+        self._is_write_paused = False  # the client is behind
+        self._unsent = b""  # from the client, and the app's end has no room for it: no more is read meanwhile
+        self._is_input_over = False  # the app gets no more
+        self._is_at_eof = False  # the client sends no more
+        self._has_returned = False  # the app
+        self._is_lingering = False
+        self._quiet_seconds = 0.0
+        self._unread_bytes = 0
+        self._status, self._sent_bytes, self._arrived_at = 101, 0, 0.0  # for the log
+        self._loop.add_reader(end.fileno(), self._on_readable)
+
+    # --- called on the event loop: beginning ---
+
+    def _begin(self) -> bool:
+        """Take the transport over from HTTP; False: the client is gone."""
+        http, exchange, service = self._http_wire, self.connection.exchange, self._service
+        left = http.leave_transport(self)
+        if left is None or exchange is None:
+            self._close_end()  # so that the app knows; HTTP's wire ends the exchange: see _on_returned
+            return False
+        self._http = None
+        self._transport, octets, self._is_write_paused, is_at_eof = left
+        # From here on it is no request: no deadline ends it, its duration is not counted, and it is not in flight.
+        self._arrived_at, exchange.arrived_at, exchange.began_at = exchange.arrived_at, 0.0, 0.0
+        if service.in_flight is not None:
+            service.in_flight.end(exchange)
+        service.connections.add(self)
+        service.connections.discard(http)
+        self._websockets.on_begun(exchange)
+        with self._lock:
+            if self._thread_id:  # else the app has returned already
+                cast(Executor, self._executor).set_aside(self._thread_id)
+        if service.tells_wire:
+            tell(self.connection, "becomes a WebSocket")
+        if self._is_write_paused:
+            self._watch_end(False)
+        if octets:
+            self.data_received(octets)
+        if is_at_eof:
+            self.eof_received()
+        if service.is_draining:
+            self.drain()
+        return True
+
+    # --- called on the event loop: from the client to the app ---
+
+    def data_received(self, data: bytes) -> None:
+        """Octets for the app have come."""
+        if self._end is None or self._is_input_over:
+            return
+        if self._unsent:
+            self._unsent += data  # read already when reading was paused
+            return
+        self._unsent = data
+        if not self._send_to_app() and self._transport is not None:
+            self._transport.pause_reading()
+            self._loop.add_writer(self._end.fileno(), self._on_room)
+
+    def drop_octets(self, data: bytes) -> None:
+        """Drop what a TLS client sends after our closure alert."""
+
+    def eof_received(self) -> bool:
+        """The client will send no more; what the app still has to say is passed on."""
+        self._is_at_eof = True
+        self.end_input()
+        if self._is_lingering and self._transport is not None:
+            self._transport.close()
+        return True
+
+    def end_input(self) -> None:
+        """Let the app read what has come, and then the end."""
+        if self._end is not None and not self._is_input_over:
+            self._is_input_over = True
+            if not self._unsent:
+                _shut(self._end, socket.SHUT_WR)
+
+    def _send_to_app(self) -> bool:
+        """Send what has come; False: the app's end has no room for all of it."""
+        assert self._end is not None
+        try:
+            self._unsent = self._unsent[self._end.send(self._unsent) :]
+        except BlockingIOError:
+            pass
+        except OSError:  # the app has closed it, which `_pass_on` finds
+            self._unsent, self._is_input_over = b"", True
+        return not self._unsent
+
+    def _on_room(self) -> None:
+        if self._end is None or not self._send_to_app():
+            return
+        self._loop.remove_writer(self._end.fileno())
+        if self._is_input_over:
+            _shut(self._end, socket.SHUT_WR)
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    # --- called on the event loop: from the app to the client ---
+
+    def _on_readable(self) -> None:
+        """The app has written, or closed its end."""
+        if self._http is not None:
+            with self._lock:
+                has_begun = self._phase == Phase.BEGUN or (self._phase == Phase.OFFERED and self._is_written())
+            if not has_begun:
+                self._watch_end(False)  # it has closed it, and may still answer over HTTP
+                return
+            if not self._begin():
+                return
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        """Pass on a piece of what the app has written."""
+        if self._end is None or self._is_write_paused or self._transport is None:
+            return
+        try:
+            octets = self._end.recv(PIECE_BYTES)
+        except BlockingIOError:
+            if self._has_returned:
+                self._end_output()
+            return
+        except OSError:  # it was reset: the app has closed it, and not read everything
+            octets = b""
+        if not octets:
+            self._end_output()
+            return
+        if not self._sent_bytes and octets.startswith(STATUS_LINE) and octets[9:12].isdigit():
+            self._status = int(octets[9:12])  # an app that refuses the handshake says so there
+        self._sent_bytes += len(octets)
+        self._transport.write(octets)
+        if self._has_returned:
+            self._loop.call_soon(self._pass_on)  # up to where nothing is left
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as the app writes: read no more from the app, which then waits in send()."""
+        self._is_write_paused, self._quiet_seconds = True, 0.0
+        self._watch_end(False)
+
+    def resume_writing(self) -> None:
+        """The transport has room again."""
+        self._is_write_paused = False
+        self._watch_end(True)
+        if self._has_returned:
+            self._loop.call_soon(self._pass_on)
+
+    def _watch_end(self, is_watched: bool) -> None:
+        if self._end is None:
+            return
+        if is_watched:
+            self._loop.add_reader(self._end.fileno(), self._on_readable)
+        else:
+            self._loop.remove_reader(self._end.fileno())
+
+    # --- called on the event loop: ending ---
+
+    def _on_returned(self, exchange: Exchange, _: None) -> None:
+        """The app's call is over, and with it the WebSocket: what the app has written is passed on."""
+        self._has_returned = True
+        if self._http is not None and (self._end is None or not self._begin()):
+            self._websockets.discard(self)
+            self.connection.wire = self._http
+            self._http.fail(exchange, "the client closed the connection")
+        elif self._end is None:
+            self._end_exchange(exchange)
+        else:
+            self._pass_on()
+
+    def _end_output(self) -> None:
+        """The app writes no more: send what is pending and our FIN, then read on for a while (RFC 6455 section 7.1.1)."""
+        self._close_end()
+        transport, exchange = self._transport, self.connection.exchange
+        if transport is not None:
+            self._is_lingering, self._quiet_seconds = True, 0.0
+            if self._is_at_eof or not transport.can_write_eof():
+                transport.close()
+            else:
+                try:
+                    transport.write_eof()
+                except OSError:
+                    pass  # the client has reset the connection: reading on finds that out
+                transport.resume_reading()
+        if self._has_returned and exchange is not None:
+            self._end_exchange(exchange)
+
+    def _close_end(self) -> None:
+        """Close our end. What still reads the app's finds the end, and what writes there fails; in a child that it has forked, too."""
+        end, self._end = self._end, None
+        if end is None:
+            return
+        self._loop.remove_reader(end.fileno())
+        self._loop.remove_writer(end.fileno())
+        _shut(end, socket.SHUT_RDWR)
+        end.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The transport is gone."""
+        self._transport = None
+        self._close_end()
+        self._service.connections.discard(self)
+        exchange = self.connection.exchange
+        if exchange is None:
+            self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
+            return
+        if exc is not None:
+            self._note_end(CLIENT_GONE)
+        if self._has_returned:
+            self._end_exchange(exchange)
+        else:
+            self._note_response(exchange)
+            self._service.lost.add(exchange)
+
+    def _end_exchange(self, exchange: Exchange) -> None:
+        connection = self.connection
+        connection.exchange = None
+        exchange.arrived_at = self._arrived_at
+        self._note_response(exchange)
+        exchange.client = cast(Client, exchange.client)._replace(base_environ={})  # where the app's end is
+        self._service.lost.discard(exchange)
+        connection.end_exchange(exchange)
+        self._websockets.discard(self)
+        if self._transport is None:
+            connection.wire = LOST
+
+    def _note_response(self, exchange: Exchange) -> None:
+        """Let the access log have what the app has written to its socket, in place of what it returns."""
+        if exchange.response is not None:
+            exchange.response.replace(self._status)
+            exchange.response.sent_bytes = self._sent_bytes
+
+    def _note_end(self, end: str) -> None:
+        exchange = self.connection.exchange
+        if exchange is not None and exchange.end == ANSWERED:
+            exchange.end = end
+
+    # --- what a server asks of its connections ---
+
+    def drain(self) -> None:
+        """Let it end, in its turn."""
+        self._websockets.end_later(self.end_input)
+
+    def abort(self) -> None:
+        """Close at once."""
+        self._note_end(CUT)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def on_second(self) -> None:
+        """Called once a second: end a client that does not read, or does not close."""
+        self._quiet_seconds += 1.0
+        transport = self._transport
+        if transport is None:
+            return
+        unsent_bytes = transport.get_write_buffer_size()
+        if not unsent_bytes:
+            if self._is_lingering and self._quiet_seconds > LINGER_SECONDS:
+                transport.close()
+            return
+        unread_bytes = unsent_bytes + queued_bytes(transport.get_extra_info("socket").fileno())
+        if unread_bytes != self._unread_bytes:
+            self._quiet_seconds = 0.0  # slow, but the client reads
+        self._unread_bytes = unread_bytes
+        if self._quiet_seconds > self._service.config.write_seconds:
+            logger.info("%s: connection aborted: the client did not read for --write-timeout", self.connection.name)
+            self._note_end(TIMED_OUT)
+            transport.abort()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Octets that the transport holds."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+
+
+def _shut(end: socket.socket, how: int) -> None:
+    try:
+        end.shutdown(how)
+    except OSError:
+        pass  # macOS: the app has closed its own

@@ -1,0 +1,174 @@
+"""A request that asks for a WebSocket, while the app may still answer it over HTTP."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from harness import apps
+from harness.waiting import wait_until
+from harness.websockets import ASKING, SWITCHING, Switching, begin
+
+from aserve.errors import ClientDisconnected
+
+HINT = [("Link", "</a.css>; rel=preload")]
+
+
+class Keeping:
+    """An app that answers over HTTP, and keeps the sockets that it was offered."""
+
+    def __init__(self, answer=apps.hello):
+        self.answer = answer
+        self.socks = []
+
+    def __call__(self, environ, start_response):
+        if "werkzeug.socket" in environ:
+            self.socks.append(environ["werkzeug.socket"])
+        return self.answer(environ, start_response)
+
+
+def is_dead(sock):
+    """Whether nothing can be said or heard there any more."""
+    with sock:
+        sock.settimeout(10)
+        assert sock.recv(1) == b""
+        with pytest.raises(OSError):
+            sock.sendall(b"late")
+    return True
+
+
+def in_pieces(environ, start_response):
+    write = start_response("200 OK", apps.PLAIN)
+    write(b"hel")
+    return iter([b"l", b"o\n"])
+
+
+def hinting(environ, start_response):
+    environ["wsgi.early_hints"](HINT)
+    return apps.hello(environ, start_response)
+
+
+def test_an_app_that_leaves_it_alone(start_server, raw_client):
+    """It answers as always, the connection is kept, and the socket leads nowhere then."""
+    app = Keeping()
+    server = start_server(app, is_checked=False)
+    client = raw_client(server)
+    for _ in range(3):
+        assert client.fetch("/", *ASKING).body == b"hello\n"
+        assert client.fetch("/").body == b"hello\n"
+    assert len(app.socks) == 3 and all(map(is_dead, app.socks))
+    assert server.statistics().requests == 6 and not server.statistics().connections_websocket
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize("answer", [in_pieces, hinting])
+def test_answers_that_begin_early(start_server, raw_client, answer):
+    """The first piece decides, or early hints."""
+    app = Keeping(answer)
+    client = raw_client(start_server(app, is_checked=False))
+    client.request("/", *ASKING)
+    if answer is hinting:
+        assert client.recv_response().status == 103
+    assert client.recv_response().body == b"hello\n"
+    assert client.fetch().status == 200 or answer is hinting
+    assert is_dead(app.socks[0])
+
+
+@pytest.mark.one_way
+def test_an_app_that_closes_it(start_server, raw_client):
+    """It may still answer."""
+
+    def app(environ, start_response):
+        environ["werkzeug.socket"].close()
+        return apps.hello(environ, start_response)
+
+    client = raw_client(start_server(app, is_checked=False))
+    for _ in range(2):
+        assert client.fetch("/", *ASKING).status == 200
+
+
+@pytest.mark.one_way
+def test_an_app_that_fails(start_server, raw_client, caplog):
+    """The client gets a 500, as always."""
+    client = raw_client(start_server(apps.raises, is_checked=False))
+    assert client.fetch("/", *ASKING).status == 500
+    assert client.fetch("/", *ASKING).status == 500
+
+
+@pytest.mark.one_way
+def test_what_is_written_past_the_socket(start_server, raw_client, caplog):
+    """Once it is a WebSocket, write() fails, and the iterable is closed unread."""
+    faults, closed = [], []
+
+    class Pieces:
+        def __iter__(self):
+            return iter([b"late"])
+
+        def close(self):
+            closed.append(True)
+            raise ZeroDivisionError
+
+    def app(environ, start_response):
+        environ["werkzeug.socket"].sendall(SWITCHING)
+        write = start_response("200 OK", apps.PLAIN)
+        with pytest.raises(ClientDisconnected) as caught:
+            write(b"late")
+        faults.append(caught.value)
+        return Pieces()
+
+    client = begin(raw_client(start_server(app, is_checked=False)))
+    assert client.recv_to_end() == b""
+    assert closed and faults
+    wait_until(lambda: "in close()" in caplog.text)
+
+
+@pytest.mark.one_way
+def test_written_at_the_last_moment(start_server, raw_client):
+    """What the app writes and what it returns at once race: it is a WebSocket each time."""
+
+    def app(environ, start_response):
+        environ["werkzeug.socket"].sendall(SWITCHING + b"abc")
+        return apps.hello(environ, start_response)
+
+    server = start_server(app, is_checked=False)
+    for _ in range(30):
+        assert begin(raw_client(server)).recv_to_end() == b"abc"
+
+
+@pytest.mark.one_way
+@pytest.mark.interrupted
+def test_a_deadline(start_server, raw_client):
+    """An app that hangs before it has decided gets no more time than others; its thread is written off."""
+    is_in, may_return = threading.Event(), threading.Event()
+    app = Keeping(lambda environ, start_response: (is_in.set(), may_return.wait(20), [])[2])
+    server = start_server(app, is_checked=False, request_seconds=1)
+    client = raw_client(server)
+    client.request("/", *ASKING)
+    assert is_in.wait(10)
+    server.pass_seconds_until(lambda: server.statistics().workers_written_off)
+    assert client.recv_response().status == 504
+    may_return.set()
+    assert is_dead(app.socks[0])
+    wait_until(lambda: not server.statistics().workers_stuck)
+
+
+@pytest.mark.one_way
+def test_a_client_that_is_gone_before(start_server, raw_client):
+    """The app that begins a WebSocket then finds its end, and is logged once."""
+    is_in, may_begin = threading.Event(), threading.Event()
+    switching = Switching()
+
+    def app(environ, start_response):
+        is_in.set()
+        may_begin.wait(10)
+        return switching(environ, start_response)
+
+    server = start_server(app, is_checked=False)
+    client = raw_client(server)
+    client.request("/", *ASKING)
+    assert is_in.wait(10)
+    server.call(lambda: [each.abort() for each in list(server.server._connections)])
+    server.wait_until_idle()
+    may_begin.set()
+    assert switching.ended.acquire(timeout=10)
+    wait_until(lambda: server.call(lambda: not server.server._services[0].websockets._all))

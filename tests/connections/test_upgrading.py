@@ -1,0 +1,68 @@
+"""Which requests may become a WebSocket, and what becomes of those beside them."""
+
+from __future__ import annotations
+
+import pytest
+from harness.websockets import ASKING, Switching, begin
+
+
+@pytest.mark.parametrize(
+    "request_line_and_fields",
+    [
+        "GET / HTTP/1.0\r\nConnection: upgrade, keep-alive\r\nUpgrade: websocket",
+        "POST / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket",
+        "HEAD / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: websocket",
+        "GET / HTTP/1.1\r\nUpgrade: websocket",
+        "GET / HTTP/1.1\r\nConnection: upgrade\r\nUpgrade: h2c",
+    ],
+)
+def test_other_requests(start_server, raw_client, request_line_and_fields):
+    """They are not offered one, and the connection goes on."""
+    app = Switching()
+    client = raw_client(start_server(app, is_checked=False))
+    for _ in range(2):
+        client.send(f"{request_line_and_fields}\r\nHost: a\r\n\r\n".encode())
+        assert client.recv_response(is_head=request_line_and_fields.startswith("HEAD")).status == 200
+    assert not any("werkzeug.socket" in environ for environ in app.environs)
+
+
+@pytest.mark.any_parser
+def test_pipelined_behind_it(start_server, raw_client):
+    """If the app answers over HTTP, what has come behind the request is the next request."""
+    app = Switching()
+    client = raw_client(start_server(app, is_checked=False))
+    asking = "\r\n".join(["GET /plain HTTP/1.1", "Host: a", *ASKING, "", ""]).encode()
+    client.send(asking * 2 + b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" + asking)
+    assert [client.recv_response().body for _ in range(4)] == [b"hello\n"] * 4
+    begin(client)
+    client.send(b"abc")
+    assert client.recv_exactly(3) == b"abc"
+
+
+@pytest.mark.any_parser
+def test_a_health_check(start_server, raw_client):
+    """It is answered without the app, whatever it asks for."""
+    server = start_server(Switching(), is_checked=False, healthcheck_path="/-/health")
+    client = raw_client(server)
+    assert client.fetch("/-/health/live", *ASKING).status == 200
+    assert server.statistics().requests == 0
+
+
+@pytest.mark.one_way
+def test_a_client_that_has_half_closed(start_server, raw_client):
+    """It gets what the app has to say; the app reads the end."""
+    server = start_server(Switching(lambda sock: sock.sendall(b"[" + sock.recv(9) + b"]")), is_checked=False)
+    client = raw_client(server)
+    client.request("/", *ASKING)
+    client.end_sending()
+    assert client.recv_head().status == 101 and client.recv_to_end() == b"[]"
+
+
+@pytest.mark.one_way
+def test_requests_are_counted(start_server, raw_client):
+    """One that becomes a WebSocket is a request, and takes no place in the lists of those that run."""
+    server = start_server(Switching(), is_checked=False, stats="127.0.0.1:0")
+    begin(raw_client(server))
+    now = server.statistics()
+    assert (now.requests, now.connections_running, now.connections_websocket) == (1, 0, 1)
+    assert server.ongoing(10) == []

@@ -1,0 +1,154 @@
+"""WebSockets of real apps and clients: flask-sock, Flask-SocketIO and simple-websocket, also over TLS, behind nginx and with workers."""
+
+from __future__ import annotations
+
+import ssl
+
+import pytest
+import simple_websocket
+import socketio
+from flask import Flask
+from flask_sock import Sock
+from flask_socketio import SocketIO
+from harness.front import Page, fronts
+from harness.waiting import wait_until
+
+__all__ = ["fronts"]  # a fixture
+
+SITE = """\
+import os
+from flask import Flask
+from flask_sock import Sock
+
+app = Flask(__name__)
+app.config["SOCK_SERVER_OPTIONS"] = {"ping_interval": 25}
+
+@Sock(app).route("/pid")
+def pid(ws):
+    while True:
+        ws.receive()
+        ws.send(str(os.getpid()))
+"""
+
+
+def chat():
+    """Return an app of flask-sock's that echoes."""
+    app = Flask(__name__)
+
+    @Sock(app).route("/echo")
+    def echo(ws):
+        while True:
+            ws.send(ws.receive())
+
+    @app.route("/")
+    def index():
+        return "index"
+
+    return app
+
+
+@pytest.fixture
+def connect():
+    """Connect simple-websocket's client: connect(server or URL, path)."""
+    clients = []
+
+    def connect(server, path="/echo", **options):
+        url = getattr(server, "url", server)
+        clients.append(simple_websocket.Client(url.replace("http", "ws", 1) + path, **options))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        if client.connected:
+            client.close()
+        client.thread.join(10)
+
+
+def ask(client, message):
+    client.send(message)
+    return client.receive(timeout=10)
+
+
+@pytest.mark.plain
+def test_flask_sock(start_server, connect, raw_client):
+    """Texts and octets, small and large; what the client closes ends for the app."""
+    server = start_server(chat(), is_checked=False)
+    client = connect(server)
+    for message in ("hello", "\N{SNOWMAN}" * 50000, bytes(range(256)) * 4096):
+        assert ask(client, message) == message
+    client.close()
+    wait_until(lambda: not server.statistics().connections_websocket)
+    assert raw_client(server).fetch().body == b"index"
+
+
+@pytest.mark.one_way
+def test_over_tls(start_server, connect, tls_settings, authority):
+    """The same over https."""
+    server = start_server(chat(), is_checked=False, **tls_settings)
+    context = ssl.create_default_context(cafile=str(authority.certificate))
+    client = connect(server, ssl_context=context)
+    assert ask(client, "x" * 100000) == "x" * 100000
+
+
+@pytest.mark.one_way
+@pytest.mark.plain
+def test_pings(start_server, connect):
+    """A server that pings waits for its client with a selector, and by time."""
+    app = chat()
+    app.config["SOCK_SERVER_OPTIONS"] = {"ping_interval": 1}
+    client = connect(start_server(app, is_checked=False))
+    pings, receive = [], client.ws.receive_data
+    client.ws.receive_data = lambda data: (pings.append(data), receive(data))
+    wait_until(lambda: pings)
+    assert ask(client, "still here") == "still here"
+
+
+@pytest.mark.one_way
+@pytest.mark.plain
+@pytest.mark.parametrize("transports", [["websocket"], ["polling", "websocket"]])
+def test_flask_socketio(start_server, transports):
+    """Events both ways, whether the client begins with requests or with a WebSocket."""
+    app = Flask(__name__)
+    events = SocketIO(app, async_mode="threading")
+
+    @events.on("say")
+    def say(what):
+        events.emit("said", what.upper())
+        return len(what)
+
+    server = start_server(app, is_checked=False)
+    with socketio.SimpleClient() as client:
+        client.connect(server.url, transports=transports)
+        wait_until(lambda: client.transport == "websocket")
+        assert client.call("say", "hello", timeout=10) == 5
+        assert client.receive(timeout=10) == ["said", "HELLO"]
+    wait_until(lambda: not server.statistics().connections_websocket)
+
+
+@pytest.mark.one_way
+@pytest.mark.plain
+def test_behind_nginx(start_server, connect, fronts):
+    """With the configuration of the docs."""
+    server = start_server(chat(), is_checked=False, trusted_proxies="127.0.0.1")
+    nginx = fronts.nginx(
+        Page("websockets").block("Behind nginx", "nginx"),
+        {"127.0.0.1:8000": "{}:{}".format(*server.address)},
+    )
+    client = connect(nginx.url)
+    assert ask(client, "hello") == "hello"
+    assert nginx.fetch("/")[2] == b"index"
+
+
+def test_a_reload(start_workers, connect):
+    """Clients of workers that are replaced see the end, and connect anew to the next; nobody waits for --drain-timeout."""
+    server = start_workers("--workers", "2", "--drain-timeout", "60", app=SITE)
+    before = set(server.wait_for_workers(2))
+    clients = [connect(server, "/pid") for _ in range(4)]
+    assert {int(ask(client, "who?")) for client in clients} <= before
+    server.signal(1)
+    for client in clients:
+        with pytest.raises(simple_websocket.ConnectionClosed):
+            client.receive(timeout=30)
+    wait_until(lambda: len(server.workers) == 2 and not before & set(server.workers), 30)
+    assert int(ask(connect(server, "/pid"), "who?")) in set(server.workers)
+    assert server.stop() == 0

@@ -1,0 +1,52 @@
+"""Apps that take the socket of a request for a WebSocket, and clients that ask for one; what they say is no frame, as aserve reads none."""
+
+from __future__ import annotations
+
+import threading
+
+from . import apps
+
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+ASKING = ("Connection: Upgrade", "Upgrade: websocket")
+
+
+def begin(client, target="/", *fields):
+    """Ask for a WebSocket, and get it."""
+    client.request(target, *ASKING, *fields)
+    assert client.recv_head().status == 101
+    return client
+
+
+class Switching:
+    """An app that switches: `talk(sock)` is what it does then. Without a socket, and below /plain, it answers over HTTP."""
+
+    def __init__(self, talk=None, answer=apps.hello):
+        self.talk = talk or echo
+        self.answer = answer
+        self.began = threading.Semaphore(0)
+        self.ended = threading.Semaphore(0)
+        self.environs = []
+
+    def __call__(self, environ, start_response):
+        self.environs.append(environ)
+        sock = environ.get("werkzeug.socket")
+        assert sock is environ.get("gunicorn.socket")
+        if sock is None or environ["PATH_INFO"].startswith("/plain"):
+            return self.answer(environ, start_response)
+        sock.sendall(SWITCHING)
+        self.began.release()
+        try:
+            self.talk(sock)
+        finally:
+            sock.close()
+            self.ended.release()
+        return apps.hello(environ, start_response)  # which nobody gets
+
+
+def echo(sock):
+    """Send back what comes, up to the end."""
+    while True:
+        octets = sock.recv(65536)
+        if not octets:
+            return
+        sock.sendall(octets)
