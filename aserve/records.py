@@ -38,8 +38,10 @@ class Records:
         """
         config = server.config
         self._server = server
-        # `aserve status` has the oldest requests, and so has a title.
-        self._times_anyway = (config.control is not None and slot is None) or config.process_titles
+        # `aserve status` has the oldest requests, and so has a title; a response may tell of its wait.
+        self._times_anyway = bool(
+            (config.control is not None and slot is None) or config.process_titles or config.queue_wait_header
+        )
         self._single: Single | None = None
         self._counters: Counters | None = None
         self._access_log: AccessLog | None = None

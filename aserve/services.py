@@ -29,6 +29,7 @@ from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
 from .wsgi.environ import build_base_environ
+from .wsgi.queue_wait_field import QueueWaitGateway
 from .wsgi.request_id import RequestIdGateway
 from .wsgi.response import CommonFields
 from .wsgi.routes import RoutingGateway, compile_routes
@@ -74,6 +75,8 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         gateway = TrustingGateway(gateway, shared.common_fields, trust, listener.url)
     if shared.names_requests:
         gateway = RequestIdGateway(gateway)
+    if config.queue_wait_header is not None:  # then times are taken: records.py
+        gateway = QueueWaitGateway(gateway, config.queue_wait_header)
     if shared.times_requests:
         gateway = TimingGateway(gateway)
     return Service(

@@ -38,6 +38,7 @@ html_show_sphinx = False
 html_copy_source = False
 
 LINK = re.compile(r"^- \[([^]]+)\]\(([\w./-]+)\.md\)", re.M)
+FILE_NAME = re.compile(r"\[[\w-]+\.md\](?=\([\w./-]+\.md(?:#[\w-]+)?\))")
 
 
 def add_menu(text: str) -> str:
@@ -52,9 +53,13 @@ def _toctree(section: str) -> str:
     return f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
 
 
+def show_titles(text: str) -> str:
+    """Return a page whose links show the titles of pages where they show names of files: these are GitHub's."""
+    return FILE_NAME.sub("[]", text)
+
+
 def _on_source_read(app: Any, docname: str, source: list[str]) -> None:
-    if docname == root_doc:
-        source[0] = add_menu(source[0])
+    source[0] = add_menu(source[0]) if docname == root_doc else show_titles(source[0])
 
 
 def setup(app: Any) -> None:

@@ -106,6 +106,19 @@ def test_each_page_is_in_the_menu():
     assert ours == {(index.parent / f"{name}.md").resolve() for name in pages}
 
 
+def test_titles():
+    """A link that shows a file's name shows a title on the site; other links stay."""
+    text = "see [files.md](files.md#several-apps), [tls.md](https://tls.example/x), [all](settings.md)"
+    assert conf().show_titles(text) == text.replace("[files.md]", "[]")
+
+
+def test_each_example_is_told_of():
+    """examples/README.md names each folder and file beside it."""
+    names = {path.name for path in (ROOT / "examples").iterdir()} - {"README.md", "__pycache__"}
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "examples/README.md").read_text(), re.M)
+    assert names == {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
+
+
 def test_menu():
     """A section's title stands above its documents, of which each has the words of its link."""
     assert menu_of("# T\n\n[a](b.md)\n\n## One\n\n- [x, y](z.md): t\n- [u](../V.md)\n") == ["z", "../V"]

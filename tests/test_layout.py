@@ -60,7 +60,13 @@ WITHIN = {
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
-    "wsgi": ("environ head", "response", "gateway", "wrapping", "routes deadlines timing request_id tracing turnover"),
+    "wsgi": (
+        "environ head",
+        "response",
+        "gateway",
+        "wrapping",
+        "routes deadlines timing queue_wait_field request_id tracing turnover",
+    ),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
@@ -78,6 +84,7 @@ WITHIN = {
         "wire_loop",
         "handover",
         "wire_fast",  # leads to the other wire
+        "lane_log",
         "lane greeting tls_transport",  # make connections
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires

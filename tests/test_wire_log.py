@@ -88,7 +88,8 @@ def test_a_connection(lines, start_server, raw_client, wait_until):
     client.fetch("/slow")
     url = server.url
     wait_until(lambda: any("GET /slow" in line for line in lines()))
-    told = lines()
+    first, *told = lines()
+    assert first == "is accepted" and first not in told
     assert told[0] == f"GET /fast on {url}, by the fast path: answered 200, 0 octets; its connection is kept"
     assert told[1] == "leaves the fast path: its request takes more than one read"
     assert f"POST /parts on {url}, by the event loop: answered 200, 0 octets; its connection is kept" in told
@@ -97,6 +98,21 @@ def test_a_connection(lines, start_server, raw_client, wait_until):
     wait_until(lambda: lines()[-1] == "LOST: CLOSED")
     assert client.fetch("/again").status == 200
     wait_until(lambda: lines()[-1].startswith(f"GET /again on {url}, by the fast path"))
+    client.close()
+    server.pass_seconds_until(lambda: lines()[-1] == "is closed")
+    assert lines().count("is accepted") == 1
+
+
+@pytest.mark.one_way
+def test_a_connection_that_idles(lines, start_server, raw_client, wait_until):
+    """On the fast path its end is told, too; on the event loop, that it was accepted."""
+    server = start_server(apps.echo, lane="auto", keep_alive_seconds=2)
+    raw_client(server).fetch("/")
+    server.pass_seconds_until(lambda: lines()[-1] == "is closed")
+    assert lines()[0] == "is accepted" and len(lines()) == 3
+    server = start_server(apps.echo, lane="off")
+    raw_client(server).fetch("/")
+    wait_until(lambda: lines()[3:4] == ["is accepted"])
 
 
 @pytest.mark.one_way

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from ..exchange import ANSWERED, CLIENT_GONE, TIMED_OUT
+from ..wire_log import tell
 from ..wsgi import Reply
 
 if TYPE_CHECKING:
@@ -112,6 +113,8 @@ class Connection:
         if peer is None:
             return False
         self.remote_addr, self.remote_port = peer
+        if self.service.tells_wire:
+            tell(self, "is accepted")
         if self.service.identify is not None:
             self.service.identify(self, transport)
         return True

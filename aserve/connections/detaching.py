@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .._cparsers import ffi, lib
+from ..wire_log import tell
 from .acceptor import make_transport, protocol_factory
 from .connection import LOST, Connection
 from .lane import Lane
@@ -28,6 +29,8 @@ from .states import State
 from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
+
+GIVEN = "is left to another process"  # for --log-level debug
 
 
 class Detached(NamedTuple):
@@ -62,8 +65,14 @@ def detach_idle(
                 logger.warning("connections that idle stay: %s; raise `ulimit -n`", exc.strerror)
                 break
             if fd is not None:
+                _tell(wire.connection, GIVEN)
                 found.append(Detached(fd, index_of[wire.connection.service], peer))
     return found
+
+
+def _tell(connection: Connection, what: str) -> None:
+    if connection.service.tells_wire:
+        tell(connection, what)
 
 
 def _leave_lane(lane: Lane, count: int | None) -> Iterator[tuple[int, Service, Connection | None]]:
@@ -72,6 +81,9 @@ def _leave_lane(lane: Lane, count: int | None) -> Iterator[tuple[int, Service, C
     released = ffi.new("lane_released[]", cap)
     for each in released[0 : lib.lane_release_idle(lane.set, released, cap)]:
         connection = lane.connections.pop(each.fd, None)  # without a request, an earlier one's with this number
+        if connection is not None and each.is_used:
+            _tell(connection, GIVEN)
+            connection.wire = LOST  # it is not closed
         yield each.fd, lane.services[each.listener], connection if each.is_used else None
 
 
@@ -103,6 +115,7 @@ async def adopt(detached: Detached, pairs: Sequence[tuple[Listener, Service]], l
             protocol = protocol_factory(service, listener.bind)()
         else:
             connection = _recall(service, peer)
+            _tell(connection, "comes from another process")
             if service.take_back is not None and service.take_back(connection, fd):
                 os.close(fd)
                 return True

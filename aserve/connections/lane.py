@@ -2,8 +2,7 @@
 
 Owns:     the connections of plain HTTP, uwsgi and SCGI listeners while they need no more than a head in one read, a body
           of known length, and one write: waiting for them, reading and parsing a batch in one C call; closing what idles.
-Thread:   two, under banners. One thread at a time, the executor's leader, waits and takes; the event loop starts,
-          sweeps and drains.
+Thread:   two, under banners. One thread at a time, the executor's leader, waits and takes; the event loop starts, sweeps and drains.
 Not here: the response (wire_fast.py). Anything else is handed over (handover.py) with all that was read or is to be
           written, so the lane changes nothing but the price (benchmarks/README.md).
 """
@@ -31,6 +30,7 @@ from ..workers.inline import InlineExecutor
 from .connection import Connection
 from .data_rate import BODY_TOO_LATE, DataRate, why_overdue
 from .handover import Handovers
+from .lane_log import LaneLog
 from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Memory
 from .listeners import Listener
 from .load_board import LoadBoard
@@ -118,8 +118,9 @@ class Lane:
         Raises:
             OSError: no descriptor is left.
         """
-        error = lib.lane_open(self.set)
-        if error:
+        if self.services[0].tells_wire:
+            LaneLog(self)  # from now on it hears first what is said to this one
+        if error := lib.lane_open(self.set):
             self.close()
             raise OSError(error, os.strerror(error))
         if isinstance(self.executor, InlineExecutor):
@@ -247,8 +248,8 @@ class Lane:
         """Every descriptor of the lane's, the listeners' left out."""
         set = self.set
         states = ffi.buffer(set.conns, set.top * CONN_BYTES)[:][_STATE_AT::CONN_BYTES]
-        own = [fd for fd in (set.epoll_fd, set.wake_fd, set.stall_fd, set.rest_fd) if fd >= 0]
-        return own + [fd for fd, state in enumerate(states) if state]
+        own = (fd for fd in (set.epoll_fd, set.wake_fd, set.stall_fd, set.rest_fd) if fd >= 0)
+        return [*own, *(fd for fd, state in enumerate(states) if state)]
 
     # --- called by the executor's leader (with --threads 0: on the event loop) ---
 
@@ -270,8 +271,7 @@ class Lane:
         """See HandleSet."""
         if self._overdue:
             self._refuse_overdue()
-        count: int = _poll(self.set, milliseconds)
-        return count
+        return _poll(self.set, milliseconds)
 
     def _refuse_overdue(self) -> None:
         """Answer bodies that do not come; all that the last poll has brought is taken by now."""

@@ -92,7 +92,7 @@ def _of_loop(worker: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"{_name(worker)}: its event loop has not turned for {seconds:.0f} s.",
             f"{_stacks(worker)} shows what holds it; the log has it after --hang-warning.",
-            is_failure=True,
+            is_failure=worker["state"] == "ready",
         )
 
 
@@ -105,7 +105,8 @@ def _of_stalls(workers: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
             f"{who}: no thread is free, and for {worst['stalled_seconds']} s none has begun a request that waits; "
             f"{sum(worker['waiting'] for worker in stalled)} wait, the first for {_longest_wait(stalled):.0f} s.",
             f"{_stacks(worst) if len(stalled) == 1 else '`aserve stacks`'} shows what holds them.",
-            is_failure=True,
+            # Behind those that drain others serve: a reload may have been the cure.
+            is_failure=any(worker["state"] == "ready" for worker in stalled),
         )
 
 
@@ -205,7 +206,8 @@ def _of_requests(worker: Mapping[str, Any]) -> Iterator[Advice]:
 
 
 def _name(worker: Mapping[str, Any]) -> str:
-    return f"Worker {worker['slot']}" if worker["slot"] else "The process"
+    name = f"Worker {worker['slot']}" if worker["slot"] else "The process"
+    return f"{name}, which drains" if worker["state"] == "draining" else name
 
 
 def _stacks(worker: Mapping[str, Any]) -> str:

@@ -221,6 +221,16 @@ def _parse_server_name(value: object) -> str:
     return value.strip()
 
 
+def _parse_field_name(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str) or not re.match(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,100}\Z", value):  # RFC 9110 5.6.2
+        raise ValueError(f"{value!r} is not the name of a field")
+    if value.lower() in OWN_FIELDS:
+        raise ValueError(f"{value!r} has a meaning of its own")
+    return value
+
+
 def _parse_mode(value: object) -> int:
     if isinstance(value, str) and re.match(r"(0o?)?[0-7]{3}\Z", value):
         value = int(value[-3:], 8)
@@ -395,6 +405,13 @@ ROUTES = Kind(
     "in a variable one to a line",
     _parse_routes,
     show_texts,
+)
+# What aserve says in each head, or what says where a response ends: RFC 9110 and 9112.
+OWN_FIELDS = (
+    "connection", "content-length", "date", "keep-alive", "server", "te", "trailer", "transfer-encoding", "upgrade",
+)  # fmt: skip
+FIELD_NAME = Kind(
+    "NAME", "the name of a field, such as X-Queue-Wait, that is none of HTTP's own", _parse_field_name, show_text
 )
 MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
 UMASK = Kind(

@@ -28,6 +28,7 @@ from .kinds import (
     BINDS,
     CIPHERS,
     ENV,
+    FIELD_NAME,
     FIELDS,
     FILE,
     GIB,
@@ -558,6 +559,12 @@ class Config:
         None, "Health checks", "--agent-check", METRICS_BIND,
         "address at which HAProxy's agent check is told a weight by what is free, or drain, maint, stopped; see docs/balancers.md",
         "An address of its own: it is answered while every worker hangs. Who does not use HAProxy has no use for it.",
+    )
+    queue_wait_header: str | None = _row(
+        None, "Health checks", "--queue-wait-header", FIELD_NAME,
+        "field of each response that tells for how many milliseconds its request has waited for a thread, such as X-Queue-Wait; see "
+        "docs/balancers.md",
+        "It tells strangers how busy you are, if nothing in front takes it out. On, it costs each request about a microsecond.",
     )
     metrics: str | None = _row(
         None, "Metrics", "--metrics", METRICS_BIND,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import socket
 
@@ -101,6 +102,23 @@ def test_a_kept_connection(two, raw_client):
         assert new.server.connection_count == 1
     client.close()
     a.wait_until_idle()
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_what_debug_tells(two, raw_client, caplog, lane):
+    """Both servers tell of it, and neither that the connection was closed, or accepted anew."""
+    caplog.set_level(logging.DEBUG, "aserve.wire")
+    a, b = two(lane=lane)
+    client = raw_client(a)
+    assert who(client) == seen("a", client)
+    move(a, b)
+    assert who(client) == seen("b", client)
+    for server in (a, b):
+        server.pass_seconds(2)
+    told = [text.partition(": ")[2] for text in caplog.messages if "GET" not in text]
+    there = ("is accepted", "is left to another process", "comes from another process", "is closed")
+    assert [text for text in told if text in there] == list(there[:3])
 
 
 @pytest.mark.also_inline

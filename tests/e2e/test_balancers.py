@@ -204,6 +204,18 @@ def test_nginx(start_server, fronts, tmp_path):
     assert sum(counts.values()) == 40 and min(counts.values()) >= 10
 
 
+PLAIN = "frontend www\n    mode http\n    bind :80\n    default_backend app\nbackend app\n    mode http\n    server one %s\n"
+
+
+def test_the_wait_is_for_haproxy_alone(start_server, raw_client, fronts):
+    """It has the field, and its clients have not."""
+    server = start_server(apps.hello, queue_wait_header="X-Queue-Wait")
+    haproxy = fronts.haproxy(PLAIN % "{}:{}".format(*server.address) + PAGE.block("The wait in a field", "haproxy"))
+    assert raw_client(server).fetch().get("X-Queue-Wait") is not None
+    status, fields, _ = haproxy.fetch("/")
+    assert status == 200 and fields["X-Queue-Wait"] is None
+
+
 def test_the_example():
     """The files of examples/haproxy have what the page has."""
     folder = pathlib.Path(DOCS).parent / "examples/haproxy"

@@ -45,6 +45,16 @@ def test_generator_is_not_run_ahead(start_server, raw_client, headers):
     assert app.made[0].closed.wait(5)
 
 
+def test_an_iterable_is_closed_before_its_client_has_read(start_server, raw_client):
+    """What a stream holds, such as a connection to a database, is free as soon as the spool has it all (docs/databases.md)."""
+    app = apps.Streamer(lambda: (BLOCK for _ in range(384)))
+    client = raw_client(start_server(app), receive_buffer_bytes=4096)
+    client.request()
+    assert client.recv_head().status == 200
+    assert app.made[0].closed.wait(20)
+    assert b"".join(client.recv_chunks()) == BLOCK * 384
+
+
 @rule(
     'PEP 3333 "The write() Callable"',
     "when write() returns, its block is on its way",

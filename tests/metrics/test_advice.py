@@ -167,3 +167,10 @@ def test_what_is_a_failure():
     status = {**WELL, "workers_ready": 1, "workers": [{**WORKER, "silent_seconds": 9.0, "at": [[42.0, "GET /"]]}]}
     found = advise(status, {}, Config())
     assert [each.is_failure for each in found] == [True, True, False]
+
+
+def test_who_drains_is_no_failure():
+    """Others serve in its place; what is left of it is told, by that name."""
+    hung = {**WORKER, "state": "draining", "silent_seconds": 9.0, "stalled_seconds": 12}
+    found = advise({**WELL, "workers": [hung]}, {}, Config())
+    assert [(each.text.partition(":")[0], each.is_failure) for each in found] == [("Worker 2, which drains", False)] * 2

@@ -203,6 +203,7 @@ def test_defaults():
         "hang_warning_seconds": 10.0,
         "hang_timeout_seconds": 60.0,
         "agent_check": None,
+        "queue_wait_header": None,
         "metrics": None,
         "status_page": "local",
         "stats": None,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import sys
 
 import pytest
+from harness import cutting
 
 from aserve.uwsgi_api import caches
 
@@ -161,78 +163,13 @@ def test_as_a_dict(open_memory):
     assert sorted(cache.keys()) == sorted(expected)
 
 
-def values_of(cache):
-    keys = cache.keys()
-    return {key: cache.get(key) for key in keys}
-
-
-class Cut(BaseException):
-    """The end of a process, at some line."""
-
-
-def cut_at(line_count, function, *arguments):
-    """Call this, and raise before so many lines of caches.py have run; return whether it came to its end."""
-    left = line_count
-
-    def trace(frame, event, argument):
-        nonlocal left
-        if frame.f_code.co_filename != caches.__file__:
-            return None
-        if event == "line":
-            left -= 1
-            if left < 0:
-                sys.settrace(None)
-                raise Cut
-        return trace
-
-    sys.settrace(trace)
-    try:
-        function(*arguments)
-    except Cut:
-        return False
-    finally:
-        sys.settrace(None)
-    return True
-
-
-@pytest.mark.provokes("a process ended while it changed the cache")
-@pytest.mark.parametrize(
-    ("change", "key"),
-    [
-        (lambda cache: cache.set(b"new", b"N"), b"new"),
-        (lambda cache: cache.set(b"1", b"N" * 16, is_update=True), b"1"),
-        (lambda cache: cache.delete(b"1"), b"1"),
-        (lambda cache: cache.change(b"n", lambda n: n + 1), b"n"),
-        (lambda cache: cache.clear(), None),
-    ],
-    ids=["set", "update", "delete", "change", "clear"],
-)
-@pytest.mark.skipif(sys.gettrace() is not None, reason="something else traces already")
-def test_cut_off_anywhere(open_memory, change, key):
+@pytest.mark.parametrize("change", cutting.CHANGES)
+def test_cut_off_anywhere(change):
     """Who dies while it changes something leaves a whole cache: the others' values, and its own as before, as after, or not at all."""
-    memory, lines = open_memory("items=5,blocksize=16,keysize=8"), 0
-    cache = memory.caches["default"]
-    while True:
-        cache.clear()
-        fill(cache, 3)
-        cache.change(b"n", lambda n: n + 1)
-        cache.delete(b"0")
-        before = values_of(cache)
-        was_done = cut_at(lines, change, cache)
-        after = values_of(cache)
-        if key is None:
-            assert set(after.items()) <= set(before.items())
-            assert not was_done or not after
-        else:
-            assert {k: v for k, v in before.items() if k != key} == {k: v for k, v in after.items() if k != key}
-            assert after.get(key) in (before.get(key), None, b"N", b"N" * 16, (2).to_bytes(8, sys.byteorder))
-        room = 5 - len(after)
-        assert [cache.set(b"r%d" % number, b"") for number in range(room + 1)] == [True] * room + [False]
-        assert len(cache.keys()) == 5
-        if was_done:
-            break
-        lines += 1
-    assert lines > 10
+    done = subprocess.run(
+        [sys.executable, "-I", cutting.__file__, change], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.provokes("a process ended while it changed the cache")
