@@ -117,10 +117,11 @@ def _run(argv: Sequence[str]) -> int:
         show_banner(plan.config, plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)
     hooks_of(plan.origin).in_supervisor("on_starting")
+    if plan.config.workers is not None:
+        # 1 MB: a process that serves by itself does without. Now: the user of --user may not be able to read it.
+        from .with_workers import run_workers
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
-            from .with_workers import run_workers  # 1 MB: a process that serves by itself does without
-
             _share_uwsgi(plan, inherited.kept if inherited else {})
             read = functools.partial(_read_again, args)
             status = run_workers(plan, read, listeners, inherited, os.environ, _load, _enter)
