@@ -177,11 +177,9 @@ class Attached:
 
     def _would_be_one_too_many(self, one: _One) -> bool:
         """Whether what other settings have started, under this name or another, must end first: there must not be two."""
-        words = one.program.words
+        words = one.program.words  # several may have the same, as spoolers do
         running = sum(1 for other in self._all() if other.pid and other.words == words)
-        wanted = sum(
-            1 for other in self._by_name.values() if other.program.words == words
-        )  # spoolers have the same words
+        wanted = sum(1 for other in self._by_name.values() if other.program.words == words)
         return running >= wanted or any(other.program.name == one.program.name for other in self._forgotten)
 
     def _start(self, one: _One, now: float) -> None:
