@@ -206,8 +206,7 @@ class Server:
         # Polled: an event would add a step to the close of every connection.
         while self._is_busy() and self._loop.time() < deadline:
             await asyncio.sleep(0.01)
-        unfinished = self.connection_count
-        if unfinished:
+        if unfinished := self.connection_count:
             logger.warning("%d connections unfinished after --drain-timeout; aborting them", unfinished)
         for connection in list(self._connections):
             connection.abort()
@@ -219,9 +218,8 @@ class Server:
         self._connections.leave_board()
         if self._lane is not None:
             self._lane.stop_accepting()
-        for acceptor in self._acceptors:
-            acceptor.stop()
-        self._acceptors.clear()
+        while self._acceptors:
+            self._acceptors.pop().stop()
         await let_connect()
 
     def detach_idle(self, count: int | None = None) -> list[Detached]:
@@ -298,6 +296,8 @@ class Server:
 
     def _drain_connections(self) -> None:
         """Close what idles, and let every other connection close after its response."""
+        for service in self._services:
+            service.websockets.is_ending = True
         for connection in list(self._connections):
             connection.drain()
         self._drain_lane()

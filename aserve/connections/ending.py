@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..exchange import CLIENT_GONE, CUT, Exchange
 from ..protocols.base import WireProtocol
-from .connection import Connection
+from .connection import LOST, Connection
 from .sending import SendingHalf
 from .states import Event, State
 
@@ -80,6 +80,9 @@ class EndingHalf(SendingHalf):
     def _is_detachable(self) -> bool:
         """Whether there is nothing in the transport, nor in TLS, that a descriptor does not take along."""
         return self._can_bypass and not self._transport.is_closing() and not self._transport.get_write_buffer_size()
+
+    def _leave_connection(self) -> None:
+        self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
 
     def _detach(self) -> None:
         """Close the transport of a connection that goes on elsewhere, by another descriptor."""

@@ -17,7 +17,7 @@ import socket
 import threading
 from typing import Protocol
 
-from ..errors import ClientDisconnected, RequestRefused
+from ..errors import ClientDisconnected, RequestRefused, WrittenOff
 from ..exchange import Exchange
 from ..wsgi import Reply
 from .connection import Connection, Wire, close_reply
@@ -51,7 +51,7 @@ class OfferedHalf(asyncio.Protocol):
 
     way = "a WebSocket"
 
-    def __init__(self, connection: Connection, http: Leaving, end: socket.socket) -> None:
+    def __init__(self, connection: Connection, http: Leaving, end: socket.socket, its: socket.socket) -> None:
         self.connection = connection
         self._websockets: WebSockets = connection.service.websockets
         self._websockets.add(self)
@@ -61,6 +61,7 @@ class OfferedHalf(asyncio.Protocol):
         self._phase = Phase.OFFERED
         self._thread_id = 0  # the worker that has it
         self._end: socket.socket | None = end  # ours of the pair; closed by the event loop, once it is decided
+        self._its = its  # the app's; closed by its worker
 
     def _close_end(self) -> None:
         """Close our end."""
@@ -77,9 +78,16 @@ class OfferedHalf(asyncio.Protocol):
         self._thread_id = threading.get_ident()
         try:
             self.connection.run(exchange)
+        except WrittenOff:
+            if self.has_begun():  # just before: nobody has answered in place of the app
+                self._executor.post(self._on_returned, exchange, None)
+            raise
         finally:
             with self._lock:
                 self._thread_id = 0
+            # Apps drop it, and on PyPy the collector would close it much later. First wake a thread that still waits there.
+            shut(self._its, socket.SHUT_RDWR)
+            self._its.close()
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
         """See Wire.reply; what the app returns after a WebSocket is nobody's."""
@@ -147,3 +155,11 @@ class OfferedHalf(asyncio.Protocol):
             return False
         self._phase = Phase.BEGUN
         return True
+
+
+def shut(end: socket.socket, how: int) -> None:
+    """Shut a socket down, if its peer has not closed."""
+    try:
+        end.shutdown(how)
+    except OSError:
+        pass  # macOS: the app has closed its own; or this one is closed

@@ -51,7 +51,7 @@ class UpgradingHalf(TimedHalf):
             exchange.keep_alive = False
             self._refuse(exchange, why)
             return
-        exchange.websocket = WebSocket(connection, self, ours)
+        exchange.websocket = WebSocket(connection, self, ours, its)
         # In place of a test in each request's way: the environ begins with what is the client's (build_environ).
         base = {**connection.base_environ, **dict.fromkeys(NAMES, its)}
         exchange.client = Client(connection.remote_addr, connection.remote_port, base)

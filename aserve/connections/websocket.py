@@ -23,7 +23,7 @@ from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Client, Exchange
 from ..wire_log import tell
 from ..workers.executor import Executor
 from .connection import LOST, Connection
-from .offered import Leaving, OfferedHalf, Phase
+from .offered import Leaving, OfferedHalf, Phase, shut
 from .timeouts import LINGER_SECONDS
 from .writing import queued_bytes
 
@@ -38,8 +38,8 @@ class WebSocket(OfferedHalf):
 
     idle_seconds = 0.0
 
-    def __init__(self, connection: Connection, http: Leaving, end: socket.socket) -> None:
-        super().__init__(connection, http, end)
+    def __init__(self, connection: Connection, http: Leaving, end: socket.socket, its: socket.socket) -> None:
+        super().__init__(connection, http, end, its)
         self._service = connection.service
         self._loop = connection.service.loop
         self._transport: asyncio.Transport | None = None  # once it has begun, and until it is lost
@@ -83,7 +83,7 @@ class WebSocket(OfferedHalf):
             self.data_received(octets)
         if is_at_eof:
             self.eof_received()
-        if service.is_draining:
+        if self._websockets.is_ending:
             self.drain()
         return True
 
@@ -117,7 +117,7 @@ class WebSocket(OfferedHalf):
         if self._end is not None and not self._is_input_over:
             self._is_input_over = True
             if not self._unsent:
-                _shut(self._end, socket.SHUT_WR)
+                shut(self._end, socket.SHUT_WR)
 
     def _send_to_app(self) -> bool:
         """Send what has come; False: the app's end has no room for all of it."""
@@ -135,7 +135,7 @@ class WebSocket(OfferedHalf):
             return
         self._loop.remove_writer(self._end.fileno())
         if self._is_input_over:
-            _shut(self._end, socket.SHUT_WR)
+            shut(self._end, socket.SHUT_WR)
         if self._transport is not None:
             self._transport.resume_reading()
 
@@ -202,7 +202,7 @@ class WebSocket(OfferedHalf):
         self._has_returned = True
         if self._http is not None and (self._end is None or not self._begin()):
             self._websockets.discard(self)
-            self.connection.wire = self._http
+            self.connection.wire, exchange.websocket = self._http, None
             self._http.fail(exchange, "the client closed the connection")
         elif self._end is None:
             self._end_exchange(exchange)
@@ -233,7 +233,7 @@ class WebSocket(OfferedHalf):
             return
         self._loop.remove_reader(end.fileno())
         self._loop.remove_writer(end.fileno())
-        _shut(end, socket.SHUT_RDWR)
+        shut(end, socket.SHUT_RDWR)
         end.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -296,7 +296,10 @@ class WebSocket(OfferedHalf):
             return
         unsent_bytes = transport.get_write_buffer_size()
         if not unsent_bytes:
-            if self._is_lingering and self._quiet_seconds > LINGER_SECONDS:
+            self._unread_bytes = 0
+            if not self._is_lingering:
+                self._quiet_seconds = 0.0  # nothing waits for the client
+            elif self._quiet_seconds > LINGER_SECONDS:
                 transport.close()
             return
         unread_bytes = unsent_bytes + queued_bytes(transport.get_extra_info("socket").fileno())
@@ -312,10 +315,3 @@ class WebSocket(OfferedHalf):
     def unsent_bytes(self) -> int:
         """Octets that the transport holds."""
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
-
-
-def _shut(end: socket.socket, how: int) -> None:
-    try:
-        end.shutdown(how)
-    except OSError:
-        pass  # macOS: the app has closed its own

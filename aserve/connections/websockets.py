@@ -48,6 +48,7 @@ class WebSockets:
         self._limit = config.websockets
         self._ending_seconds = config.drain_seconds / 2
         self._all: set[object] = set()  # also those of which it is not known yet
+        self.is_ending = False  # the server closes its connections: one that begins ends in its turn
         self._ending_count = 0
         self._line, self._shortage_line = LogOnce(logger, logging.WARNING), LogOnce(logger, logging.ERROR)
 

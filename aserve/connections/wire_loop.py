@@ -22,7 +22,7 @@ from ..errors import RequestRefused
 from ..exchange import ANSWERED, CUT, Exchange
 from ..protocols.one_request import OneRequest
 from ..wsgi.response import error_response
-from .connection import LOST, Connection, release_exchange
+from .connection import Connection, release_exchange
 from .health import answer
 from .states import Event, State
 from .timeouts import RETURN_SECONDS
@@ -140,9 +140,6 @@ class LoopWire(UpgradingHalf):
                 logger.exception("internal error; please report this as a bug in aserve")
         if self.connection.exchange is None:
             self._leave_connection()
-
-    def _leave_connection(self) -> None:
-        self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
 
     def _drop_waiting(self, is_done: bool) -> None:
         """Drop what no worker has begun; with `is_done` the server will not, and the client was told so."""
@@ -294,9 +291,10 @@ class LoopWire(UpgradingHalf):
             self._transport.write(CONTINUE)
 
     def _pause_if_full(self) -> None:
-        """Stop reading while too much waits; `_start_next` and `_on_body_low` start it again."""
-        body = self._protocol.live_body
-        if len(self._waiting) >= self._service.config.max_pipelined or (body is not None and body.is_full):
+        """Stop reading while too much waits, or what may not be HTTP; `_start_next` and `_on_body_low` start it again."""
+        body, waiting = self._protocol.live_body, self._waiting
+        is_full = len(waiting) >= self._service.config.max_pipelined or (body is not None and body.is_full)
+        if is_full or (waiting and waiting[-1].asks_websocket):
             self._transport.pause_reading()
 
     def _on_body_low(self, exchange: Exchange, _: None) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from harness.websockets import ASKING, Switching, begin
+from harness.wires import GET
+
+ASKING_HEAD = "\r\n".join(["GET / HTTP/1.1", "Host: a", *ASKING, "", ""]).encode()
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,14 @@ def test_pipelined_behind_it(start_server, raw_client):
     begin(client)
     client.send(b"abc")
     assert client.recv_exactly(3) == b"abc"
+
+
+def test_octets_behind_one_that_waits(new):
+    """While a request waits that asks for a WebSocket, no more is read: nobody limits what may follow it."""
+    _, connection, transport = new()
+    connection.data_received(GET)
+    connection.data_received(ASKING_HEAD + b"early")
+    assert transport.calls == ["pause_reading"]
 
 
 @pytest.mark.any_parser

@@ -13,6 +13,7 @@ from aserve import Config
 from aserve.connections.connection import LOST, Connection
 from aserve.connections.websocket import WebSocket
 from aserve.connections.websockets import WebSockets
+from aserve.errors import WrittenOff
 from aserve.exchange import CLIENT_GONE, TIMED_OUT, Client, Exchange
 from aserve.wsgi.response import CommonFields, Response
 
@@ -61,10 +62,14 @@ class InFlight:
         self.ended.append(exchange)
 
 
+class Called(Connection):
+    """A connection whose `run` is the test's."""
+
+
 class Fake:
     """A WebSocket that the app of the test has begun, over a transport of the test."""
 
-    def __init__(self, octets=b"", is_write_paused=False, is_at_eof=False, is_gone=False, is_draining=False):
+    def __init__(self, octets=b"", is_write_paused=False, is_at_eof=False, is_gone=False, is_ending=False):
         self.loop, self.executor, self.in_flight, self.calls = Loop(), Executor(), InFlight(), []
         self.transport = FakeTransport()
         self.transport.loop = self.loop
@@ -72,14 +77,15 @@ class Fake:
         config = Config(write_seconds=3)
         self.service = types.SimpleNamespace(
             config=config, loop=self.loop, executor=self.executor, websockets=WebSockets(config, self.loop),
-            connections=set(), in_flight=self.in_flight, tells_wire=True, is_draining=is_draining, lost=set(),
+            connections=set(), in_flight=self.in_flight, tells_wire=True, is_draining=False, lost=set(),
             access_log=self.log, base_environ={},
         )  # fmt: skip
         self.left = None if is_gone else (self.transport, octets, is_write_paused, is_at_eof)
+        self.service.websockets.is_ending = is_ending
         ours, self.app = self.service.websockets.open_pair()
         self.app.settimeout(10)
-        self.connection = Connection(self.service)
-        self.socket = self.connection.wire = WebSocket(self.connection, self, ours)
+        self.connection = Called(self.service)
+        self.socket = self.connection.wire = WebSocket(self.connection, self, ours, self.app)
         self.exchange = self.connection.exchange = Exchange("")
         self.exchange.connection, self.exchange.client = self.connection, Client("", "", {})
         self.exchange.response = Response(self.exchange, CommonFields(""))
@@ -145,11 +151,22 @@ def test_what_it_takes_over(fake):
 
 def test_while_it_drains(fake):
     """It ends in its turn."""
-    each = fake(is_draining=True)
+    each = fake(is_ending=True)
     each.write(SWITCHING)
     each.loop.turn()
     assert each.app.recv(1) == b""
     each.socket.end_input()  # once more does nothing
+
+
+def test_within_the_drain_delay(fake):
+    """One that begins then lives on, as those do that had begun before."""
+    each = fake()
+    each.service.is_draining = True
+    each.write(SWITCHING)
+    each.loop.turn()
+    each.app.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        each.app.recv(1)
 
 
 @pytest.mark.parametrize("name", ["take_over", "abort_slow_reader", "fail"])
@@ -280,3 +297,47 @@ def test_progress_of_a_slow_reader(fake):
     for _ in range(5):
         each.socket.on_second()
     assert each.transport.calls == ["abort"] and each.exchange.end == TIMED_OUT
+
+
+def test_a_client_that_had_nothing_to_read(fake):
+    """The time of --write-timeout begins with octets for it, however long it was quiet before, and however many there were."""
+    each = fake()
+    each.write(SWITCHING)
+    for _ in range(2):
+        for _ in range(9):
+            each.socket.on_second()
+        each.transport.is_stuck = True
+        each.write(b"abc")
+        for _ in range(4):
+            each.socket.on_second()
+        assert "abort" not in each.transport.calls
+        each.transport.unstick()
+        assert each.transport.received().endswith(b"abc")
+
+
+def test_the_end_of_its_worker(fake):
+    """The app's end closes then, though the app keeps it."""
+    each = fake()
+    each.connection.run = lambda exchange: each.app.sendall(SWITCHING)
+    each.socket.run(each.exchange)
+    assert each.app.fileno() == -1
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_a_worker_that_was_written_off(fake, has_begun):
+    """One that has begun ends as it comes back; the other was answered for."""
+    each = fake()
+
+    def run(exchange):
+        if has_begun:
+            each.app.sendall(SWITCHING)
+        each.socket.take_over(exchange, None)
+        raise WrittenOff
+
+    each.connection.run = run
+    with pytest.raises(WrittenOff):
+        each.socket.run(each.exchange)
+    each.executor.flush()
+    each.loop.turn()
+    assert each.service.websockets._all == set()
+    assert each.calls == ([] if has_begun else ["take_over", "stay"])
