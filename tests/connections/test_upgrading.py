@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import mmap
+
 import pytest
+from harness import apps
 from harness.websockets import ASKING, Switching, begin
 from harness.wires import GET
+
+from aserve import Server
+from aserve.connections.in_flight import TABLE_BYTES, read_in_flight
 
 ASKING_HEAD = "\r\n".join(["GET / HTTP/1.1", "Host: a", *ASKING, "", ""]).encode()
 
@@ -77,3 +84,29 @@ def test_requests_are_counted(start_server, raw_client):
     now = server.statistics()
     assert (now.requests, now.connections_running, now.connections_websocket) == (1, 0, 1)
     assert server.ongoing(10) == []
+
+
+@pytest.mark.one_way
+def test_a_client_that_has_half_closed_before_http(start_server, raw_client):
+    """If the app answers over HTTP, that is the last response."""
+    client = raw_client(start_server(Switching(), is_checked=False))
+    client.request("/plain", *ASKING)
+    client.end_sending()
+    assert client.recv_to_end().endswith(b"hello\n")
+
+
+async def test_what_a_worker_is_at():
+    """A request that asks for a WebSocket stands in the table of its process as long as it is one."""
+    memory = mmap.mmap(-1, TABLE_BYTES)
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(read_in_flight(memory))
+        return apps.hello(environ, start_response)
+
+    async with Server(app, bind="127.0.0.1:0", threads=2, in_flight=memory) as server:
+        reader, writer = await asyncio.open_connection(*server.addresses[0])
+        writer.write(ASKING_HEAD)
+        assert (await reader.readuntil(b"hello")).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+    assert [[text for _, text in found] for found in seen] == [["GET /"]] and read_in_flight(memory) == []
