@@ -193,14 +193,14 @@ def test_an_app_that_reads_first(start_server, raw_client, end):
         return apps.hello(environ, start_response)
 
     server = start_server(app, is_checked=False)
+    all = server.server._services[0].websockets._all
     client = raw_client(server)
     client.request("/", *ASKING)
     assert is_in.wait(10)
     end(server, client)
     wait_until(lambda: got)
     assert got == [b""]
-    server.wait_until_idle()
-    wait_until(lambda: server.call(lambda: not server.server._services[0].websockets._all))
+    wait_until(lambda: not all)
 
 
 def is_reading(wire):
