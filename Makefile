@@ -56,9 +56,9 @@ suites:
 # A run that hangs (a test takes at most 2 minutes) tells where every thread is, and ends. A machine that is
 # busy with others takes ten minutes for one that does not: on PyPy, 530 s with a load of 6 on two cores.
 LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --kill-after=10 1800)
-# The whole suite runs in four processes, as tests wait a third of the time, and in three on PyPy, where each compiles anew; what ARGS chooses
-# in one, as --pdb and -s need it. On PyPy it runs with plain asserts: PyPy 7.3.11 has crashed (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
-SPREAD := $(if $(ARGS),,--dist worksteal $(if $(findstring pypy,$(PYTHON)),-n 3 --assert=plain,-n 4))
+# The whole suite runs in four processes, as tests wait a third of the time; what ARGS chooses in one, as --pdb and -s need it. On PyPy it runs
+# with plain asserts: PyPy 7.3.11 has crashed (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
+SPREAD := $(if $(ARGS),,-n 4 --dist worksteal $(if $(findstring pypy,$(PYTHON)),--assert=plain))
 
 suite: $(VENV)/.ready-test
 	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS)

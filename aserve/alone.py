@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from typing import Callable
 
 from . import forks
-from .footprint import Footprints
+from .footprint import Footprints, memory_of
 from .metrics.advice import add_warnings
+from .metrics.growth import SAMPLE_SECONDS, Growth
 from .metrics.status import describe_single
 from .processes.control import Caller, Control, Message
 from .processes.wishes import tell_balancers
@@ -35,23 +36,34 @@ def control_of(server: Server, path: str) -> Iterator[None]:
     Raises:
         BindError: see Control.
     """
-    loop, began_at, footprints = asyncio.get_running_loop(), time.monotonic(), Footprints()
+    loop, began_at, footprints, growth = asyncio.get_running_loop(), time.monotonic(), Footprints(), Growth()
+
+    def tell_status(caller: Caller, _: Message) -> None:
+        status = describe_single(server, time.monotonic() - began_at, footprints, growth.describe())
+        _tell_status(caller, add_warnings(status, server.config))
+
     answers = {
-        "status": lambda caller, _: _tell_status(
-            caller, add_warnings(describe_single(server, time.monotonic() - began_at, footprints), server.config)
-        ),
+        "status": tell_status,
         "stacks": lambda caller, _: _tell(caller, {"worker": 0, "pid": os.getpid(), "text": describe_stacks()}),
         "reload": lambda caller, _: caller.refuse(NO_WORKERS),
         "workers": lambda caller, _: caller.refuse(NO_WORKERS),
         "balancers": lambda caller, message: tell_balancers(caller, message, server.set_unready),
     }
     control = Control(path, _watch_on(loop), answers)
+    looking = loop.create_task(_look_at_memory(growth))
     forks.watch(control)
     try:
         yield
     finally:
+        looking.cancel()
         forks.unwatch(control)
         control.close()
+
+
+async def _look_at_memory(growth: Growth) -> None:
+    while True:
+        await asyncio.sleep(SAMPLE_SECONDS)
+        growth.add(memory_of(os.getpid()))
 
 
 def _watch_on(loop: asyncio.AbstractEventLoop) -> Callable[[int, Callable[[], None] | None, bool], None]:

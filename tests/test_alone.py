@@ -10,6 +10,7 @@ from harness import apps
 
 import aserve
 from aserve.alone import NO_WORKERS, control_of
+from aserve.footprint import Memory
 
 
 async def ask(path, **question):
@@ -69,3 +70,22 @@ async def test_balancers(tmp_path):
                 (found,) = await ask(tmp_path / "control", ask="balancers", wish=wish)
                 assert found == {"text": f"balancers are told: {wish}"}
                 assert server.statistics().told_unready == why
+
+
+async def test_growth(tmp_path, monkeypatch):
+    """Its memory is looked at once a minute, and a process that grows and grows is told of."""
+    looks = []
+
+    def memory_of(pid):
+        looks.append(pid)
+        return Memory(int((100 << 20) * 1.01 ** len(looks)))
+
+    monkeypatch.setattr("aserve.alone.memory_of", memory_of)
+    monkeypatch.setattr("aserve.alone.SAMPLE_SECONDS", 0.0001)
+    async with aserve.Server(apps.hello, bind="127.0.0.1:0", threads=1) as server:
+        with control_of(server, str(tmp_path / "control")):
+            while len(looks) < 60:
+                await asyncio.sleep(0.001)
+            status, worker = await ask(tmp_path / "control", ask="status")
+    assert worker["worker"]["growth"]["minutes"] == 40
+    assert any(" has grown from " in warning["text"] for warning in status["warnings"])

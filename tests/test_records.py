@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import mmap
+import sys
 import types
 
 import pytest
@@ -43,6 +44,19 @@ async def test_the_access_log(tmp_path):
     (tmp_path / "log").unlink()
     records.reopen()
     assert (tmp_path / "log").exists()
+    records.close()
+
+
+async def test_the_title(monkeypatch):
+    """What ps shows is written once a second."""
+    titles = []
+    stand_in = types.SimpleNamespace(setproctitle=titles.append, __spec__=True)  # as if it were installed
+    monkeypatch.setitem(sys.modules, "setproctitle", stand_in)
+    server = serving(process_titles=True)
+    server.ongoing = lambda count: []
+    records = Records(server, asyncio.get_running_loop())
+    records.on_second(InlineExecutor())
+    assert "no requests" in titles[-1]
     records.close()
 
 

@@ -21,10 +21,12 @@ from aserve.settings import Config, parse_bind
 from aserve.tls.certificates import load_certificates
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import Gateway
+from aserve.wsgi.queue_wait_field import QueueWaitGateway
 from aserve.wsgi.request_id import RequestIdGateway
 from aserve.wsgi.response import CommonFields
 from aserve.wsgi.routes import RoutingGateway
 from aserve.wsgi.timing import TimingGateway
+from aserve.wsgi.turnover import TurnoverGateway
 
 
 def app(environ, start_response):
@@ -93,6 +95,15 @@ def test_times(service):
 def test_names(service):
     """Whoever wants to find requests by a name has a gateway that gives them one."""
     assert type(service(names_requests=True).gateway) is RequestIdGateway
+
+
+def test_what_balancers_ask_for(service):
+    """How long a request has waited is told by the gateway next to the times; connections of HTTP end by their own limits."""
+    assert type(service(queue_wait_header="X-Queue").gateway) is QueueWaitGateway
+    found = service(max_connection_requests=10)
+    assert type(found.gateway) is TurnoverGateway and found.is_turning_over
+    found = service("uwsgi://127.0.0.1:0", max_connection_requests=10)
+    assert type(found.gateway) is RoutingGateway and not found.is_turning_over
 
 
 @pytest.mark.parametrize("settings", [{}, {"trusted_proxies": "127.0.0.1"}], ids=["nobody", "a proxy"])

@@ -50,6 +50,9 @@ class LaneLog:
         there = set(self._lane.fds)
         for fd in [fd for fd in list(self._known) if fd not in there]:
             self._forget(fd)
+        alive = set(self._lane.connections.values())
+        for connection in [each for each in list(self._returned) if each not in alive]:
+            self._returned.pop(connection, None)  # it has asked for nothing more
 
     def _take_back(self, take_back: TakeBack, connection: Connection, fd: int) -> bool:
         self._returned[connection] = None  # first: its next request may come before the call returns

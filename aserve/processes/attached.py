@@ -29,7 +29,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NoReturn
 
 from .._cparsers import lib
@@ -101,7 +101,9 @@ class _One:
         self.backoff = Backoff()
         self.pid = 0  # it does not run
         self.began_at = 0.0
+        self.words: tuple[str, ...] = ()  # what runs: `program` may be that of newer settings
         self.deadline: Timer | None = None  # by which it must have ended, as it was told
+        self.is_out_of_reach = False  # it is another user's: SIGKILL was refused
         self.restarts = 0
         self.last_end = ""
 
@@ -129,10 +131,11 @@ class Attached:
         self._by_name: dict[str, _One] = {}
         self._forgotten: list[_One] = []  # which the settings name no more, and that still run
         self._is_ending = False  # all of it ends: none is started any more
+        self._on_cut = _ignore  # see `end`
 
     def __len__(self) -> int:
-        """Return how many run."""
-        return sum(1 for one in self._all() if one.pid)
+        """Return how many run, and are to be waited for: at the end not those that cannot be killed."""
+        return sum(1 for one in self._all() if one.pid and not (self._is_ending and one.is_out_of_reach))
 
     def _all(self) -> list[_One]:
         return [*self._by_name.values(), *self._forgotten]
@@ -169,8 +172,15 @@ class Attached:
         """Start what is to run, and whose time has come."""
         now = time.monotonic()
         for one in self._by_name.values():
-            if not (one.pid or self._is_ending) and one.backoff.due_at <= now:
+            if not (one.pid or self._is_ending) and one.backoff.due_at <= now and not self._would_be_one_too_many(one):
                 self._start(one, now)
+
+    def _would_be_one_too_many(self, one: _One) -> bool:
+        """Whether what other settings have started, under this name or another, must end first: there must not be two."""
+        words = one.program.words  # several may have the same, as spoolers do
+        running = sum(1 for other in self._all() if other.pid and other.words == words)
+        wanted = sum(1 for other in self._by_name.values() if other.program.words == words)
+        return running >= wanted or any(other.program.name == one.program.name for other in self._forgotten)
 
     def _start(self, one: _One, now: float) -> None:
         environ = {**_environ_for(self._config, self._command.environ), **dict(one.program.variables)}
@@ -181,7 +191,7 @@ class Attached:
             seconds = self._delay(one)
             logger.error("%s could not be forked: %s; the next try is in %.1f s", one, exc.strerror or exc, seconds)
             return
-        one.began_at = now
+        one.began_at, one.words, one.is_out_of_reach = now, one.program.words, False
         logger.info("%s has begun: %s", one, one.program)
 
     def _delay(self, one: _One) -> float:
@@ -191,40 +201,46 @@ class Attached:
 
     # Ending
 
-    def _tell_to_end(self, one: _One, on_cut: Callable[[], None] = _ignore) -> None:
+    def _tell_to_end(self, one: _One) -> None:
         if one.deadline is None:
-            seconds = self._config.drain_seconds
-            os.kill(one.pid, signal.SIGTERM)
-            one.deadline = self._timers.after(seconds, self._on_deadline, one, seconds, on_cut)
+            _send(os.kill, one, signal.SIGTERM)
+            self._await_end(one, self._config.drain_seconds)
 
-    def _on_deadline(self, one: _One, seconds: float, on_cut: Callable[[], None]) -> None:
-        logger.error("%s had not ended %g s after SIGTERM (--drain-timeout); ending it", one, seconds)
-        _kill(one.pid)
-        on_cut()
+    def _await_end(self, one: _One, seconds: float) -> None:
+        one.deadline = self._timers.after(seconds, self._on_deadline, one)
+
+    def _on_deadline(self, one: _One) -> None:
+        logger.error(
+            "%s had not ended %g s after SIGTERM (--drain-timeout); ending it", one, self._config.drain_seconds
+        )
+        _kill(one)
+        self._on_cut()
 
     def end(self, on_cut: Callable[[], None] = _ignore) -> None:
         """Let all of them end within --drain-timeout, and call `on_cut` for each that has to be killed; none is started any more."""
-        self._is_ending = True
+        self._is_ending, self._on_cut = True, on_cut
         for one in self._all():
-            if one.pid:
-                self._tell_to_end(one, on_cut)
+            if one.is_out_of_reach:
+                on_cut()  # a reload has tried
+            elif one.pid:
+                self._tell_to_end(one)
 
     def kill(self) -> None:
         """End all of them at once; none is started any more."""
         self._is_ending = True
         for one in self._all():
             if one.pid:
-                _kill(one.pid)
+                _kill(one)
 
     def on_end(self, pid: int, how: str) -> None:
         """A process of ours has ended that was no worker: if it was one of these, note it, and start it once more when its time comes."""
         one = next((one for one in self._all() if one.pid == pid), None)
         if one is None:
             return
-        # Nobody else can have its group's number so soon: the kernel gives the numbers one after another.
-        _kill_group(pid)
         name, seconds, one.last_end = str(one), time.monotonic() - one.began_at, how
-        is_told, one.pid = one.deadline is not None, 0
+        # Nobody else can have its group's number so soon: the kernel gives the numbers one after another.
+        _send(os.killpg, one, signal.SIGKILL)
+        is_told, one.pid, one.is_out_of_reach = one.deadline is not None, 0, False
         if one.deadline is not None:
             one.deadline.cancel()
             one.deadline = None
@@ -259,10 +275,11 @@ class Attached:
                 "name": one.program.name,
                 "pid": one.pid,
                 "state": one.state,
+                "ends_in": max(one.deadline.at - now, 0.0) if one.deadline is not None else None,
                 "seconds": round(now - one.began_at, 1) if one.pid else 0.0,
                 "restarts": one.restarts,
                 "last_end": one.last_end,
-                "words": one.program.words,
+                "words": one.words if one.pid else one.program.words,
                 "is_wanted": one not in self._forgotten,
             }
             for one in self._all()
@@ -278,8 +295,11 @@ class Attached:
                 one = _One(Program(state["name"], tuple(state["words"])))
                 self._forgotten.append(one)
             one.pid, one.restarts, one.last_end = state["pid"], state["restarts"], state["last_end"]
+            one.words = tuple(state["words"])
             one.began_at = time.monotonic() - state["seconds"]
-            if state["state"] == "ending" or one in self._forgotten:
+            if state["state"] == "ending":  # it was told, and a second SIGTERM means "at once" to many
+                self._await_end(one, state.get("ends_in", self._config.drain_seconds))
+            elif one in self._forgotten:
                 self._tell_to_end(one)
 
 
@@ -291,10 +311,10 @@ def start_program(program: Program, environ: Mapping[str, str], folder: str | No
         OSError: no process is left.
     """
     supervisor = os.getpid()
-    with block_signals() as before:
+    with block_signals():
         pid = os.fork()
         if pid == 0:
-            _become(program, environ, folder, signals, before, supervisor)
+            _become(program, environ, folder, signals, supervisor)
     return pid
 
 
@@ -303,14 +323,14 @@ def _become(
     environ: Mapping[str, str],
     folder: str | None,
     signals: SignalPipe,
-    before: Iterable[int],
     parent: int,
 ) -> NoReturn:
     """In the child: become the program, which has nothing of ours but standard error."""
     try:
         signals.close()  # what comes for it must not be read by the supervisor
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)  # Python ignores them, and a program would inherit that
+        # A program would inherit those that are ignored (two by Python, others by nohup), and those that are blocked.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
         os.setsid()
         lib.parent_death_signal(signal.SIGTERM)
         if os.getppid() != parent:
@@ -321,7 +341,7 @@ def _become(
             os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
         _keep_descriptors()
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execvpe(program.words[0], program.words, dict(environ))  # noqa: S606 - the command is whoever's starts us
     except BaseException as exc:
         why = exc.strerror if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
@@ -347,11 +367,19 @@ def _environ_for(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def _kill(pid: int) -> None:
-    os.kill(pid, signal.SIGKILL)  # it may have no group yet
-    _kill_group(pid)
+def _kill(one: _One) -> None:
+    one.is_out_of_reach = not _send(os.kill, one, signal.SIGKILL)  # it may have no group yet
+    _send(os.killpg, one, signal.SIGKILL)
 
 
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):  # nobody is left
-        os.killpg(pid, signal.SIGKILL)
+def _send(send: Callable[[int, int], None], one: _One, number: signal.Signals) -> bool:
+    """Send a signal to a program or to its group; return False if that is refused, as for a program that has become another user's."""
+    try:
+        send(one.pid, number)
+    except ProcessLookupError:
+        pass  # nobody is left
+    except PermissionError:
+        who = "its process group" if send is os.killpg else "it"
+        logger.error("%s: %s may not be sent %s, as it runs as another user; end it by hand", one, who, number.name)
+        return False
+    return True

@@ -744,8 +744,10 @@ class Config:
             raise ConfigError(
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
-        if self.uwsgi_cache and self.uwsgi_module == "off":
-            raise ConfigError("uwsgi-cache is for apps that import uwsgi, which uwsgi-module off prevents")
+        if self.uwsgi_module == "off":
+            for key, is_given in (("uwsgi-cache", self.uwsgi_cache), ("spooler", self.spooler)):
+                if is_given:
+                    raise ConfigError(f"{key} is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
             raise ConfigError("reload-extra says what reload is to look at, too; give reload")
         if self.warm_up and not self.preload:

@@ -15,13 +15,14 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import itertools
+import math
 import os
 import re
 import socket
 import struct
 import time
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Callable, NamedTuple
 
 MODIFIER = 17
 MAX_VARS_BYTES = 65535
@@ -50,6 +51,7 @@ class Job:
         self.path = path
         self.values = values
         self.body = body
+        self.next_at = math.inf  # when it is due once more: never
         self._fd = fd
 
     def put_off(self, now: float, seconds: float | None = None) -> float:
@@ -57,12 +59,14 @@ class Job:
         if seconds is None:
             seconds = min(max(now - _first_due(self.path, now), FIRST_SECONDS), MAX_SECONDS)
         os.utime(self._fd, (now + seconds, now + seconds))
+        self.next_at = now + seconds
         return seconds
 
     def remove(self) -> None:
         """It is done."""
         with contextlib.suppress(FileNotFoundError):  # somebody else has removed it
             os.unlink(self.path)
+        self.next_at = math.inf
 
     def close(self) -> None:
         """Let others do it, if it is still there."""
@@ -154,21 +158,40 @@ def open_wake(folder: str) -> int:
     return os.open(path, os.O_RDWR | os.O_NONBLOCK)  # both: it never has an end
 
 
-def list_jobs(folder: str) -> list[Due]:
-    """Return the jobs there, those with the lowest priority number first, those without one last; by time within."""
+def _ignore(path: str, what: str, fault: OSError) -> None:
+    """Say nothing."""
+
+
+def list_jobs(folder: str, tell: Callable[[str, str, OSError], object] = _ignore) -> list[Due]:
+    """
+    Return the jobs there, those with the lowest priority number first, those without one last; by time within.
+
+    What cannot be looked at is left out, and `tell` is called with its path, a clause and the error.
+    """
     found: list[Due] = []
     places = [(_LAST, folder)]
-    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+    with _telling(folder, tell), os.scandir(folder) as entries:
         places += [(int(e.name), e.path) for e in entries if _PRIORITY.match(e.name) and e.is_dir()]
     for priority, place in places:
-        with contextlib.suppress(FileNotFoundError), os.scandir(place) as entries:
+        with _telling(place, tell), os.scandir(place) as entries:
             for entry in entries:
-                with contextlib.suppress(FileNotFoundError):  # it was done meanwhile
+                with _telling(entry.path, tell):
                     if entry.name.startswith(_PREFIX):
                         found.append(Due(priority, entry.stat(follow_symlinks=False).st_mtime, entry.path))
                     elif entry.name.startswith(_NEW) and entry.stat().st_ctime < time.time() - ABANDONED_SECONDS:
                         os.unlink(entry.path)  # its writer has died, and nobody was told of it as a job
     return sorted(found)
+
+
+@contextlib.contextmanager
+def _telling(path: str, tell: Callable[[str, str, OSError], object]) -> Iterator[None]:
+    """Tell of a fault, and let others be looked at."""
+    try:
+        yield
+    except FileNotFoundError:
+        pass  # it was done meanwhile
+    except OSError as fault:
+        tell(path, "cannot be looked at", fault)
 
 
 def take_job(path: str, now: float) -> Job | None:

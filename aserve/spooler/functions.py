@@ -21,7 +21,7 @@ Text = Union[str, bytes]
 _OWN = ("spooler", "priority", "at", "body")  # names of values that say how a job is to be done
 
 _folders: Sequence[str] = ()  # of this process
-_functions: dict[str, Callable[..., Any]] = {}  # of decorators, by name
+_functions: dict[str, _Spooled] = {}  # of decorators, by name
 
 
 def use_folders(folders: Sequence[str]) -> None:
@@ -86,22 +86,32 @@ class _Spooled:
 
     def __init__(self, function: Callable[..., Any], result: int | None, pass_arguments: bool) -> None:
         functools.update_wrapper(self, function)
+        self._function = function
         self._name = function.__name__
         self._result = result
         self._pass_arguments = pass_arguments
-        _functions[self._name] = function
+        _functions[self._name] = self
         self.spool = self.__call__
 
     def __call__(self, *arguments: Any, **named: Any) -> bytes:
         """Have it done as a job; see `spool`."""
-        values: dict[str, Any] = {"ud_spool_func": self._name}
+        values: dict[bytes, Any] = {b"ud_spool_func": self._name}
         if self._result is not None:
-            values["ud_spool_ret"] = str(self._result)
+            values[b"ud_spool_ret"] = str(self._result)
         if self._pass_arguments:
-            values.update({name: named.pop(name) for name in _OWN if name in named})
-            values.update(args=pickle.dumps(arguments), kwargs=pickle.dumps(named))
+            values.update({name.encode(): named.pop(name) for name in _OWN if name in named})
+            values.update({b"args": pickle.dumps(arguments), b"kwargs": pickle.dumps(named)})
             return spool(values)
-        return spool({**values, **(arguments[0] if arguments else {}), **named})
+        given = {_octets(name): value for name, value in {**(arguments[0] if arguments else {}), **named}.items()}
+        return spool({**given, **values})  # what a client has sent must not replace ours
+
+    def do(self, named: dict[str, Any]) -> Any:
+        """Call the function for a job; return what is to become of the job."""
+        if self._pass_arguments and "args" in named:  # else a client may have sent what has these names
+            found = self._function(*pickle.loads(named["args"]), **pickle.loads(named["kwargs"]))  # noqa: S301 - __call__ has written it
+        else:
+            found = self._function({name: _text(value) for name, value in named.items()})
+        return self._result if self._result is not None else found
 
 
 def _decorator(result: int | None) -> Callable[..., Any]:
@@ -121,13 +131,9 @@ def do_decorated(values: Mapping[str | bytes, Any]) -> Any:
         KeyError: the app has no such function.
     """
     named = {_text(name): value for name, value in values.items()}
-    function = _functions[_text(named.pop("ud_spool_func"))]
-    result = named.pop("ud_spool_ret", None)
-    if "args" in named:
-        found = function(*pickle.loads(named["args"]), **pickle.loads(named["kwargs"]))  # noqa: S301 - the app has written it
-    else:
-        found = function({name: _text(value) for name, value in named.items()})
-    return int(result) if result is not None else found
+    spooled = _functions[_text(named.pop("ud_spool_func"))]
+    named.pop("ud_spool_ret", None)  # for uWSGI; the decorator says it, too
+    return spooled.do(named)
 
 
 def has_decorated() -> bool:

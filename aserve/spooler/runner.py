@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import select
 import signal
 import time
 from typing import Any, Callable
 
+from ..forks import disown_handlers, end_if_forked, forked, own_handlers
 from .folder import Job, list_jobs, open_wake, take_job
 
 logger = logging.getLogger("aserve")
@@ -23,6 +25,7 @@ logger = logging.getLogger("aserve")
 SPOOL_OK, SPOOL_RETRY, SPOOL_IGNORE = -2, -1, 0
 RETRY_SECONDS = 30.0  # after SPOOL_RETRY: the time between two looks of uWSGI's
 LOOK_SECONDS = 10.0  # for jobs that nobody has told of, as those of another machine or a copy; Guess
+MAX_TOLD = 1000  # files and folders of which the log has had a fault, and is to have no more
 BATCH = 100  # jobs that are done before the folder is listed once more: one of a higher priority may be there
 
 Do = Callable[["dict[str | bytes, Any]"], object]
@@ -37,6 +40,7 @@ class Spooler:
         self._function = function
         self._clock = clock
         self._is_ending = False
+        self._told: set[str] = set()
         self._waking = open_wake(folder)
 
     def close(self) -> None:
@@ -61,32 +65,47 @@ class Spooler:
         """Do the jobs that are due; return in how many seconds to look again."""
         with contextlib.suppress(BlockingIOError):
             os.read(self._waking, 65536)  # before the look: what comes from now on wakes it again
-        jobs, count = list_jobs(self._folder), 0
-        for due in jobs:
+        count, next_at = 0, math.inf
+        for due in list_jobs(self._folder, self._tell):
             if self._is_ending:
                 return 0.0
-            if due.at <= self._clock():
-                count += self._try(due.path)
-                if count >= BATCH:
-                    return 0.0
-        now = self._clock()
-        next_at = min((due.at for due in jobs if due.at > now), default=now + LOOK_SECONDS)
-        return min(max(next_at - now, 0.0), LOOK_SECONDS)
+            if due.at > self._clock():
+                next_at = min(next_at, due.at)
+                continue
+            job = self._take(due.path)
+            if job is None:
+                continue
+            count += self._do_and_close(job)
+            next_at = min(next_at, job.next_at)
+            if count >= BATCH:
+                return 0.0
+        return min(max(next_at - self._clock(), 0.0), LOOK_SECONDS)
 
-    def _try(self, path: str) -> bool:
-        """Do a job, if it is to be had; return whether it was."""
+    def _take(self, path: str) -> Job | None:
         try:
-            job = take_job(path, self._clock())
+            return take_job(path, self._clock())
         except (ValueError, OSError) as fault:
-            logger.error("%s is no job that can be read: %s", path, fault)
-            return False
-        if job is None:
-            return False
+            self._tell(path, "is no job that can be read", fault)
+            return None
+
+    def _do_and_close(self, job: Job) -> bool:
+        """Return False if its file does not change, and others must come before the next look at it."""
         try:
             self._do(job)
+        except OSError as fault:  # the file is another user's, or so is its folder
+            self._tell(job.path, "cannot be put off, or removed", fault)
+            return False
         finally:
             job.close()
         return True
+
+    def _tell(self, path: str, what: str, fault: Exception) -> None:
+        """Log a fault, once for each path: others are looked at all the same."""
+        if path not in self._told:
+            if len(self._told) >= MAX_TOLD:
+                self._told.clear()
+            self._told.add(path)
+            logger.error("%s %s: %s", path, what, fault)
 
     def _do(self, job: Job) -> None:
         name = os.path.basename(job.path)
@@ -96,9 +115,14 @@ class Spooler:
             logger.error("%s waits: the app has no function for jobs (uwsgi.spooler, or @spool)", name)
             job.put_off(self._clock(), RETRY_SECONDS)
             return
+        count = len(forked)
         try:
             result = function(values_of(job.path, job.values, job.body))
-        except (Exception, SystemExit):
+            end_if_forked(count)
+        except BaseException as exc:
+            end_if_forked(count, exc)
+            if not isinstance(exc, (Exception, SystemExit)):
+                raise
             logger.exception("%s has failed; the next try is in %.0f s", name, seconds)
             job.put_off(self._clock(), seconds)
             return
@@ -134,8 +158,9 @@ def run_spooler(folder: str, function: Callable[[], Do | None]) -> int:
             spooler.end()
             os.write(writing, b"e")
 
-        signal.signal(signal.SIGTERM, on_term)
+        own_handlers({signal.SIGTERM: signal.signal(signal.SIGTERM, on_term)})
         logger.info("doing the jobs of %s", folder)
         spooler.run(reading)  # the pipe stays: the signal may come once more
+        disown_handlers()
     logger.info("stopped")
     return 0

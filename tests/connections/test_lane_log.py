@@ -77,3 +77,16 @@ def test_who_comes_back(lane, told):
     lane.connections.update({7: back, 8: refused})
     lane.submit_arrivals(2)
     assert told == [("b", "is accepted")]
+
+
+def test_who_comes_back_and_goes(lane, told):
+    """It asks for nothing more, and is not kept."""
+    back = Fake("a")
+    lane.connections[7] = back
+    assert lane.services[0].take_back(back, 7)
+    lane.on_second()
+    lane.connections[7] = Fake("b")  # its number is given again
+    lane.on_second()
+    lane.connections[7] = back  # so it would be told as new
+    lane.submit_arrivals(1)
+    assert told == [("a", "is accepted")]

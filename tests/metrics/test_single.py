@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from aserve.errors import BindError
 from aserve.footprint import Memory
 from aserve.metrics.counting import Counters
+from aserve.metrics.growth import SAMPLE_SECONDS
 from aserve.metrics.single import Single
 from aserve.settings import Config
 from aserve.statistics import Statistics
@@ -110,4 +111,15 @@ async def test_what_balancers_are_told(tmp_path):
     assert await told() == b"up ready 100%\n"
     now = now._replace(told_unready="the database is gone")
     assert await told() == b"up drain\n"
+    single.close()
+
+
+async def test_memory_that_grows(tmp_path, monkeypatch):
+    """It is looked at once a minute."""
+    single = Single(serving(metrics=f"unix:{tmp_path}/m"), asyncio.get_running_loop())
+    seen = []
+    single._growth.add = seen.append
+    for _ in range(2 * SAMPLE_SECONDS):
+        single.on_second()
+    assert len(seen) == 2 and seen[0].rss_bytes > 1 << 20
     single.close()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import types
 
 import pytest
@@ -23,10 +26,11 @@ class Running:
     def __init__(self, monkeypatch, *commands, **settings):
         self.now, self.started, self.signals, self.counted, self.cut = 100.0, [], [], [], []
         self.error = None
+        self.refused = set()  # programs of another user
         clock = types.SimpleNamespace(monotonic=lambda: self.now)
         monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(module, "start_program", self._start)
-        monkeypatch.setattr(os, "kill", lambda pid, number: self.signals.append((pid, number)))
+        monkeypatch.setattr(os, "kill", self._kill)
         monkeypatch.setattr(os, "killpg", self._kill_group)
         self.timers = Timers(lambda: self.now)
         self.config = Config(workers=1, drain_seconds=5, attach=commands, **settings)
@@ -45,8 +49,13 @@ class Running:
         self.started.append((program.name, environ, folder))
         return 1000 + len(self.started)
 
+    def _kill(self, pid, number):
+        self.signals.append((pid, number))
+        if pid in self.refused:
+            raise PermissionError(1, "Operation not permitted")
+
     def _kill_group(self, pid, number):
-        self.signals.append((-pid, number))
+        self._kill(-pid, number)
         if pid % 2:
             raise ProcessLookupError  # nobody was left
 
@@ -189,6 +198,106 @@ def test_the_end_of_all(run):
     assert len(one.attached) == 0 and one.turn(99) == []
 
 
+def test_another_users(run, caplog):
+    """One that may not be sent a signal keeps nobody from ending: the log says so, and the end does not wait for it."""
+    one = run("a", "b")
+    one.turn()
+    one.refused = {1001, -1001}
+    one.attached.renew(one.config)
+    assert one.signals == [(1001, TERM), (1002, TERM)]
+    assert (
+        "attached a (pid 1001): it may not be sent SIGTERM, as it runs as another user; end it by hand" in caplog.text
+    )
+    one.attached.on_end(1002, "exited with status 0")
+    assert one.turn() == ["b"]
+    one.attached.end(lambda: one.cut.append(1))
+    assert len(one.attached) == 2 and one.signals[-1] == (1003, TERM)
+    one.attached.on_end(1003, "exited with status 0")
+    one.turn(5)
+    assert len(one.attached) == 0 and one.cut == [1]
+    one.attached.on_end(1001, "exited with status 0")  # after all
+    assert one.states() == {"a": "waiting", "b": "waiting"}
+
+
+def test_another_users_after_a_reload(run):
+    """It is not begun a second time while it runs, and the end does not wait for it."""
+    one = run("a")
+    one.turn()
+    one.refused = {1001}
+    one.attached.renew(one.config)
+    assert one.turn(6) == [] and len(one.attached) == 1 and one.states() == {"a": "ending"}
+    one.attached.end(lambda: one.cut.append(1))
+    assert len(one.attached) == 0 and one.cut == [1]
+
+
+def test_another_users_at_once(run):
+    """Nor does the end at once."""
+    one = run("a")
+    one.turn()
+    one.refused = {1001, -1001}
+    one.attached.kill()
+    assert len(one.attached) == 0 and one.signals == [(1001, KILL), (-1001, KILL)]
+
+
+def test_the_rest_of_another_users_group(run):
+    """What a program leaves behind, and may not be killed, does not hide its end."""
+    one = run("a")
+    one.turn()
+    one.refused = {-1001}
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.states() == {"a": "waiting"} and one.turn(0.1) == ["a"]
+
+
+def test_never_two(run):
+    """A program waits for the end of the same one, and of one of the same name, that other settings have begun."""
+    one = run("p worker", "p beat", "q=x")
+    one.turn()
+    one.attached.renew(Config(workers=1, drain_seconds=5, attach=["p beat"]))  # which now is p, and was p-2
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.turn() == [] and {each["pid"]: each["words"] for each in one.attached.describe() if each["pid"]} == {
+        1002: ("p", "beat"),
+        1003: ("x",),
+    }
+    one.attached.follow(Config(workers=1, drain_seconds=5, attach=["p beat", "q=x new"]))
+    assert one.turn() == []
+    one.attached.on_end(1002, "exited with status 0")
+    assert one.turn() == ["p"]
+    one.attached.on_end(1003, "exited with status 0")
+    assert one.turn() == ["q"]
+
+
+def test_never_two_of_those_that_swap_their_names(run):
+    """So it is when their order changes."""
+    one = run("p worker", "p beat")
+    one.turn()
+    one.attached.renew(Config(workers=1, drain_seconds=5, attach=["p beat", "p worker"]))
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.turn() == []
+    one.attached.on_end(1002, "exited with status 0")
+    assert one.turn() == ["p", "p-2"]
+
+
+def test_as_many_of_the_same_as_are_named(run):
+    """Each goes on by itself: none waits for the others."""
+    one = run("p", "p", spooler=["/x", "/y"])
+    assert len(one.turn()) == 4
+    one.attached.renew(one.config)
+    one.attached.on_end(1001, "exited with status 0")
+    one.attached.on_end(1003, "exited with status 0")
+    assert one.turn() == ["spooler", "p"]
+
+
+def test_one_that_a_reload_has_told_to_end(run):
+    """At the end its time goes on, and that it was cut off counts."""
+    one = run("a")
+    one.turn()
+    one.attached.renew(one.config)
+    one.turn(3)
+    one.attached.end(lambda: one.cut.append(1))
+    one.turn(2)
+    assert one.signals == [(1001, TERM), (1001, KILL), (-1001, KILL)] and one.cut == [1]
+
+
 def test_at_once(run):
     """None is waited for."""
     one = run("a")
@@ -210,12 +319,50 @@ def test_new_code(run):
     after = one.attached = one.new()
     after.follow(Config(workers=1, drain_seconds=5, attach=["a", "d"]))
     after.adopt(states)
-    assert sorted(one.signals) == [(1001, TERM), (1002, TERM), (1003, TERM)]
+    assert one.signals == []  # all three were told
     assert one.turn() == ["d"] and one.states() == {"a": "ending", "d": "running", "c": "ending", "b": "ending"}
     for pid in (1001, 1002, 1003):
         after.on_end(pid, "exited with status 0")
     assert one.turn() == ["a"] and one.states() == {"a": "running", "d": "running"}
     assert next(each for each in after.describe() if each["name"] == "a")["restarts"] == 1
+
+
+def test_new_code_while_one_ends(run):
+    """It has the time that it had, and is not told twice; one that is named no more is told."""
+    one = run("a", "b")
+    one.turn()
+    one.attached.renew(Config(workers=1, drain_seconds=5, attach=["a"]))
+    states = [
+        {**each, "state": "running", "ends_in": None} if each["name"] == "b" else each
+        for each in one.attached.describe()
+    ]
+    one.now += 2
+    states = [{**each, "ends_in": 3.0} if each["name"] == "a" else each for each in states]
+    one.signals.clear()
+    one.timers = Timers(lambda: one.now)
+    one.attached = one.new()
+    one.attached.follow(Config(workers=1, drain_seconds=5, attach=["a"]))
+    one.attached.adopt(states)
+    assert one.signals == [(1002, TERM)]
+    one.turn(3)
+    assert one.signals[1:] == [(1001, KILL), (-1001, KILL)]
+
+
+BLOCKED = """\
+import os, signal, sys, types
+from aserve.processes.attached import start_program
+from aserve.settings.commands import Program
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
+pid = start_program(Program("a", ("grep", "^Sig[BI]", "/proc/self/status")), os.environ, None, types.SimpleNamespace(close=int))
+os.waitpid(pid, 0)
+"""
+
+
+def test_signals_that_are_ignored_or_blocked():
+    """A program inherits neither, as from nohup."""
+    done = subprocess.run([sys.executable, "-Ic", BLOCKED], capture_output=True, text=True, timeout=60)
+    assert re.findall(r"Sig(\w+):\s*(\w+)", done.stderr) == [("Blk", "0" * 16), ("Ign", "0" * 16)]
 
 
 def test_what_is_not_there(tmp_path):

@@ -88,3 +88,24 @@ def test_one_that_is_not_there_yet(supervised):
     (child,) = one.start()
     child.pid = 0
     assert one.supervisor._overview._status.footprint_of(child) is None
+
+
+def test_attached(supervised, monkeypatch):
+    """Programs beside the workers are told of, with their command and what they take; one that does not run takes nothing."""
+    monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: Memory(pid, 2, 1))
+    one = supervised(1)
+    one.start()
+    state = {
+        "name": "beat",
+        "words": ["celery", "a b"],
+        "state": "running",
+        "seconds": 3,
+        "restarts": 1,
+        "last_end": "",
+        "secret": 1,
+    }
+    programs = [{**state, "pid": 4321}, {**state, "name": "gone", "pid": 0, "state": "pausing"}]
+    status = module.Status(one.supervisor, one.supervisor._children, SimpleNamespace(describe=lambda: programs))
+    beat, gone = status.describe()["attached"]
+    assert (beat["name"], beat["command"], beat["rss_bytes"], beat["restarts"]) == ("beat", "celery 'a b'", 4321, 1)
+    assert (gone["state"], gone["rss_bytes"]) == ("pausing", None) and "secret" not in beat

@@ -59,6 +59,12 @@ def test_what_needs_workers(settings):
     assert Config(workers=1, **settings)
 
 
+def test_a_spooler_without_the_module():
+    """An app that cannot import uwsgi cannot say what is to be done with a job."""
+    with pytest.raises(ConfigError, match=r"^spooler is for apps that import uwsgi, which uwsgi-module off prevents"):
+        Config(workers=1, spooler=["a"], uwsgi_module="off")
+
+
 def test_what_is_warmed_up():
     """Paths, with a host or without; only what is preloaded can be warmed up."""
     config = Config(workers=1, preload=True, warm_up="/cart?id=%C3%A9 shop.example:8000/ [::1]/a")

@@ -144,6 +144,26 @@ def test_what_is_no_job(folder, octets, why):
     assert list_jobs(folder) == [] and names(folder) == [f".unreadable-{path.name}"]
 
 
+def test_what_cannot_be_looked_at(folder, monkeypatch):
+    """The others are there all the same, and who asks is told."""
+    path = write_job(folder, {})
+    os.unlink(write_job(folder, {}, priority="5"))
+    pathlib.Path(folder, ".new-x").touch()
+    scandir, now, told = os.scandir, module.time.time(), []
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(os, "scandir", lambda place: refuse(place) if place.endswith("/5") else scandir(place))
+    monkeypatch.setattr(os, "unlink", refuse)
+    monkeypatch.setattr(module.time, "time", lambda: now + 3700)
+    assert [due.path for due in list_jobs(folder)] == [path]
+    assert list_jobs(folder, lambda path, what, fault: told.append((path, what, fault.strerror)))
+    assert sorted(told) == [
+        (f"{folder}/{name}", "cannot be looked at", "Permission denied") for name in (".new-x", "5")
+    ]
+
+
 def test_what_nobody_goes_on_writing(folder, monkeypatch):
     """A file of a process that died while it wrote it is removed when it is old."""
     write_job(folder, {})

@@ -101,3 +101,21 @@ def test_arguments(folders):
     (due,) = list_jobs(folders[0])
     assert (due.priority, due.at) == (9, 5) and do_all(folders[0]) == [SPOOL_OK]
     assert done == [((1, [2]), {"x": {"y": None}})]
+
+
+def test_what_a_client_sends(folders):
+    """Its names replace none of ours, and none is unpickled for a function that takes a dict."""
+    done = []
+    form = {
+        "args": "no pickle",
+        "kwargs": "no pickle",
+        "ud_spool_func": "gone",
+        b"ud_spool_func": "gone",
+        "ud_spool_ret": "0",
+    }
+    for name, result in (("spool", SPOOL_OK), ("spoolforever", SPOOL_RETRY), ("spoolraw", None)):
+        path = DECORATORS[name](lambda values: done.append(values))(form)
+        assert do_all(folders[0]) == [result]
+        values = done.pop()
+        assert (values["args"], values["kwargs"]) == ("no pickle", "no pickle")
+        os.unlink(path)

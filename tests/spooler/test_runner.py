@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 import threading
+import time
 
 import pytest
 
+from aserve.spooler import runner as module
 from aserve.spooler.folder import list_jobs, write_job
 from aserve.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
 
@@ -85,6 +89,118 @@ def test_retries(run, caplog, result, seconds, text):
     assert run.turn()[0] == [b"1"] and run.turn(seconds - 1)[0] == [] and run.turn(1)[0] == [b"1"]
     assert list_jobs(run.folder) == [] and text in caplog.text
     assert ("ValueError: no mail today" in caplog.text) == isinstance(result, ValueError)
+
+
+def test_the_first_retry(tmp_path):
+    """It sleeps no longer than until a job that has failed is due once more: after 1 s."""
+    running = Running(str(tmp_path))
+    running.now = time.time() + 1
+    write_job(running.folder, {b"n": b"1"}, at=running.now)
+    running.results = [ValueError(), ValueError()]
+    done, rest = running.turn()
+    assert done == [b"1"] and rest == pytest.approx(1, abs=0.01)
+    done, rest = running.turn(1.01)
+    assert done == [b"1"] and 1 <= rest < 1.1
+    running.spooler.close()
+
+
+def test_one_that_becomes_due_meanwhile(run):
+    """It is done at once when the long job before it in the list has ended."""
+    write_job(run.folder, {b"n": b"1"}, at=FAR + 3, priority="1")
+    write_job(run.folder, {b"n": b"2"})
+
+    def take_long():
+        run.now += 5
+        return SPOOL_OK
+
+    run.results = [take_long]
+    assert run.turn() == ([b"2"], 0.0) and run.turn() == ([b"1"], 10.0)
+
+
+@pytest.mark.parametrize("name", ["utime", "unlink"])
+def test_a_file_of_another_user(run, caplog, monkeypatch, name):
+    """One that cannot be put off, or removed, stops no other; the log says it once."""
+    path = write_job(run.folder, {b"n": b"1"}, priority="1")
+    write_job(run.folder, {b"n": b"2"})
+    inode, before = os.stat(path).st_ino, getattr(os, name)
+
+    def refuse(place, *arguments):
+        if os.stat(place).st_ino == inode:
+            raise PermissionError(1, "Operation not permitted")
+        before(place, *arguments)
+
+    monkeypatch.setattr(os, name, refuse)
+    monkeypatch.setattr(module, "BATCH", 1)  # which it does not use up
+    first = [] if name == "utime" else [b"1"]
+    assert run.turn()[0] == [*first, b"2"]
+    for _ in range(2):
+        assert run.turn(7200)[0] == first
+    assert caplog.text.count("cannot be put off, or removed: [Errno 1] Operation not permitted") == 1
+
+
+def test_a_folder_that_cannot_be_read(run, caplog, monkeypatch):
+    """It is told of once, and the jobs elsewhere are done."""
+    write_job(run.folder, {b"n": b"1"}, priority="1")
+    scandir = os.scandir
+
+    def refuse(place):
+        if place.endswith("/1"):
+            raise PermissionError(13, "Permission denied")
+        return scandir(place)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    for _ in range(2):
+        write_job(run.folder, {b"n": b"2"})
+        assert run.turn()[0] == [b"2"]
+    assert caplog.text.count("/1 cannot be looked at: [Errno 13] Permission denied") == 1
+
+
+def test_few_faults_are_kept(run, caplog, monkeypatch):
+    """Memory has a limit: then the log says them once more."""
+    monkeypatch.setattr(module, "MAX_TOLD", 2)
+    for path in ("a", "b", "a", "b", "c", "a"):
+        run.spooler._tell(path, "is bad", OSError(5, "x"))
+    assert [text.split()[0] for text in caplog.messages] == ["a", "b", "c", "a"]
+
+
+FORKS = """\
+import os, signal, sys
+from aserve.spooler.folder import list_jobs, write_job
+from aserve.spooler.runner import SPOOL_OK, run_spooler
+
+folder, how = sys.argv[1:]
+spooler = os.getpid()
+
+def do(values):
+    if b"last" in values:
+        print("the last is done by", "the spooler" if os.getpid() == spooler else "its child", flush=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return SPOOL_OK
+    pid = os.fork()
+    if pid:
+        print("status", os.waitpid(pid, 0)[1], flush=True)
+        return SPOOL_OK
+    if how == "exit":
+        sys.exit(0)
+    if how == "signal":
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.write(1, b"the child goes on\\n")
+        os._exit(0)
+    return SPOOL_OK
+
+write_job(folder, {}, priority="1")
+write_job(folder, {b"last": b""})
+print("exit status", run_spooler(folder, lambda: do), len(list_jobs(folder)), flush=True)
+"""
+
+
+@pytest.mark.parametrize(("how", "status"), [("exit", 0), ("return", 1 << 8), ("signal", signal.SIGTERM)])
+def test_a_job_that_forks(tmp_path, how, status):
+    """A child that comes back does no jobs: it ends, and a signal for it ends it."""
+    done = subprocess.run(
+        [sys.executable, "-Ic", FORKS, str(tmp_path), how], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.splitlines() == [f"status {int(status)}", "the last is done by the spooler", "exit status 0 0"]
 
 
 def test_a_crash(run):
