@@ -362,7 +362,9 @@ os.waitpid(pid, 0)
 def test_signals_that_are_ignored_or_blocked():
     """A program inherits neither, as from nohup."""
     done = subprocess.run([sys.executable, "-Ic", BLOCKED], capture_output=True, text=True, timeout=60)
-    assert re.findall(r"Sig(\w+):\s*(\w+)", done.stderr) == [("Blk", "0" * 16), ("Ign", "0" * 16)]
+    found = {name: int(mask, 16) for name, mask in re.findall(r"Sig(\w+):\s*(\w+)", done.stderr)}
+    valid = sum(1 << (number - 1) for number in signal.valid_signals())  # others are the C library's
+    assert found["Blk"] == 0 and not found["Ign"] & valid
 
 
 def test_what_is_not_there(tmp_path):
