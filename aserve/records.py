@@ -20,6 +20,7 @@ from .wire_log import WireLog, is_told
 
 if TYPE_CHECKING:
     from .access_log import AccessLog
+    from .exchange import Exchange
     from .metrics.counting import Counters
     from .metrics.single import Single
     from .slow_requests import SlowRequests
@@ -114,6 +115,11 @@ class Records:
         self._stalls.on_second(queue)
         if self._title is not None:
             self._title.on_second(self._server.statistics(), self._server.ongoing(1))
+
+    def write_websocket(self, exchange: Exchange) -> None:
+        """Note that a request ends as it becomes a WebSocket: others note the WebSocket's end."""
+        if self._slow is not None:
+            self._slow.write_websocket(exchange)
 
     def slow_requests(self) -> list[dict[str, Any]]:
         """See SlowRequests.last."""

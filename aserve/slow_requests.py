@@ -121,8 +121,16 @@ class SlowRequests:
 
     def write(self, exchange: Exchange) -> None:
         """See RequestLog.write."""
-        if _monotonic() - exchange.arrived_at >= self._seconds and exchange.websocket is None:
-            self._end(exchange, exchange.end, exchange.response.code if exchange.response is not None else 0)
+        if exchange.websocket is None:
+            self._write(exchange, exchange.response.code if exchange.response is not None else 0)
+
+    def write_websocket(self, exchange: Exchange) -> None:
+        """Note that a request ends as it becomes a WebSocket."""
+        self._write(exchange, 101)
+
+    def _write(self, exchange: Exchange, status: int) -> None:
+        if _monotonic() - exchange.arrived_at >= self._seconds:
+            self._end(exchange, exchange.end, status)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """See RequestLog.write_refused: the app has not answered in time."""

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from harness import apps
+from harness.websockets import ASKING, Switching
 
 from aserve import slow_requests
 from aserve.errors import RequestRefused
@@ -168,3 +169,28 @@ def test_the_thread_that_looks_ends(slow):
     inline.close()
     slow.close()
     assert "aserve-slow-requests" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.mark.one_way
+def test_one_that_becomes_a_websocket(start_server, raw_client, caplog):
+    """It ends there as a request; however long the WebSocket lives, it is not told of again."""
+    is_in, may_begin, switching = threading.Event(), threading.Event(), Switching()
+
+    def app(environ, start_response):
+        is_in.set()
+        may_begin.wait(10)
+        return switching(environ, start_response)
+
+    server = start_server(app, is_checked=False, slow_request_seconds=0.05)
+    client = raw_client(server)
+    client.request("/", *ASKING)
+    assert is_in.wait(10)
+    server.pass_seconds_until(lambda: server.server.slow_requests())
+    may_begin.set()
+    assert client.recv_head().status == 101
+    (found,) = server.server.slow_requests()
+    assert (found["end"], found["status"]) == ("answered", 101) and found["seconds"] >= 0.05
+    client.close()
+    server.wait_until_idle()
+    server.stop()
+    assert len(slow_lines(caplog)) == 2

@@ -123,6 +123,11 @@ class TimedHalf(EndingHalf):
         return self._quiet_seconds if self._state == IDLE else 0.0
 
     @property
+    def unsent_bytes(self) -> int:
+        """Octets that the transport holds."""
+        return self._transport.get_write_buffer_size()
+
+    @property
     def _may_return_to_lane(self) -> bool:
         return self._service.take_back is not None and self._can_bypass and not self._is_closing_soon
 

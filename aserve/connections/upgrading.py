@@ -59,13 +59,22 @@ class UpgradingHalf(TimedHalf):
         self._quiet_seconds = self._plain_seconds = 0.0
         self._transition(Event.REQUEST)
         self._prepare_exchange(exchange)
-        self._transport.pause_reading()  # what comes may not be HTTP
+        if self._protocol.unparsed:
+            self._transport.pause_reading()  # it may not be HTTP; until something comes, the client's end is seen
+        elif self._is_at_eof or service.websockets.is_ending:
+            self._end_offer()
         service.request_count += 1
         if service.in_flight is not None:
             service.in_flight.begin(exchange)
         if service.times_requests:
             exchange.arrived_at = time.monotonic()
         self._executor.submit(exchange.websocket.run, exchange)
+
+    def _end_offer(self) -> None:
+        """Let an app that reads before it has decided find the end: its client is gone, or the server ends."""
+        exchange = self.connection.exchange
+        if exchange is not None and exchange.websocket is not None:
+            exchange.websocket.end_input()
 
     def stay(self) -> None:
         """Go on with HTTP: the app answers."""

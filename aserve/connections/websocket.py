@@ -65,13 +65,13 @@ class WebSocket(OfferedHalf):
             return False
         self._http = None
         self._transport, octets, self._is_write_paused, is_at_eof = left
+        self._websockets.on_begun(exchange)
         # From here on it is no request: no deadline ends it, its duration is not counted, and it is not in flight.
         self._arrived_at, exchange.arrived_at, exchange.began_at = exchange.arrived_at, 0.0, 0.0
         if service.in_flight is not None:
             service.in_flight.end(exchange)
         service.connections.add(self)
         service.connections.discard(http)
-        self._websockets.on_begun(exchange)
         with self._lock:
             if self._thread_id:  # else the app has returned already
                 cast(Executor, self._executor).set_aside(self._thread_id)

@@ -40,9 +40,15 @@ class End(socket.socket):
 class WebSockets:
     """Those of one server."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, deadlines: Deadlines | None = None) -> None:
-        """`deadlines`: of requests, which have none once they are WebSockets."""
-        self._loop, self._deadlines = loop, deadlines
+    def __init__(
+        self,
+        config: Config,
+        loop: asyncio.AbstractEventLoop,
+        deadlines: Deadlines | None = None,
+        write: Callable[[Exchange], None] | None = None,
+    ) -> None:
+        """`deadlines`: of requests, which have none once they are WebSockets; `write`: is told of each that becomes one."""
+        self._loop, self._deadlines, self._write = loop, deadlines, write
         # A WebSocket keeps its thread, so that another must take the place; one thread is a promise (PEP 3333 wsgi.multithread).
         self._has_threads = config.threads > 1
         self._limit = config.websockets
@@ -90,6 +96,8 @@ class WebSockets:
         """A request has become one."""
         if self._deadlines is not None:
             self._deadlines.forget(exchange)
+        if self._write is not None:
+            self._write(exchange)
 
     def end_later(self, end: Callable[[], None]) -> None:
         """Call it in its turn, as the server drains: its client will come back, and not all should at once."""

@@ -116,6 +116,8 @@ class LoopWire(UpgradingHalf):
         self._is_at_eof = self._is_closing_soon = True
         if not self._protocol.has_unparsed:
             self._protocol.receive_eof()
+        if not self._protocol.unparsed:  # else the app has something to read first
+            self._end_offer()
         if not self._take_completion() or self.connection.exchange is None:
             self._close()
         return True  # keep the transport open for the response
@@ -132,7 +134,7 @@ class LoopWire(UpgradingHalf):
             return
         # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
         for step in (
-            leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._call_on_writable,
+            leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._call_on_writable, self._end_offer,
         ):  # fmt: skip
             try:
                 step()
@@ -172,16 +174,12 @@ class LoopWire(UpgradingHalf):
         """The request body that is being received."""
         return self._protocol.body
 
-    @property
-    def unsent_bytes(self) -> int:
-        """Octets that the transport holds."""
-        return self._transport.get_write_buffer_size()
-
     # From outside
 
     def drain(self) -> None:
         """Finish the exchange that runs, then close."""
         self._is_closing_soon = True
+        self._end_offer()
         if self._service.is_replaced:
             # For ARRIVING_SECONDS, as the next request may be on its way; and what runs may have said that there may be one.
             self._quiet_seconds = 0.0
@@ -294,7 +292,7 @@ class LoopWire(UpgradingHalf):
         """Stop reading while too much waits, or what may not be HTTP; `_start_next` and `_on_body_low` start it again."""
         body, waiting = self._protocol.live_body, self._waiting
         is_full = len(waiting) >= self._service.config.max_pipelined or (body is not None and body.is_full)
-        if is_full or (waiting and waiting[-1].asks_websocket):
+        if is_full or (waiting and waiting[-1].asks_websocket) or self.connection.wire is not self:
             self._transport.pause_reading()
 
     def _on_body_low(self, exchange: Exchange, _: None) -> None:

@@ -168,3 +168,62 @@ def test_a_client_that_is_gone_before(start_server, raw_client):
     may_begin.set()
     assert switching.ended.acquire(timeout=10)
     wait_until(lambda: server.call(lambda: not server.server._services[0].websockets._all))
+
+
+def abort(server, _):
+    server.call(lambda: [each.abort() for each in list(server.server._connections)])
+
+
+@pytest.mark.any_parser
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda _, client: client.end_sending(), lambda _, client: client.reset(), abort,
+        lambda server, _: server.begin_drain(),
+    ],
+    ids=["fin", "reset", "abort", "drain"],
+)  # fmt: skip
+def test_an_app_that_reads_first(start_server, raw_client, end):
+    """It finds the end of its client, or of the server, though nothing was decided yet; what it answers then is HTTP."""
+    is_in, got = threading.Event(), []
+
+    def app(environ, start_response):
+        is_in.set()
+        got.append(environ["werkzeug.socket"].recv(1))
+        return apps.hello(environ, start_response)
+
+    server = start_server(app, is_checked=False)
+    all = server.server._services[0].websockets._all
+    client = raw_client(server)
+    client.request("/", *ASKING)
+    assert is_in.wait(10)
+    end(server, client)
+    wait_until(lambda: got)
+    assert got == [b""]
+    wait_until(lambda: not all)
+
+
+def is_reading(wire):
+    return wire._transport.is_reading()
+
+
+def test_octets_before_it_has_decided(start_server, raw_client):
+    """They are read once, and then no more; the app has them as it begins, in their order."""
+    is_in, may_begin = threading.Event(), threading.Event()
+    switching = Switching()
+
+    def app(environ, start_response):
+        is_in.set()
+        may_begin.wait(10)
+        return switching(environ, start_response)
+
+    server = start_server(app, is_checked=False)
+    client = raw_client(server)
+    client.request("/", *ASKING)
+    assert is_in.wait(10)
+    client.send(b"abc")
+    wait_until(lambda: server.call(lambda: [each for each in server.server._connections if not is_reading(each)]))
+    client.send(b"def")
+    client.end_sending()
+    may_begin.set()
+    assert client.recv_head().status == 101 and client.recv_to_end() == b"abcdef"

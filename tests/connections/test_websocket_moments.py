@@ -303,6 +303,7 @@ def test_a_client_that_had_nothing_to_read(fake):
     """The time of --write-timeout begins with octets for it, however long it was quiet before, and however many there were."""
     each = fake()
     each.write(SWITCHING)
+    assert each.transport.received() == SWITCHING
     for _ in range(2):
         for _ in range(9):
             each.socket.on_second()
