@@ -132,7 +132,7 @@ class LoopWire(UpgradingHalf):
         if is_detached:  # the connection goes on without us
             leave_limit()
             return
-        # Each is done whatever becomes of the others; the last lets a worker go on that waits for us.
+        # Each is done whatever becomes of the others; the last two let a worker go on that waits for us.
         for step in (
             leave_limit, functools.partial(self._drop_waiting, is_done), self._protocol.receive_eof, self._stop_sending, self._call_on_writable, self._end_offer,
         ):  # fmt: skip
