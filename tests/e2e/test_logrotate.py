@@ -79,7 +79,8 @@ def test_logrotate(start_process, rotate, tmp_path, wait_until, flags):
         path.with_name("access.log.1").read_text(), path.read_text(),
     ]  # fmt: skip
     found = [re.findall(r"GET /day-(\d+)-(\d+) ", text) for text in texts]
-    assert [*found[0], *found[1], *found[2]] == [(str(day), str(number)) for day in range(3) for number in range(20)]
+    all_lines = [(str(day), str(number)) for day in range(3) for number in range(20)]
+    assert sorted([*found[0], *found[1], *found[2]]) == sorted(all_lines)
     for day, lines in enumerate(found):
-        # Clients have their responses before the line: the last one may come when the file has been exchanged.
-        assert len(lines) >= 19 and {each for each, _ in lines[1:]} == {str(day)}
+        # Clients have their responses before the line: the last one may come when the file has been exchanged, and behind another worker's.
+        assert len(lines) >= 19 and len([each for each, _ in lines if each != str(day)]) <= 1
