@@ -7,6 +7,7 @@ Thread:   built on the event loop; read on both sides.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any, Callable
 
 from .. import wire_log
@@ -84,6 +85,14 @@ class Service:
         # While it drains: another process serves the same listeners. Who is connected has time to ask once more.
         self.is_replaced = False
         self.why_unready = ""  # see Server.set_unready
+
+    def begin(self, exchange: Exchange) -> None:
+        """Count a request of the event loop's that a worker is to run; whoever wants to know of it, does from now on."""
+        self.request_count += 1
+        if self.in_flight is not None:
+            self.in_flight.begin(exchange)
+        if self.times_requests:
+            exchange.arrived_at = time.monotonic()
 
     def end_lost(self, exchange: Exchange) -> None:
         """Log an exchange whose connection is lost and that its worker will not end; nothing if it is not of those, or not any more."""

@@ -9,7 +9,6 @@ Not here: the WebSocket (websockets.py).
 from __future__ import annotations
 
 import asyncio
-import time
 
 from ..errors import RequestRefused
 from ..exchange import Client, Exchange
@@ -63,11 +62,7 @@ class UpgradingHalf(TimedHalf):
             self._transport.pause_reading()  # it may not be HTTP; until something comes, the client's end is seen
         elif self._is_at_eof or service.websockets.is_ending:
             self._end_offer()
-        service.request_count += 1
-        if service.in_flight is not None:
-            service.in_flight.begin(exchange)
-        if service.times_requests:
-            exchange.arrived_at = time.monotonic()
+        service.begin(exchange)
         self._executor.submit(exchange.websocket.run, exchange)
 
     def _end_offer(self) -> None:

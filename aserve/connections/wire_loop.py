@@ -14,7 +14,6 @@ import asyncio
 import functools
 import logging
 import os
-import time
 from typing import cast
 
 from ..body import BufferedBody, LiveBody
@@ -254,11 +253,7 @@ class LoopWire(UpgradingHalf):
             # Soon, and not now: thousands of them, pipelined, would be as many calls deep.
             service.loop.call_soon(self._on_probe, exchange, probe)
             return
-        service.request_count += 1
-        if service.in_flight is not None:
-            service.in_flight.begin(exchange)
-        if service.times_requests:
-            exchange.arrived_at = time.monotonic()
+        service.begin(exchange)
         self._executor.submit(self.connection.run, exchange)
 
     def _prepare_exchange(self, exchange: Exchange) -> None:

@@ -7,7 +7,7 @@ import threading
 import pytest
 from harness import apps
 from harness.waiting import wait_until
-from harness.websockets import ASKING, SWITCHING, Switching, begin
+from harness.websockets import ASKING, SWITCHING, Held, Switching, begin
 
 from aserve.errors import ClientDisconnected
 
@@ -151,21 +151,14 @@ def test_a_deadline(start_server, raw_client):
 @pytest.mark.one_way
 def test_a_client_that_is_gone_before(start_server, raw_client):
     """The app that begins a WebSocket then finds its end, and is logged once."""
-    is_in, may_begin = threading.Event(), threading.Event()
-    switching = Switching()
-
-    def app(environ, start_response):
-        is_in.set()
-        may_begin.wait(10)
-        return switching(environ, start_response)
-
+    app = Held(switching := Switching())
     server = start_server(app, is_checked=False)
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert is_in.wait(10)
+    assert app.is_in.wait(10)
     server.call(lambda: [each.abort() for each in list(server.server._connections)])
     server.wait_until_idle()
-    may_begin.set()
+    app.may_begin.set()
     assert switching.ended.acquire(timeout=10)
     wait_until(lambda: server.call(lambda: not server.server._services[0].websockets._all))
 
@@ -209,21 +202,14 @@ def is_reading(wire):
 
 def test_octets_before_it_has_decided(start_server, raw_client):
     """They are read once, and then no more; the app has them as it begins, in their order."""
-    is_in, may_begin = threading.Event(), threading.Event()
-    switching = Switching()
-
-    def app(environ, start_response):
-        is_in.set()
-        may_begin.wait(10)
-        return switching(environ, start_response)
-
+    app = Held(Switching())
     server = start_server(app, is_checked=False)
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert is_in.wait(10)
+    assert app.is_in.wait(10)
     client.send(b"abc")
     wait_until(lambda: server.call(lambda: [each for each in server.server._connections if not is_reading(each)]))
     client.send(b"def")
     client.end_sending()
-    may_begin.set()
+    app.may_begin.set()
     assert client.recv_head().status == 101 and client.recv_to_end() == b"abcdef"

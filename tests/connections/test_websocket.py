@@ -12,7 +12,7 @@ import threading
 import pytest
 from harness import apps
 from harness.waiting import wait_until
-from harness.websockets import ASKING, SWITCHING, Switching, begin
+from harness.websockets import ASKING, SWITCHING, Held, Switching, begin
 
 from aserve.connections.timeouts import LINGER_SECONDS
 
@@ -273,19 +273,13 @@ def test_an_app_that_hears_nothing_of_a_drain(begun, caplog):
 @pytest.mark.one_way
 def test_begun_while_the_server_drains(start_server, raw_client):
     """It ends at once."""
-    is_asked, may_begin, app = threading.Event(), threading.Event(), Switching()
-
-    def wait_first(environ, start_response):
-        is_asked.set()
-        may_begin.wait(10)
-        return app(environ, start_response)
-
-    server = start_server(wait_first, is_checked=False)
+    app = Held(Switching())
+    server = start_server(app, is_checked=False)
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert is_asked.wait(10)
+    assert app.is_in.wait(10)
     server.begin_drain()
-    may_begin.set()
+    app.may_begin.set()
     assert client.recv_head().status == 101 and client.recv_to_end() == b""
     client.close()
     server.stop()

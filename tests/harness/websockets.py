@@ -43,6 +43,19 @@ class Switching:
         return apps.hello(environ, start_response)  # which nobody gets
 
 
+class Held:
+    """An app that waits, with a request in it, until the test lets it go on."""
+
+    def __init__(self, app):
+        self.app = app
+        self.is_in, self.may_begin = threading.Event(), threading.Event()
+
+    def __call__(self, environ, start_response):
+        self.is_in.set()
+        self.may_begin.wait(10)
+        return self.app(environ, start_response)
+
+
 def echo(sock):
     """Send back what comes, up to the end."""
     while True:
