@@ -38,7 +38,7 @@ def test_one_that_runs(start_server, raw_client, wait_until, caplog):
     assert (found["request"], found["end"], found["status"], found["worker"]) == ("GET /slow?...", None, None, None)
     assert found["seconds"] >= 0.05 and found["request_id"] == "abc" and found["number"] == 1
     assert "in __call__" in found["stack"] and "in respond" not in found["stack"]
-    (line,) = slow_lines(caplog)
+    (line,) = wait_until(lambda: slow_lines(caplog))  # it is kept first, and then told
     assert (
         line.startswith("GET /slow?... has taken ")
         and f"; request id abc; {found['thread']} is at (the last call first):\n  File" in line
