@@ -33,10 +33,11 @@ from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
-from .processes.attached import SPOOLER, SPOOLER_VARIABLE, check_programs
+from .processes.attached import SPOOLER, SPOOLER_VARIABLE
 from .processes.child import MOLD, TRIAL
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from .processes.plan import Plan
+from .processes.programs import check_programs
 from .running import Beside, prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
@@ -249,7 +250,9 @@ def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     from .compat.uwsgi import spooler_function  # which only such a process needs
     from .spooler.runner import run_spooler
 
-    plan = _read_settings(args)  # a certificate that is renewed just then, or a program that is gone, is no concern of its
+    plan = _read_settings(
+        args
+    )  # a certificate that is renewed just then, or a program that is gone, is no concern of its
     set_up_logging(plan.config, SPOOLER)
     _load(plan, is_spooler=True)
     call_post_fork()
