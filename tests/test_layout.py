@@ -234,6 +234,7 @@ HEAVY = {
 TESTS_OF_NO_ONE_FILE = {
     "bench_report",
     "bench_suites",
+    "bench_tls",
     "benchmarks",
     "chaos_client",
     "docs",
