@@ -232,6 +232,7 @@ HEAVY = {
     "anyio", "configparser", "difflib", "email.utils", "html", "httptools", "logging.config", "mimetypes", "typing_extensions",
 }  # fmt: skip
 TESTS_OF_NO_ONE_FILE = {
+    "bench_profile",
     "bench_report",
     "bench_suites",
     "bench_tls",
