@@ -421,7 +421,7 @@ def test_results_that_are_kept_can_be_read():
             assert all(kept["rounds"].values()), path
         elif kept["bench"] == "reload":
             assert all(each["good"] for each in kept["events"]), path
-        elif kept["bench"] in ("parse", "probes"):
+        elif kept["bench"] in ("parse", "probes", "profile"):
             assert kept[kept["bench"]], path
         else:  # of the report some are of one round, as they say
             assert all(each["seconds"] >= 0.8 for each in kept["sets"].values()), path
