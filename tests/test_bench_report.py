@@ -109,6 +109,22 @@ def test_what_was_not_measured_is_no_figure():
     assert [lead.count for lead in charts.leads("serve-pypy", {"sets": {"x": each}})] == ["1"]
 
 
+def test_what_happened_to_a_cluster_is_panels():
+    """One chart for each scenario; requests, failures, times and hosts one below another, a line for each balancer; the second that was cut is left out."""
+    row = {
+        "scenario": "killed", "server": "aserve", "note": "", "requests": 100, "failed": 1, "lost": 2, "late": 4,
+        "answered_each": [40, 37, 2], "failed_each": [0, 3, 0], "p99_ms_each": [20, None, 20], "hosts_each": [3, 2, 2],
+        "marks": {"1.0": "killed"},
+    }  # fmt: skip
+    shorter = {name: value[:2] for name, value in row.items() if name.endswith("_each")}
+    rows = [{**row, "balancer": "HAProxy"}, {**row, **shorter, "balancer": "nginx"}]
+    [chart] = charts.charts({"cluster-cpython": one_file("cluster", cluster=rows)})
+    assert (chart.slug, chart.suite, chart.labels) == ("cluster-cpython-killed", "F", ["0", "1"])
+    assert list(chart.panels) == ["requests", "failed, lost", "p99, ms", "hosts"]
+    assert chart.panels["failed, lost"] == {"aserve, HAProxy": [0, 3], "aserve, nginx": [0, None]}
+    assert "aserve, nginx: 3 of 100 failed or lost, 4 late" in chart.sentence and "1.0 s killed" in chart.sentence
+
+
 # The page
 
 
