@@ -299,10 +299,10 @@ def _preload(kept: dict[str, Any]) -> str:
 # What happened to a cluster: what is said of it.
 SCENARIOS = {
     "killed": "The processes of one of three hosts are killed, and started again after 7 s.",
-    "vanished": "The link of one of three hosts is down for 12 s: nobody says that it is gone.",
+    "vanished": "The link of one of three hosts is down for 10 s: nobody says that it is gone.",
     "bad way": "The way to one of three hosts takes 50 ms more in each direction, and loses 5 % of the frames, for 10 s.",
     "parted briefly": "Balancer and one of three hosts do not find each other for 3 s.",
-    "parted": "Balancer and one of three hosts do not find each other for 12 s.",
+    "parted": "Balancer and one of three hosts do not find each other for 10 s.",
     "rolling deploy": "Each of three hosts in turn is ended and started with new code, while uploads are under way and clients read slowly.",
     "slow host": "The app of one of three hosts takes five times as long as the others'.",
     "scale-up": "One host serves; two more are started.",

@@ -7,7 +7,7 @@ from harness.cluster import NAMES, NO_AGENT, PATIENCE_SECONDS, cluster, why_not
 from harness.steady import LONG, steady
 from harness.waiting import wait_until
 
-WHY_NOT = why_not("haproxy", "nginx")
+WHY_NOT = why_not()
 pytestmark = [
     pytest.mark.checkout,
     pytest.mark.slow,
@@ -46,7 +46,14 @@ def deploy(cluster, how):
 
 @pytest.mark.parametrize(
     ("balancer", "how"),
-    [("HAProxy", DRAINED), ("HAProxy", ALONE), ("nginx", ALONE), ("nginx, uwsgi", ALONE)],
+    [
+        ("HAProxy", DRAINED),
+        ("HAProxy", ALONE),
+        ("nginx", ALONE),
+        ("nginx, uwsgi", ALONE),
+        ("Caddy", ALONE),
+        ("Envoy", ALONE),
+    ],
 )
 def test_a_rolling_deploy(cluster, balancer, how):
     """No request is lost: not the quick ones, no upload that was under way, and no response that is read slowly."""
@@ -62,6 +69,5 @@ def test_a_rolling_deploy(cluster, balancer, how):
 @pytest.mark.parametrize("how", [DRAINED, ALONE])
 def test_gunicorn_beside_it(cluster, how):
     """What becomes of requests behind the same HAProxy when the hosts have gunicorn: nothing is promised for it, but a row."""
-    pytest.importorskip("gunicorn")
     cluster.open("HAProxy", "gunicorn", changes=NO_AGENT)
     assert cluster.keep("rolling deploy", deploy(cluster, how), how)["answered"]

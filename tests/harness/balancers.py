@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pathlib
 import re
+import sys
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ class Balancer:
     """A balancer of HTTP. `hosts` are addresses by names; `changes` are of the configuration."""
 
     program = "haproxy"
+    conf = "conf"  # the name of its file
 
     def __init__(
         self, hosts: Mapping[str, str], address: str, folder: pathlib.Path, changes: Mapping[str, str]
@@ -40,7 +42,7 @@ class Balancer:
 
     def command(self) -> list[str]:
         """Write the configuration; return what starts it in the foreground."""
-        path = self._folder / "conf"
+        path = self._folder / self.conf
         path.write_text(replaced(self._config(), self._changes))
         return self._command(str(path))
 
@@ -127,9 +129,73 @@ class NginxUwsgi(Nginx):
         return replaced(text, changes).replace("proxy_", "uwsgi_")
 
 
+class Caddy(Balancer):
+    """Caddy, whose log does not tell to which hosts a request was sent."""
+
+    program = "caddy"
+
+    def _command(self, path: str) -> list[str]:
+        home = f"XDG_CONFIG_HOME={self._folder}"  # where it writes down with what it was started
+        return ["env", home, "caddy", "run", "--adapter", "caddyfile", "--config", path]
+
+    def _config(self) -> str:
+        servers = " ".join(f"{address}:8000" for address in self._hosts.values())
+        block = replaced(Page("balancers").block("Caddy", "caddyfile"), {"10.0.0.1:8000 10.0.0.2:8000": servers})
+        return f"{{\n    admin off\n    auto_https off\n    default_bind {self._address}\n}}\n{block}"
+
+
+class Envoy(Balancer):
+    """Envoy, as a wheel of Python's package index has it."""
+
+    program = str(pathlib.Path(sys.executable).with_name("envoy"))  # the extra `cluster` has it
+    conf = "conf.yaml"
+
+    def _command(self, path: str) -> list[str]:
+        # Its memory of itself is not for a second Envoy on this machine.
+        return [
+            self.program,
+            "--disable-hot-restart",
+            "--concurrency",
+            "1",
+            "--file-flush-interval-msec",
+            "100",
+            "--log-level",
+            "warning",
+            "--config-path",
+            path,
+        ]
+
+    def _config(self) -> str:
+        block = Page("balancers").block("Envoy", "yaml")
+        [_, line] = servers = [f"{line}\n" for line in block.splitlines() if "10.0.0." in line]
+        log = f"""\
+          access_log:
+          - name: file
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog
+              path: {self.log_path}
+              log_format:
+                text_format_source:
+                  inline_string: "ask %REQ(:PATH)% %RESPONSE_CODE% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\\n"
+"""
+        changes = {
+            "".join(servers): "".join(line.replace("10.0.0.2", address) for address in self._hosts.values()),
+            "address: 0.0.0.0": f"address: {self._address}",
+            "          http_filters:\n": f"{log}          http_filters:\n",
+        }
+        return replaced(block, changes)
+
+    def _hosts_in(self, text: str) -> tuple[tuple[str, ...], int]:
+        host, tries = text.split()[:2]
+        names = {f"{address}:8000": name for name, address in self._hosts.items()}
+        return (names.get(host, host),), max(0, int(tries) - 1)
+
+
 BALANCERS: dict[str, type[Balancer]] = {
     "HAProxy": Balancer,
     "HAProxy, tcp": ByConnection,
     "nginx": Nginx,
     "nginx, uwsgi": NginxUwsgi,
+    "Caddy": Caddy,
+    "Envoy": Envoy,
 }

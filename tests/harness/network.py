@@ -16,6 +16,8 @@ import subprocess
 import threading
 import time
 
+from .waiting import wait_until
+
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x0002, 0x1000  # linux/if_tun.h
 FRAME_OCTETS = 65536
 NOBODY = "02:00:00:00:00:01"  # an Ethernet address that no host has
@@ -108,6 +110,11 @@ class Network:
             ip("netns", "del", place.space)
         with contextlib.suppress(AssertionError):  # it was not made
             ip("link", "del", self.bridge)
+        # A namespace lives as long as a process in it, and its link with it.
+        wait_until(lambda: not self._links(), 20, lambda: f"left behind: {self._links()}")
+
+    def _links(self) -> list[str]:
+        return [name for name in os.listdir("/sys/class/net") if name.startswith((f"{self._stem}v", self.bridge))]
 
 
 class Wire:
