@@ -103,6 +103,7 @@ class Nginx(Balancer):
         rest = servers[0].partition(":8000")[2]
         changes = {
             "".join(servers): "".join(f"    server {address}{rest}" for address in self._names),
+            "next_upstream_tries 2;": f"next_upstream_tries {len(self._hosts)};",
             "listen 80;": f"listen {self._address}:{PORT};\n    access_log {self._folder}/log ask;",
         }
         form = "log_format ask 'ask $request_uri $status $upstream_addr';\n"
