@@ -109,8 +109,8 @@ def test_what_was_not_measured_is_no_figure():
     assert [lead.count for lead in charts.leads("serve-pypy", {"sets": {"x": each}})] == ["1"]
 
 
-def test_what_happened_to_a_cluster_is_panels():
-    """One chart for each scenario; requests, failures, times and hosts one below another, a line for each balancer; the second that was cut is left out."""
+def cluster_file():
+    """Return a file of results of two runs with a cluster, one of them shorter."""
     row = {
         "scenario": "killed", "server": "aserve", "note": "", "requests": 100, "failed": 1, "lost": 2, "late": 4,
         "answered_each": [40, 37, 2], "failed_each": [0, 3, 0], "p99_ms_each": [20, None, 20], "hosts_each": [3, 2, 2],
@@ -118,7 +118,12 @@ def test_what_happened_to_a_cluster_is_panels():
     }  # fmt: skip
     shorter = {name: value[:2] for name, value in row.items() if name.endswith("_each")}
     rows = [{**row, "balancer": "HAProxy"}, {**row, **shorter, "balancer": "nginx"}]
-    [chart] = charts.charts({"cluster-cpython": one_file("cluster", cluster=rows)})
+    return {"cluster-cpython": one_file("cluster", cluster=rows)}
+
+
+def test_what_happened_to_a_cluster_is_panels():
+    """One chart for each scenario; requests, failures, times and hosts one below another, a line for each balancer; the second that was cut is left out."""
+    [chart] = charts.charts(cluster_file())
     assert (chart.slug, chart.suite, chart.labels) == ("cluster-cpython-killed", "F", ["0", "1"])
     assert list(chart.panels) == ["requests", "failed, lost", "p99, ms", "hosts"]
     assert chart.panels["failed, lost"] == {"aserve, HAProxy": [0, 3], "aserve, nginx": [0, None]}
@@ -217,11 +222,13 @@ def test_charts_are_drawn_alike_each_time():
     pytest.importorskip("matplotlib")
     [draw] = modules("draw")
     each = one_set({"aserve": {"1": [10], "100": [20]}, "bjoern": {"1": [20], "100": [10]}})
-    [chart] = charts.charts({"suite-a-cpython": one_file("suite-a", sets={"x": each})})
-    svg = draw.draw(chart)
-    assert svg == draw.draw(chart)
-    assert "currentColor" in svg and draw.TEXT not in svg and draw.GRID not in svg
-    assert draw.standalone(svg).count("<style>") == svg.count("<style>") + 1
+    drawn = charts.charts({"suite-a-cpython": one_file("suite-a", sets={"x": each}), **cluster_file()})
+    assert [chart.kind for chart in drawn] == ["bars", "panels"]
+    for chart in drawn:
+        svg = draw.draw(chart)
+        assert svg == draw.draw(chart)
+        assert "currentColor" in svg and draw.TEXT not in svg and draw.GRID not in svg
+        assert draw.standalone(svg).count("<style>") == svg.count("<style>") + 1
 
 
 def test_a_server_that_does_not_serve_so_many_has_no_ratio():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness.cluster import NO_AGENT, cluster, why_not
+from harness.cluster import NO_AGENT, why_not
 from harness.steady import steady
 
 WHY_NOT = why_not()
@@ -24,8 +24,6 @@ TIME_OUT = {
 }
 BALANCERS = list(TIME_OUT)
 BY_HTTP = ["HAProxy", "nginx"]
-
-__all__ = ["cluster"]  # a fixture
 
 
 def open_busy(cluster, balancer, server="aserve"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness.cluster import NAMES, NO_AGENT, PATIENCE_SECONDS, cluster, why_not
+from harness.cluster import NAMES, NO_AGENT, PATIENCE_SECONDS, why_not
 from harness.steady import LONG, steady
 from harness.waiting import wait_until
 
@@ -15,8 +15,6 @@ pytestmark = [
     pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
 ]
 DRAINED, ALONE = "drained, then SIGTERM", "SIGTERM alone"
-
-__all__ = ["cluster"]  # a fixture
 
 
 def deploy(cluster, how):

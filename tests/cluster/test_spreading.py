@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness.cluster import FLAGS, NO_AGENT, cluster, why_not
+from harness.cluster import FLAGS, NO_AGENT, why_not
 from harness.steady import steady
 
 WHY_NOT = why_not()
@@ -15,8 +15,6 @@ pytestmark = [
 ]
 QUICK_SECONDS = 0.2  # of a request: 8 threads serve 40 a second, and five times slower 8
 LIMITED = ("--max-connection-requests", "30")
-
-__all__ = ["cluster"]  # a fixture
 
 
 @pytest.mark.parametrize(

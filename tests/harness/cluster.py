@@ -268,7 +268,7 @@ class Cluster:
             "server": self.names[1],
             "note": note,
             "rate": load.rate,
-            "again": sum(sent[ask.name].again for ask in load.asks if ask.name in sent),
+            "again": sum(sent[ask.name].again for ask in load.asks if ask.name in sent) if sent else None,
             "shares": self.shares(load),
             **summary(load.asks, collections.Counter(name for node in self.nodes for name in node.begun())),
             "marks": load.marks,
