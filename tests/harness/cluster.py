@@ -312,7 +312,6 @@ def kept_results() -> Iterator[None]:
     yield
     if SAVES and _ROWS:
         [record] = modules("record")
-        server = f"{platform.python_implementation()} {platform.python_version()}"
-        record.write(
-            record.RESULTS / "cluster.json", {**record.describe_run("cluster"), "server": server, "cluster": _ROWS}
-        )
+        name = platform.python_implementation()
+        run = {**record.describe_run("cluster"), "server": f"{name} {platform.python_version()}"}
+        record.write(record.default_path("cluster", name.lower()), {**run, "cluster": _ROWS})

@@ -106,11 +106,12 @@ class Network:
         """Remove all of it; what is in the namespaces has ended."""
         for wire in self._wires:
             wire.stop()
+        # Links first: a namespace lives on for minutes, and its link with it, where a connection to a host that is gone has octets to send.
+        for name in self._links():
+            with contextlib.suppress(AssertionError):  # a wire's is gone with the wire
+                ip("link", "del", name)
         for place in self._places:
             ip("netns", "del", place.space)
-        with contextlib.suppress(AssertionError):  # it was not made
-            ip("link", "del", self.bridge)
-        # A namespace lives as long as a process in it, and its link with it.
         wait_until(lambda: not self._links(), 20, lambda: f"left behind: {self._links()}")
 
     def _links(self) -> list[str]:
