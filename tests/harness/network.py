@@ -122,7 +122,7 @@ class Wire:
     """
     Two Ethernet devices, and a thread that carries frames between them, late and not all of them.
 
-    It stands for `tc qdisc ... netem`, which many kernels are built without; and the same frames are lost in each run.
+    It stands for `tc qdisc ... netem`, which many kernels are built without.
     """
 
     def __init__(self, *names: str) -> None:
