@@ -57,7 +57,7 @@ ROWS: tuple[Row, ...] = (
            "sockets are as a server needs them, and workers do not all wake for one connection"),
     # What to serve
     maps("module wsgi", "APP", fact("module")),
-    maps("wsgi-file file", "APP", fact("wsgi-file"), "a relative path is one of `chdir`"),
+    maps("wsgi-file file", "APP", fact("wsgi-file"), "a relative path is one of `chdir`; it goes before `module` if it is there"),
     maps("callable", "APP", fact("callable")),
     maps("mount", "mount", collect("mount"), "by the path of the request, as with `manage-script-name`"),
     always("manage-script-name", "`--mount` does that"),
@@ -114,7 +114,8 @@ ROWS: tuple[Row, ...] = (
     maps("daemonize daemonize2", "access-log", take_log_file, "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
     unlike("chroot pivot-root unshare jail* emperor-use-clone namespace*", "systemd does it: `RootDirectory=`, `CapabilityBoundingSet=` and the like"),
     unlike("emperor* vassal* subscribe-to subscribe subscription* fastrouter* rawrouter* sslrouter* forkrouter* http-subscription-server sub*", "have systemd start an aserve for each app"),
-    unlike("legion* lord* exec-* hook-* attach-control-daemon call-* mount-* umount-* wait-for-* worker-exec worker-exec2", UNIT),
+    unlike("exec-* hook-* call-*", "have whoever starts aserve run it before that, such as `ExecStartPre=` of systemd's, or behind it (`ExecStopPost=`)"),
+    unlike("legion* lord* attach-control-daemon mount-* umount-* wait-for-* worker-exec worker-exec2", UNIT),
     maps("cron cron2 unique-cron", "cron", collect("cron"), "one run of each at a time; see attached.md"),
     maps("cron-harakiri", "cron", count("cron-harakiri"), "by `timeout`, before the command"),
     unlike("timer rbtimer signal-timer signal-rbtimer", "`uwsgi.add_timer` in the app, or `@timer` of uwsgidecorators, does it"),
