@@ -146,6 +146,8 @@ def test_files(load):
     assert draft.settings["static"] == ["/s=/var/s", "/m=/srv/media"] and draft.settings["static-index"] == ["a.html"]
     assert draft.settings["static-expires"] == ["/s/.* 60"] and not draft.notes
     Config.from_sources({}, {}, draft.settings)
+    draft = load("static-expires = /* 31557600; static-expires = 3")
+    assert draft.settings["static-expires"] == ["/* 31536000", "3"] and not draft.notes
     draft = load("static-expires = *.css 60; static-map = /../x=/y")
     assert "static" not in draft.settings and "static-expires" not in draft.settings
     assert all("it has no effect here: " in str(note) for note in draft.notes) and len(draft.notes) == 2
