@@ -28,6 +28,7 @@ MODIFIER = 17
 MAX_VARS_BYTES = 65535
 FIRST_SECONDS, MAX_SECONDS = 1.0, 3600.0  # between two tries of a job that fails
 ABANDONED_SECONDS = 3600.0  # a file that nobody goes on writing to; Guess
+MAX_COUNTED = 10_000  # by whoever only wants to know how many wait: it takes milliseconds
 WAKE = ".wake"
 _PREFIX, _NEW, _UNREADABLE = "uwsgi_spoolfile_on_", ".new-", ".unreadable-"
 _HEAD = struct.Struct("<BHB")
@@ -192,6 +193,18 @@ def _telling(path: str, tell: Callable[[str, str, OSError], object]) -> Iterator
         pass  # it was done meanwhile
     except OSError as fault:
         tell(path, "cannot be looked at", fault)
+
+
+def count_jobs(folder: str) -> int:
+    """Return how many jobs are not done yet, MAX_COUNTED at most; 0, too: it cannot be listed."""
+    count, places = 0, [folder]
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        places += [entry.path for entry in entries if _PRIORITY.match(entry.name)]
+    for place in places:
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            names = (entry.name for entry in entries)
+            count += sum(1 for name in itertools.islice(names, MAX_COUNTED - count) if name.startswith(_PREFIX))
+    return count
 
 
 def take_job(path: str, now: float) -> Job | None:
