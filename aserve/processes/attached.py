@@ -35,6 +35,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
+from ..metrics.advice import DONE
 from ..metrics.table import ATTACHED_RESTARTS, CRON_RUNS
 from ..settings import Config
 from ..settings.commands import Program, name_programs, parse_program, parse_timed
@@ -56,7 +57,6 @@ SET_BACK_MINUTES = (
     180  # a clock that goes back by more was wrong before, and is followed; by less it is waited for. As cron does
 )
 
-DONE = "exited with status 0"
 State = dict[str, Any]
 
 
@@ -103,11 +103,13 @@ class _One:
 
     def take_due(self) -> bool:
         """Look at the clock; return whether a minute of its times has come since the last look."""
+        if not self.program.when:
+            return False
         now = time.time()
         minute = now // MINUTE
         if minute < self.looked_at - SET_BACK_MINUTES:
             self.looked_at = minute
-        if not self.program.when or minute <= self.looked_at:
+        if minute <= self.looked_at:
             return False
         before, self.looked_at = self.looked_at, minute
         return last_due(parse_times(self.program.when).names, before, now) is not None

@@ -198,12 +198,13 @@ def _telling(path: str, tell: Callable[[str, str, OSError], object]) -> Iterator
 def count_jobs(folder: str) -> int:
     """Return how many jobs are not done yet, MAX_COUNTED at most; 0, too: it cannot be listed."""
     count, places = 0, [folder]
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
-        places += [entry.path for entry in entries if _PRIORITY.match(entry.name)]
     for place in places:
         with contextlib.suppress(OSError), os.scandir(place) as entries:
-            names = (entry.name for entry in entries)
-            count += sum(1 for name in itertools.islice(names, MAX_COUNTED - count) if name.startswith(_PREFIX))
+            for entry in itertools.islice(entries, MAX_COUNTED - count):
+                if entry.name.startswith(_PREFIX):
+                    count += 1
+                elif place is folder and _PRIORITY.match(entry.name):
+                    places.append(entry.path)
     return count
 
 

@@ -131,7 +131,7 @@ def test_what_kills_its_process(start):
 
 
 def test_limits(start, tmp_path):
-    """A job that takes too long is killed, and done again by a process that has imported more; each job's end is counted, over new code, too."""
+    """A job that takes too long is killed, and done again by a process that has imported more; each of its ends is counted."""
     (tmp_path / "more.py").write_text("print('imported more', flush=True)\n")
     control = str(tmp_path / "control")
     limits = ("--spooler-timeout", "1s", "--spooler-max-jobs", "1", "--spooler-import", "more")
@@ -143,12 +143,9 @@ def test_limits(start, tmp_path):
     )
     (tmp_path / "go").touch()
     wait_until(lambda: not path.exists(), PATIENCE_SECONDS)
-    process.wait_for_log("imported more", PATIENCE_SECONDS)
     process.wait_for_log(
-        r"attached spooler \(pid \d+\) has ended, to be started anew: it has done its jobs", PATIENCE_SECONDS
+        r"imported more(.*\n)*.* has ended, to be started anew: it has done its jobs", PATIENCE_SECONDS
     )
-    process.signal(signal.SIGUSR2)
-    process.wait_for_log("SIGUSR2: done in", 60)
     command = [sys.executable, "-I", "-m", "aserve", "status", "--control", control]
     status = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert re.search(r"\njobs: 0 waiting; 1 done, [1-9]\d* failed, 0 retried\n", status.stdout), status.stdout
