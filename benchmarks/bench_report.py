@@ -57,6 +57,8 @@ STEPS = [
     Step("F", 0.8, ("bench_suites.py", "--suites", "f")),
     Step("F", 8.8, ("bench_serve.py", "--targets", *SHORT)),
     Step("F", 3.5, ("bench_serve.py", "--targets", "--rounds", "2", "--seconds", "1"), "pypy"),
+    Step("F", 0.5, ("bench_parse.py",)),
+    Step("F", 0.3, ("bench_parse.py",), "pypy"),
     Step("F", 1.7, ("bench_probes.py",)),
     Step("F", 0.8, ("bench_probes.py", "--rounds", "3"), "pypy"),
     Step("F", 7.0, ("bench_reload.py", "--import-seconds", "1")),

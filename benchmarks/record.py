@@ -47,8 +47,13 @@ def default_path(bench: str, interpreter: str) -> pathlib.Path:
 
 def save(path: pathlib.Path, bench: str, results: dict[str, tuple[Result, str]], judged: list[dict[str, Any]]) -> None:
     """Write everything; results: of each set, by its name, and its base."""
+    write(path, document(bench, results, judged))
+
+
+def document(bench: str, results: dict[str, tuple[Result, str]], judged: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a file's content; results: of each set, by its name, and its base."""
     sets = {name: describe(result, base) for name, (result, base) in results.items()}
-    write(path, {**describe_run(bench), "targets": judged, "sets": sets})
+    return {**describe_run(bench), "targets": judged, "sets": sets}
 
 
 def describe_run(bench: str) -> dict[str, Any]:
