@@ -148,7 +148,7 @@ bench-report: bench-ready  ## every suite on CPython and PyPy, into benchmarks/r
 bench-quick: bench-ready  ## the targets that can be had in four minutes, met or not (ARGS="--targets 1,2")
 	@.venv-bench/bin/python benchmarks/bench_quick.py $(ARGS)
 
-bench-probes: bench-ready  ## start, idle and slow clients, the spread over workers, beside other servers
+bench-probes: bench-ready  ## start, idle and slow clients, growth of memory, the spread over workers, beside other servers
 	@.venv-bench/bin/python benchmarks/bench_probes.py $(ARGS)
 
 bench-tables:  ## write benchmarks/results/README.md from the files beside it; a run that is saved has done so

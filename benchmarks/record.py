@@ -19,6 +19,7 @@ from typing import Any
 import nginx
 import servers
 import tables
+import tls
 from figures import COLUMNS, Result, base_of
 
 FORMAT = 2  # of the file; a change of meaning raises it
@@ -64,7 +65,7 @@ def describe_run(bench: str) -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
         "machine": describe_machine(),
         "commit": _commit(),
-        "tools": {"wrk": _wrk_version(), "nginx": nginx.version()},
+        "tools": {"wrk": _wrk_version(), "nginx": nginx.version(), "openssl": tls.version()},
     }
 
 
