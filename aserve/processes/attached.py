@@ -194,13 +194,13 @@ class Attached:
                 self._start(one, now)
 
     def _on_due(self, one: _One) -> None:
-        """The minute of a command has come."""
-        if one.pid:
+        """The minute of a command has come: it begins, unless its last run goes on; what runs under its name may be another's, as before a reload."""
+        one.is_due = not one.pid or one.words != one.program.words
+        if not one.is_due:
             self._count(CRON_RUNS, 'result="skipped"')
             logger.warning(
                 "%s still runs, after %.0f s: it is not begun once more", one, time.monotonic() - one.began_at
             )
-        one.is_due = not one.pid
 
     def _would_be_one_too_many(self, one: _One) -> bool:
         """Whether what other settings have started, under this name or another, must end first: there must not be two."""
