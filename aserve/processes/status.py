@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import shlex
 import time
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from ..footprint import Footprint, Footprints, memory_of
 from ..metrics.growth import SAMPLE_SECONDS, Growth
 from ..metrics.status import describe_footprint, describe_requests, describe_server
 from ..settings import Config
+from ..settings.commands import show_command
 from ..slow_requests import MAX_KEPT
 from .attached import Attached
 from .channel import Message
@@ -147,7 +147,7 @@ class Status:
     def _describe_attached(self, state: dict[str, Any]) -> dict[str, Any]:
         shown = {name: state[name] for name in SHOWN}
         footprint = self._footprints.of(state["pid"]) if state["pid"] else None
-        return {**shown, "command": shlex.join(state["words"]), **describe_footprint(footprint)}
+        return {**shown, "command": show_command(state["words"], state["when"]), **describe_footprint(footprint)}
 
     def _describe(self, child: Child) -> dict[str, Any]:
         page, growth = self._children.page(child), self._growths.get(child)

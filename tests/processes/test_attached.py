@@ -431,7 +431,7 @@ def test_a_run(cron, caplog):
     assert one.turn(89) == [] and one.turn(1) == ["cron prune"]
     one.attached.on_end(1002, "exited with status 3")
     assert one.counted == ['result="done"', 'result="failed"'] and one.attached.describe()[0]["restarts"] == 2
-    assert "cron prune (pid 1001) has begun: /bin/sh -c 'prune --all'" in caplog.text
+    assert "cron prune (pid 1001) has begun: prune --all\n" in caplog.text
     assert [(record.levelname, record.message) for record in caplog.records if "has ended" in record.message] == [
         ("INFO", "cron prune (pid 1001) has ended after 30 s: it exited with status 0"),
         ("ERROR", "cron prune (pid 1002) has ended after 0 s: it exited with status 3"),

@@ -106,7 +106,7 @@ def test_attached(supervised, monkeypatch):
         "pause_seconds": 0.0,
         "secret": 1,
     }
-    programs = [{**state, "pid": 4321}, {**state, "name": "gone", "pid": 0, "state": "pausing"}]
+    programs = [{**state, "pid": 4321}, {**state, "name": "gone", "pid": 0, "state": "pausing", "when": "* * * * *"}]
     status = module.Status(
         one.supervisor,
         one.supervisor._children,
@@ -117,3 +117,4 @@ def test_attached(supervised, monkeypatch):
     assert described["jobs"] == {"waiting": {}}
     assert (beat["name"], beat["command"], beat["rss_bytes"], beat["restarts"]) == ("beat", "celery 'a b'", 4321, 1)
     assert (gone["state"], gone["rss_bytes"]) == ("pausing", None) and "secret" not in beat
+    assert gone["command"] == "a b"  # what its shell reads
