@@ -27,7 +27,7 @@ from .finding import describe_found
 from .flags import build_parser, parse_args
 from .hooks import call_post_fork
 from .layers import nothing_here
-from .loading import LoadError, check_unpatched, load_app
+from .loading import LoadError, check_unpatched, load_app, load_module
 from .logs import enable_loggers, set_up_logging
 from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
@@ -36,6 +36,7 @@ from .processes.ask import is_command, run_command
 from .processes.attached import SPOOLER, SPOOLER_VARIABLE
 from .processes.child import MOLD, TRIAL
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
+from .processes.memory_file import map_memory_file
 from .processes.plan import Plan
 from .processes.programs import check_programs
 from .running import Beside, prepared
@@ -248,16 +249,19 @@ def _watch(path: str) -> int:
 def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     """Do the jobs of a folder, as the process beside the workers that is for that."""
     from .compat.uwsgi import spooler_function  # which only such a process needs
+    from .spooler.board import PAGE_VARIABLE, Page
     from .spooler.runner import run_spooler
 
-    plan = _read_settings(
-        args
-    )  # a certificate that is renewed just then, or a program that is gone, is no concern of its
+    page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
+    # Not _read_plan: a certificate that is renewed just then, or a program that is gone, is no concern of its.
+    plan = _read_settings(args)
     set_up_logging(plan.config, SPOOLER)
     _load(plan, is_spooler=True)
+    for name in plan.config.spooler_import:
+        load_module(name)
     call_post_fork()
     try:
-        return run_spooler(folder, spooler_function)
+        return run_spooler(folder, spooler_function, page, plan.config.spooler_max_jobs)
     except OSError as fault:
         raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
 

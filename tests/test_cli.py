@@ -20,6 +20,7 @@ from aserve.layers import nothing_here
 from aserve.processes.attached import SPOOLER_VARIABLE
 from aserve.settings import SETTINGS, VERSION, Config
 from aserve.spooler import runner
+from aserve.spooler.board import PAGE_VARIABLE
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 
@@ -255,11 +256,14 @@ def test_a_spooler_reads_no_certificates(served, monkeypatch):
     """Nor does it look for programs: a key that is renewed just then, or that only root may read, keeps no job from being done."""
     begun = []
     monkeypatch.setenv(SPOOLER_VARIABLE, "jobs")
+    monkeypatch.setenv(PAGE_VARIABLE, "")
     monkeypatch.setattr(cli, "_load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
-    monkeypatch.setattr(runner, "run_spooler", lambda folder, function: begun.append(folder) or 0)
+    monkeypatch.setattr(cli, "load_module", begun.append)
+    monkeypatch.setattr(runner, "run_spooler", lambda folder, function, page, count: begun.append((folder, count)) or 0)
     key = ("--bind", "https://:1", "--certificate", "nowhere.pem", "--key", "nowhere.key")
-    assert cli.main(["hello:app", "--workers", "1", "--spooler", "jobs", "--attach", "no-such-program", *key]) == 0
-    assert begun == [("hello:app", True), "jobs"]
+    jobs = ("--workers", "1", "--spooler", "jobs", "--spooler-max-jobs", "3", "--spooler-import", "shop.jobs")
+    assert cli.main(["hello:app", *jobs, "--attach", "no-such-program", *key]) == 0
+    assert begun == [("hello:app", True), "shop.jobs", ("jobs", 3)]
 
 
 def test_environment(served, monkeypatch):

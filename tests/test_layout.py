@@ -45,10 +45,11 @@ FLOORS = (
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
+    "spooler",
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "uwsgi_api spooler",  # below `import uwsgi`
+    "uwsgi_api",  # below `import uwsgi`
     "compat moving",
     "banner completion explain finding",
     "flags",
@@ -108,6 +109,7 @@ WITHIN = {
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots sources wishes",
         "children programs",
+        "spoolers",
         "attached",
         "status",
         "overview",
@@ -122,7 +124,7 @@ WITHIN = {
         "supervisor",
     ),
     "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
-    "spooler": ("folder", "runner", "functions"),
+    "spooler": ("board folder", "runner", "functions"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -196,7 +198,9 @@ DOORS = {
     ("cli", "top_screen"),  # which knows textual
     ("cli", "compat.uwsgi"),  # and all of uwsgi_api
     ("cli", "uwsgi_api.memory"),
+    ("cli", "spooler.board"),
     ("cli", "spooler.runner"),
+    ("processes.attached", "processes.spoolers"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     # These: 4 MB of each process, for what most have not asked for.
     ("cli", "with_workers"),

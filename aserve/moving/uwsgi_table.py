@@ -69,7 +69,7 @@ ROWS: tuple[Row, ...] = (
     maps("paste ini-paste ini-paste-logged", "APP", fact("paste"), "`config:FILE`; see paste.md"),
 
     always("paste-logger", "the file's sections of loggers are read"),
-    unlike("pyargv pymodule-alias import shared-import pyimport py-import shared-pyimport shared-py-import python-import shared-python-import spooler-python-import eval pyrun", "do it where the app is imported"),
+    unlike("pyargv pymodule-alias import shared-import pyimport py-import shared-pyimport shared-py-import python-import shared-python-import eval pyrun", "do it where the app is imported"),
     unlike("vhost vhost-host", "serve each app by an aserve of its own; the front server knows the hosts"),
     unlike("unenv envdir early-envdir", "take it out of the environment of whoever starts it"),
     unlike("wsgi-disable-file-wrapper wsgi-lite wsgi-accept-buffer wsgi-accept-buffers wsgi-env-behavior wsgi-env-behaviour wsgi-strict web3 pump pecan", "the app is served as PEP 3333 says"),
@@ -121,6 +121,9 @@ ROWS: tuple[Row, ...] = (
     unlike("timer rbtimer signal-timer signal-rbtimer", "`uwsgi.add_timer` in the app, or `@timer` of uwsgidecorators, does it"),
     maps("spooler", "spooler", text("spooler"), "see spooler.md"),
     maps("spooler-processes", "spooler-processes", number("spooler-processes", 1, 64)),
+    maps("spooler-harakiri", "spooler-timeout", number("spooler-timeout", 0, DAY)),
+    maps("spooler-max-tasks", "spooler-max-jobs", number("spooler-max-jobs", 0, 1_000_000_000)),
+    maps("spooler-import spooler-python-import", "spooler-import", text("spooler-import")),
     always("spooler-ordered spooler-quiet spooler-frequency spooler-freq", "jobs go by priority, and each is done as soon as it is due"),
     unlike("spooler-* spool*", "`--spooler FOLDER` does jobs as the app says; see spooler.md"),
     maps("cache2", "uwsgi-cache", take_cache, "its name, items, blocksize, keysize and purge_lru; see uwsgi-api.md"),

@@ -18,13 +18,13 @@ class Backoff:
 
     def __init__(self) -> None:
         self.due_at = 0.0  # on the caller's clock
-        self._seconds = 0.0
+        self.seconds = 0.0  # the last delay; 0: there was no failure, or it is forgotten
 
     def fail(self, now: float) -> float:
         """Note a failure; return for how many seconds there is to be no try."""
-        self._seconds = min(max(self._seconds * 2, FIRST_SECONDS), MAX_SECONDS)
-        self.due_at = now + self._seconds
-        return self._seconds
+        self.seconds = min(max(self.seconds * 2, FIRST_SECONDS), MAX_SECONDS)
+        self.due_at = now + self.seconds
+        return self.seconds
 
     def succeed(self, served_seconds: float) -> None:
         """Note that what was started has served for so long."""
@@ -33,4 +33,4 @@ class Backoff:
 
     def reset(self) -> None:
         """Forget all failures: whatever was wrong may have been repaired."""
-        self.due_at = self._seconds = 0.0
+        self.due_at = self.seconds = 0.0

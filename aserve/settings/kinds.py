@@ -428,6 +428,7 @@ PLACES = Kind(
 )
 ENV = Kind("NAME=VALUE", "names and values; in a variable one to a line", _parse_env, show_texts)
 PATHS = Kind("PATH", "paths", _parse_paths, show_texts)
+MODULES = Kind("MODULE", "names of modules, and paths of files; in a variable one to a line", _parse_paths, show_texts)
 LOG_PATH = Kind(
     "PATH",
     "a path, - for standard output, syslog:, syslog:/PATH or syslog:udp://HOST:PORT",

@@ -38,6 +38,7 @@ from .kinds import (
     METRICS_BIND,
     MIB,
     MODE,
+    MODULES,
     MONTH_SECONDS,
     PATHS,
     PEERS,
@@ -304,6 +305,21 @@ class Config:
         1, PROCESSES, "--spooler-processes", count(1, 64),
         "processes that do the jobs of each --spooler",
         "uWSGI's default: jobs are done one after another.",
+    )
+    spooler_seconds: float = _row(
+        0.0, PROCESSES, "--spooler-timeout", duration(0.0),
+        "how long a job of --spooler may take; beyond it, its process is killed, and it is done again; 0: any time",
+        "Only you know how long a job may take, and what it leaves behind if it is cut off.",
+    )
+    spooler_max_jobs: int = _row(
+        0, PROCESSES, "--spooler-max-jobs", count(0, 1_000_000_000),
+        "jobs after which a process of --spooler is replaced by a new one; 0: any number",
+        "As for --max-requests: it is for an app that leaks.",
+    )
+    spooler_import: Sequence[str] = _row(
+        (), PROCESSES, "--spooler-import", MODULES,
+        "module, or file of Python, that processes of --spooler import after the app; repeatable",
+        "The app mostly imports its jobs by itself.",
     )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,

@@ -28,6 +28,7 @@ MODIFIER = 17
 MAX_VARS_BYTES = 65535
 FIRST_SECONDS, MAX_SECONDS = 1.0, 3600.0  # between two tries of a job that fails
 ABANDONED_SECONDS = 3600.0  # a file that nobody goes on writing to; Guess
+MAX_COUNTED = 10_000  # by whoever only wants to know how many wait: 4 ms of CPU time (2026-11-23)
 WAKE = ".wake"
 _PREFIX, _NEW, _UNREADABLE = "uwsgi_spoolfile_on_", ".new-", ".unreadable-"
 _HEAD = struct.Struct("<BHB")
@@ -192,6 +193,19 @@ def _telling(path: str, tell: Callable[[str, str, OSError], object]) -> Iterator
         pass  # it was done meanwhile
     except OSError as fault:
         tell(path, "cannot be looked at", fault)
+
+
+def count_jobs(folder: str) -> int:
+    """Return how many jobs are not done yet, MAX_COUNTED at most; 0, too: it cannot be listed."""
+    count, places = 0, [folder]
+    for place in places:
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in itertools.islice(entries, MAX_COUNTED - count):
+                if entry.name.startswith(_PREFIX):
+                    count += 1
+                elif place is folder and _PRIORITY.match(entry.name):
+                    places.append(entry.path)
+    return count
 
 
 def take_job(path: str, now: float) -> Job | None:

@@ -17,6 +17,7 @@ import time
 from typing import Any, Callable
 
 from ..forks import disown_handlers, end_if_forked, forked, own_handlers
+from .board import Page
 from .folder import Job, list_jobs, open_wake, take_job
 
 logger = logging.getLogger("aserve")
@@ -34,9 +35,23 @@ Do = Callable[["dict[str | bytes, Any]"], object]
 class Spooler:
     """One folder's jobs, one after another."""
 
-    def __init__(self, folder: str, function: Callable[[], Do | None], clock: Callable[[], float] = time.time) -> None:
-        """`function` returns what the app wants called for each job, if anything."""
+    def __init__(
+        self,
+        folder: str,
+        function: Callable[[], Do | None],
+        clock: Callable[[], float] = time.time,
+        page: Page | None = None,
+        max_jobs: int = 0,
+    ) -> None:
+        """
+        `function` returns what the app wants called for each job, if anything; `page`: where the supervisor looks.
+
+        After `max_jobs` it ends by itself; 0: never.
+        """
         self._folder = folder
+        self._page = page or Page()
+        self._max_jobs = max_jobs
+        self._count = 0  # of jobs that have been begun
         self._function = function
         self._clock = clock
         self._is_ending = False
@@ -116,6 +131,7 @@ class Spooler:
             job.put_off(self._clock(), RETRY_SECONDS)
             return
         count = len(forked)
+        self._page.begin(name)
         try:
             result = function(values_of(job.path, job.values, job.body))
             end_if_forked(count)
@@ -123,15 +139,24 @@ class Spooler:
             end_if_forked(count, exc)
             if not isinstance(exc, (Exception, SystemExit)):
                 raise
+            self._note_end("failed")
             logger.exception("%s has failed; the next try is in %.0f s", name, seconds)
             job.put_off(self._clock(), seconds)
             return
+        self._note_end("done" if result == SPOOL_OK else "retried")
         if result == SPOOL_OK:
             job.remove()
             return
         if result not in (SPOOL_RETRY, SPOOL_IGNORE):
             logger.error("%s stays: its function has returned %.100r, and not SPOOL_OK", name, result)
         job.put_off(self._clock(), RETRY_SECONDS)
+
+    def _note_end(self, result: str) -> None:
+        self._page.end(result)
+        self._count += 1
+        if self._count == self._max_jobs:
+            logger.info("after %d jobs (--spooler-max-jobs) another process goes on", self._count)
+            self.end()
 
 
 def values_of(path: str, values: dict[bytes, bytes], body: bytes) -> dict[str | bytes, Any]:
@@ -144,15 +169,15 @@ def values_of(path: str, values: dict[bytes, bytes], body: bytes) -> dict[str | 
     return found
 
 
-def run_spooler(folder: str, function: Callable[[], Do | None]) -> int:
+def run_spooler(folder: str, function: Callable[[], Do | None], page: Page | None = None, max_jobs: int = 0) -> int:
     """
-    Do the jobs of a folder until SIGTERM; return the exit status.
+    Do the jobs of a folder until SIGTERM, or so many; return the exit status.
 
     Raises:
         OSError: the folder cannot be used.
     """
     reading, writing = os.pipe()
-    with contextlib.closing(Spooler(folder, function)) as spooler:
+    with contextlib.closing(Spooler(folder, function, page=page, max_jobs=max_jobs)) as spooler:
 
         def on_term(number: int, frame: object) -> None:
             spooler.end()

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from aserve.spooler import runner as module
+from aserve.spooler.board import PAGE_BYTES, Page
 from aserve.spooler.folder import list_jobs, write_job
 from aserve.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
 
@@ -244,6 +245,34 @@ def test_the_end(run):
     write_job(run.folder, {b"n": b"2"})
     run.results = [lambda: (run.spooler.end(), SPOOL_OK)[1]]
     assert run.turn() == ([b"1"], 0.0) and len(list_jobs(run.folder)) == 1
+
+
+def test_what_is_told(run):
+    """Each job is told of while it is done, and what became of it."""
+    memory = memoryview(bytearray(PAGE_BYTES))
+    run.spooler._page = Page(memory)
+    paths = [write_job(run.folder, {b"n": b"%d" % number}) for number in range(4)]
+    told = []
+    run.results = [
+        lambda: (told.append(Page(memory).job()[0]), SPOOL_OK)[1], SPOOL_RETRY, ValueError("no"), SPOOL_IGNORE,
+    ]  # fmt: skip
+    run.turn()
+    assert told == [os.path.basename(paths[0])] and memory.cast("Q")[:3].tolist() == [1, 1, 2]
+    assert Page(memory).job() is None
+
+
+def test_so_many_jobs(tmp_path, caplog):
+    """Then it ends by itself, also if one has failed."""
+    caplog.set_level("INFO", "aserve")
+    for number in range(3):
+        write_job(str(tmp_path), {b"n": b"%d" % number})
+    done = []
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert run_spooler(str(tmp_path), lambda: lambda values: done.append(values) or 1 / 0, max_jobs=2) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(done) == 2 and "after 2 jobs (--spooler-max-jobs) another process goes on" in caplog.text
 
 
 def test_until_sigterm(tmp_path):
