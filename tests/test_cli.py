@@ -18,6 +18,7 @@ from aserve.demo import app as demo_app
 from aserve.errors import AserveError, BindError
 from aserve.layers import nothing_here
 from aserve.settings import SETTINGS, VERSION, Config
+from aserve.uwsgi_api import memory
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 
@@ -379,6 +380,17 @@ def test_import_uwsgi(served, monkeypatch, tmp_path, flags, is_there):
     sys.modules.pop("uwsgi", None)
 
 
+@pytest.mark.parametrize("flags", [["--uwsgi-module", "on"], ["--uwsgi-cache", "items=1"], []])
+def test_this_hosts_alone(served, capsys, flags, monkeypatch):
+    """A line says so, where something is shared within it."""
+    monkeypatch.setattr(memory, "_memory", None)
+    monkeypatch.setattr(memory, "KEPT", {})
+    assert cli.main(["hello:app", *flags]) == 0
+    assert capsys.readouterr().err.count("are this host's alone; --shared has all hosts share them") == bool(flags)
+    if memory._memory is not None:
+        os.close(memory._memory.fd)
+
+
 def test_help(served, capsys):
     """--help shows every flag, with its default."""
     with pytest.raises(SystemExit) as caught:
@@ -443,6 +455,7 @@ def test_every_flag_that_is_named_exists():
         (["--config", "none.toml"], "cannot read the settings file none.toml: No such file"),
         (["nowhere:app"], "no module 'nowhere' in "),
         (["hello:nothing"], "no 'nothing' in hello ("),
+        (["--shared", "redis://host"], "shared needs shared-prefix where no APP is named"),
     ],
 )
 def test_mistakes(served, capsys, argv, text):

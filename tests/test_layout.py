@@ -48,6 +48,7 @@ FLOORS = (
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
+    "sharing",
     "uwsgi_api spooler",  # below `import uwsgi`
     "compat moving",
     "banner completion explain finding",
@@ -59,7 +60,7 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "caches commands files", "table", "toml"),
+    "settings": ("peer bind platform log_line", "kinds", "caches commands files shared", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
@@ -121,8 +122,18 @@ WITHIN = {
         "ends",
         "supervisor",
     ),
-    "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
-    "spooler": ("folder", "runner", "functions"),
+    "sharing": ("store", "leases"),
+    "uwsgi_api": (
+        "locks schedules",
+        "caches",
+        "shared_caches shared_locks turns",
+        "hosts",
+        "memory",
+        "signals",
+        "functions",
+        "decorators",
+    ),
+    "spooler": ("folder", "queues", "runner", "functions"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -181,6 +192,8 @@ RESERVED = {
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
             "processes.opened": "asks which of them the app has started",
+            "sharing.leases": "a thread renews them",
+            "sharing.store": "a thread waits until it is back",
             "uwsgi_api.locks": "a thread stands before the others of its process",
             "uwsgi_api.signals": "each run of a signal has a thread",
             "uwsgi_api.decorators": "@thread starts one",
@@ -196,6 +209,8 @@ DOORS = {
     ("cli", "compat.uwsgi"),  # and all of uwsgi_api
     ("cli", "uwsgi_api.memory"),
     ("cli", "spooler.runner"),
+    ("uwsgi_api.memory", "uwsgi_api.hosts"),  # this and the next know redis
+    ("compat.uwsgi", "spooler.queues"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     # These: 4 MB of each process, for what most have not asked for.
     ("cli", "with_workers"),

@@ -25,11 +25,16 @@ import struct
 import threading
 import time
 import weakref
-from typing import Any, Callable, NamedTuple, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, Union
 
 from ..forks import end_if_forked, forked
 from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
-from .schedules import Cron, Every, identity_of
+from .schedules import Cron, Every, Ticks, identity_of
+
+if TYPE_CHECKING:
+    from ..sharing.leases import Lease
+    from .turns import Turns
 
 logger = logging.getLogger("aserve.app")
 
@@ -103,6 +108,7 @@ class Signals:
         """Take nothing, until `begin`: in a process that was forked none of its parent's threads are there."""
         self._serves: Callable[[], bool] | None = None  # whether this worker takes anything; None: it has not begun
         self._running: dict[int, float] = {}  # since when
+        self._leases: dict[int, Lease] = {}  # of what runs here, and on no other host
         self._wake = threading.Event()
         self._clock: threading.Thread | None = None
 
@@ -185,7 +191,14 @@ class Signals:
         serves = self._serves
         if serves is None or not serves():
             return LOOK_SECONDS
-        taken, seconds = self._memory().locks.run(self._take_all)
+        hosts = self._memory().hosts
+        turns = self._take_turns(hosts.turns) if hosts is not None else {}
+        taken, seconds = self._memory().locks.run(self._take_all, turns)
+        begun = {number for number, _, _ in taken}
+        for number, lease in turns.items():
+            self._leases[number] = lease
+            if number not in begun:  # it runs on this host already, and will once more
+                self._end_lease(number)
         for number, handler, times in taken:
             self._begin_run(number, handler, times)
         return max(seconds, MIN_LOOK_SECONDS)
@@ -215,9 +228,51 @@ class Signals:
             self._wake.set()
 
     def _end_run(self, number: int, handler: Handler) -> None:
+        self._end_lease(number)
         if handler.target != ALL:
             self._memory().locks.end(number)  # before it may run here again, by whom it would be taken from
         self._running.pop(number, None)
+
+    # What hosts share
+
+    def _take_turns(self, turns: Turns) -> dict[int, Lease]:
+        """Return the signals whose schedules are due, and that this process is to run, for all hosts."""
+        taken = {}
+        for number, handler in self._handlers.copy().items():
+            schedule = self._shared_schedule(number, handler)
+            if schedule is None or handler.target not in (ANY, self._worker_id):
+                continue
+            name, now = self._name_in_all_hosts(number, handler), _now(schedule)
+            if number in self._running:
+                self._tell_hanging(number, handler, turns.is_due(name, schedule, now))
+                continue
+            lease = turns.take(name, schedule, now)
+            if lease is not None:
+                taken[number] = lease
+        return taken
+
+    def _end_lease(self, number: int) -> None:
+        lease, hosts = self._leases.pop(number, None), self._memory().hosts
+        if lease is not None and hosts is not None:
+            hosts.turns.leases.let_go(lease)
+
+    def _shared_schedule(self, number: int, handler: Handler) -> Ticks | Cron | None:
+        """Return the schedule that one of all hosts follows; None: there is none, or it is this host's."""
+        schedule = self._schedules.get(number)
+        if self._memory().hosts is None or handler.target == ALL or schedule is None:
+            return None
+        if isinstance(schedule, Cron):
+            return schedule
+        return Ticks(schedule.seconds) if not schedule.times else None
+
+    def _name_in_all_hosts(self, number: int, handler: Handler) -> str:
+        """Return what the function of a signal is called there: its number may differ while a deployment is under way."""
+        schedule, name = self._schedules.get(number), _name_of(handler.function)
+        before = [
+            other for other, each in self._handlers.copy().items()
+            if other < number and self._schedules.get(other) == schedule and _name_of(each.function) == name
+        ]  # fmt: skip
+        return f"{name}:{len(before)}"
 
     # With the lock
 
@@ -253,11 +308,17 @@ class Signals:
         else:
             self._write(number, entry._replace(pending=max(entry.pending, min(entry.pending + 1, most))))
 
-    def _take_all(self) -> tuple[list[tuple[int, Handler, int]], float]:
-        """Return what is to be run here, now, and how often, and in how many seconds a schedule is due."""
+    def _take_all(self, turns: Mapping[int, Lease]) -> tuple[list[tuple[int, Handler, int]], float]:
+        """Return what is to be run here, now, and how often, and in how many seconds a schedule is due; `turns`: what has become so."""
         taken, seconds = [], LOOK_SECONDS
         for number, handler in self._handlers.copy().items():
-            seconds = min(seconds, self._look_at_schedule(number, handler))
+            shared = self._shared_schedule(number, handler)
+            if shared is None:
+                seconds = min(seconds, self._look_at_schedule(number, handler))
+            elif isinstance(shared, Ticks):
+                seconds = min(seconds, shared.seconds - _now(shared) % shared.seconds)
+            if number in turns:
+                self._raise(number, handler, 1)
             times = self._take(number, handler)
             if times:
                 taken.append((number, handler, times))
@@ -329,8 +390,8 @@ def check_number(number: int) -> int:
     return number
 
 
-def _now(schedule: Schedule) -> float:
-    return time.time() if isinstance(schedule, Cron) else time.monotonic()
+def _now(schedule: Schedule | Ticks) -> float:
+    return time.monotonic() if isinstance(schedule, Every) else time.time()
 
 
 def _name_of(function: Any) -> str:

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from aserve.spooler import runner as module
-from aserve.spooler.folder import list_jobs, write_job
+from aserve.spooler.folder import Folder, list_jobs, write_job
 from aserve.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
 
 FAR = 4e9  # behind any clock: so are the times of jobs that are put off
@@ -25,7 +25,7 @@ class Running:
     def __init__(self, folder):
         self.folder, self.now, self.done, self.results = folder, FAR, [], []
         self.function = self.do
-        self.spooler = Spooler(folder, lambda: self.function, lambda: self.now)
+        self.spooler = Spooler(Folder(folder), lambda: self.function, lambda: self.now)
 
     def do(self, values):
         """Do a job as the test says."""
@@ -165,7 +165,7 @@ def test_few_faults_are_kept(run, caplog, monkeypatch):
 
 FORKS = """\
 import os, signal, sys
-from aserve.spooler.folder import list_jobs, write_job
+from aserve.spooler.folder import Folder, list_jobs, write_job
 from aserve.spooler.runner import SPOOL_OK, run_spooler
 
 folder, how = sys.argv[1:]
