@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import time
 import zlib
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
-MINUTE = 60
-MISSED_MINUTES = (
-    5  # a process that could not look for so long makes up for them; Guess: long enough for a stalled machine
-)
+from ..settings.crontab import MINUTE, last_due
+
 SUNDAYS = (0, 7)
 
 
@@ -76,11 +74,7 @@ class Cron(NamedTuple):
 
     def next(self, looked_at: float, now: float) -> float | None:
         """Return the last minute of those since then that it names; None: there is none, and those are looked at, too."""
-        latest = int(now // MINUTE)
-        for minute in range(latest, max(int(looked_at), latest - MISSED_MINUTES), -1):
-            if self.names(time.localtime(minute * MINUTE)):
-                return minute
-        return None
+        return last_due(self.names, looked_at, now)
 
     def names(self, moment: time.struct_time) -> bool:
         """Whether it names this minute."""
@@ -97,6 +91,9 @@ class Cron(NamedTuple):
     def _is_weekday(self, moment: time.struct_time) -> bool:
         today = (moment.tm_wday + 1) % 7  # of Python 0 is Monday
         return self.weekday in SUNDAYS if today == 0 and self.weekday >= 0 else _fits(self.weekday, today)
+
+
+Schedule = Union[Every, Cron]
 
 
 def _fits(asked: int, value: int) -> bool:
@@ -120,3 +117,10 @@ def checked_cron(*fields: int) -> Cron:
 def identity_of(schedule: Every | Ticks | Cron) -> int:
     """Return a number that tells schedules apart, in all processes alike; never 0."""
     return zlib.crc32(repr(schedule).encode()) or 1
+
+
+def ticks_of(schedule: Schedule) -> Ticks | Cron | None:
+    """Return the same for hosts, of which one follows it; None: each does, as of so many times nobody knows when to begin anew."""
+    if isinstance(schedule, Cron):
+        return schedule
+    return Ticks(schedule.seconds) if not schedule.times else None

@@ -12,13 +12,10 @@ a tick whose answer was lost is still its own.
 from __future__ import annotations
 
 import time
-from typing import Union
 
 from ..sharing.leases import Lease, Leases, milliseconds, new_token
 from ..sharing.store import Store, StoreError
 from .schedules import Cron, Ticks, identity_of
-
-Schedule = Union[Ticks, Cron]
 
 KEPT_SECONDS = 30 * 24 * 3600  # how long the last tick of a schedule is known that nobody has any more. Guess
 # A tick that is further ahead was taken by a host whose clock was wrong: it must not stop the others until then. Guess.
@@ -56,12 +53,12 @@ class Turns:
         self._settled: dict[str, float] = {}  # the last tick that is nobody's any more, by the name of the schedule
         self._tokens: dict[str, str] = {}  # of ticks that are asked for
 
-    def is_due(self, name: str, schedule: Schedule, now: float) -> bool:
+    def is_due(self, name: str, schedule: Ticks | Cron, now: float) -> bool:
         """Whether there is a tick that this process does not know to be settled."""
         settled = self._settled.get(name)
         return settled is not None and schedule.next(settled, now) is not None
 
-    def take(self, name: str, schedule: Schedule, now: float) -> Lease | None:
+    def take(self, name: str, schedule: Ticks | Cron, now: float) -> Lease | None:
         """Take the tick that is due, if this process is to run it; None: there is none, or it is another's, or nobody answers."""
         key = self._store.key("turn", f"{name}:{identity_of(schedule)}")
         try:

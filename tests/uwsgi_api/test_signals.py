@@ -10,7 +10,7 @@ from harness.sharing_uwsgi import wait_for_runs
 
 from aserve.uwsgi_api import signals as module
 from aserve.uwsgi_api.schedules import Cron, Every
-from aserve.uwsgi_api.signals import ALL, ANY, LOOK_SECONDS, STRANGER_SECONDS, Signals, parse_target
+from aserve.uwsgi_api.signals import LOOK_SECONDS, STRANGER_SECONDS, Signals
 
 
 @pytest.fixture
@@ -48,23 +48,6 @@ def look(signals):
     seconds = signals.look()
     wait_for_runs()
     return seconds
-
-
-@pytest.mark.parametrize(
-    ("target", "meant"),
-    [("", ANY), ("worker", ANY), ("worker0", ANY), ("spooler", ANY), ("mule", ANY), ("mule3", ANY), ("farm_a", ANY),
-     ("workers", ALL), ("active-workers", ALL), ("mules", ALL), ("worker12", 12)],
-)  # fmt: skip
-def test_targets(target, meant):
-    """Mules and the spooler are there so that no request waits: any worker's thread will do."""
-    assert parse_target(target) == meant
-
-
-@pytest.mark.parametrize("target", ["subscribed", "workerx", "emperor"])
-def test_no_such_target(target):
-    """It is named."""
-    with pytest.raises(ValueError, match=f"'{target}' is no target"):
-        parse_target(target)
 
 
 def test_raised(new):
@@ -176,6 +159,31 @@ def test_at_the_end(new):
     look(one)
     look(two)
     assert one.noted == [] and two.noted == [5]
+
+
+def test_the_end_waits_for_what_is_taken(new, monkeypatch):
+    """A clock's thread that dies with Python would lose what it has taken, and not yet begun."""
+    signals = new()
+    signals.send(5)
+    is_taken, may_begin, begin = threading.Event(), threading.Event(), signals._begin_run
+
+    def begin_late(*run):
+        is_taken.set()
+        assert may_begin.wait(20)
+        begin(*run)
+
+    monkeypatch.setattr(signals, "_begin_run", begin_late)
+    clock, end = threading.Thread(target=signals.look), threading.Thread(target=signals.end)
+    clock.start()
+    assert is_taken.wait(20)
+    end.start()
+    end.join(0.05)
+    assert end.is_alive()
+    may_begin.set()
+    clock.join(20)
+    end.join(20)
+    wait_for_runs()
+    assert signals.noted == [5] and not end.is_alive()
 
 
 def test_cron(new, clock):

@@ -172,17 +172,6 @@ def test_away(new, clock, store_server):
     assert one.noted + two.noted == [5]
 
 
-def test_names(new):
-    """A function is known by its name, however its signal is numbered; two of one name and schedule are two."""
-    signals = new(Every(60.0))
-    for number, seconds in ((7, 60.0), (8, 30.0), (9, 60.0)):
-        signals.register(number, "", signals._handlers[5].function)
-        signals.schedule(number, Every(seconds))
-    names = [signals._name_in_all_hosts(number, signals._handlers[number]) for number in (5, 7, 8, 9)]
-    assert [name.rpartition(":")[2] for name in names] == ["0", "1", "0", "2"]
-    assert names[0].rpartition(":")[0].endswith("new_.<locals>.note")
-
-
 def test_the_clocks():
     """Where hosts share, a timer counts from 1970."""
     assert abs(module._now(Ticks(1.0)) - time.time()) < 100 and abs(module._now(Every(1.0)) - time.monotonic()) < 100
