@@ -257,7 +257,7 @@ def test_a_spooler_reads_no_certificates(served, monkeypatch):
     begun = []
     monkeypatch.setenv(SPOOLER_VARIABLE, "jobs")
     monkeypatch.setattr(cli, "_load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
-    monkeypatch.setattr(runner, "run_spooler", lambda folder, function: begun.append(folder) or 0)
+    monkeypatch.setattr(runner, "run_spooler", lambda folder, function, queue: begun.append(folder) or 0)
     key = ("--bind", "https://:1", "--certificate", "nowhere.pem", "--key", "nowhere.key")
     assert cli.main(["hello:app", "--workers", "1", "--spooler", "jobs", "--attach", "no-such-program", *key]) == 0
     assert begun == [("hello:app", True), "jobs"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from .kinds import Kind, show_text
 
@@ -17,7 +17,7 @@ QUEUE = "shared:"  # what stands before the name of a queue of jobs in --spooler
 QUEUE_NAME = re.compile(r"shared:[A-Za-z0-9_.-]{1,100}\Z")
 _DB = re.compile(r"/?(?:[0-9]{1,6})?\Z")
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
-_USER = re.compile(r"//[^/@]*@")
+_USER = re.compile(r"//.*@")  # also what is no URL, as it has a / in the password
 
 
 class Shared(NamedTuple):
@@ -38,13 +38,20 @@ def _parse_url(value: object) -> str | None:
         raise ValueError(f"{hide_user(value)!r} begins neither with redis:// nor rediss:// nor unix:")
     if parts.scheme == "unix" and len(parts.path) < 2:
         raise ValueError(f"{hide_user(value)!r} names no file")
-    if parts.scheme != "unix" and not (parts.hostname and _DB.match(parts.path)):
-        raise ValueError(f"{hide_user(value)!r} is not HOST[:PORT][/DB]")
-    _ = parts.port  # ValueError, if it is none
+    if parts.scheme != "unix" and not (parts.hostname and _has_port(parts) and _DB.match(parts.path)):
+        raise ValueError(f"{hide_user(value)!r} is not HOST[:PORT][/DB]; in a password / is %2F, and # is %23")
     for name, _ in parse_qsl(parts.query, keep_blank_values=True):
         if not name.startswith("ssl_") and name != "db":
             raise ValueError(f"{name}= is no option here; db= and ssl_ca_certs= and its like are")
     return text
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Whether the port is one, or not there; the fault of urllib's would show a part of a password."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
 
 
 def hide_user(url: str | None) -> str:

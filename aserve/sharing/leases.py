@@ -131,6 +131,10 @@ class Leases:
         seconds = RENEW_SECONDS
         while True:
             time.sleep(seconds)
+            with self._lock:
+                if not self._held:
+                    self._thread = None  # who takes one from now on starts another
+                    return
             seconds = RENEW_SECONDS if self.renew() else AGAIN_SECONDS
 
     def renew(self) -> bool:

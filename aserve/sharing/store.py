@@ -193,10 +193,8 @@ class Store:
             except RuntimeError:  # the interpreter ends, or there is no room for a thread
                 return
             self._away_since = time.monotonic()
-        logger.warning(
-            "%s; until it is back the cache of `uwsgi` is empty here, its locks and jobs raise ConnectionError, and cron waits",
-            fault,
-        )
+            text = "%s; until it is back the cache of `uwsgi` is empty, its locks and jobs raise ConnectionError, and cron waits"
+            logger.warning(text, fault)
         self.close()
 
     def close(self) -> None:
@@ -207,15 +205,17 @@ class Store:
 
     def _wait(self) -> None:
         """Wait until somebody answers, and takes what is written."""
-        while True:
+        while not self._is_back():  # first at once: it may have been one connection only
             time.sleep(PROBE_SECONDS)
-            try:
-                self._converse(("SET", self.key("is-back"), b"1", "PX", 1000))
-            except Away:
-                continue
-            except StoreError:  # an answer; of what else it is, the log tells
-                pass
-            break
         with self._lock:
             since, self._away_since = self._away_since, None
-        logger.warning("%s is back, after %.0f s", self.name, time.monotonic() - (since or time.monotonic()))
+            logger.warning("%s is back, after %.0f s", self.name, time.monotonic() - (since or time.monotonic()))
+
+    def _is_back(self) -> bool:
+        try:
+            self._converse(("SET", self.key("is-back"), b"1", "PX", 1000))
+        except Away:
+            return False
+        except StoreError:  # an answer; what else is wrong, the log tells
+            pass
+        return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 
@@ -111,39 +110,27 @@ def test_forked(new, store_server):
     assert leases.let_go(lease)
 
 
-def test_the_thread(store_server, monkeypatch, wait_until, caplog):
-    """It renews again and again, sooner where nobody has answered; one thread for all."""
-    caplog.set_level(logging.CRITICAL, "aserve")
-    slept, go_on = [], threading.Semaphore(0)
-
-    class Ends(Exception):
-        pass
-
-    before = module.time.sleep
+def test_the_thread(store_server, monkeypatch):
+    """It renews again and again, sooner where nobody has answered, and ends when there is nothing to renew."""
+    leases, slept, before = Leases(Store(Shared(store_server.url, "shop"))), [], module.time.sleep
 
     def sleep(seconds):
-        if threading.current_thread() is not thread:  # of other tests
+        if threading.current_thread() is not leases._thread:  # of other tests
             before(seconds)
             return
         slept.append(seconds)
-        assert go_on.acquire(timeout=20)
         if len(slept) == 3:
-            raise Ends
+            leases._held.clear()
 
-    monkeypatch.setattr(module.time, "sleep", sleep)
     answers = iter([True, False])
-    leases = Leases(Store(Shared(store_server.url, "shop")))
     monkeypatch.setattr(leases, "renew", lambda: next(answers))
-
-    def run():
-        with pytest.raises(Ends):
-            leases._run()
-
-    thread = threading.Thread(target=run)
+    leases._held["a lease"] = True
+    leases._thread = threading.Thread(target=leases._run)
+    monkeypatch.setattr(module.time, "sleep", sleep)
+    thread = leases._thread
     thread.start()
-    go_on.release(3)
     thread.join(20)
-    assert slept == [module.RENEW_SECONDS, module.RENEW_SECONDS, module.AGAIN_SECONDS]
+    assert slept == [module.RENEW_SECONDS, module.RENEW_SECONDS, module.AGAIN_SECONDS] and leases._thread is None
 
 
 def test_one_thread(new):

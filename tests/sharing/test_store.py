@@ -193,6 +193,28 @@ def test_away(new, store_server, probing, caplog, wait_until):
     assert store.ask("PING") == b"PONG" and len(caplog.records) == 2
 
 
+def test_one_connection_that_is_lost(new, store_server, caplog, wait_until):
+    """It is the server that is asked then, and it answers."""
+    store, faults = new(), []
+
+    def call():
+        with pytest.raises(Away) as caught:
+            store.ask("BLPOP", "none", "20")
+        faults.append(caught.value)
+
+    def kill():
+        return b"cmd=blpop" in store_server.ask("CLIENT", "LIST") and store_server.ask(
+            "CLIENT", "KILL", "TYPE", "normal"
+        )
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    wait_until(lambda: faults or kill(), 20)
+    thread.join(20)
+    wait_until(lambda: "is back, after" in caplog.text, 20)
+    assert store.ask("PING") == b"PONG" and len(faults) == 1
+
+
 def test_silent(new, store_server, probing, caplog, wait_until):
     """A server that says nothing holds a call no longer than that, and the next ones not at all."""
     store = new()
