@@ -25,7 +25,8 @@ SUITES = {
     "F": "What no source has: unlike heads, waiting apps, idle, slow and bad clients, reloads, memory",
 }
 # By the command that measured; suite-a and the like say it themselves.
-SUITE_OF = {"rpc": "A", "sidecar": "E"}
+SUITE_OF = {"rpc": "A", "sidecar": "E", "profile": "C"}
+PROFILED = 15  # functions in the picture; the table has all
 NO_PEERS = {"floor", "bare"}  # the kernel alone, and the app alone
 RISING = 4  # numbers of connections, from which lines say more than bars
 COLUMNS = {
@@ -85,6 +86,10 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
         yield from _probes(stem, suite, kept)
     elif "rows" in kept:
         yield _preload(stem, suite, kept)
+    elif "profile" in kept:
+        yield _profile(stem, suite, kept)
+    elif "parse" in kept:
+        yield _parsers(stem, suite, kept)
 
 
 def connections_of(each: Kept) -> list[str]:
@@ -185,7 +190,7 @@ def _probes(stem: str, suite: str, kept: Kept) -> Iterator[Chart]:
         rows = [row for row in kept["probes"] if row["probe"] == probe]
         for key, title, _ in columns:
             values = [row.get(key) for row in rows]
-            if key in ("connections", "p50_ms") or not any(value is not None for value in values):
+            if key in ("connections", "requests", "p50_ms") or not any(value is not None for value in values):
                 continue
             names = [row["server"] for row in rows]
             listed = ", ".join(f"{name} {_figure(value)}" for name, value in zip(names, values) if value is not None)
@@ -210,6 +215,38 @@ def _preload(stem: str, suite: str, kept: Kept) -> Chart:
     return Chart(
         stem, suite, f"Memory of {kept['workers']} workers of a Django project", "bars", "MB", names, series,
         f"PSS in MB of the whole tree: {listed}.",
+    )  # fmt: skip
+
+
+def _parsers(stem: str, suite: str, kept: Kept) -> Chart:
+    rows, python = kept["parse"], kept["aserve_python"]
+    series = {
+        title: [row.get(key) for row in rows]
+        for key, title in tables.PARSERS.items()
+        if any(key in row for row in rows)
+    }
+    times = []
+    for key in ("httptools", "h11"):
+        ratios = [row[key] / row["ours_named"] for row in rows if key in row]
+        if ratios:
+            times.append(
+                f"{key} takes {_figure(min(ratios))} to {_figure(max(ratios))} x as long as ours with its names"
+            )
+    return Chart(
+        stem, suite, f"Parsing a request head, {python['implementation']} {python['version']}", "bars", "ns a head",
+        [row["head"] for row in rows], series, f"Less is better: {_and(times) or 'nothing to compare with is installed'}.",
+    )  # fmt: skip
+
+
+def _profile(stem: str, suite: str, kept: Kept) -> Chart:
+    rows = kept["profile"][:PROFILED]
+    shares: list[float | None] = [round(row["share"] * 100, 2) for row in rows]
+    most = ", ".join(f"{row['function']} {row['share']:.1%}" for row in rows[:3])
+    return Chart(
+        stem, suite, f"One request of {kept['app']}, function by function", "bars", "share of the time under cProfile, %",
+        [row["function"] for row in rows], {"share": shares},
+        f"Most of its own time first: {most}. cProfile makes small functions look larger than they are. Repeats: CherryPy's profile "
+        "of one request, which blamed header translation, logging and attribute access.",
     )  # fmt: skip
 
 

@@ -84,7 +84,9 @@ def _bars(axes: Axes, chart: Chart) -> None:
         label.set_fontweight("bold" if is_ours(label.get_text()) else "normal")
     axes.invert_yaxis()
     axes.margins(x=0.1, y=0.02)
-    axes.set_xlim(left=0)
+    axes.set_xlim(
+        left=min([0.0, *(1.1 * value for values in chart.series.values() for value in values if value is not None)])
+    )
     axes.set_xlabel(chart.unit)
     axes.xaxis.set_major_formatter(lambda value, _: _figure(value))
     axes.grid(axis="x", linewidth=0.6)

@@ -126,6 +126,10 @@ def parts(kept: dict[str, Any]) -> Iterable[str]:
         return [events_table(kept)]
     if "rows" in kept:
         return [_preload(kept)]
+    if "parse" in kept:
+        return [parse_table(kept)]
+    if "profile" in kept:
+        return [profile_table(kept)]
     return [_storms(kept) if "storms" in kept else _long_run(kept)]
 
 
@@ -249,6 +253,10 @@ PROBES = {
         (("connections", "connections", ",.0f"), ("more_mb", "MB more", ".1f"), ("p50_ms", "p50 ms", ".3f"), ("p99_ms", "p99 ms", ".3f")),
     ),
     "slow": ("100 clients that ask for 5.2 MB and read nothing.", (("more_mb", "MB more", ".1f"),)),
+    "leak": (
+        "Memory over loads one after the other, once warm: the slope of PSS over the requests served.",
+        (("requests", "requests", ",.0f"), ("pss_mb", "PSS MB at the end", ".1f"), ("growth", "octets a request", ".2f")),
+    ),
     "spread": (
         "Two workers on two CPUs: CPU-bound work beside one worker; the busier worker's share of the requests.",
         (
@@ -292,6 +300,32 @@ def _preload(kept: dict[str, Any]) -> str:
     rounds = max(map(len, kept["rounds"].values()))
     text = f"{kept['workers']} workers of a Django project, their supervisor or master included; medians of {rounds} rounds.\n\n"
     return text + preload_table(kept["rows"])
+
+
+# By key of a row: what stands above its column.
+PARSERS = {"ours": "ours", "ours_named": "ours, with its names", "httptools": "httptools", "h11": "h11"}
+
+
+def parse_table(kept: dict[str, Any]) -> str:
+    """Return how long each head takes each parser; what the interpreter has not is a dash."""
+    python = kept["aserve_python"]
+    rows = [(row["head"], row["octets"], *(_cell(row.get(key), ",.0f") for key in PARSERS)) for row in kept["parse"]]
+    text = f"Nanoseconds a request head, the best of several runs; {python['implementation']} {python['version']}.\n\n"
+    return text + _table(("head", "octets", *PARSERS.values()), rows)
+
+
+def profile_table(kept: dict[str, Any]) -> str:
+    """Return what each function takes of a request."""
+    python = kept["aserve_python"]
+    rows = [
+        (f"`{row['function']}`", f"{row['calls']:.2f}", f"{row['us']:.2f}", f"{row['share']:.1%}")
+        for row in kept["profile"]
+    ]
+    text = (
+        f"{kept['app']} under cProfile, with --threads 0, {python['implementation']} {python['version']}: {kept['requests']:,} requests, "
+        f"{kept['us']:.1f} us each with what cProfile itself takes.\n\n"
+    )
+    return text + _table(("function", "calls a request", "its own us a request", "share"), rows)
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

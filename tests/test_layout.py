@@ -142,7 +142,7 @@ WITHIN = {
         "uwsgi_logic uwsgi_table gunicorn_values",
         "uwsgi gunicorn_table",
         "gunicorn",
-        "origin",
+        "foreign_flags origin",
         "translate",
     ),
     "contrib": (
@@ -231,6 +231,7 @@ DOORS = {
     ("layers", "compressing"),
     ("layers", "files.static"),
     ("moving.origin", "moving.gunicorn"),
+    ("flags", "moving.foreign_flags"),
     ("moving.origin", "moving.uwsgi"),
     ("moving.uwsgi_files", "xml.etree.ElementTree"),
     ("wsgi.tracing", "opentelemetry"),
@@ -247,8 +248,10 @@ HEAVY = {
     "anyio", "configparser", "difflib", "email.utils", "html", "httptools", "logging.config", "mimetypes", "typing_extensions",
 }  # fmt: skip
 TESTS_OF_NO_ONE_FILE = {
+    "bench_profile",
     "bench_report",
     "bench_suites",
+    "bench_tls",
     "benchmarks",
     "chaos_client",
     "docs",

@@ -110,6 +110,11 @@ def _find_app(draft: Draft, folder: str) -> None:
     mounts = facts.get("mount", [])
     callable_name = text_of(facts["callable"]) if "callable" in facts else "application"
     given = facts.get("module") or facts.get("wsgi-file")
+    if "module" in facts and "wsgi-file" in facts:
+        # uWSGI takes the module, and the file if that cannot be imported or has no such name; this is known before either runs.
+        is_there = os.path.exists(os.path.join(folder, text_of(facts["wsgi-file"])))
+        given = facts["wsgi-file" if is_there else "module"]
+        draft.note(given, "of module and wsgi-file it is this one that is served; leave the other out")
     if given is not None:
         draft.app = _spec_of(text_of(given), callable_name, given.key in ("wsgi-file", "file"))
         if "/" in text_of(given).partition(":")[0]:

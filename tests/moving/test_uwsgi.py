@@ -117,6 +117,17 @@ def test_apps(load, lines, app):
     assert draft.app == app and draft.settings.get("python-path") == (["."] if app and "b/" in app else None)
 
 
+def test_a_module_and_a_file(load, tmp_path, monkeypatch):
+    """uWSGI tries one after the other; here the file is served if it is there, and a note says which."""
+    monkeypatch.chdir(tmp_path)
+    draft = load("wsgi-file = a.wsgi; module = shop; chdir = site")
+    assert draft.app == "shop:application" and "of module and wsgi-file it is this one" in draft.notes[0].text
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "a.wsgi").touch()
+    draft = load("wsgi-file = a.wsgi; module = shop; chdir = site")
+    assert draft.app == "./a.wsgi:application" and draft.notes[0].said == "wsgi-file = a.wsgi"
+
+
 def test_mounts(load):
     """Each below its path; the one of the root is the app, if there is no other."""
     draft = load("mount = /x=a:app; mount = y/=b.py; mount = /=c; callable = made()")
