@@ -125,7 +125,7 @@ WITHIN = {
     "sharing": ("store", "leases"),
     "uwsgi_api": (
         "locks schedules",
-        "caches",
+        "caches handlers",
         "shared_caches shared_locks turns",
         "hosts",
         "memory",
