@@ -249,7 +249,8 @@ def _watch(path: str) -> int:
 
 def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     """Do the jobs of a folder, as the process beside the workers that is for that."""
-    from .compat.uwsgi import queue_of, spooler_function  # which only such a process needs
+    from .compat.uwsgi import spooler_function  # which only such a process needs
+    from .spooler.functions import queue_of
     from .spooler.runner import run_spooler
 
     plan = _read_settings(

@@ -209,6 +209,7 @@ DOORS = {
     ("cli", "top_screen"),  # which knows textual
     ("cli", "compat.uwsgi"),  # and all of uwsgi_api
     ("cli", "uwsgi_api.memory"),
+    ("cli", "spooler.functions"),
     ("cli", "spooler.runner"),
     ("uwsgi_api.memory", "uwsgi_api.hosts"),  # this and the next know redis
     ("compat.uwsgi", "spooler.queues"),

@@ -266,11 +266,6 @@ class postfork:
             self()
 
 
-def queue_of(folder: str) -> Any:
-    """Return the queue of all hosts that is meant by this name; None: it is a folder."""
-    return spooler.queue_of(folder)
-
-
 def spooler_function() -> Callable[[Any], Any] | None:
     """Return what the app wants called for a job: `uwsgi.spooler`, or what does the jobs of decorators; None: nothing."""
     function = vars(sys.modules.get(NAME, sys)).get("spooler")

@@ -12,6 +12,7 @@ stands still for long, or the server does, or forgets. Nothing can prevent that;
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import threading
@@ -100,8 +101,11 @@ class Leases:
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="aserve-leases", daemon=True)
-                thread.start()
-                self._thread = thread
+                with contextlib.suppress(
+                    RuntimeError
+                ):  # no room for a thread: it ends by itself, and is told to be lost
+                    thread.start()
+                    self._thread = thread
         return lease
 
     def let_go(self, lease: Lease) -> bool:
@@ -119,6 +123,12 @@ class Leases:
     def drop(self, lease: Lease) -> bool:
         """Renew it no more; return False if it was lost before, which was told."""
         return self._held.pop(lease, None) is not None
+
+    def let_go_of(self, name: str) -> None:
+        """Let those of this name go."""
+        for lease in self._held.copy():
+            if lease.name == name:
+                self.let_go(lease)
 
     def end(self) -> None:
         """Let all of them go: the process ends."""

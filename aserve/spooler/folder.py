@@ -296,9 +296,8 @@ def growing_seconds(path: str, now: float) -> float:
 class Folder:
     """One, as who does its jobs has it."""
 
-    look_seconds = (
-        10.0  # how often to look for jobs that nobody has told of, as those of another machine or a copy; Guess
-    )
+    # How often to look for jobs that nobody has told of, as those of another machine or a copy. Guess.
+    look_seconds = 10.0
 
     def __init__(self, name: str) -> None:
         """

@@ -41,7 +41,7 @@ def queue_of(folder: str) -> Queue | None:
 
 def spool(values: Mapping[Any, Any] | None = None, **more: Any) -> bytes:
     """
-    Have a job done by the app's function; return its file's path: by then it is on disk.
+    Have a job done by the app's function; return its path: by then it is on disk, or the server that hosts share has it.
 
     Raises:
         ValueError: a value is too long, or not to be had; or the job names a folder that is none of --spooler.

@@ -30,7 +30,9 @@ _LAST = 10**9  # the place of jobs without a priority
 MAX_LOOK = 1000  # jobs of which the first by priority are done first: those that have been due for longest. Guess
 AGAIN_SECONDS = 0.5  # between two tries to say that a job is done
 
-# In all of them the keys are: when jobs are due, their octets, who does them.
+# In all of them the keys are: when jobs are due, their octets, who does them. Those that do a job run also where the memory is full:
+# to do jobs is what makes room.
+_ALWAYS = "#!lua flags=allow-oom\n"
 _NOW = "local time = redis.call('TIME') local now = time[1] + time[2] / 1000000\n"
 _MINE = "if redis.call('HGET', KEYS[3], ARGV[1]) ~= ARGV[2] then return 0 end\n"
 _PUT = (
@@ -42,14 +44,14 @@ _DUE = (
     "return {redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1]), tostring((next[2] or 1e12) - now)}"
 )
 _TAKE = (
-    _NOW + "local due = redis.call('ZSCORE', KEYS[1], ARGV[1])\n"
+    _ALWAYS + _NOW + "local due = redis.call('ZSCORE', KEYS[1], ARGV[1])\n"
     "if not due or tonumber(due) > now then return nil end\n"
     "redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) redis.call('HSET', KEYS[3], ARGV[1], ARGV[2])\n"
     "return redis.call('HGET', KEYS[2], ARGV[1])"
 )
-_PUT_OFF = _MINE + _NOW + "redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) return 1"
+_PUT_OFF = _ALWAYS + _MINE + _NOW + "redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) return 1"
 _RENEW = (
-    _MINE + _NOW + "local due = redis.call('ZSCORE', KEYS[1], ARGV[1])\n"
+    _ALWAYS + _MINE + _NOW + "local due = redis.call('ZSCORE', KEYS[1], ARGV[1])\n"
     "if tonumber(due) < now + ARGV[3] then redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) end return 1"
 )
 _REMOVE = (

@@ -43,11 +43,11 @@ class SharedLocks:
             StoreError: nobody answers.
         """
         check_lock(number)
-        us, seconds = object(), FIRST_SECONDS
+        us, seconds, name = object(), FIRST_SECONDS, f"uwsgi.lock({number})"
         try:
             while True:
                 if self._first.setdefault(number, us) is us:
-                    lease = self._leases.take(self._key(number), f"uwsgi.lock({number})")
+                    lease = self._leases.take(self._key(number), name)
                     if lease is not None:
                         self._taken[number] = lease
                         return
@@ -55,7 +55,9 @@ class SharedLocks:
                 seconds = min(2 * seconds, MAX_SECONDS)
         except BaseException:
             if self._first.get(number) is us:
-                del self._first[number]
+                self._taken.pop(number, None)
+                self._leases.let_go_of(name)  # --request-timeout may come when it is just taken
+                self._first.pop(number, None)
             raise
 
     def unlock(self, number: int) -> None:
@@ -67,12 +69,14 @@ class SharedLocks:
             RuntimeError: it was lost meanwhile.
         """
         check_lock(number)
-        lease = self._taken.pop(number, None)
+        lease = self._taken.get(number)
         if lease is None:
             return
         try:
             is_ours = self._leases.let_go(lease)
         finally:
+            self._leases.drop(lease)  # --request-timeout may have come before it was let go: it must not last for ever
+            self._taken.pop(number, None)
             self._first.pop(number, None)
         if not is_ours:
             raise RuntimeError(f"uwsgi.unlock: lock {number} was lost before; another host may have had it meanwhile")

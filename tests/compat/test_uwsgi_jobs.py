@@ -75,7 +75,7 @@ def test_a_queue_of_all_hosts(modules, store_server, monkeypatch):
         "body": b"b",
         "spooler_task_name": path.decode().rpartition("/")[2],
     }
-    assert module.queue_of("shared:jobs").name == "shared:jobs" and module.queue_of("/folder") is None
+    assert spooler.queue_of("shared:jobs").name == "shared:jobs" and spooler.queue_of("/folder") is None
     store_server.kill()
     assert uwsgi.spooler_get_task(path) is None
     hosts.store.close()

@@ -133,6 +133,21 @@ def test_the_thread(store_server, monkeypatch):
     assert slept == [module.RENEW_SECONDS, module.RENEW_SECONDS, module.AGAIN_SECONDS] and leases._thread is None
 
 
+def test_no_thread(new, monkeypatch):
+    """A lease that no thread can renew is one all the same; the next one asks for a thread again."""
+
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    leases = new()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        lease = leases.take(b"shop:a", "it")
+    assert leases._thread is None and leases.let_go(lease)
+    leases.take(b"shop:a", "it")
+    assert leases._thread is not None
+
+
 def test_one_thread(new):
     """However many leases."""
     leases = new()

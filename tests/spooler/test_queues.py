@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from harness.stores import SERVERS
 
 from aserve.settings.shared import Shared
 from aserve.sharing.leases import LEASE_SECONDS, Leases
@@ -212,9 +213,15 @@ def test_warnings(new, store_server, caplog):
     queue.warn()
 
 
+@pytest.mark.parametrize("store_server", SERVERS, indirect=True)
 def test_no_room(new, store_server):
-    """It is an error of the call that puts it."""
+    """It is an error of the call that puts a job; jobs that are there are done, which makes room."""
     queue = new()
+    path = queue.put({})
     store_server.ask("CONFIG", "SET", "maxmemory", "1")
+    job = queue.take(path, time.time())
+    assert queue._leases.renew() and job.put_off(time.time()) == 1.0
+    job.remove()
+    assert queue.paths() == []
     with pytest.raises(StoreError, match="used memory"):
         queue.put({})

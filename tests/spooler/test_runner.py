@@ -12,8 +12,12 @@ import time
 
 import pytest
 
+from aserve.settings.shared import Shared
+from aserve.sharing.leases import Leases
+from aserve.sharing.store import Store
 from aserve.spooler import runner as module
 from aserve.spooler.folder import Folder, list_jobs, write_job
+from aserve.spooler.queues import Queue
 from aserve.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
 
 FAR = 4e9  # behind any clock: so are the times of jobs that are put off
@@ -265,6 +269,26 @@ def test_until_sigterm(tmp_path):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [values[b"n"] for values in done] == [b"1", b"2"] and list_jobs(str(tmp_path)) == []
+
+
+def test_a_queue_until_sigterm(store_server):
+    """The jobs of a queue are done in the same way; what would lose them is told before."""
+    store = Store(Shared(store_server.url, "shop"))
+    queue, before = Queue("shared:jobs", store, Leases(store)), signal.getsignal(signal.SIGTERM)
+    told = []
+    queue.warn = lambda: told.append(queue.paths())
+    path = queue.put({b"n": b"1"})
+
+    def function(values):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return SPOOL_OK
+
+    try:
+        assert run_spooler("shared:jobs", lambda: function, queue) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert told == [[path]] and queue.paths() == []
+    store.close()
 
 
 def test_values():

@@ -92,6 +92,36 @@ def test_interrupted(new, monkeypatch):
     two.unlock(1)
 
 
+def test_interrupted_when_it_is_taken(new):
+    """The lock is let go, and not renewed for ever."""
+    one, two = new(), new()
+
+    class Interrupt(BaseException):
+        pass
+
+    def interrupted(function):
+        def run(*arguments):
+            function(*arguments)
+            raise Interrupt
+
+        return run
+
+    leases = one._leases
+    leases.take = interrupted(leases.take)
+    two.lock(2)
+    with pytest.raises(Interrupt):
+        one.lock(1)
+    del leases.take
+    assert leases._held == {}
+    two.lock(1)
+    two.unlock(1)
+    one.lock(1)
+    leases.let_go = interrupted(lambda lease: None)
+    with pytest.raises(Interrupt):
+        one.unlock(1)
+    assert leases._held == one._first == one._taken == {}
+
+
 def test_lost(new, store_server):
     """unlock says so, and the lock can be had again."""
     one, two = new(), new()
