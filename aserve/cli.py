@@ -170,6 +170,8 @@ def _read_settings(args: Mapping[str, object]) -> Plan:
     config = with_whole_paths(config)
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
+    if config.shared is not None and not (spec or config.shared_prefix):
+        raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
 
 
@@ -208,7 +210,7 @@ def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: 
 
     process = uwsgi.Process(
         options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache,
-        spoolers=plan.config.spooler,
+        spoolers=plan.config.spooler, shared=plan.shared,
     )  # fmt: skip
     if is_spooler:
         process = process._replace(worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=True)
@@ -230,7 +232,7 @@ def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
     from .uwsgi_api import memory
 
     try:
-        memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME))
+        memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME), plan.shared)
     except OSError as fault:
         raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
 
@@ -250,6 +252,7 @@ def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     """Do the jobs of a folder, as the process beside the workers that is for that."""
     from .compat.uwsgi import spooler_function  # which only such a process needs
     from .spooler.board import PAGE_VARIABLE, Page
+    from .spooler.functions import queue_of
     from .spooler.runner import run_spooler
 
     page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
@@ -261,7 +264,7 @@ def _run_spooler(args: Mapping[str, object], folder: str) -> int:
         load_module(name)
     call_post_fork()
     try:
-        return run_spooler(folder, spooler_function, page, plan.config.spooler_max_jobs)
+        return run_spooler(folder, spooler_function, page, plan.config.spooler_max_jobs, queue_of(folder))
     except OSError as fault:
         raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
 
@@ -301,13 +304,17 @@ def _log_surroundings(plan: Plan) -> None:
             "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
             "after binding, as does User= of a systemd unit"
         )
+    if config.shared is None and (config.uwsgi_cache or config.spooler or config.uwsgi_module == "on"):
+        logger.info(
+            "the cache, locks, timers, cron and jobs of `import uwsgi` are this host's alone; --shared has all hosts share them"
+        )
     if not plan.spec and not _needs_no_app(config):
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())
 
 
 def _has_uwsgi(config: Config) -> bool:
     """Whether `import uwsgi` is to work."""
-    is_meant = bool(config.uwsgi_cache or config.spooler) or _speaks_uwsgi(config)
+    is_meant = bool(config.uwsgi_cache or config.spooler or config.shared) or _speaks_uwsgi(config)
     return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and is_meant)
 
 

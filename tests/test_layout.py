@@ -45,6 +45,7 @@ FLOORS = (
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
+    "sharing",
     "spooler",
     "processes",  # each worker runs a server
     "alone top",
@@ -60,7 +61,7 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("crontab peer bind platform log_line", "kinds", "caches commands files", "table", "toml"),
+    "settings": ("crontab peer bind platform log_line", "kinds", "caches commands files shared", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
@@ -123,8 +124,18 @@ WITHIN = {
         "ends",
         "supervisor",
     ),
-    "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
-    "spooler": ("board folder", "runner", "functions"),
+    "sharing": ("store", "leases"),
+    "uwsgi_api": (
+        "locks schedules",
+        "caches handlers",
+        "shared_caches shared_locks turns",
+        "hosts",
+        "memory",
+        "signals",
+        "functions",
+        "decorators",
+    ),
+    "spooler": ("board folder", "queues", "runner", "functions"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -184,6 +195,8 @@ RESERVED = {
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
             "processes.opened": "asks which of them the app has started",
+            "sharing.leases": "a thread renews them",
+            "sharing.store": "a thread waits until it is back",
             "uwsgi_api.locks": "a thread stands before the others of its process",
             "uwsgi_api.signals": "each run of a signal has a thread",
             "uwsgi_api.decorators": "@thread starts one",
@@ -199,8 +212,11 @@ DOORS = {
     ("cli", "compat.uwsgi"),  # and all of uwsgi_api
     ("cli", "uwsgi_api.memory"),
     ("cli", "spooler.board"),
+    ("cli", "spooler.functions"),
     ("cli", "spooler.runner"),
     ("processes.attached", "processes.spoolers"),
+    ("uwsgi_api.memory", "uwsgi_api.hosts"),  # this and the next know redis
+    ("compat.uwsgi", "spooler.queues"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     # These: 4 MB of each process, for what most have not asked for.
     ("cli", "with_workers"),

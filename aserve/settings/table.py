@@ -63,6 +63,7 @@ from .kinds import (
     size,
 )
 from .platform import platform_settings
+from .shared import QUEUE, QUEUE_NAME, SHARED, SHARED_PREFIX
 
 VERSION = "0.1.0.dev0"
 NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
@@ -172,7 +173,7 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler or --uwsgi-cache",
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
         "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
     )
@@ -180,6 +181,16 @@ class Config:
         (), "Serving", "--uwsgi-cache", CACHES,
         "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
         "Only you know what is worth keeping. Its memory is taken as it is filled.",
+    )
+    shared: str | None = _row(
+        None, "Serving", "--shared", SHARED,
+        "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, and queues of --spooler; see docs/uwsgi-api.md",
+        "Without it they are this host's alone, and nothing else has to run. It takes redis (pip install 'aserve-wsgi[redis]'). A password is better in the variable: everybody may read a command line.",
+    )
+    shared_prefix: str | None = _row(
+        None, "Serving", "--shared-prefix", SHARED_PREFIX,
+        "what the keys in --shared begin with; hosts with the same share",
+        "The APP, as it is named on the command line: two that have the same need two databases, or two prefixes.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -298,7 +309,7 @@ class Config:
     )
     spooler: Sequence[str] = _row(
         (), PROCESSES, "--spooler", PATHS,
-        "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; repeatable; see docs/spooler.md",
+        "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
         "For apps written for uWSGI, and others with few jobs. A task queue does more.",
     )
     spooler_processes: int = _row(
@@ -768,7 +779,11 @@ class Config:
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
         if self.uwsgi_module == "off":
-            for key, is_given in (("uwsgi-cache", self.uwsgi_cache), ("spooler", self.spooler)):
+            for key, is_given in (
+                ("uwsgi-cache", self.uwsgi_cache),
+                ("spooler", self.spooler),
+                ("shared", self.shared is not None),
+            ):
                 if is_given:
                     raise ConfigError(f"{key} is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
@@ -809,6 +824,15 @@ class Config:
             raise ConfigError(
                 "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
             )
+        for folder in self.spooler:
+            if folder.startswith(QUEUE) and (not self.shared or not QUEUE_NAME.match(folder)):
+                raise ConfigError(
+                    f"spooler {folder}: shared:NAME needs shared, and a name of letters, digits, _, . and -"
+                )
+        if self.shared_prefix and not self.shared:
+            raise ConfigError("shared-prefix is for what hosts share; give shared, which says where")
+        if self.shared and not importlib.util.find_spec("redis"):
+            raise ConfigError("shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
         if self.process_titles and not importlib.util.find_spec("setproctitle"):
             raise ConfigError(
                 "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"

@@ -144,6 +144,8 @@ def test_defaults():
         "route": (),
         "uwsgi_module": "auto",
         "uwsgi_cache": (),
+        "shared": None,
+        "shared_prefix": None,
         "scgi_status": "field",
         "unix_mode": 0o666,
         "unix_owner": None,

@@ -12,9 +12,13 @@ import time
 
 import pytest
 
+from aserve.settings.shared import Shared
+from aserve.sharing.leases import Leases
+from aserve.sharing.store import Store
 from aserve.spooler import runner as module
 from aserve.spooler.board import PAGE_BYTES, Page
-from aserve.spooler.folder import list_jobs, write_job
+from aserve.spooler.folder import Folder, list_jobs, write_job
+from aserve.spooler.queues import Queue
 from aserve.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
 
 FAR = 4e9  # behind any clock: so are the times of jobs that are put off
@@ -26,7 +30,7 @@ class Running:
     def __init__(self, folder):
         self.folder, self.now, self.done, self.results = folder, FAR, [], []
         self.function = self.do
-        self.spooler = Spooler(folder, lambda: self.function, lambda: self.now)
+        self.spooler = Spooler(Folder(folder), lambda: self.function, lambda: self.now)
 
     def do(self, values):
         """Do a job as the test says."""
@@ -166,7 +170,7 @@ def test_few_faults_are_kept(run, caplog, monkeypatch):
 
 FORKS = """\
 import os, signal, sys
-from aserve.spooler.folder import list_jobs, write_job
+from aserve.spooler.folder import Folder, list_jobs, write_job
 from aserve.spooler.runner import SPOOL_OK, run_spooler
 
 folder, how = sys.argv[1:]
@@ -294,6 +298,26 @@ def test_until_sigterm(tmp_path):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [values[b"n"] for values in done] == [b"1", b"2"] and list_jobs(str(tmp_path)) == []
+
+
+def test_a_queue_until_sigterm(store_server):
+    """The jobs of a queue are done in the same way; what would lose them is told before."""
+    store = Store(Shared(store_server.url, "shop"))
+    queue, before = Queue("shared:jobs", store, Leases(store)), signal.getsignal(signal.SIGTERM)
+    told = []
+    queue.warn = lambda: told.append(queue.paths())
+    path = queue.put({b"n": b"1"})
+
+    def function(values):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return SPOOL_OK
+
+    try:
+        assert run_spooler("shared:jobs", lambda: function, queue=queue) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert told == [[path]] and queue.paths() == []
+    store.close()
 
 
 def test_values():
