@@ -60,6 +60,8 @@ LIMIT := $(if $(shell command -v timeout),timeout --foreground --signal=ABRT --k
 # with plain asserts: PyPy 7.3.11 has crashed (2026-11-22, once in some ten runs) while pytest compiled a test file that it had rewritten.
 SPREAD := $(if $(ARGS),,-n 4 --dist worksteal $(if $(findstring pypy,$(PYTHON)),--assert=plain))
 
+# PyPy takes half of the largest cache for new objects, 240 MB in each process on a server's CPU: 2.6 GB in each of the four (docs/pypy.md).
+suite: export PYPY_GC_NURSERY = 32M
 suite: $(VENV)/.ready-test
 	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS)
 
@@ -107,9 +109,9 @@ storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: 
 	@.ci/need tools
 	STORM_SECONDS=$(SECONDS) STORM_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/e2e/test_storm_*.py $(filter-out --save,$(ARGS))
 
-cluster: $(VENV)/.ready-test  ## three hosts as network namespaces, HAProxy in front: a rolling deploy under load (as root)
+cluster: $(VENV)/.ready-cluster  ## three hosts as network namespaces, balancers in front: deploys and faults under load (as root; ARGS=--save: into benchmarks/results)
 	@.ci/need tools
-	CLUSTER=1 $(RUN) -m pytest tests/cluster $(ARGS)
+	CLUSTER=1 CLUSTER_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/cluster $(filter-out --save,$(ARGS))
 
 agents:  ## ddtrace, New Relic and OpenTelemetry's, each around two workers, in an environment of their own; see docs/agents.md
 	@$(MAKE) --no-print-directory .venv-agents/.ready-agents VENV=.venv-agents
@@ -146,7 +148,7 @@ bench-report: bench-ready  ## every suite on CPython and PyPy, into benchmarks/r
 bench-quick: bench-ready  ## the targets that can be had in four minutes, met or not (ARGS="--targets 1,2")
 	@.venv-bench/bin/python benchmarks/bench_quick.py $(ARGS)
 
-bench-probes: bench-ready  ## start, idle and slow clients, the spread over workers, beside other servers
+bench-probes: bench-ready  ## start, idle and slow clients, growth of memory, the spread over workers, beside other servers
 	@.venv-bench/bin/python benchmarks/bench_probes.py $(ARGS)
 
 bench-tables:  ## write benchmarks/results/README.md from the files beside it; a run that is saved has done so

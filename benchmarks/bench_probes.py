@@ -1,9 +1,10 @@
-"""What wrk cannot tell of a server: how soon it starts, what idle and slow clients cost, how workers share the work.
+"""What wrk cannot tell of a server: how soon it starts, what idle and slow clients cost, what a request leaves in memory, how workers share the work.
 
 Use:      make bench-probes ARGS="..."; python benchmarks/bench_probes.py --help; README.md says how to read it.
 Probes:   start   from the command to the first answer of an empty app, and the memory then
           idle    kept connections that are silent: memory, and the latencies of one client that is not
           slow    clients that ask for 5.2 MB and read nothing: memory
+          leak    memory over loads one after the other: how much of it a request leaves behind
           spread  two workers on two CPUs: CPU-bound work beside one worker, and each worker's share of the requests
 Owns:     the probes, their table of servers, the file.
 Not here: what is to be reached (targets.py), processes (procs.py).
@@ -42,6 +43,8 @@ START_SECONDS = 30.0  # Guess: PyPy on a busy machine
 SETTLE_SECONDS = 1.0  # until memory has stopped to grow
 ASK_SECONDS = 10.0
 BUSY_REQUESTS = 2000
+LEAK_LOADS, LEAK_CONNECTIONS = 4, 10
+WARM_SECONDS = {False: 1.0, True: 5.0}  # before the first point, by whether it is PyPy
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -173,6 +176,25 @@ def probe_slow(pair: Pair, server: Server) -> dict[str, float]:
     return {"more_mb": largest - before}
 
 
+def probe_leak(pair: Pair, server: Server) -> dict[str, float]:
+    """Return by how much memory grows with each request, in octets, once the server is warm."""
+    with running(pair, server, "hello") as it:
+        _, cpu = procs.choose_cpus()
+        clients.wrk(it.port, LEAK_CONNECTIONS, WARM_SECONDS[pair.is_pypy_for(server)], cpu)
+        served, seen = 0, []
+        for _ in range(LEAK_LOADS):
+            served += clients.wrk(it.port, LEAK_CONNECTIONS, 1.0, cpu)["n"]
+            seen.append((served, procs.pss_mb(it.pid)))
+    return {"requests": served, "pss_mb": seen[-1][1], "growth": slope(seen) * 1024 * 1024}
+
+
+def slope(points: list[tuple[float, float]]) -> float:
+    """Return the slope of the straight line through points, by least squares; 0: they are one."""
+    x, y = (statistics.fmean(each) for each in zip(*points))
+    spread = sum((each - x) ** 2 for each, _ in points)
+    return sum((left - x) * (right - y) for left, right in points) / spread if spread else 0.0
+
+
 def probe_spread(pair: Pair, server: Server) -> dict[str, float]:
     """Return what a second worker adds in CPU-bound work, and the largest share of the requests that one worker gets."""
     first, second = procs.choose_cpus()
@@ -203,15 +225,16 @@ def _largest_share(port: int, requests: int) -> float:
     return max(seen.values()) / sum(seen.values())
 
 
-PROBES = {"start": probe_start, "idle": probe_idle, "slow": probe_slow, "spread": probe_spread}
+PROBES = {"start": probe_start, "idle": probe_idle, "slow": probe_slow, "leak": probe_leak, "spread": probe_spread}
 # Who is probed. Waitress takes 100 connections by default.
 SERVERS = {
     "start": ["aserve", "bjoern", "granian", "waitress", "gunicorn", "uwsgi-http"],
     "idle": ["aserve", "bjoern", "granian"],
     "slow": ["aserve", "waitress", "uwsgi", "granian"],
+    "leak": ["aserve", "uwsgi", "waitress", "gunicorn"],
     "spread": ["aserve", "gunicorn", "granian"],
 }
-ONCE = {"idle", "slow", "spread"}  # what needs no medians, or takes too long for them
+ONCE = {"idle", "slow", "leak", "spread"}  # what needs no medians, or takes too long for them
 # Target, probe, figure, at least, at most by interpreter.
 BOUNDS: list[tuple[int, str, str, float | None, dict[str, float]]] = [
     (7, "slow", "more_mb", None, {"cpython": 64.0, "pypy": 64.0}),
@@ -289,9 +312,7 @@ def measure(args: argparse.Namespace) -> int:
     }
     print("".join(tables.probes_tables(document)))
     print(targets.format_judgement(judged))
-    for path in [record.default_path(BENCH, pair.interpreter)] * args.save + [args.json] * bool(args.json):
-        record.write(path, document)
-        print(f"written: {path}")
+    command.write_document(BENCH, args, pair, document)
     return int(any(row["note"] for row in rows if row["server"] == "aserve"))
 
 

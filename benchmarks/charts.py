@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import statistics
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -25,7 +26,8 @@ SUITES = {
     "F": "What no source has: unlike heads, waiting apps, idle, slow and bad clients, reloads, memory",
 }
 # By the command that measured; suite-a and the like say it themselves.
-SUITE_OF = {"rpc": "A", "sidecar": "E"}
+SUITE_OF = {"rpc": "A", "sidecar": "E", "profile": "C"}
+PROFILED = 15  # functions in the picture; the table has all
 NO_PEERS = {"floor", "bare"}  # the kernel alone, and the app alone
 RISING = 4  # numbers of connections, from which lines say more than bars
 COLUMNS = {
@@ -42,12 +44,15 @@ class Chart(NamedTuple):
     slug: str  # its file's name
     suite: str
     title: str
-    kind: str  # bars, lines
+    kind: str  # bars, lines, panels
     unit: str
     labels: list[str]
     series: dict[str, list[float | None]]
     sentence: str
     axis: str = ""  # what the labels are
+    panels: Mapping[str, dict[str, list[float | None]]] = types.MappingProxyType(
+        {}
+    )  # series by their units, one picture below another
 
 
 def suite_of(kept: Kept) -> str:
@@ -85,6 +90,12 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
         yield from _probes(stem, suite, kept)
     elif "rows" in kept:
         yield _preload(stem, suite, kept)
+    elif "cluster" in kept:
+        yield from _cluster(stem, suite, kept)
+    elif "profile" in kept:
+        yield _profile(stem, suite, kept)
+    elif "parse" in kept:
+        yield _parsers(stem, suite, kept)
 
 
 def connections_of(each: Kept) -> list[str]:
@@ -185,7 +196,7 @@ def _probes(stem: str, suite: str, kept: Kept) -> Iterator[Chart]:
         rows = [row for row in kept["probes"] if row["probe"] == probe]
         for key, title, _ in columns:
             values = [row.get(key) for row in rows]
-            if key in ("connections", "p50_ms") or not any(value is not None for value in values):
+            if key in ("connections", "requests", "p50_ms") or not any(value is not None for value in values):
                 continue
             names = [row["server"] for row in rows]
             listed = ", ".join(f"{name} {_figure(value)}" for name, value in zip(names, values) if value is not None)
@@ -213,6 +224,71 @@ def _preload(stem: str, suite: str, kept: Kept) -> Chart:
     )  # fmt: skip
 
 
+PANELS = {"answered_each": "requests", "failed_each": "failed, lost", "p99_ms_each": "p99, ms", "hosts_each": "hosts"}
+
+
+def _cluster(stem: str, suite: str, kept: Kept) -> Iterator[Chart]:
+    """What became of the requests of each second while something happened to hosts, a line for each balancer."""
+    for scenario in dict.fromkeys(row["scenario"] for row in kept["cluster"]):
+        rows = {
+            ", ".join(filter(None, (row["server"], row["balancer"], row["note"]))): row
+            for row in kept["cluster"]
+            if row["scenario"] == scenario
+        }
+        # The last second is none: the load ended within it.
+        length = max(len(row["answered_each"]) for row in rows.values()) - 1
+        panels = {
+            unit: {name: _padded(row[key][:-1], length) for name, row in rows.items()} for key, unit in PANELS.items()
+        }
+        counts = "; ".join(
+            f"{name}: {row['failed'] + row['lost']} of {row['requests']:,} failed or lost, {row['late']} late"
+            for name, row in rows.items()
+        )
+        marks = "; ".join(
+            dict.fromkeys(", ".join(f"{when} s {what}" for when, what in row["marks"].items()) for row in rows.values())
+        )
+        yield Chart(
+            f"{stem}-{scenario.replace(' ', '-')}", suite, tables.SCENARIOS[scenario].rstrip("."), "panels", "",
+            [str(second) for second in range(length)], {}, f"{counts}. What happened when: {marks}.", "second", panels,
+        )  # fmt: skip
+
+
+def _padded(values: list[float | None], length: int) -> list[float | None]:
+    return values + [None] * (length - len(values))
+
+
+def _parsers(stem: str, suite: str, kept: Kept) -> Chart:
+    rows, python = kept["parse"], kept["aserve_python"]
+    series = {
+        title: [row.get(key) for row in rows]
+        for key, title in tables.PARSERS.items()
+        if any(key in row for row in rows)
+    }
+    times = []
+    for key in ("httptools", "h11"):
+        ratios = [row[key] / row["ours_named"] for row in rows if key in row]
+        if ratios:
+            times.append(
+                f"{key} takes {_figure(min(ratios))} to {_figure(max(ratios))} x as long as ours with its names"
+            )
+    return Chart(
+        stem, suite, f"Parsing a request head, {python['implementation']} {python['version']}", "bars", "ns a head",
+        [row["head"] for row in rows], series, f"Less is better: {_and(times) or 'nothing to compare with is installed'}.",
+    )  # fmt: skip
+
+
+def _profile(stem: str, suite: str, kept: Kept) -> Chart:
+    rows = kept["profile"][:PROFILED]
+    shares: list[float | None] = [round(row["share"] * 100, 2) for row in rows]
+    most = ", ".join(f"{row['function']} {row['share']:.1%}" for row in rows[:3])
+    return Chart(
+        stem, suite, f"One request of {kept['app']}, function by function", "bars", "share of the time under cProfile, %",
+        [row["function"] for row in rows], {"share": shares},
+        f"Most of its own time first: {most}. cProfile makes small functions look larger than they are. Repeats: CherryPy's profile "
+        "of one request, which blamed header translation, logging and attribute access.",
+    )  # fmt: skip
+
+
 def _million(files: Mapping[str, Kept]) -> Iterator[Chart]:
     """How memory went over a million requests, one line for each interpreter."""
     if not files:
@@ -224,7 +300,7 @@ def _million(files: Mapping[str, Kept]) -> Iterator[Chart]:
     ends = ", ".join(
         f"{kept['server']} {kept['rss_mib']['warm']:.2f}, then {kept['rss_mib']['end']:.2f}" for kept in files.values()
     )
-    padded = {name: values + [None] * (length - len(values)) for name, values in series.items()}
+    padded = {name: _padded(values, length) for name, values in series.items()}
     yield Chart(
         "million", "F", "Memory of aserve over a million requests of every kind", "lines", "RSS, MiB",
         [str(number + 1) for number in range(length)], padded, f"MiB once warm, and at the end: {ends}.", "round",

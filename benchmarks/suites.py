@@ -68,11 +68,11 @@ SETS = {
         source=PYRUVATE + "requests, CPU, memory, errors; bjoern far ahead on hello world, errors at most but waitress and Pyruvate",
     ),
     "D blob": Set(
-        "suite-d", "pyruvate-t4", (*BLOBS, "bjoern"), app="blob", connections=(10,), table="serve", rounds=TWICE,
+        "suite-d", "pyruvate-t4", (*BLOBS, "bjoern"), app="blob", connections=(10,), table="serve", rounds=ONCE,
         source=PYRUVATE + "5.2 MB: about 200 a second on bjoern, 180 on Pyruvate, 80 to 40 on waitress",
     ),
     "D blob from a file": Set(
-        "suite-d", "pyruvate-t4", (*BLOBS, "bjoern"), app="blobfile", connections=(10,), table="serve", rounds=TWICE,
+        "suite-d", "pyruvate-t4", (*BLOBS, "bjoern"), app="blobfile", connections=(10,), table="serve", rounds=ONCE,
         source=PYRUVATE + "the same from a file",
     ),
     "D Zope's root page": Set(

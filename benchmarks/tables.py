@@ -126,6 +126,12 @@ def parts(kept: dict[str, Any]) -> Iterable[str]:
         return [events_table(kept)]
     if "rows" in kept:
         return [_preload(kept)]
+    if "cluster" in kept:
+        return cluster_tables(kept)
+    if "parse" in kept:
+        return [parse_table(kept)]
+    if "profile" in kept:
+        return [profile_table(kept)]
     return [_storms(kept) if "storms" in kept else _long_run(kept)]
 
 
@@ -249,6 +255,10 @@ PROBES = {
         (("connections", "connections", ",.0f"), ("more_mb", "MB more", ".1f"), ("p50_ms", "p50 ms", ".3f"), ("p99_ms", "p99 ms", ".3f")),
     ),
     "slow": ("100 clients that ask for 5.2 MB and read nothing.", (("more_mb", "MB more", ".1f"),)),
+    "leak": (
+        "Memory over loads one after the other, once warm: the slope of PSS over the requests served.",
+        (("requests", "requests", ",.0f"), ("pss_mb", "PSS MB at the end", ".1f"), ("growth", "octets a request", ".2f")),
+    ),
     "spread": (
         "Two workers on two CPUs: CPU-bound work beside one worker; the busier worker's share of the requests.",
         (
@@ -292,6 +302,71 @@ def _preload(kept: dict[str, Any]) -> str:
     rounds = max(map(len, kept["rounds"].values()))
     text = f"{kept['workers']} workers of a Django project, their supervisor or master included; medians of {rounds} rounds.\n\n"
     return text + preload_table(kept["rows"])
+
+
+# What happened to a cluster: what is said of it.
+SCENARIOS = {
+    "killed": "The processes of one of three hosts are killed, and started again after 7 s.",
+    "vanished": "The link of one of three hosts is down for 10 s: nobody says that it is gone.",
+    "bad way": "The way to one of three hosts takes 50 ms more in each direction, and loses 5 % of the frames, for 10 s.",
+    "parted briefly": "Balancer and one of three hosts do not find each other for 3 s.",
+    "parted": "Balancer and one of three hosts do not find each other for 10 s.",
+    "rolling deploy": "Each of three hosts in turn is ended and started with new code, while uploads are under way and clients read slowly.",
+    "slow host": "The app of one of three hosts takes five times as long as the others'.",
+    "scale-up": "One host serves; two more are started.",
+}
+CLUSTER_COLUMNS = (
+    ("requests", "requests"), ("answered", "answered"), ("failed", "failed"), ("lost", "lost"), ("late", "late"), ("doubled", "doubled"),
+    ("again", "sent again"), ("p50_ms", "p50 ms"), ("p99_ms", "p99 ms"), ("worst_ms", "longest ms"),
+)  # fmt: skip
+
+
+def cluster_tables(kept: dict[str, Any]) -> Iterable[str]:
+    """Return what became of requests while something happened to hosts behind a balancer, a table for each."""
+    yield (
+        f"{kept['server']}; `make cluster ARGS=--save`: requests at a steady rate, half of them POSTs. Failed: a balancer has answered in place of a "
+        "host; lost: nobody has; late: answered after more than a second; doubled: a POST that an app has begun twice; sent again: by the "
+        "balancer, to another host; then: which share of the requests each host answered at the end. Times count from when a request was due, and tell of this machine, where others worked, too.\n"
+    )
+    for scenario in dict.fromkeys(row["scenario"] for row in kept["cluster"]):
+        yield f"### {scenario}\n\n{SCENARIOS[scenario]}\n"
+        rows = [row for row in kept["cluster"] if row["scenario"] == scenario]
+        yield _table(
+            ("server", "behind", *(title for _, title in CLUSTER_COLUMNS), "then, %", ""),
+            [
+                (
+                    row["server"], row["balancer"], *(_cell(row[key], ",.0f") for key, _ in CLUSTER_COLUMNS),
+                    " ".join(map(str, row["shares"])), row["note"],
+                )
+                for row in rows
+            ],
+        )  # fmt: skip
+
+
+# By key of a row: what stands above its column.
+PARSERS = {"ours": "ours", "ours_named": "ours, with its names", "httptools": "httptools", "h11": "h11"}
+
+
+def parse_table(kept: dict[str, Any]) -> str:
+    """Return how long each head takes each parser; what the interpreter has not is a dash."""
+    python = kept["aserve_python"]
+    rows = [(row["head"], row["octets"], *(_cell(row.get(key), ",.0f") for key in PARSERS)) for row in kept["parse"]]
+    text = f"Nanoseconds a request head, the best of several runs; {python['implementation']} {python['version']}.\n\n"
+    return text + _table(("head", "octets", *PARSERS.values()), rows)
+
+
+def profile_table(kept: dict[str, Any]) -> str:
+    """Return what each function takes of a request."""
+    python = kept["aserve_python"]
+    rows = [
+        (f"`{row['function']}`", f"{row['calls']:.2f}", f"{row['us']:.2f}", f"{row['share']:.1%}")
+        for row in kept["profile"]
+    ]
+    text = (
+        f"{kept['app']} under cProfile, with --threads 0, {python['implementation']} {python['version']}: {kept['requests']:,} requests, "
+        f"{kept['us']:.1f} us each with what cProfile itself takes.\n\n"
+    )
+    return text + _table(("function", "calls a request", "its own us a request", "share"), rows)
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
