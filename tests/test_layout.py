@@ -28,8 +28,8 @@ FLOORS = (
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo surroundings",
-    "hooks logs",  # hooks: which the app gives
-    "workers rpc log_values log_pipe request_log wire_log",
+    "hooks logs request_log",  # hooks: which the app gives
+    "workers rpc log_values log_pipe wire_log",
     "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
@@ -173,6 +173,7 @@ RESERVED = {
             "budgets": "workers and the loop count in it",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
+            "request_log": "one thread at a time tells of ends",
             "metrics.app": "reads the app's registry off the loop",
             "slow_requests": "workers tell it of ends; with --threads 0 it looks from a thread",
             "metrics.counting": "workers and the loop count at the same time",
