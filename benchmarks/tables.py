@@ -326,7 +326,8 @@ def cluster_tables(kept: dict[str, Any]) -> Iterable[str]:
     yield (
         f"{kept['server']}; `make cluster ARGS=--save`: requests at a steady rate, half of them POSTs. Failed: a balancer has answered in place of a "
         "host; lost: nobody has; late: answered after more than a second; doubled: a POST that an app has begun twice; sent again: by the "
-        "balancer, to another host; then: which share of the requests each host answered at the end. Times count from when a request was due, and tell of this machine, where others worked, too.\n"
+        "balancer, to another host; then: which share of the requests each host answered at the end. Times count from when a request was due: hosts, "
+        "balancer and clients share a machine, with whatever else it does.\n"
     )
     for scenario in dict.fromkeys(row["scenario"] for row in kept["cluster"]):
         yield f"### {scenario}\n\n{SCENARIOS[scenario]}\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from harness.cluster import NAMES, NO_AGENT, PATIENCE_SECONDS, why_not
+from harness.cluster import NO_AGENT, PATIENCE_SECONDS, versions, why_not
 from harness.steady import LONG, steady
 from harness.waiting import wait_until
 
@@ -37,8 +37,7 @@ def deploy(cluster, how):
                 cluster.command(f"set server app/{node.name} state ready")
             load.wait_for_host(f"new {node.name}")
         load.more(2)
-    wanted = cluster.versions(dict.fromkeys(NAMES, "new"))
-    wait_until(lambda: cluster.answering() == wanted, PATIENCE_SECONDS, lambda: cluster.log)
+    wait_until(lambda: cluster.answering() == versions("new"), PATIENCE_SECONDS, lambda: cluster.log)
     return load
 
 

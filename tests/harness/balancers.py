@@ -16,9 +16,8 @@ PORT = 80
 
 
 class Sent(NamedTuple):
-    """What a balancer's log tells of a request: the status, the hosts that it was sent to, and how often again."""
+    """What a balancer's log tells of a request: the hosts that it was sent to, and how often again."""
 
-    status: int
     hosts: tuple[str, ...]
     again: int
 
@@ -28,11 +27,13 @@ class Balancer:
 
     program = "haproxy"
     conf = "conf"  # the name of its file
+    _port = 8000  # of the hosts
 
     def __init__(
         self, hosts: Mapping[str, str], address: str, folder: pathlib.Path, changes: Mapping[str, str]
     ) -> None:
         self._hosts, self._address, self._folder, self._changes = hosts, address, folder, dict(changes)
+        self._names = {f"{address}:{self._port}": name for name, address in hosts.items()}
         self.log_path = folder / "log"
 
     @property
@@ -49,8 +50,8 @@ class Balancer:
     def sent(self) -> dict[str, Sent]:
         """Return what its log tells, by the names of requests."""
         text = self.log_path.read_text(errors="replace")
-        found = re.finditer(r"ask /\w+\?([\w-]+) (-?\d+) (.*)", text)
-        return {match[1]: Sent(int(match[2]), *self._hosts_in(match[3])) for match in found}
+        found = re.finditer(r"ask /\w+\?([\w-]+) (.*)", text)
+        return {match[1]: self._sent(match[2]) for match in found}
 
     def _command(self, path: str) -> list[str]:
         return ["haproxy", "-db", "-f", path]
@@ -62,14 +63,14 @@ class Balancer:
             text,
             {
                 "raw daemon\n": f"raw daemon\n    stats socket {self.admin} level admin\n",
-                "bind :80\n": f'bind {self._address}:{PORT}\n    log-format "ask %HU %ST %s %rc"\n',
+                "bind :80\n": f'bind {self._address}:{PORT}\n    log-format "ask %HU %s %rc"\n',
                 "    server one 10.0.0.1:8000\n    server two 10.0.0.2:8000\n": servers,
             },
         )
 
-    def _hosts_in(self, text: str) -> tuple[tuple[str, ...], int]:
+    def _sent(self, text: str) -> Sent:
         host, again = text.split()[:2]
-        return (host,), int(again.strip("+"))
+        return Sent((host,), int(again.strip("+")))
 
 
 class ByConnection(Balancer):
@@ -86,13 +87,6 @@ class Nginx(Balancer):
     """nginx, which speaks HTTP to the hosts."""
 
     program = "nginx"
-    _port = 8000
-
-    def __init__(
-        self, hosts: Mapping[str, str], address: str, folder: pathlib.Path, changes: Mapping[str, str]
-    ) -> None:
-        super().__init__(hosts, address, folder, changes)
-        self._names = {f"{address}:{self._port}": name for name, address in hosts.items()}
 
     def _command(self, path: str) -> list[str]:
         return ["nginx", "-e", "stderr", "-c", path]
@@ -106,15 +100,15 @@ class Nginx(Balancer):
             "next_upstream_tries 2;": f"next_upstream_tries {len(self._hosts)};",
             "listen 80;": f"listen {self._address}:{PORT};\n    access_log {self._folder}/log ask;",
         }
-        form = "log_format ask 'ask $request_uri $status $upstream_addr';\n"
+        form = "log_format ask 'ask $request_uri $upstream_addr';\n"
         return NGINX.format(folder=self._folder, user="user root;", block=form + replaced(block, changes))
 
     def _block(self) -> str:
         return Page("balancers").block("nginx", "nginx")
 
-    def _hosts_in(self, text: str) -> tuple[tuple[str, ...], int]:
-        hosts = tuple(self._names.get(word.strip(","), word) for word in text.split() if word != ":")
-        return hosts, len(hosts) - 1
+    def _sent(self, text: str) -> Sent:
+        hosts = tuple(self._names.get(word.strip(","), word) for word in text.split())
+        return Sent(hosts, len(hosts) - 1)
 
 
 class NginxUwsgi(Nginx):
@@ -177,7 +171,7 @@ class Envoy(Balancer):
               path: {self.log_path}
               log_format:
                 text_format_source:
-                  inline_string: "ask %REQ(:PATH)% %RESPONSE_CODE% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\\n"
+                  inline_string: "ask %REQ(:PATH)% %UPSTREAM_HOST% %UPSTREAM_REQUEST_ATTEMPT_COUNT%\\n"
 """
         changes = {
             "".join(servers): "".join(line.replace("10.0.0.2", address) for address in self._hosts.values()),
@@ -186,10 +180,9 @@ class Envoy(Balancer):
         }
         return replaced(block, changes)
 
-    def _hosts_in(self, text: str) -> tuple[tuple[str, ...], int]:
+    def _sent(self, text: str) -> Sent:
         host, tries = text.split()[:2]
-        names = {f"{address}:8000": name for name, address in self._hosts.items()}
-        return (names.get(host, host),), max(0, int(tries) - 1)
+        return Sent((self._names.get(host, host),), max(0, int(tries) - 1))
 
 
 BALANCERS: dict[str, type[Balancer]] = {

@@ -16,7 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -90,17 +90,8 @@ class Gunicorn(Workers):
 
 # A balancer's kept connection may idle for as long as it likes, as at an aserve.
 GUNICORN_FLAGS = (
-    "--bind",
-    "0.0.0.0:8000",
-    "--workers",
-    "1",
-    "--threads",
-    "8",
-    "--keep-alive",
-    "75",
-    "--pythonpath",
-    ".",
-)
+    "--bind", "0.0.0.0:8000", "--workers", "1", "--threads", "8", "--keep-alive", "75", "--pythonpath", ".",
+)  # fmt: skip
 # What HAProxy asks an aserve on ports of their own: gunicorn has but the app's port, and nothing to say of its load.
 NO_AGENT = {
     "check port 9100 inter 2s fall 2 rise 1 agent-check agent-port 9101 agent-inter 1s": "check inter 2s fall 2 rise 1"
@@ -183,16 +174,16 @@ class Cluster:
         self._process: subprocess.Popen[bytes] | None = None
 
     def open(
-        self, balancer: str = "HAProxy", server: str = "aserve", version: str = "old", changes: Mapping[str, str] | None = None,
-        serving: int = 3, flags: tuple[str, ...] = FLAGS,
+        self, balancer: str, server: str = "aserve", changes: Mapping[str, str] | None = None, serving: int = 3,
+        flags: tuple[str, ...] = FLAGS,
     ) -> None:  # fmt: skip
-        """Serve, on so many of the hosts; the balancer knows all. Skip the test if one of both is not installed."""
+        """Serve the old version, on so many of the hosts; the balancer knows all. Skip the test if one of both is not installed."""
         if shutil.which(BALANCERS[balancer].program, path=SEARCH_PATH) is None:
             pytest.skip(f"{BALANCERS[balancer].program} is not installed")
         if server == "gunicorn":
             pytest.importorskip("gunicorn")
         for node in self.nodes[:serving]:
-            node.serve(version, server, flags)
+            node.serve("old", server, flags)
         hosts = {node.name: node.place.address for node in self.nodes}
         self.balancer = BALANCERS[balancer](hosts, self.front.address, self._folder, changes or {})
         self.names = (balancer, server)
@@ -200,13 +191,8 @@ class Cluster:
         with open(self._folder / "log", "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         wait_until(lambda: self.answering(1), PATIENCE_SECONDS, lambda: self.log)
-        wanted = self.versions({node.name: version for node in self.nodes[:serving]})
+        wanted = versions("old", NAMES[:serving])
         wait_until(lambda: self.answering() == wanted, PATIENCE_SECONDS, lambda: self.log)
-
-    @staticmethod
-    def versions(versions: Mapping[str, str]) -> set[bytes]:
-        """Return what hosts of these versions say they are."""
-        return {f"{version} {name}".encode() for name, version in versions.items()}
 
     @property
     def address(self) -> tuple[str, int]:
@@ -279,11 +265,16 @@ class Cluster:
 
     def close(self) -> None:
         """End all of it."""
+        for node in self.nodes:
+            node.end()
         if self._process is not None:
             self._process.terminate()  # nginx has children, who would stay behind
             self._process.wait(PATIENCE_SECONDS)
-        for node in self.nodes:
-            node.end()
+
+
+def versions(version: str, names: Iterable[str] = NAMES) -> set[bytes]:
+    """Return what hosts of this version say they are."""
+    return {f"{version} {name}".encode() for name in names}
 
 
 def _ask(address: tuple[str, int]) -> bytes:
