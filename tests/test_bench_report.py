@@ -148,6 +148,18 @@ def test_the_page_has_the_figures_and_needs_no_other_file():
         assert text.count(f"<{tag}") == text.count(f"</{tag}>")
 
 
+def test_an_interpreter_that_is_missing_is_told():
+    """Suite A wants PyPy 3.11: the page says that it was not there, and says nothing once it is."""
+    each = one_set({"aserve": {"1": [1234]}, "waitress": {"1": [2345]}})
+    kept = one_file("suite-a", sets={"x": each})
+    told = "PyPy 3.11 is not installed"
+    assert told not in make_report.page({"suite-a-cpython": kept}, lambda chart: FRAME)
+    assert told in make_report.page({"suite-a-pypy": kept}, lambda chart: FRAME)
+    text = make_report.page({"suite-a-pypy": kept, "suite-a-pypy3.11": kept}, lambda chart: FRAME)
+    assert told not in text
+    assert "(x, 1 connection) on PyPy 3.11" in charts.headline({"suite-a-pypy3.11": kept})
+
+
 def test_tables_become_html():
     """Figures are set to the right; a target that is not met stands out."""
     text = make_report.from_markdown(
