@@ -122,5 +122,10 @@ def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
         return f"unexpected argument {argument!r}: one APP, then flags; see aserve --help"
+    from .moving.foreign_flags import explain_flag  # tables, for those who have typed what is not there
+
+    foreign = explain_flag(name)
+    if foreign:
+        return f"unknown flag {name}; {foreign}"
     near = near_names(name, parser._option_string_actions)
     return f"unknown flag {name}; " + (f"did you mean {near[0]}?" if near else "see aserve --help")

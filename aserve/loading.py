@@ -361,6 +361,8 @@ def app_raised(what: str, doing: str, fault: BaseException) -> LoadError:
     text = f"{type(fault).__name__}: {detail}".splitlines()[0].rstrip(": ")
     if isinstance(fault, ModuleNotFoundError) and fault.name == "uwsgi":
         text += "; with --uwsgi-module on there is one"
+    if isinstance(fault, ModuleNotFoundError) and str(fault.name).partition(".")[0] == "gunicorn":
+        text += "; have gunicorn installed as well, or take out what imports it"
     trace = traceback.TracebackException.from_exception(fault)
     _cut_to_app(trace)
     return LoadError(f"{doing} {what} raised {text}", "".join(trace.format()))

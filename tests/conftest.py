@@ -293,8 +293,9 @@ def served(tmp_path, monkeypatch):
     What a run of the command changes in this process is put back.
     """
     calls = []
+    # Not at its top, where `aserve` alone would find it and say so.
     (tmp_path / "hello.py").write_text(
-        "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
+        "if True:\n    def app(environ, start_response):\n        start_response('200 OK', [])\n        return []\n"
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])

@@ -23,6 +23,7 @@ def test_what_was_given():
     ("argument", "said"),
     [
         ("--thread", "unknown flag --thread; did you mean --threads"),
+        ("--graceful-timeout=3", "unknown flag --graceful-timeout; gunicorn has it, and here it is --drain-timeout"),
         ("--xyzzy=1", "unknown flag --xyzzy; see aserve --help"),
         ("b:c", "unexpected argument 'b:c': one APP, then flags"),
         ("--threads", "expected one argument; see aserve --help"),

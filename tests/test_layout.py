@@ -131,7 +131,7 @@ WITHIN = {
         "uwsgi_logic uwsgi_table gunicorn_values",
         "uwsgi gunicorn_table",
         "gunicorn",
-        "origin",
+        "foreign_flags origin",
         "translate",
     ),
     "contrib": (
@@ -216,6 +216,7 @@ DOORS = {
     ("layers", "compressing"),
     ("layers", "files.static"),
     ("moving.origin", "moving.gunicorn"),
+    ("flags", "moving.foreign_flags"),
     ("moving.origin", "moving.uwsgi"),
     ("moving.uwsgi_files", "xml.etree.ElementTree"),
     ("wsgi.tracing", "opentelemetry"),

@@ -23,7 +23,7 @@ from ..loading import PASTE, app_raised
 from ..settings import ConfigError
 from .draft import Draft, Given, refusing
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
-from .gunicorn_table import FLAGS, ROWS, SWITCHES, TABLE
+from .gunicorn_table import FLAGS, OLD, ROWS, SWITCHES, TABLE
 from .gunicorn_values import is_unset, number, place_of, real, texts, whole
 from .uwsgi_values import MAX_THREADS
 
@@ -92,7 +92,18 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
         os.chdir(folder)
         if folder in sys.path:
             sys.path.remove(folder)
+    _take_server_name(path, draft)
     return _settings_of(vars(module), path, _lines_of(source), draft)
+
+
+def _take_server_name(path: str, draft: Draft) -> None:
+    """Take what a file has set in gunicorn's own module, to hide its name from clients."""
+    module = sys.modules.get("gunicorn")
+    for name in ("SERVER_SOFTWARE", "SERVER"):
+        value = getattr(module, name, "gunicorn")
+        if isinstance(value, str) and not value.startswith("gunicorn"):
+            draft.put("server-name", value, Given(f"gunicorn.{name}", value, path))
+            setattr(module, name, "gunicorn")  # the next file that is read here may not set it
 
 
 def _import(name: str) -> ModuleType:
@@ -121,7 +132,7 @@ def _settings_of(names: Mapping[str, Any], path: str, lines: Mapping[str, int], 
         if TABLE.find(name) is not None and not inspect.ismodule(value):
             found[name] = given
         elif name.islower() and name[0] != "_" and isinstance(value, (bool, int, str, float)):
-            near = TABLE.nearest(name)
+            near = OLD.get(name) or TABLE.nearest(name)
             if near is not None and near not in names:
                 draft.note(given, f"gunicorn has no such setting, and it has no effect; is {near} meant?")
     return found

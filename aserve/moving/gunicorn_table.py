@@ -106,6 +106,7 @@ ROWS: tuple[Row, ...] = (
     unlike("ssl_context", "it is not called; the settings of TLS are in tls.md"),
 )  # fmt: skip
 TABLE = Rows(ROWS)
+OLD = {"logfile": "errorlog"}  # names of early versions, which are still in files
 
 # Flags whose names are not the settings'; and those without a value.
 FLAGS = {

@@ -61,7 +61,7 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
     --paste becomes an APP.
 
     Raises:
-        ConfigError: both are given; or --paste and an APP are.
+        ConfigError: both are given; or --paste and an APP are; or the APP is an ini file that is not uWSGI's.
     """
     flags = {name: str(given.pop(name)) for name in FLAGS if name in given}
     if "paste" in given:
@@ -69,8 +69,16 @@ def take_flags(given: MutableMapping[str, Any]) -> dict[str, str]:
             raise ConfigError(f"--paste and {given['app']!r}: one of them names the app")
         given["app"] = f"{PASTE}{os.path.abspath(given.pop('paste'))}"
     app = given.get("app")
-    if isinstance(app, str) and not flags and is_uwsgi_file(app):
-        flags[UWSGI] = str(given.pop("app"))
+    if isinstance(app, str) and not flags:
+        if is_uwsgi_file(app):
+            flags[UWSGI] = str(given.pop("app"))
+        elif app.endswith(".ini") and not app.startswith(PASTE):
+            found = (
+                "has no section [uwsgi]; one of PasteDeploy's is given to --paste"
+                if os.path.exists(app)
+                else "is not there"
+            )
+            raise ConfigError(f"the file {app} {found}")
     if len(flags) > 1:
         raise ConfigError(f"{' and '.join(FLAGS.values())}: one of them at a time")
     return flags

@@ -16,6 +16,13 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+# For those who give --config, or --log-config, what another server's takes.
+OTHER_FORMS = {
+    ".py": "; a configuration of gunicorn's is given to --gunicorn-conf",
+    ".ini": "; one of uWSGI's is given to --uwsgi-ini; that of logging.config.fileConfig is not read",
+    ".conf": "; the form of logging.config.fileConfig is not read",
+}
+
 
 def read_toml(path: str) -> dict[str, object]:
     """
@@ -30,7 +37,8 @@ def read_toml(path: str) -> dict[str, object]:
     except OSError as fault:
         raise ConfigError(f"cannot read the settings file {path}: {fault.strerror}") from None
     except ValueError as fault:  # not TOML, or not UTF-8
-        raise ConfigError(f"{path} is not valid TOML: {fault}") from None
+        meant = OTHER_FORMS.get(os.path.splitext(path)[1], "")
+        raise ConfigError(f"{path} is not valid TOML: {fault}{meant}") from None
     if os.path.basename(path) == "pyproject.toml":
         for key in ("tool", "aserve"):
             settings = settings.get(key, {})

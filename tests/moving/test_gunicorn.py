@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import sys
+import types
 
 import pytest
 
@@ -111,12 +112,30 @@ def test_apps(load, source, app):
             "time_out = 3",
             "conf.py:1: time_out = 3: gunicorn has no such setting, and it has no effect; is timeout meant?",
         ),
+        (
+            "logfile = 'a.log'",
+            "conf.py:1: logfile = a.log: gunicorn has no such setting, and it has no effect; is errorlog meant?",
+        ),
         ("keepalive = 0", "conf.py:1: keepalive = 0: keep-alive is 0.1 here, its least"),
     ],
 )
 def test_notes(load, source, note):
     """Each has its line, what it says, and what to do."""
     assert [str(each)[: len(note)] for each in load(source).notes] == [note]
+
+
+@pytest.mark.parametrize("name", ["SERVER", "SERVER_SOFTWARE"])
+def test_the_name_of_the_server(load, monkeypatch, name):
+    """What a file sets in gunicorn's module is ours, once; without gunicorn the error says what to do."""
+    module = types.ModuleType("gunicorn")
+    module.SERVER, module.SERVER_SOFTWARE = "gunicorn", "gunicorn/27.0.1"
+    monkeypatch.setitem(sys.modules, "gunicorn", module)
+    assert "server-name" not in load("import gunicorn").settings
+    assert load(f"import gunicorn; gunicorn.{name} = 'web'").settings["server-name"] == "web"
+    assert "server-name" not in load("import gunicorn").settings
+    monkeypatch.setitem(sys.modules, "gunicorn", None)
+    with pytest.raises(LoadError, match=r"; have gunicorn installed as well, or take out what imports it$"):
+        load("import gunicorn")
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,13 @@ def test_flags(folder):
     assert take_flags(given) == {} and given == {"app": f"config:{folder}/site.ini#b"}
     with pytest.raises(ConfigError, match="--paste and 'a:b': one of them names the app"):
         take_flags({"paste": "site.ini", "app": "a:b"})
+    for app, why in (
+        ("no.ini", "no.ini is not there"),
+        ("paste.ini", "paste.ini has no section .uwsgi.; .* to --paste"),
+    ):
+        with pytest.raises(ConfigError, match=f"^the file {why}$"):
+            take_flags({"app": app})
+    assert take_flags({"app": "config:paste.ini"}) == {}
     with pytest.raises(ConfigError, match="--uwsgi-ini and --gunicorn-conf: one of them at a time"):
         take_flags({"uwsgi_ini": "a", "gunicorn_conf": "b"})
 

@@ -46,6 +46,22 @@ def test_not_toml(tmp_path, octets):
     assert error_of(read_toml, str(path)).startswith(f"{path} is not valid TOML: ")
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("a.py", "to --gunicorn-conf"),
+        ("a.ini", "to --uwsgi-ini; that of"),
+        ("a.conf", "fileConfig is not read"),
+        ("a", ""),
+    ],
+)
+def test_files_of_others(tmp_path, name, meant):
+    """gunicorn's -c takes its own configuration, and here it takes ours: the error says where that is given."""
+    path = tmp_path / name
+    path.write_text("workers: 2")
+    assert meant in error_of(read_toml, str(path)) and ("; " in error_of(read_toml, str(path))) is bool(meant)
+
+
 def test_unreadable_toml(tmp_path):
     """A file that is not there, or is a folder, is one line."""
     missing = str(tmp_path / "none.toml")
