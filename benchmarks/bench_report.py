@@ -46,8 +46,8 @@ SHORT = ("--rounds", "3", "--seconds", "0.8", "--warm-up", "0.3")
 # What the targets compare; `make bench-sidecar` has variants of both, too.
 SIDECARS = ("--only", "uwsgi:aserve,uwsgi:uwsgi,scgi:aserve,scgi:uwsgi")
 STEPS = [
-    Step("A", 2.0, ("bench_suites.py", "--suites", "a")),
-    Step("A", 2.3, ("bench_suites.py", "--suites", "a"), "pypy"),
+    Step("A", 2.1, ("bench_suites.py", "--suites", "a")),
+    Step("A", 2.4, ("bench_suites.py", "--suites", "a"), "pypy"),
     Step("A", 2.0, ("bench_rpc.py", *SHORT)),
     Step("A", 2.6, ("bench_rpc.py", "--rounds", "1", "--seconds", "1"), "pypy"),
     # The source's rows once more, on the next PyPy where it is; its peers are on PyPy 3.9.

@@ -22,6 +22,7 @@ Failed requests:        7
    (Connect: 0, Receive: 1, Length: 4, Exceptions: 2)
 Non-2xx responses:      3
 Requests per second:    1000.00 [#/sec] (mean)
+Transfer rate:          166.02 [Kbytes/sec] received
 """
 STRACE = """\
 % time     seconds  usecs/call     calls    errors syscall
@@ -131,6 +132,7 @@ def test_the_report_of_ab_is_read():
     assert (row["n"], row["p50_ms"], row["p99_ms"]) == (2993, 1.234, 9.5)
     assert row["errors"] == {"read": 1, "wrong": 4, "other": 2, "status": 3}
     assert row["rps"] == pytest.approx(997.67, 0.001)
+    assert row["kb_per_s"] == 166.02
     with pytest.raises(reports.BenchmarkError):
         reports.parse_ab("apr_socket_recv: Connection refused (111)", "")
 
