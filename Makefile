@@ -109,9 +109,9 @@ storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: 
 	@.ci/need tools
 	STORM_SECONDS=$(SECONDS) STORM_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/e2e/test_storm_*.py $(filter-out --save,$(ARGS))
 
-cluster: $(VENV)/.ready-test  ## three hosts as network namespaces, HAProxy in front: a rolling deploy under load (as root)
+cluster: $(VENV)/.ready-cluster  ## three hosts as network namespaces, balancers in front: deploys and faults under load (as root; ARGS=--save: into benchmarks/results)
 	@.ci/need tools
-	CLUSTER=1 $(RUN) -m pytest tests/cluster $(ARGS)
+	CLUSTER=1 CLUSTER_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/cluster $(filter-out --save,$(ARGS))
 
 agents:  ## ddtrace, New Relic and OpenTelemetry's, each around two workers, in an environment of their own; see docs/agents.md
 	@$(MAKE) --no-print-directory .venv-agents/.ready-agents VENV=.venv-agents

@@ -136,6 +136,27 @@ def test_the_system_calls_of_a_request_are_listed():
     assert "- aserve: recvfrom 1.00, sendto 1.00, epoll_wait 0.02\n" in text and "- waitress" not in text
 
 
+def cluster_file():
+    """Return a file of results of two runs with a cluster, one of them shorter."""
+    row = {
+        "scenario": "killed", "server": "aserve", "note": "", "requests": 100, "failed": 1, "lost": 2, "late": 4,
+        "answered_each": [40, 37, 2], "failed_each": [0, 3, 0], "p99_ms_each": [20, None, 20], "hosts_each": [3, 2, 2],
+        "marks": {"1.0": "killed"},
+    }  # fmt: skip
+    shorter = {name: value[:2] for name, value in row.items() if name.endswith("_each")}
+    rows = [{**row, "balancer": "HAProxy"}, {**row, **shorter, "balancer": "nginx"}]
+    return {"cluster-cpython": one_file("cluster", cluster=rows)}
+
+
+def test_what_happened_to_a_cluster_is_panels():
+    """One chart for each scenario; requests, failures, times and hosts one below another, a line for each balancer; the second that was cut is left out."""
+    [chart] = charts.charts(cluster_file())
+    assert (chart.slug, chart.suite, chart.labels) == ("cluster-cpython-killed", "F", ["0", "1"])
+    assert list(chart.panels) == ["requests", "failed, lost", "p99, ms", "hosts"]
+    assert chart.panels["failed, lost"] == {"aserve, HAProxy": [0, 3], "aserve, nginx": [0, None]}
+    assert "aserve, nginx: 3 of 100 failed or lost, 4 late" in chart.sentence and "1.0 s killed" in chart.sentence
+
+
 def test_parsers_are_compared_head_by_head():
     """Each head is a group of bars; a parser that the interpreter has not is left out, and told by a dash."""
     rows = [
@@ -255,11 +276,13 @@ def test_charts_are_drawn_alike_each_time():
     pytest.importorskip("matplotlib")
     [draw] = modules("draw")
     each = one_set({"aserve": {"1": [10], "100": [20]}, "bjoern": {"1": [20], "100": [10]}})
-    [chart] = charts.charts({"suite-a-cpython": one_file("suite-a", sets={"x": each})})
-    svg = draw.draw(chart)
-    assert svg == draw.draw(chart)
-    assert "currentColor" in svg and draw.TEXT not in svg and draw.GRID not in svg
-    assert draw.standalone(svg).count("<style>") == svg.count("<style>") + 1
+    drawn = charts.charts({"suite-a-cpython": one_file("suite-a", sets={"x": each}), **cluster_file()})
+    assert [chart.kind for chart in drawn] == ["bars", "panels"]
+    for chart in drawn:
+        svg = draw.draw(chart)
+        assert svg == draw.draw(chart)
+        assert "currentColor" in svg and draw.TEXT not in svg and draw.GRID not in svg
+        assert draw.standalone(svg).count("<style>") == svg.count("<style>") + 1
 
 
 def test_a_server_that_does_not_serve_so_many_has_no_ratio():
