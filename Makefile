@@ -163,6 +163,8 @@ bench-ready:
 	@$(MAKE) --no-print-directory .venv-bench/.ready-test PYTHON=$(BENCH_PYTHON) VENV=.venv-bench
 	@pypy=$$(command -v $(PYPY)) || exit 0; \
 	$(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy
+	@pypy=$$(command -v pypy3.11) || exit 0; \
+	$(MAKE) --no-print-directory .venv-pypy3.11/.ready-test PYTHON=$$pypy VENV=.venv-pypy3.11
 	@PYTHON=$(BENCH_PYTHON) PYPY=$(PYPY) benchmarks/setup_peers.sh
 
 docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/settings/table.py, docs/conformance.md from the tests

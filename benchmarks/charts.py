@@ -380,7 +380,8 @@ def headline(files: Mapping[str, Kept]) -> str:
 
 
 def _interpreter(stem: str) -> str:
-    return "PyPy" if stem.endswith("pypy") else "CPython"
+    name = stem.rpartition("-")[2]
+    return name.replace("pypy", "PyPy ").rstrip() if name.startswith("pypy") else "CPython"
 
 
 def _who_is_ahead(each: Kept) -> str:

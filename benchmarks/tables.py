@@ -180,9 +180,53 @@ def _sets(kept: dict[str, Any]) -> Iterable[str]:
                 if count in rows
             ],
         )
+        if kept["bench"] == "suite-c":
+            yield from (client_thread_report(name, rows) for name, rows in each["medians"].items())
+        if calls := calls_by_name(each):
+            yield (
+                "System calls of a request:\n\n" + "\n".join(f"- {name}: {text}" for name, text in calls.items()) + "\n"
+            )
         remarks = [f"{server} was left out: {why}" for server, why in each["left_out"].items()] + each["warnings"]
         if remarks:
             yield "\n".join(f"- {remark}" for remark in remarks) + "\n"
+
+
+def client_thread_report(server: str, rows: dict[str, dict[str, Any]]) -> str:
+    """Return a server's figures in the form that CherryPy's own benchmark prints: a line for each number of clients, and their average."""
+    lines = [
+        (
+            row.get("n"),
+            sum(row["errors"].values()),
+            row["rps"],
+            1000 / row["rps"] if row["rps"] else None,
+            row.get("kb_per_s"),
+        )
+        for row in rows.values()
+    ]
+    averages = [
+        sum(values) / len(values) if (values := [value for value in column if value is not None]) else None
+        for column in zip(*lines)
+    ]
+    forms = (",.0f", ",.0f", ",.0f", ".3f", ",.1f")
+    return f"{server}, as CherryPy's benchmark prints it:\n\n" + _table(
+        ("threads", "Completed", "Failed", "req/sec", "msec/req", "KB/sec"),
+        [
+            (name, *(_cell(value, form) for value, form in zip(line, forms)))
+            for name, line in zip([*rows, "Average"], [*lines, averages])
+        ],
+    )
+
+
+def calls_by_name(each: dict[str, Any]) -> dict[str, str]:
+    """Return the system calls of a request by server, the most frequent first, where they were counted."""
+    found = {
+        name: row["calls_by_name"]
+        for one in each["each_round"]
+        for name, rows in one.items()
+        for row in rows.values()
+        if row.get("calls_by_name")
+    }
+    return {name: ", ".join(f"{call} {count:.2f}" for call, count in calls.items()) for name, calls in found.items()}
 
 
 def _long_run(kept: dict[str, Any]) -> str:
