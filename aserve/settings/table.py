@@ -43,6 +43,7 @@ from .kinds import (
     PEERS,
     PLACES,
     PROGRESS,
+    PROXY_NAME,
     ROUTES,
     SERVER_NAME,
     SKIPS,
@@ -580,6 +581,12 @@ class Config:
         "field of each response that tells for how many milliseconds its request has waited for a thread, such as X-Queue-Wait; see "
         "docs/balancers.md",
         "It tells strangers how busy you are, if nothing in front takes it out. On, it costs each request about a microsecond.",
+    )
+    proxy_status: str | None = _row(
+        None, "Health checks", "--proxy-status", PROXY_NAME,
+        "name of this host in the field Proxy-Status (RFC 9209) of each error that aserve sends in the app's place, with whose fault it is; "
+        "see docs/balancers.md",
+        "It tells strangers a host's name, if nothing in front takes it out. Responses of the app have no such field.",
     )
     metrics: str | None = _row(
         None, "Metrics", "--metrics", METRICS_BIND,

@@ -214,6 +214,7 @@ def test_defaults():
         "hang_timeout_seconds": 60.0,
         "agent_check": None,
         "queue_wait_header": None,
+        "proxy_status": None,
         "metrics": None,
         "status_page": "local",
         "stats": None,
