@@ -684,6 +684,12 @@ class Config:
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
     )
+    request_id_header: str | None = _row(
+        None, "Logs", "--request-id-header", FIELD_NAME,
+        "field of each response that tells the request's id, such as X-Request-ID: what came in that field of the request, or one of ours; "
+        "see docs/logging.md",
+        "Frameworks may send one by themselves, and then a response has two. On, it costs each request about a microsecond.",
+    )
     slow_request_seconds: float = _row(
         0.0, "Logs", "--slow-request", duration(0.0),
         "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",

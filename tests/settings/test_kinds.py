@@ -48,6 +48,7 @@ BY_NAME = {setting.name: setting for setting in SETTINGS}
         ("server_name", "", ""),
         ("queue_wait_header", "X-Queue-Wait", "X-Queue-Wait"),
         ("queue_wait_header", "", None),
+        ("request_id_header", "X-Request-ID", "X-Request-ID"),
         ("proxy_status", "web1.example:80", "web1.example:80"),
         ("proxy_status", "", None),
         ("agent_check", ":9101", ":9101"),

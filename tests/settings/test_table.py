@@ -215,6 +215,7 @@ def test_defaults():
         "agent_check": None,
         "queue_wait_header": None,
         "proxy_status": None,
+        "request_id_header": None,
         "metrics": None,
         "status_page": "local",
         "stats": None,
