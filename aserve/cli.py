@@ -33,10 +33,11 @@ from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
-from .processes.attached import SPOOLER, SPOOLER_VARIABLE, check_programs
+from .processes.attached import SPOOLER, SPOOLER_VARIABLE
 from .processes.child import MOLD, TRIAL
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from .processes.plan import Plan
+from .processes.programs import check_programs
 from .running import Beside, prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
@@ -148,6 +149,15 @@ def _explain(argv: Sequence[str]) -> str:
 
 def _read_plan(args: Mapping[str, object]) -> Plan:
     """Return what is to be served, by all sources; report what is wrong with it before the app is imported."""
+    plan = _read_settings(args)
+    compile_routes(plan.config.route)
+    check_programs(plan.config, os.environ)
+    load_certificates(plan.config)  # to see whether they can be; the server loads its own
+    return plan
+
+
+def _read_settings(args: Mapping[str, object]) -> Plan:
+    """Return what all sources say, without a look at the files and programs that it names."""
     given = dict(args)
     origin = read_origin(take_flags(given), os.environ)
     toml, toml_name = _read_file(given.pop("config", os.environ.get("ASERVE_CONFIG")))
@@ -159,9 +169,6 @@ def _read_plan(args: Mapping[str, object]) -> Plan:
     config = with_whole_paths(config)
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
-    compile_routes(config.route)
-    check_programs(config, os.environ)
-    load_certificates(config)  # to see whether they can be; the server loads its own
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
 
 
@@ -243,7 +250,9 @@ def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     from .compat.uwsgi import spooler_function  # which only such a process needs
     from .spooler.runner import run_spooler
 
-    plan = _read_plan(args)
+    plan = _read_settings(
+        args
+    )  # a certificate that is renewed just then, or a program that is gone, is no concern of its
     set_up_logging(plan.config, SPOOLER)
     _load(plan, is_spooler=True)
     call_post_fork()

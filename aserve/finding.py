@@ -18,6 +18,7 @@ from typing import NamedTuple
 from .loading import DEFAULT_NAMES, FACTORY_NAMES
 
 MODULES = ("wsgi", "app", "application", "main", "server", "run")
+TESTS = ("test_", "conftest")  # what they call `app` is for tests
 # Whose apps are no WSGI apps.
 ASGI = ("FastAPI", "Starlette", "Quart", "Litestar", "Sanic", "BlackSheep")
 MAX_FILE_BYTES = 1 << 20  # Guess: no module that makes an app is larger
@@ -57,6 +58,9 @@ def find_apps(folder: str) -> list[Found]:
     for package in filter(str.isidentifier, names):
         for module, file in ((package, "__init__.py"), (f"{package}.wsgi", "wsgi.py"), (f"{package}.app", "app.py")):
             found += _find_in(folder, os.path.join(package, file), module)
+    if not found:  # a first app, which may be called as its author likes
+        for module in [name[:-3] for name in names if name.endswith(".py") and not name.startswith(TESTS)]:
+            found += _find_in(folder, f"{module}.py", module) if module.isidentifier() else []
     by_spec: dict[str, Found] = {}
     for one in found:
         by_spec.setdefault(one.spec or one.file, one)

@@ -8,11 +8,15 @@ Not here: the order of things at the start (running.py), files of unix sockets (
 from __future__ import annotations
 
 import grp
+import logging
 import os
 import pwd
+import sys
 from typing import NamedTuple
 
 from .settings import ConfigError
+
+logger = logging.getLogger("aserve")
 
 # user_namespaces(7): numbers inside, numbers outside, how many. So it says where root is the machine's.
 NO_NAMESPACE = ["0", "0", "4294967295"]
@@ -56,7 +60,7 @@ def find_account(user: str | None, group: str | None) -> Account | None:
 
 def become(account: Account) -> None:
     """
-    Be this account from now on, for good.
+    Be this account from now on, for good; warn if it may not read what Python imports from.
 
     Raises:
         ConfigError: this is not root, or the kernel refuses, as in a container without the capabilities.
@@ -65,6 +69,7 @@ def become(account: Account) -> None:
         if (account.uid, account.gid) == (os.geteuid(), os.getegid()):
             return
         raise ConfigError(f"only root may become {account}; leave --user and --group out, or start aserve as root")
+    places = [os.path.abspath(place) for place in (*sys.path, "") if os.path.exists(place or ".")]
     try:
         if account.name is not None:
             os.initgroups(account.name, account.gid)
@@ -74,6 +79,10 @@ def become(account: Account) -> None:
         os.setuid(account.uid)  # last: after it the others are forbidden
     except OSError as exc:
         raise ConfigError(f"cannot become {account}: {exc.strerror}; it takes CAP_SETUID and CAP_SETGID") from None
+    closed = [place for place in dict.fromkeys(places) if not os.access(place, os.R_OK)]
+    if closed:  # as with Python, or a virtual environment, below /root: what nobody has imported yet would be missing
+        text = "%s may not read %s: no module can be imported from there; have Python, aserve and the app where it may, as in /opt or /srv"
+        logger.warning(text, account, ", ".join(closed))
 
 
 def is_root(uid_map: str = "/proc/self/uid_map") -> bool:

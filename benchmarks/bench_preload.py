@@ -102,9 +102,7 @@ def measure(args: argparse.Namespace) -> int:
         "rounds": figures,
         "rows": rows,
     }
-    for path in [record.default_path(BENCH, pair.interpreter)] * args.save + [args.json] * bool(args.json):
-        record.write(path, document)
-        print(f"written: {path}")
+    command.write_document(BENCH, args, pair, document)
     return int(any(name.startswith("aserve") for name in notes))
 
 

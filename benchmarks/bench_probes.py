@@ -289,9 +289,7 @@ def measure(args: argparse.Namespace) -> int:
     }
     print("".join(tables.probes_tables(document)))
     print(targets.format_judgement(judged))
-    for path in [record.default_path(BENCH, pair.interpreter)] * args.save + [args.json] * bool(args.json):
-        record.write(path, document)
-        print(f"written: {path}")
+    command.write_document(BENCH, args, pair, document)
     return int(any(row["note"] for row in rows if row["server"] == "aserve"))
 
 

@@ -41,6 +41,8 @@ SETS: dict[str, dict[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
         "test app": (("aserve-t1", "aserve-t8", "uwsgi-t1", "uwsgi-t8"), (10,)),
         "access log": (("aserve", "aserve+log"), MANY),
         "chaos": (("aserve", "aserve+bad"), (90,)),
+        "TLS kept": (("aserve-tls", "granian-tls"), MANY),
+        "TLS handshakes": (("aserve-tls", "openssl"), (10,)),
         "sidecar hello": (("uwsgi:aserve", "uwsgi:uwsgi", "scgi:aserve", "scgi:uwsgi"), ALL),
         "sidecar echo": (("uwsgi:aserve", "uwsgi:uwsgi", "scgi:aserve", "scgi:uwsgi"), FEW_AND_MANY),
         "RPC rpc": (("rpc:aserve-1", "rpc:uwsgi-1", "rpc:aserve-8", "rpc:uwsgi-8"), MANY),
@@ -54,7 +56,6 @@ SETS: dict[str, dict[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
 PROBES = {"cpython": ["start", "idle", "slow", "spread"], "pypy": ["start"]}
 NUMBERS = {target.number for target in targets.TARGETS} | {number for number, *_ in bench_probes.BOUNDS}
 ELSEWHERE = {
-    "15b": "TLS: not measured by this instrument yet",
     "16": "Django workers: `make bench-preload`",
     "17": "60 s of load over reloads: `make bench-reload`",
     "1, 2, 4 to 9 in between": "10 connections, and RPC and the sidecar on PyPy: `make bench-report`",

@@ -75,9 +75,7 @@ def measure(args: argparse.Namespace) -> int:
                 print(tables.event_line(rows[-1]), file=sys.stderr, flush=True)
     document = describe(pair, chosen, import_seconds, rows)
     print(tables.events_table(document))
-    for path in [record.default_path(BENCH, pair.interpreter)] * args.save + [args.json] * bool(args.json):
-        record.write(path, document)
-        print(f"written: {path}")
+    command.write_document(BENCH, args, pair, document)
     return int(any(row["server"] == "aserve" and row["note"].startswith(FAILED) for row in rows))
 
 

@@ -42,6 +42,8 @@ class Step(NamedTuple):
 
 # 0.8 s: a median of three short rounds is worth more than one long one.
 SHORT = ("--rounds", "3", "--seconds", "0.8", "--warm-up", "0.3")
+# What the targets compare; `make bench-sidecar` has variants of both, too.
+SIDECARS = ("--only", "uwsgi:aserve,uwsgi:uwsgi,scgi:aserve,scgi:uwsgi")
 STEPS = [
     Step("A", 2.0, ("bench_suites.py", "--suites", "a")),
     Step("A", 2.3, ("bench_suites.py", "--suites", "a"), "pypy"),
@@ -52,11 +54,13 @@ STEPS = [
     Step("C", 1.5, ("bench_suites.py", "--suites", "c")),
     Step("D", 7.6, ("bench_suites.py", "--suites", "d")),
     Step("E", 3.8, ("bench_suites.py", "--suites", "e")),
-    Step("E", 3.5, ("bench_sidecar.py", *SHORT)),
-    Step("E", 2.2, ("bench_sidecar.py", "--rounds", "1", "--seconds", "1", "--apps", "hello"), "pypy"),
+    Step("E", 2.0, ("bench_sidecar.py", *SHORT, *SIDECARS)),
+    Step("E", 1.3, ("bench_sidecar.py", "--rounds", "1", "--seconds", "1", "--apps", "hello", *SIDECARS), "pypy"),
     Step("F", 0.8, ("bench_suites.py", "--suites", "f")),
-    Step("F", 8.8, ("bench_serve.py", "--targets", *SHORT)),
+    Step("F", 9.7, ("bench_serve.py", "--targets", *SHORT)),
     Step("F", 3.5, ("bench_serve.py", "--targets", "--rounds", "2", "--seconds", "1"), "pypy"),
+    Step("F", 0.5, ("bench_parse.py",)),
+    Step("F", 0.3, ("bench_parse.py",), "pypy"),
     Step("F", 1.7, ("bench_probes.py",)),
     Step("F", 0.8, ("bench_probes.py", "--rounds", "3"), "pypy"),
     Step("F", 7.0, ("bench_reload.py", "--import-seconds", "1")),

@@ -26,7 +26,7 @@ import reports
 import rounds
 import servers
 import targets
-from figures import BARE, ON_ONE_CONNECTION_EACH, WHOLE_REQUESTS_ONLY, Plan, Result, format_table
+from figures import BARE, WHOLE_REQUESTS_ONLY, Plan, Result, format_table
 from procs import BenchmarkError
 
 BENCH = "serve"
@@ -90,7 +90,7 @@ def run_one(args: argparse.Namespace) -> int:
         with_bare=args.app == "fib36",
         **command.timing(args, pair),
     )
-    if plan.way in ON_ONE_CONNECTION_EACH:
+    if plan.way == "close":
         procs.need_tools("cc")
     base = args.base or (BARE if plan.with_bare else "waitress" if pair.is_pypy else "bjoern")
     command.say_estimate([plan])
@@ -197,7 +197,7 @@ def _check_connections_are_counted(plan: Plan) -> None:
         port = listener.getsockname()[1]
         server = threading.Thread(target=serve, args=(listener,), daemon=True)
         server.start()
-        row = clients.one_connection_each(program, call, port, 3, 0.3, plan.cpus[1], home)
+        row = clients.one_connection_each([program], call, port, 3, 0.3, plan.cpus[1], home)
         socket.create_connection(("127.0.0.1", port)).close()
         server.join(10)
     assert sum(seen) >= 8, seen

@@ -85,6 +85,8 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
         yield from _probes(stem, suite, kept)
     elif "rows" in kept:
         yield _preload(stem, suite, kept)
+    elif "parse" in kept:
+        yield _parsers(stem, suite, kept)
 
 
 def connections_of(each: Kept) -> list[str]:
@@ -210,6 +212,26 @@ def _preload(stem: str, suite: str, kept: Kept) -> Chart:
     return Chart(
         stem, suite, f"Memory of {kept['workers']} workers of a Django project", "bars", "MB", names, series,
         f"PSS in MB of the whole tree: {listed}.",
+    )  # fmt: skip
+
+
+def _parsers(stem: str, suite: str, kept: Kept) -> Chart:
+    rows, python = kept["parse"], kept["aserve_python"]
+    series = {
+        title: [row.get(key) for row in rows]
+        for key, title in tables.PARSERS.items()
+        if any(key in row for row in rows)
+    }
+    times = []
+    for key in ("httptools", "h11"):
+        ratios = [row[key] / row["ours_named"] for row in rows if key in row]
+        if ratios:
+            times.append(
+                f"{key} takes {_figure(min(ratios))} to {_figure(max(ratios))} x as long as ours with its names"
+            )
+    return Chart(
+        stem, suite, f"Parsing a request head, {python['implementation']} {python['version']}", "bars", "ns a head",
+        [row["head"] for row in rows], series, f"Less is better: {_and(times) or 'nothing to compare with is installed'}.",
     )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The clients: one request to see that the answer is right, then many, each of them checked.
 
-Owns:     what is sent and what must come back, for each app and each way of Plan; wrk, close_load,
-          mixed_load and a slow client of our own as loads.
+Owns:     what is sent and what must come back, for each app and each way of Plan; wrk, ab, close_load,
+          mixed_load, tls_load and a slow client of our own as loads.
 Not here: what they report (reports.py), who is loaded, when and for how long (rounds.py).
 """
 
@@ -25,7 +25,8 @@ from wsgiref.util import setup_testing_defaults
 import apps
 import mix
 import servers
-from figures import LOADS, ON_ONE_CONNECTION_EACH, WHOLE_REQUESTS_ONLY, Plan, Row
+import tls
+from figures import LOADS, ON_ONE_CONNECTION_EACH, OVER_TLS, WHOLE_REQUESTS_ONLY, Plan, Row
 from procs import BenchmarkError
 from reports import parse_ab, parse_chaos, parse_close_load, parse_wrk
 
@@ -62,12 +63,13 @@ def check(plan: Plan, port: int) -> bool:
     if plan.way == "mixed":
         _check_mix(plan, port)
     data = b"x" * ECHO_OCTETS if plan.app == "echo" else None
-    is_close = plan.way == "close"
+    is_close = plan.way in ("close", "handshakes")
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_SECONDS)
+    if plan.way in OVER_TLS:
+        context = tls.client_context()
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=ANSWER_SECONDS, context=context)
     try:
-        connection.request(
-            "POST" if data else "GET", path_of(plan.app), data, {"Connection": "close"} if is_close else {}
-        )
+        connection.request("POST" if data else "GET", path_of(plan), data, {"Connection": "close"} if is_close else {})
         response = connection.getresponse()
         taken = connection.sock  # None by now, where the response says that it is the last
         body = response.read()
@@ -159,7 +161,10 @@ def load(plan: Plan, port: int, connections: int, seconds: float, home: str, pro
         return whole_requests(port, seconds)
     if plan.way in ON_ONE_CONNECTION_EACH:
         call = build_call() if plan.way == "rpc" else build_request(plan)
-        return one_connection_each(programs["close_load"], call, port, connections, seconds, plan.cpus[1], home)
+        program = [programs["close_load"]]
+        if plan.way == "handshakes":
+            program = [sys.executable, str(servers.HERE / "tls_load.py")]
+        return one_connection_each(program, call, port, connections, seconds, plan.cpus[1], home)
     if plan.way == "mixed":
         sequence = pathlib.Path(home, "mix")
         sequence.write_bytes(mix.pack(mix.build_mix(plan.kinds, plan.every, _fields(plan))))
@@ -167,7 +172,8 @@ def load(plan: Plan, port: int, connections: int, seconds: float, home: str, pro
         return parse_close_load(_run_client(words, plan.cpus[1], seconds))
     if plan.requests:
         return ab(plan, port, connections, home)
-    return wrk(port, connections, seconds, plan.cpus[1], wrk_words(plan, home), path_of(plan.app))
+    scheme = "https" if plan.way in OVER_TLS else "http"
+    return wrk(port, connections, seconds, plan.cpus[1], wrk_words(plan, home), path_of(plan), scheme)
 
 
 @contextlib.contextmanager
@@ -227,7 +233,7 @@ def ab(plan: Plan, port: int, connections: int, home: str) -> Row:
         body = pathlib.Path(home, "body")
         body.write_bytes(b"x" * ECHO_OCTETS)
         words += ["-p", str(body), "-T", "application/octet-stream"]
-    output = _run_client([*words, f"http://127.0.0.1:{port}{path_of(plan.app)}"], plan.cpus[1], AB_SECONDS)
+    output = _run_client([*words, f"http://127.0.0.1:{port}{path_of(plan)}"], plan.cpus[1], AB_SECONDS)
     return parse_ab(output, times.read_text() if times.exists() else "")
 
 
@@ -242,7 +248,7 @@ def build_call() -> Call:
 def build_request(plan: Plan) -> Call:
     """Return an HTTP request on a connection of its own, and what of the reply does not depend on the server."""
     body = b"x" * ECHO_OCTETS if plan.app == "echo" else b""
-    lines = [f"{'POST' if body else 'GET'} / HTTP/1.1", "Host: 127.0.0.1", *_fields(plan)]
+    lines = [f"{'POST' if body else 'GET'} {path_of(plan)} HTTP/1.1", "Host: 127.0.0.1", *_fields(plan)]
     lines += [f"Content-Length: {len(body)}"] if body else []
     head = "\r\n".join([*lines, "", ""]).encode("latin-1")
     # Of a long body the last octets: no more than close_load keeps.
@@ -251,7 +257,7 @@ def build_request(plan: Plan) -> Call:
 
 def _fields(plan: Plan) -> list[str]:
     fields = servers.browser_fields() if plan.has_browser_fields else []
-    return fields + ["Connection: close"] * (plan.way == "close")
+    return fields + ["Connection: close"] * (plan.way in ("close", "handshakes"))
 
 
 def wrk_words(plan: Plan, home: str) -> list[str]:
@@ -299,12 +305,14 @@ end
 """
 
 
-def path_of(app: str) -> str:
+def path_of(plan: Plan) -> str:
     """Return the path that is asked for."""
-    return {"zope_json": "/@@data.json"}.get(app, "/")
+    return tls.PATH if plan.way == "handshakes" else {"zope_json": "/@@data.json"}.get(plan.app, "/")
 
 
-def wrk(port: int, connections: int, seconds: float, cpu: int, words: Sequence[str] = (), path: str = "/") -> Row:
+def wrk(
+    port: int, connections: int, seconds: float, cpu: int, words: Sequence[str] = (), path: str = "/", scheme: str = "http"
+) -> Row:  # fmt: skip
     """
     Load the server with wrk, one thread, on kept connections.
 
@@ -314,24 +322,24 @@ def wrk(port: int, connections: int, seconds: float, cpu: int, words: Sequence[s
     command = ["wrk", "-t1", f"-c{connections}", f"-d{math.ceil(seconds)}s", "--latency", *words]
     # wrk takes whole seconds only; interrupted, it reports what it has.
     interrupt_after = None if seconds == int(seconds) else seconds
-    return parse_wrk(_run_client([*command, f"http://127.0.0.1:{port}{path}"], cpu, seconds, interrupt_after))
+    return parse_wrk(_run_client([*command, f"{scheme}://127.0.0.1:{port}{path}"], cpu, seconds, interrupt_after))
 
 
 def one_connection_each(
-    close_load: str, call: Call, port: int, connections: int, seconds: float, cpu: int, home: str
+    program: list[str], call: Call, port: int, connections: int, seconds: float, cpu: int, home: str
 ) -> Row:
     """
-    Load the server with close_load: each request on a connection of its own, which the server closes.
+    Load the server with close_load or tls_load: each request on a connection of its own, which the server closes.
 
     Raises:
-        BenchmarkError: close_load did not run to its end.
+        BenchmarkError: the program did not run to its end.
     """
     folder = pathlib.Path(home, "call")
     folder.mkdir(exist_ok=True)
     for name, octets in call._asdict().items():
         (folder / name).write_bytes(octets)
     return parse_close_load(
-        _run_client([close_load, str(port), str(connections), str(seconds), str(folder)], cpu, seconds)
+        _run_client([*program, str(port), str(connections), str(seconds), str(folder)], cpu, seconds)
     )
 
 

@@ -180,8 +180,12 @@ def write(
     bench: str, args: argparse.Namespace, results: dict[str, tuple[Result, str]], judged: list[dict[str, Any]]
 ) -> None:
     """Write the results where the flags say; say where."""
-    interpreter = next(iter(results.values()))[0].plan.pair.interpreter
-    paths = [record.default_path(bench, interpreter)] * args.save + [args.json] * bool(args.json)
-    for path in paths:
-        record.save(path, bench, results, judged)
+    pair = next(iter(results.values()))[0].plan.pair
+    write_document(bench, args, pair, record.document(bench, results, judged))
+
+
+def write_document(bench: str, args: argparse.Namespace, pair: Pair, document: dict[str, Any]) -> None:
+    """Write a document where the flags say; say where."""
+    for path in [record.default_path(bench, pair.interpreter)] * args.save + [args.json] * bool(args.json):
+        record.write(path, document)
         print(f"written: {path}")

@@ -27,10 +27,17 @@ WAYS = {
     "route": "keep-alive HTTP that a route answers",
     "mixed": "keep-alive",
     "apache": "Apache in front, one unix connection per request",
+    "tls": "keep-alive over TLS",
+    "handshakes": "one TLS connection per request, none resumed",
 }
+OVER_TLS = {"tls", "handshakes"}
 FRONTS = {"sidecar": "nginx", "apache": "apache2"}  # ways behind another server, and its program
-ON_ONE_CONNECTION_EACH = {"close", "rpc"}
-LOADS = {**dict.fromkeys(ON_ONE_CONNECTION_EACH, "close_load"), "mixed": "mixed_load"}  # programs; other ways: wrk
+ON_ONE_CONNECTION_EACH = {"close", "rpc", "handshakes"}
+LOADS = {
+    "close": "close_load",
+    "rpc": "close_load",
+    "mixed": "mixed_load",
+}  # programs in C; other ways: wrk, tls_load.py
 WHOLE_REQUESTS_ONLY = {"fib36"}  # each takes so long that the one cut off at the end would count
 BARE = "bare"  # fib(36) called without a server
 COLUMNS = ("per_cpu_s", "rps", "p50_ms", "p99_ms", "pss_start_mb", "pss_mb", "busy", "switches", "calls", "others")

@@ -19,6 +19,7 @@ from typing import Any
 import nginx
 import servers
 import tables
+import tls
 from figures import COLUMNS, Result, base_of
 
 FORMAT = 2  # of the file; a change of meaning raises it
@@ -47,8 +48,13 @@ def default_path(bench: str, interpreter: str) -> pathlib.Path:
 
 def save(path: pathlib.Path, bench: str, results: dict[str, tuple[Result, str]], judged: list[dict[str, Any]]) -> None:
     """Write everything; results: of each set, by its name, and its base."""
+    write(path, document(bench, results, judged))
+
+
+def document(bench: str, results: dict[str, tuple[Result, str]], judged: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return a file's content; results: of each set, by its name, and its base."""
     sets = {name: describe(result, base) for name, (result, base) in results.items()}
-    write(path, {**describe_run(bench), "targets": judged, "sets": sets})
+    return {**describe_run(bench), "targets": judged, "sets": sets}
 
 
 def describe_run(bench: str) -> dict[str, Any]:
@@ -59,7 +65,7 @@ def describe_run(bench: str) -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
         "machine": describe_machine(),
         "commit": _commit(),
-        "tools": {"wrk": _wrk_version(), "nginx": nginx.version()},
+        "tools": {"wrk": _wrk_version(), "nginx": nginx.version(), "openssl": tls.version()},
     }
 
 

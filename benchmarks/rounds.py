@@ -21,7 +21,8 @@ import nginx
 import procs
 import reports
 import servers
-from figures import BARE, FRONTS, LOADS, Plan, Result, Row, format_rate
+import tls
+from figures import BARE, FRONTS, LOADS, OVER_TLS, Plan, Result, Row, format_rate
 from procs import BenchmarkError
 from servers import Server
 
@@ -41,6 +42,10 @@ def run_plan(plan: Plan) -> Result:
     result = Result(plan, [], {})
     with tempfile.TemporaryDirectory(prefix="aserve-bench-") as folder:
         programs = {name: compile_program(name, folder) for name in ("floor", *set(LOADS.values()))}
+        if plan.way in OVER_TLS:
+            programs.update(
+                tls.prepare(folder, clients.expected_body(plan.app))
+            )  # what else commands name by its place
         if plan.way in LOADS and not programs[LOADS[plan.way]]:
             raise BenchmarkError(f"there is no C compiler (cc) for the client, {LOADS[plan.way]}.c")
         for number in range(1, plan.rounds + 1):
@@ -98,7 +103,7 @@ def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) 
         port, sock = procs.free_port(), f"{home}/app.sock"
         values = {
             **servers.places(plan.pair),
-            "floor": programs["floor"],
+            **programs,
             "port": str(port),
             "sock": sock,
             "app": plan.app,

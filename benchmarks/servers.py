@@ -30,7 +30,7 @@ RPC_RESULT = b"seven|six|five|four|three|two|one"
 
 
 class Server(NamedTuple):
-    """One row of a table; commands have {aserve}, {peer}, {bin}, {port}, {sock}, {app}, {log} filled in."""
+    """One row of a table; commands have {aserve}, {peer}, {bin}, {port}, {sock}, {app}, {log}, and what tls.py makes, filled in."""
 
     name: str
     command: str
@@ -149,6 +149,27 @@ HTTP_SERVERS = [
         runs_on_cpython=False,
         is_default=False,
         note="its PyPy plugin, in one process without master, 4 threads; the library is Debian's libpypy3.9-c.so",
+    ),
+    Server(
+        "aserve-tls",
+        "{aserve} -m aserve --bind https://127.0.0.1:{port} --certificate {certificate} --key {key} apps:{app}",
+        OURS,
+        runs_on_pypy=True,
+        is_default=False,
+    ),
+    Server(
+        "granian-tls",
+        "{peer} -m granian --interface wsgi --port {port} --no-ws --log-level error --ssl-certificate {certificate} "
+        "--ssl-keyfile {key} apps:{app}",
+        "granian",
+        is_default=False,
+        note="its TLS is rustls, not OpenSSL",
+    ),
+    Server(
+        "openssl",
+        "sh -c 'cd {tls} && exec openssl s_server -quiet -WWW -accept 127.0.0.1:{port} -cert certificate.pem -key key.pem'",
+        is_default=False,
+        note="Debian's `openssl s_server`, one connection at a time, which answers with a file",
     ),
 ]
 

@@ -126,6 +126,8 @@ def parts(kept: dict[str, Any]) -> Iterable[str]:
         return [events_table(kept)]
     if "rows" in kept:
         return [_preload(kept)]
+    if "parse" in kept:
+        return [parse_table(kept)]
     return [_storms(kept) if "storms" in kept else _long_run(kept)]
 
 
@@ -292,6 +294,18 @@ def _preload(kept: dict[str, Any]) -> str:
     rounds = max(map(len, kept["rounds"].values()))
     text = f"{kept['workers']} workers of a Django project, their supervisor or master included; medians of {rounds} rounds.\n\n"
     return text + preload_table(kept["rows"])
+
+
+# By key of a row: what stands above its column.
+PARSERS = {"ours": "ours", "ours_named": "ours, with its names", "httptools": "httptools", "h11": "h11"}
+
+
+def parse_table(kept: dict[str, Any]) -> str:
+    """Return how long each head takes each parser; what the interpreter has not is a dash."""
+    python = kept["aserve_python"]
+    rows = [(row["head"], row["octets"], *(_cell(row.get(key), ",.0f") for key in PARSERS)) for row in kept["parse"]]
+    text = f"Nanoseconds a request head, the best of several runs; {python['implementation']} {python['version']}.\n\n"
+    return text + _table(("head", "octets", *PARSERS.values()), rows)
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

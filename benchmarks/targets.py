@@ -65,6 +65,7 @@ class Set(NamedTuple):
     counts_calls: bool = False
     table: str = ""  # of the servers; empty: the command's own
     rounds: tuple[tuple[str, int], ...] = ()  # by interpreter, where it is not as many as elsewhere
+    least_seconds: float = 0.0  # of a load
 
     @property
     def servers_table(self) -> str:
@@ -91,6 +92,13 @@ SETS = {
     "test app": Set("serve", "uwsgi-t1", TEST_APP, app="testapp", connections=(10,)),
     "access log": Set("serve", "aserve", ("aserve", "aserve+log"), connections=(1, 10, 100)),
     "chaos": Set("serve", "aserve", ("aserve", "aserve+bad"), app="token", connections=(90,)),
+    # 100 handshakes are in each load: of a short one they would be a large part.
+    "TLS kept": Set(
+        "serve", "granian-tls", ("aserve-tls", "granian-tls"), connections=(100,), way="tls", least_seconds=2.0
+    ),
+    "TLS handshakes": Set(
+        "serve", "openssl", ("aserve-tls", "granian-tls", "openssl"), connections=(10,), way="handshakes"
+    ),
     "PyPy hello": Set("serve", "waitress", ("floor", "aserve", "waitress", "gunicorn", "socketify"), interpreters=PYPY),
     # One request at a time: the share of a request that is not the app's.
     "PyPy fib(36)": Set("serve", BARE, ("aserve",), app="fib36", connections=(1,), interpreters=PYPY),
@@ -151,6 +159,8 @@ TARGETS = [
     Target(10, "PyPy fib(36)", "aserve", BARE, 1, 0.98, PYPY),
     *(Target(11, "access log", "aserve+log", "aserve", connections, 0.9) for connections in (100, 10, 1)),
     Target(13, "chaos", "aserve+bad", "aserve", 90, 0.9),
+    Target(15, "TLS kept", "aserve-tls", "granian-tls", 100, 1.2),
+    Target(15, "TLS handshakes", "aserve-tls", "openssl", 10, 0.95),
 ]
 
 
@@ -175,6 +185,7 @@ def build_plan(name: str, pair: Pair, timing: Mapping[str, Any], wanted: Set | N
     known = {server.name for server in servers.table_for(wanted.servers_table, pair)}
     names = [name for name in wanted.names if name.partition("+")[0] in known]
     rounds = dict(wanted.rounds)
+    seconds = max(timing.get("seconds", 0), wanted.least_seconds)
     return Plan(
         pair,
         servers.choose(pair, names, bench=wanted.servers_table),
@@ -187,7 +198,11 @@ def build_plan(name: str, pair: Pair, timing: Mapping[str, Any], wanted: Set | N
         has_many_heads=wanted.has_many_heads,
         counts_calls=wanted.counts_calls,
         source=wanted.source,
-        **{**timing, **({"rounds": rounds[pair.interpreter]} if pair.interpreter in rounds else {})},
+        **{
+            **timing,
+            **({"rounds": rounds[pair.interpreter]} if pair.interpreter in rounds else {}),
+            **({"seconds": seconds} if seconds else {}),
+        },
     )
 
 

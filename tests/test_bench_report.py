@@ -109,6 +109,21 @@ def test_what_was_not_measured_is_no_figure():
     assert [lead.count for lead in charts.leads("serve-pypy", {"sets": {"x": each}})] == ["1"]
 
 
+def test_parsers_are_compared_head_by_head():
+    """Each head is a group of bars; a parser that the interpreter has not is left out, and told by a dash."""
+    rows = [
+        {"head": name, "octets": 40, "ours": 200, "ours_named": 400, "h11": time}
+        for name, time in (("a", 4000), ("b", 9000))
+    ]
+    kept = one_file("parse", parse=rows, aserve_python={"implementation": "PyPy", "version": "3.9.16"})
+    [chart] = charts.charts({"parse-pypy": kept})
+    assert (chart.suite, chart.labels, chart.unit) == ("F", ["a", "b"], "ns a head")
+    assert chart.series == {"ours": [200, 200], "ours, with its names": [400, 400], "h11": [4000, 9000]}
+    assert "h11 takes 10 to 22.5 x as long as ours with its names." in chart.sentence
+    assert "| a | 40 | 200 | 400 | - | 4,000 |" in tables.parse_table(kept)
+    assert "9,000" in make_report.page({"parse-pypy": kept}, lambda chart: FRAME)
+
+
 # The page
 
 

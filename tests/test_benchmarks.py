@@ -139,12 +139,12 @@ def test_warm_up_is_longer_on_pypy():
 
 @pytest.mark.parametrize("bench", ["serve", "sidecar", "rpc"])
 @pytest.mark.parametrize("interpreter", ["cpython", "pypy"])
-def test_a_run_is_about_ten_minutes(bench, interpreter):
+def test_a_run_is_a_quarter_of_an_hour_at_most(bench, interpreter):
     """Nobody runs what takes an hour."""
     environments = pair(facts("PyPy", "PyPy's"), facts()) if interpreter == "pypy" else pair()
     names = targets.sets_for(bench, interpreter, targets.numbers_of(bench))
     plans = [targets.build_plan(name, environments, {"rounds": command.ROUNDS}) for name in names]
-    assert 60 < sum(plan.estimate_seconds for plan in plans) < 14 * 60
+    assert 60 < sum(plan.estimate_seconds for plan in plans) < 15 * 60
 
 
 # Targets
@@ -418,8 +418,10 @@ def test_results_that_are_kept_can_be_read():
         elif kept["bench"] == "storm":
             assert kept["seconds"] >= 60 and all(each["rounds"] for each in kept["storms"]), path
         elif kept["bench"] == "preload":
-            assert all(len(each) > 1 for each in kept["rounds"].values()), path
+            assert all(kept["rounds"].values()), path
         elif kept["bench"] == "reload":
             assert all(each["good"] for each in kept["events"]), path
-        else:
-            assert all(each["rounds"] > 1 for each in kept["sets"].values()), path
+        elif kept["bench"] in ("parse", "probes"):
+            assert kept[kept["bench"]], path
+        else:  # of the report some are of one round, as they say
+            assert all(each["seconds"] >= 0.8 for each in kept["sets"].values()), path

@@ -17,7 +17,9 @@ from aserve import banner, cli
 from aserve.demo import app as demo_app
 from aserve.errors import AserveError, BindError
 from aserve.layers import nothing_here
+from aserve.processes.attached import SPOOLER_VARIABLE
 from aserve.settings import SETTINGS, VERSION, Config
+from aserve.spooler import runner
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 
@@ -247,6 +249,17 @@ def test_a_user_who_is_not_there(served, capsys, flags):
     """That is one line and status 2, also for --check."""
     assert cli.main(["hello:app", "--user", "no-such-user", *flags]) == 2 and served == []
     assert capsys.readouterr().err.startswith("aserve: error: user 'no-such-user': there is no such user")
+
+
+def test_a_spooler_reads_no_certificates(served, monkeypatch):
+    """Nor does it look for programs: a key that is renewed just then, or that only root may read, keeps no job from being done."""
+    begun = []
+    monkeypatch.setenv(SPOOLER_VARIABLE, "jobs")
+    monkeypatch.setattr(cli, "_load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
+    monkeypatch.setattr(runner, "run_spooler", lambda folder, function: begun.append(folder) or 0)
+    key = ("--bind", "https://:1", "--certificate", "nowhere.pem", "--key", "nowhere.key")
+    assert cli.main(["hello:app", "--workers", "1", "--spooler", "jobs", "--attach", "no-such-program", *key]) == 0
+    assert begun == [("hello:app", True), "jobs"]
 
 
 def test_environment(served, monkeypatch):

@@ -57,6 +57,9 @@ def write(folder, files):
         ({"shop/app.py": FLASK}, ["shop.app:app"]),
         ({"app.py": "app = ("}, []),
         ({"app.py": "x = 1"}, []),
+        ({"hello.py": FLASK, "world.py": "app = make()"}, ["hello:app", "world:app"]),  # as in docs/start.md
+        ({"hello.py": FLASK, "app.py": FLASK}, ["app:app"]),
+        ({"test_a.py": FLASK, "conftest.py": "def app(): pass", "no-name.py": FLASK}, []),
     ],
 )
 def test_what_is_found(tmp_path, files, specs):

@@ -59,7 +59,7 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("peer bind platform log_line", "kinds", "caches commands files", "table", "toml"),
+    "settings": ("crontab peer bind platform log_line", "kinds", "caches commands files", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
@@ -107,7 +107,7 @@ WITHIN = {
         "resources opened warming",
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots sources wishes",
-        "children",
+        "children programs",
         "attached",
         "status",
         "overview",
@@ -127,6 +127,7 @@ WITHIN = {
     "moving": (
         "draft",
         "uwsgi_files uwsgi_values gunicorn_hooks",
+        "uwsgi_cron",
         "uwsgi_logic uwsgi_table gunicorn_values",
         "uwsgi gunicorn_table",
         "gunicorn",
@@ -233,6 +234,7 @@ HEAVY = {
 TESTS_OF_NO_ONE_FILE = {
     "bench_report",
     "bench_suites",
+    "bench_tls",
     "benchmarks",
     "chaos_client",
     "docs",
@@ -345,7 +347,7 @@ def test_reserved_modules(name):
                 "connections.detaching",
                 "forks",
                 "processes.molds",
-                "processes.attached",
+                "processes.programs",
             ), where  # which do I/O in C
         elif not found.is_ours and found.name.split(".")[0] in RESERVED:
             lowest, exceptions = RESERVED[found.name.split(".")[0]]

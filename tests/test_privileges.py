@@ -104,6 +104,22 @@ except PermissionError:
     assert done.stdout.split("\n")[:2] == [f"{(uid,) * 3} {(gid,) * 3} {groups}", "for good"]
 
 
+def test_python_where_the_user_may_not_read(monkeypatch, tmp_path, caplog):
+    """A virtual environment below /root: what would be missing is told at once, by its folder."""
+    own, closed = tmp_path / "own", tmp_path / "closed"
+    own.mkdir()
+    closed.mkdir()
+    monkeypatch.chdir(own)
+    monkeypatch.setattr(sys, "path", [str(closed), str(own), str(tmp_path / "missing.zip"), str(closed)])
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for call in ("setgroups", "setgid", "setuid"):
+        monkeypatch.setattr(os, call, lambda *arguments: None)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(closed))
+    become(Account(7, 8, None))
+    said = f"user 7 and group 8 may not read {closed}: no module can be imported from there"
+    assert [record.getMessage().partition(";")[0] for record in caplog.records] == [said]
+
+
 @pytest.mark.parametrize(
     ("uid", "text", "expected"),
     [

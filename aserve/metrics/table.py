@@ -124,7 +124,7 @@ COUNTED = (
 
 RESTARTS, START_FAILURES = "aserve_worker_restarts_total", "aserve_worker_start_failures_total"
 RELOADS, OOM_KILLS, LOST = "aserve_reloads_total", "aserve_oom_kills_total", "aserve_requests_lost_total"
-ATTACHED_RESTARTS = "aserve_attached_restarts_total"
+ATTACHED_RESTARTS, CRON_RUNS = "aserve_attached_restarts_total", "aserve_cron_runs_total"
 # What a supervisor counts.
 SUPERVISED = (
     Metric(
@@ -142,6 +142,10 @@ SUPERVISED = (
     Metric(
         ATTACHED_RESTARTS, COUNTER, "Programs beside the workers (--attach) that were started once more: they had ended by themselves, or "
         "workers were reloaded.", _labelled("reason", ("ended", "reload")), by_worker=False,
+    ),
+    Metric(
+        CRON_RUNS, COUNTER, "Runs of commands of --cron: done with status 0, failed with another, skipped as the run before had not ended.",
+        _labelled("result", ("done", "failed", "skipped")), by_worker=False,
     ),
 )
 

@@ -14,13 +14,14 @@ from typing import Any
 
 from ..loading import PASTE
 from .draft import Draft, Given, check, refusing
+from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options, split_section
 from .uwsgi_logic import from_variables, include, resolve
 from .uwsgi_table import TABLE
 from .uwsgi_values import OFF, https_bind, place_of, put_virtualenv, text_of, whole
 
 PROTOCOLS = {"http": "", "http11": "", "uwsgi": "uwsgi://", "suwsgi": "uwsgi://", "scgi": "scgi://"}
-SUPERVISED = ("attach", "spooler", "max-requests", "max-lifetime", "max-rss", "touch-reload")
+SUPERVISED = ("attach", "cron", "spooler", "max-requests", "max-lifetime", "max-rss", "touch-reload")
 
 
 def load_uwsgi(text: str, environ: Mapping[str, str]) -> Draft:
@@ -74,6 +75,9 @@ def _finish(draft: Draft) -> None:
         draft.settings["touch-reload"] = [os.path.join(folder, path) for path in draft.settings["touch-reload"]]
     _find_app(draft, folder)
     _place_files(draft, folder)
+    for given in facts.get("cron", ()):
+        with refusing(given):
+            add_cron(draft, given, facts.get("cron-harakiri", 0))
     _count_workers(draft)
     _set_limits(draft)
     _set_logs(draft)
@@ -106,6 +110,11 @@ def _find_app(draft: Draft, folder: str) -> None:
     mounts = facts.get("mount", [])
     callable_name = text_of(facts["callable"]) if "callable" in facts else "application"
     given = facts.get("module") or facts.get("wsgi-file")
+    if "module" in facts and "wsgi-file" in facts:
+        # uWSGI takes the module, and the file if that cannot be imported or has no such name; this is known before either runs.
+        is_there = os.path.exists(os.path.join(folder, text_of(facts["wsgi-file"])))
+        given = facts["wsgi-file" if is_there else "module"]
+        draft.note(given, "of module and wsgi-file it is this one that is served; leave the other out")
     if given is not None:
         draft.app = _spec_of(text_of(given), callable_name, given.key in ("wsgi-file", "file"))
         if "/" in text_of(given).partition(":")[0]:

@@ -21,6 +21,7 @@ OFF = ("false", "off", "no")  # in any case; of a switch, 0 too
 MAX_THREADS = 256  # Guess: in place of as many greenlets; a thread is started when the others are busy
 MAX_BACKLOG = 65535
 MIN_HEAD_BYTES = 256
+MESSAGES = "messages go to standard error, which whoever starts aserve redirects; only lines of requests go elsewhere"
 Take = Callable[[Draft, Given], None]
 
 
@@ -288,22 +289,30 @@ def take_cache(draft: Draft, given: Given) -> None:
 
 def take_logger(draft: Draft, given: Given) -> None:
     """logger, req-logger: [name] plugin[:argument]."""
-    value = re.sub(r"^\S+ +(?=(file|syslog|rsyslog|stdio|socket)\b)", "", text_of(given))
+    value = text_of(given)
+    if re.match(r"[^\s:]+ +\S", value):
+        # uWSGI writes there what a rule sends to that name, and nothing else.
+        draft.note(given, "a logger with a name has only what log-route sends there, and log-route has no effect here")
+        return
     kind, _, argument = value.partition(":")
     name = "log" if given.key == "logger" else "request log"
     if kind == "file" and argument:
         # Its options: file:logfile=/x,maxsize=1
         match = re.search(r"logfile=([^,]+)", argument)
-        draft.facts[name] = (match[1] if match else argument, given)
+        target = match[1] if match else argument
     elif kind == "stdio":
-        draft.facts[name] = ("-", given)
+        target = "-"
     elif kind == "syslog":
-        draft.facts[name] = ("syslog:", given)
+        target = "syslog:"
     elif kind == "rsyslog":
         place = argument.split(",")[0]
-        draft.facts[name] = (f"syslog:udp://{place if ':' in place else f'{place}:514'}", given)
+        target = f"syslog:udp://{place if ':' in place else f'{place}:514'}"
     else:
         draft.note(given, "lines go to a file, standard output or syslog: --access-log")
+        return
+    draft.facts[name] = (target, given)
+    if name == "log" and target != "-":
+        draft.note(given, MESSAGES)
 
 
 def take_log_file(draft: Draft, given: Given) -> None:
@@ -314,10 +323,7 @@ def take_log_file(draft: Draft, given: Given) -> None:
     if re.match(r"[^/]*:[0-9]+\Z", target):
         target = f"syslog:udp://{target}"
     draft.facts["log"] = (target, given)
-    draft.note(
-        given,
-        f"{target} has the lines of requests; messages go to standard error, which whoever starts aserve redirects",
-    )
+    draft.note(given, MESSAGES)
 
 
 def take_log_format(draft: Draft, given: Given) -> None:

@@ -141,7 +141,7 @@ def _row_of_attached(program: dict[str, Any]) -> tuple[str, ...]:
     age = show_age(program["seconds"]) if program["pid"] else "-"
     return (
         program["name"], str(program["pid"] or "-"), program["state"], age, str(program["restarts"]), show_memory(program),
-        program["last_end"] or "-", program["command"],
+        program["last_end"] or "-", f"{program.get('when', '')} {program['command']}".strip(),
     )  # fmt: skip
 
 

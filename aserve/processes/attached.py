@@ -1,9 +1,10 @@
-"""Programs that run beside the workers: started, kept and ended with them (--attach, --spooler).
+"""Programs that run beside the workers: started, kept and ended with them (--attach, --spooler), or run at times (--cron).
 
-Owns:     Attached: starting each program, the delay before its next start, ending it, handing it down over the supervisor's exec.
-Thread:   the supervisor's only one; `_start` forks, and the child becomes the program.
+Owns:     Attached: when each program begins, the delay before its next start, ending it, handing it down over the supervisor's exec.
+Thread:   the supervisor's only one.
 States:   below.
-Not here: what a spooler does (../spooler/), how a command is spelled (settings/commands.py), when a reload ends (supervisor.py), when all of it does (shutdown.py).
+Not here: forking (programs.py), what a spooler does (../spooler/), how a command and its times are spelled (settings/commands.py, crontab.py),
+          when a reload ends (supervisor.py), when all of it does (shutdown.py).
 
 ```
             start_due                  it ends
@@ -11,6 +12,9 @@ Not here: what a spooler does (../spooler/), how a command is spelled (settings/
                            |  SIGTERM, as for a reload
                            +--------> ENDING --------> WAITING, for nothing; or it is forgotten
 ```
+
+One of --cron is SCHEDULED where others wait: it begins when its minute has come, and its end is the end of that run. A reload lets a
+run go on, and new settings count for the next. The last minute that was looked at goes over the supervisor's exec: so none is run twice.
 
 A program writes to our standard error by itself: the supervisor reads none of its output. So a program that writes much costs nothing
 here, one line of it is one line of the log, and nothing of it is lost or stops it when the supervisor ends, or becomes new code. Its
@@ -26,38 +30,30 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Callable, NoReturn
+from collections.abc import Sequence
+from typing import Any, Callable
 
-from .._cparsers import lib
-from ..metrics.table import ATTACHED_RESTARTS
-from ..settings import Config, ConfigError
-from ..settings.commands import Program, name_programs, parse_program
+from ..metrics.table import ATTACHED_RESTARTS, CRON_RUNS
+from ..settings import Config
+from ..settings.commands import Program, name_programs, parse_program, parse_timed
+from ..settings.crontab import MINUTE, last_due, parse_times
 from .backoff import Backoff
 from .command import Command
-from .signal_pipe import SignalPipe, block_signals
+from .programs import environ_for, start_program
+from .signal_pipe import SignalPipe
 from .timers import Timer, Timers
 
 logger = logging.getLogger("aserve")
 
 SPOOLER = "spooler"
 SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # names the folder to the process that does its jobs
-NOT_RUN = 127  # exit status, as a shell's: the program could not be run
-# What systemd tells this process, and nobody else.
-NOT_INHERITED = (
-    "LISTEN_FDS",
-    "LISTEN_PID",
-    "LISTEN_FDNAMES",
-    "NOTIFY_SOCKET",
-    "WATCHDOG_USEC",
-    "WATCHDOG_PID",
-    "FDSTORE",
+SET_BACK_MINUTES = (
+    180  # a clock that goes back by more was wrong before, and is followed; by less it is waited for. As cron does
 )
-OWN_FDS = "/proc/self/fd"
 
+DONE = "exited with status 0"
 State = dict[str, Any]
 
 
@@ -68,25 +64,7 @@ def programs_of(config: Config, command: Command) -> list[Program]:
         for folder in config.spooler
         for _ in range(config.spooler_processes)
     ]
-    return name_programs([*spoolers, *map(parse_program, config.attach)])
-
-
-def check_programs(config: Config, environ: Mapping[str, str]) -> None:
-    """
-    Check that each program is there.
-
-    Raises:
-        ConfigError: one is not, or cannot be run by anybody.
-    """
-    path = _environ_for(config, environ).get("PATH", os.defpath)
-    for text in config.attach:
-        word = parse_program(text).words[0]
-        found = os.path.join(config.chdir or "", word) if os.sep in word else word
-        if shutil.which(found, path=path) is None:
-            where = (
-                "there is no such file that can be run" if os.sep in word else f"it is in no folder of PATH ({path})"
-            )
-            raise ConfigError(f"attach: cannot run {word!r} of {text!r}: {where}")
+    return name_programs([*spoolers, *map(parse_program, config.attach), *map(parse_timed, config.cron)])
 
 
 def _ignore() -> None:
@@ -106,14 +84,30 @@ class _One:
         self.is_out_of_reach = False  # it is another user's: SIGKILL was refused
         self.restarts = 0
         self.last_end = ""
+        self.looked_at = time.time() // MINUTE  # --cron: the last minute of which it is known whether it is due
+        self.is_due = not program.when
 
     def __str__(self) -> str:
-        return f"attached {self.program.name}" + (f" (pid {self.pid})" if self.pid else "")
+        kind = "" if self.program.when else "attached "
+        return f"{kind}{self.program.name}" + (f" (pid {self.pid})" if self.pid else "")
 
     @property
     def state(self) -> str:
         """Where it stands, in a word."""
-        return "waiting" if not self.pid else "ending" if self.deadline is not None else "running"
+        if not self.pid:
+            return "waiting" if self.is_due else "scheduled"
+        return "ending" if self.deadline is not None else "running"
+
+    def take_due(self) -> bool:
+        """Look at the clock; return whether a minute of its times has come since the last look."""
+        now = time.time()
+        minute = now // MINUTE
+        if minute < self.looked_at - SET_BACK_MINUTES:
+            self.looked_at = minute
+        if not self.program.when or minute <= self.looked_at:
+            return False
+        before, self.looked_at = self.looked_at, minute
+        return last_due(parse_times(self.program.when).names, before, now) is not None
 
 
 class Attached:
@@ -158,7 +152,7 @@ class Attached:
         """Run these, all of them from their beginning: workers have new code."""
         if self._is_ending:
             return
-        before = {one for one in self._by_name.values() if one.pid}
+        before = {one for one in self._by_name.values() if one.pid and not one.program.when}
         self.follow(config)
         for one in self._by_name.values():
             one.backoff.reset()
@@ -170,10 +164,23 @@ class Attached:
 
     def start_due(self) -> None:
         """Start what is to run, and whose time has come."""
+        if self._is_ending:
+            return
         now = time.monotonic()
         for one in self._by_name.values():
-            if not (one.pid or self._is_ending) and one.backoff.due_at <= now and not self._would_be_one_too_many(one):
+            if one.take_due():
+                self._on_due(one)
+            if one.is_due and not one.pid and one.backoff.due_at <= now and not self._would_be_one_too_many(one):
                 self._start(one, now)
+
+    def _on_due(self, one: _One) -> None:
+        """The minute of a command has come."""
+        if one.pid:
+            self._count(CRON_RUNS, 'result="skipped"')
+            logger.warning(
+                "%s still runs, after %.0f s: it is not begun once more", one, time.monotonic() - one.began_at
+            )
+        one.is_due = not one.pid
 
     def _would_be_one_too_many(self, one: _One) -> bool:
         """Whether what other settings have started, under this name or another, must end first: there must not be two."""
@@ -183,7 +190,7 @@ class Attached:
         return running >= wanted or any(other.program.name == one.program.name for other in self._forgotten)
 
     def _start(self, one: _One, now: float) -> None:
-        environ = {**_environ_for(self._config, self._command.environ), **dict(one.program.variables)}
+        environ = {**environ_for(self._config, self._command.environ), **dict(one.program.variables)}
         folder = self._config.chdir if not one.program.variables else None
         try:
             one.pid = start_program(one.program, environ, folder, self._signals)
@@ -192,6 +199,7 @@ class Attached:
             logger.error("%s could not be forked: %s; the next try is in %.1f s", one, exc.strerror or exc, seconds)
             return
         one.began_at, one.words, one.is_out_of_reach = now, one.program.words, False
+        one.is_due = not one.program.when
         logger.info("%s has begun: %s", one, one.program)
 
     def _delay(self, one: _One) -> float:
@@ -203,7 +211,7 @@ class Attached:
 
     def _tell_to_end(self, one: _One) -> None:
         if one.deadline is None:
-            _send(os.kill, one, signal.SIGTERM)
+            _ask_to_end(one)
             self._await_end(one, self._config.drain_seconds)
 
     def _await_end(self, one: _One, seconds: float) -> None:
@@ -250,6 +258,13 @@ class Attached:
                 self._forgotten.remove(one)
             return
         one.restarts += 1
+        if one.program.when:
+            is_done = how == DONE
+            self._count(CRON_RUNS, f'result="{"done" if is_done else "failed"}"')
+            logger.log(
+                logging.INFO if is_done else logging.ERROR, "%s has ended after %.0f s: it %s", name, seconds, how
+            )
+            return
         if is_told:
             self._count(ATTACHED_RESTARTS, 'reason="reload"')
             logger.info("%s has ended, to be started anew: it %s", name, how)
@@ -280,6 +295,8 @@ class Attached:
                 "restarts": one.restarts,
                 "last_end": one.last_end,
                 "words": one.words if one.pid else one.program.words,
+                "when": one.program.when,
+                "looked_at": one.looked_at,
                 "is_wanted": one not in self._forgotten,
             }
             for one in self._all()
@@ -289,10 +306,12 @@ class Attached:
         """Go on with those that run since before the supervisor became new code; to be called after `follow`."""
         for state in states:
             one = self._by_name.get(state["name"]) if state["is_wanted"] else None
+            if one is not None:
+                one.looked_at = state.get("looked_at", one.looked_at)
             if not state["pid"]:
                 continue
             if one is None:
-                one = _One(Program(state["name"], tuple(state["words"])))
+                one = _One(Program(state["name"], tuple(state["words"]), when=state.get("when", "")))
                 self._forgotten.append(one)
             one.pid, one.restarts, one.last_end = state["pid"], state["restarts"], state["last_end"]
             one.words = tuple(state["words"])
@@ -303,68 +322,13 @@ class Attached:
                 self._tell_to_end(one)
 
 
-def start_program(program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe) -> int:
-    """
-    Start a program in a session of its own; return its pid.
-
-    Raises:
-        OSError: no process is left.
-    """
-    supervisor = os.getpid()
-    with block_signals():
-        pid = os.fork()
-        if pid == 0:
-            _become(program, environ, folder, signals, supervisor)
-    return pid
-
-
-def _become(
-    program: Program,
-    environ: Mapping[str, str],
-    folder: str | None,
-    signals: SignalPipe,
-    parent: int,
-) -> NoReturn:
-    """In the child: become the program, which has nothing of ours but standard error."""
-    try:
-        signals.close()  # what comes for it must not be read by the supervisor
-        # A program would inherit those that are ignored (two by Python, others by nohup), and those that are blocked.
-        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-            signal.signal(number, signal.SIG_DFL)
-        os.setsid()
-        lib.parent_death_signal(signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(NOT_RUN)  # which has died before that
-        if folder is not None:
-            os.chdir(folder)
-        with open(os.devnull, "rb") as nothing:
-            os.dup2(nothing.fileno(), 0)
-        os.dup2(2, 1)
-        _keep_descriptors()
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.execvpe(program.words[0], program.words, dict(environ))  # noqa: S606 - the command is whoever's starts us
-    except BaseException as exc:
-        why = exc.strerror if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
-        logger.error("attached %s: cannot run %s: %s", program.name, program.words[0], why)
-    finally:
-        os._exit(NOT_RUN)
-
-
-def _keep_descriptors() -> None:
-    """Let the program inherit none but the standard ones: not those either that whoever started us has left open."""
-    with contextlib.suppress(OSError):  # no /proc; all of ours are closed by exec in any case
-        for name in os.listdir(OWN_FDS):
-            if int(name) > 2:
-                with contextlib.suppress(OSError):  # the one by which they were listed
-                    os.set_inheritable(int(name), False)
-
-
-def _environ_for(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
-    found = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
-    for pair in config.env:
-        name, _, value = pair.partition("=")
-        found[name] = value
-    return found
+def _ask_to_end(one: _One) -> None:
+    """Send SIGTERM: to a program alone, which tells its own; to all that a shell runs, as it tells nobody."""
+    if one.program.when:
+        with contextlib.suppress(OSError):  # it has no group yet, or it is another user's
+            os.killpg(one.pid, signal.SIGTERM)
+            return
+    _send(os.kill, one, signal.SIGTERM)
 
 
 def _kill(one: _One) -> None:

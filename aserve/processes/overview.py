@@ -204,7 +204,7 @@ class Overview:
         samples.add(WORKERS, self._status.known.size, 'state="wanted"')
         for name, of in states.items():
             samples.add(WORKERS, len(self._children.having(*of)), f'state="{name}"')
-        attached = self._status.attached
+        attached = [each for each in self._status.attached if not each["when"]]  # of --cron none is to run for long
         samples.add(ATTACHED, sum(each["is_wanted"] for each in attached), 'state="wanted"')
         samples.add(ATTACHED, sum(each["state"] == "running" for each in attached), 'state="running"')
         self.tally.add_to(samples)

@@ -137,7 +137,7 @@ class Status:
         return self._attached.describe() if self._attached is not None else []
 
     def _describe_attached(self, state: dict[str, Any]) -> dict[str, Any]:
-        shown = {name: state[name] for name in ("name", "pid", "state", "seconds", "restarts", "last_end")}
+        shown = {name: state[name] for name in ("name", "pid", "state", "seconds", "restarts", "last_end", "when")}
         footprint = self._footprints.of(state["pid"]) if state["pid"] else None
         return {**shown, "command": shlex.join(state["words"]), **describe_footprint(footprint)}
 

@@ -130,6 +130,8 @@ def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
         return say_failed(channel, str(fault), fault.app_traceback)
     except (AserveError, BindError, ConfigError) as fault:
         return say_failed(channel, str(fault))
+    except ImportError as fault:  # of a module of ours, or of Python's, which --user may not read
+        return say_failed(channel, f"it cannot import what aserve needs: {fault}")
     except Exception as fault:
         logger.exception("internal error; please report this as a bug in aserve")
         return say_failed(channel, f"{type(fault).__name__}: {fault}")

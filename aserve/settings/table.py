@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ..near_names import near_names
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
 from .caches import CACHES
-from .commands import COMMANDS
+from .commands import COMMANDS, TIMED
 from .files import EXPIRIES, FILE_FIELDS, FOLDERS, MOUNTS, NAMES, SENT
 from .kinds import (
     ACCOUNTS,
@@ -289,6 +289,12 @@ class Config:
         "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
         "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
         "systemd starts services as well; this is for those that belong to the app, and change with it.",
+    )
+    cron: Sequence[str] = _row(
+        (), PROCESSES, "--cron", TIMED,
+        "a command to run beside the workers at times, as crontab has them, one run of it at a time: '0 3 * * * ./manage.py clearsessions'; "
+        "repeatable; see docs/attached.md",
+        "cron and systemd do it as well; this is for what belongs to the app, and changes with it.",
     )
     spooler: Sequence[str] = _row(
         (), PROCESSES, "--spooler", PATHS,
@@ -739,6 +745,7 @@ class Config:
                 ("preload", self.preload),
                 ("start-timeout", self.start_seconds),
                 ("attach", self.attach),
+                ("cron", self.cron),
                 ("spooler", self.spooler),
                 ("touch-reload", self.touch_reload),
                 ("reload-at-once", self.reload_at_once),

@@ -12,10 +12,8 @@ import time
 import zlib
 from typing import NamedTuple
 
-MINUTE = 60
-MISSED_MINUTES = (
-    5  # a process that could not look for so long makes up for them; Guess: long enough for a stalled machine
-)
+from ..settings.crontab import MINUTE, last_due
+
 SUNDAYS = (0, 7)
 
 
@@ -51,11 +49,7 @@ class Cron(NamedTuple):
 
     def next(self, looked_at: float, now: float) -> float | None:
         """Return the last minute of those since then that it names; None: there is none, and those are looked at, too."""
-        latest = int(now // MINUTE)
-        for minute in range(latest, max(int(looked_at), latest - MISSED_MINUTES), -1):
-            if self.names(time.localtime(minute * MINUTE)):
-                return minute
-        return None
+        return last_due(self.names, looked_at, now)
 
     def names(self, moment: time.struct_time) -> bool:
         """Whether it names this minute."""

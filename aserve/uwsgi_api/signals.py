@@ -105,6 +105,7 @@ class Signals:
         self._running: dict[int, float] = {}  # since when
         self._wake = threading.Event()
         self._clock: threading.Thread | None = None
+        self._looking = threading.Lock()  # from what is taken until its thread has begun
 
     # By the app
 
@@ -157,8 +158,9 @@ class Signals:
             self._meet(number)
 
     def end(self) -> None:
-        """Take nothing more. Python waits for what runs, and would wait for what is begun meanwhile, too."""
-        self._serves = None
+        """Take nothing more. Python waits for what runs, if it has begun: a thread of the clock's dies with what it has just taken."""
+        with self._looking:
+            self._serves = None
 
     def _meet(self, number: int) -> None:
         """Know a signal, as a worker: what all know of its schedule, and how often it was raised before."""
@@ -182,12 +184,13 @@ class Signals:
 
     def look(self) -> float:
         """Take what is due for this process, and begin to run it; return in how many seconds to look again."""
-        serves = self._serves
-        if serves is None or not serves():
-            return LOOK_SECONDS
-        taken, seconds = self._memory().locks.run(self._take_all)
-        for number, handler, times in taken:
-            self._begin_run(number, handler, times)
+        with self._looking:
+            serves = self._serves
+            if serves is None or not serves():
+                return LOOK_SECONDS
+            taken, seconds = self._memory().locks.run(self._take_all)
+            for number, handler, times in taken:
+                self._begin_run(number, handler, times)
         return max(seconds, MIN_LOOK_SECONDS)
 
     def _begin_run(self, number: int, handler: Handler, times: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import urllib.parse
 from typing import Any
 
 
@@ -79,3 +81,79 @@ def create_cherrypy() -> Any:
 
     cherrypy.config.update({"environment": "embedded", "log.screen": False})
     return cherrypy.Application(Root(), "")
+
+
+class InternalRedirects:
+    """
+    Middleware for any app: a response of 307 is followed within the request, and the client sees the last response alone.
+
+    It keeps start_response back until it knows the status, calls the app again, and writes the new target into the environ.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Any:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        seen = {environ["PATH_INFO"]}
+        while True:
+            environ["wsgi.input"] = io.BytesIO(body)  # RFC 9110 15.4.8: the same method, and the same content
+            status, fields, pieces = self._call(environ)
+            location = dict(fields).get("Location")
+            if not status.startswith("307") or location is None:
+                start_response(status, fields)
+                return pieces
+            target = urllib.parse.urlsplit(location)
+            environ["PATH_INFO"] = urllib.parse.unquote_to_bytes(target.path).decode("latin-1")
+            environ["QUERY_STRING"] = target.query
+            if environ["PATH_INFO"] in seen:
+                raise RuntimeError(f"{location} redirects to itself")
+            seen.add(environ["PATH_INFO"])
+
+    def _call(self, environ: dict[str, Any]) -> tuple[str, list[tuple[str, str]], list[bytes]]:
+        """Call the app; return its whole response."""
+        started: list[Any] = []
+        pieces: list[bytes] = []
+
+        def start_response(status: str, fields: list[tuple[str, str]], exc_info: Any = None) -> Any:
+            started[:] = [status, fields]
+            return pieces.append
+
+        answer = self._app(environ, start_response)
+        try:
+            pieces.extend(answer)
+        finally:
+            getattr(answer, "close", lambda: None)()
+        return started[0], started[1], pieces
+
+
+def create_cherrypy_redirecting() -> Any:
+    """Return a CherryPy app that redirects, by 307 with middleware around it, and by CherryPy's own internal redirects."""
+    import cherrypy
+
+    class Root:
+        """The root of the tree."""
+
+        @cherrypy.expose
+        def old(self, **_: str) -> str:
+            """Send the client elsewhere."""
+            raise cherrypy.HTTPRedirect("/new?from=old", 307)
+
+        @cherrypy.expose
+        def older(self) -> str:
+            """Go elsewhere by CherryPy's own middleware, which is part of every Application."""
+            raise cherrypy.InternalRedirect("/new", "from=older")
+
+        @cherrypy.expose
+        def loop(self) -> str:
+            """Send the client back here."""
+            raise cherrypy.HTTPRedirect("/loop", 307)
+
+        @cherrypy.expose
+        def new(self, **query: str) -> str:
+            """Return the method, the query and the form that came here."""
+            request = cherrypy.request
+            return f"{request.method} {request.path_info} {sorted(query.items())}"
+
+    cherrypy.config.update({"environment": "embedded", "log.screen": False})
+    return InternalRedirects(cherrypy.Application(Root(), ""))

@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.process import ServerProcess
 from harness.waiting import wait_until
 from harness.workers import is_alive
 
@@ -256,3 +257,34 @@ def test_one_that_cannot_be_run(start_workers, tmp_path):
         r"attached one \(pid \d+\) has ended after 0 s: it exited with status 127; it is started once more in 0\.2 s"
     )
     assert process.stop() == 0
+
+
+# A minute takes a second by the clock of --cron.
+FAST = """\
+import sys, time, types
+from aserve.processes import attached
+attached.time = types.SimpleNamespace(monotonic=time.monotonic, time=lambda: time.time() * 60)
+from aserve.cli import main
+sys.exit(main())
+"""
+RUN = "echo $$ >> runs; while [ ! -e go ]; do sleep 0.02; done"
+
+
+def test_at_times(start_workers, tmp_path, monkeypatch):
+    """A command of --cron is begun when its minute comes, and not while it runs: not by new code either. It ends with the server."""
+    monkeypatch.setattr(ServerProcess, "command", (sys.executable, "-I", "-c", FAST))
+    runs, go = tmp_path / "runs", tmp_path / "go"
+    process = start_workers("--workers", "1", "--cron", f"c=* * * * * {RUN}")
+    wait_until(lambda: runs.exists() and runs.read_text(), 30)
+    (pid,) = map(int, runs.read_text().split())
+    process.wait_for_log(rf"cron c \(pid {pid}\) still runs, after \d+ s: it is not begun once more", 30)
+    process.signal(signal.SIGUSR2)
+    process.wait_for_log("SIGUSR2: done in", 60)
+    process.wait_for_log(r"SIGUSR2: done in(.*\n)+.* still runs", 30)
+    assert runs.read_text().split() == [str(pid)] and is_alive(pid)
+    go.touch()
+    process.wait_for_log(rf"cron c \(pid {pid}\) has ended after \d+ s: it exited with status 0", 30)
+    wait_until(lambda: len(runs.read_text().split()) > 1, 30)
+    go.unlink()
+    last = wait_until(lambda: (pid := int(runs.read_text().split()[-1])) and is_alive(pid) and pid, 30)
+    assert process.stop() == 0 and not is_alive(last)

@@ -24,12 +24,12 @@ needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is no
 
 @pytest.fixture
 def serve(start_process):
-    """Start a framework's app: serve(name) -> (httpx client, process)."""
+    """Start a framework's app, or another one in it: serve(name) -> (httpx client, process)."""
     clients = []
 
-    def serve(framework, *flags):
+    def serve(framework, *flags, app=""):
         pytest.importorskip(framework)
-        process = start_process(f"{APPS}:create_{framework}()", *flags)
+        process = start_process(f"{APPS}:create_{app or framework}()", *flags)
         # trust_env: a proxy of the machine must not come between.
         clients.append(httpx.Client(base_url=process.url, trust_env=False, timeout=20))
         return clients[-1], process
@@ -114,6 +114,26 @@ def test_cherrypy(serve):
     assert client.post("/upload", files={"file": ("n.bin", UPLOAD)}).text == f"n.bin {len(UPLOAD)}"
     assert client.get("/stream").text == LINES
     assert client.get("/none").status_code == 404
+
+
+def test_cherrypy_behind_internal_redirects(serve):
+    """
+    Middleware that follows a 307 within the request, and CherryPy's own for InternalRedirect, around a whole CherryPy: the app is
+    called twice for one request, with a body that is read again, and the client sees no redirect. The next request of the
+    connection finds an environ of its own.
+    """
+    client, process = serve("cherrypy", app="cherrypy_redirecting")
+    for _ in range(2):  # the same head again: what is kept of an environ was not changed
+        reply = client.get("/old")
+        assert (reply.status_code, reply.text) == (200, "GET /new [('from', 'old')]")
+        assert "location" not in reply.headers
+        assert client.get("/new").text == "GET /new []"
+    reply = client.post("/old", data={"a": "1", "b": "\xfc"})
+    assert reply.text == "POST /new [('a', '1'), ('b', '\xfc'), ('from', 'old')]"
+    assert client.get("/older").text == "GET /new [('from', 'older')]"
+    assert client.get("/loop").status_code == 500
+    assert client.get("/new").text == "GET /new []"
+    process.wait_for_log("redirects to itself")
 
 
 def test_django(start_process, tmp_path):

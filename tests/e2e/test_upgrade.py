@@ -237,7 +237,8 @@ def refused(process, why, count=2):
     workers, files = process.wait_for_workers(count), kinds(process.pid)
     process.signal(signal.SIGUSR2)
     process.wait_for_log(
-        rf"(?m)SIGUSR2: nothing was upgraded: {why}.*; correct it, and send SIGUSR2; workers that go on as before: {count}$"
+        rf"(?m)SIGUSR2: nothing was upgraded: {why}.*; correct it, and send SIGUSR2; workers that go on as before: {count}$",
+        40,
     )
     assert process.workers == workers and ask(process) == "one"
     wait_until(lambda: kinds(process.pid) == files)
@@ -267,10 +268,10 @@ def test_an_app_that_is_broken(start, source, why):
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_an_app_that_hangs(start):
     """Its trial has --start-timeout, and its stack is told."""
-    process = start("--workers", "2", "--start-timeout", "4")  # enough for it to begin to import on a busy machine
+    process = start("--workers", "2", "--start-timeout", "15")  # on a busy machine, too, it imports by then
     process.wait_for_workers(2)
     process.write_app("import time\ntime.sleep(99)\n")
-    refused(process, r"the trial .* it was not ready within 4 s \(--start-timeout\)")
+    refused(process, r"the trial .* it was not ready within 15 s \(--start-timeout\)")
     assert re.search(r'site_app.py", line \d in <module>', process.log)
 
 

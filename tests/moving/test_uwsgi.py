@@ -54,6 +54,9 @@ DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's
         ("max-requests = 100; max-requests-delta = 7; processes = 3", {"max-requests": 100, "max-requests-jitter": 21, "workers": 3}),
         ("max-requests-delta = 7", {}),
         ("attach-daemon = a b; attach-daemon2 = cmd=c; mule", {"attach": ["a b", "c"], "workers": 1}),
+        ("cron = 59 2 -1 -1 -1 a b; cron2 = hour=1,unique=1 c; cron-harakiri = 60", {
+            "cron": ["59 2 * * * exec timeout -s KILL 60 /bin/sh -c 'a b'", "* 1 * * * exec timeout -s KILL 60 /bin/sh -c c"],
+            "workers": 1}),
         ("max-worker-lifetime = 60; max-worker-lifetime-delta = 5", {"max-lifetime": 60, "max-lifetime-jitter": 5, "workers": 1}),
         ("cache2 = name=a, max_items=10,blocksize=4096,key_size=64,purge_lru", {
             "uwsgi-cache": ["name=a,items=10,blocksize=4096,keysize=64,purge_lru=1"]}),
@@ -112,6 +115,17 @@ def test_apps(load, lines, app):
     """uWSGI's callable is `application` where nothing says otherwise."""
     draft = load(f"master; {lines}" if lines else "master")
     assert draft.app == app and draft.settings.get("python-path") == (["."] if app and "b/" in app else None)
+
+
+def test_a_module_and_a_file(load, tmp_path, monkeypatch):
+    """uWSGI tries one after the other; here the file is served if it is there, and a note says which."""
+    monkeypatch.chdir(tmp_path)
+    draft = load("wsgi-file = a.wsgi; module = shop; chdir = site")
+    assert draft.app == "shop:application" and "of module and wsgi-file it is this one" in draft.notes[0].text
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "a.wsgi").touch()
+    draft = load("wsgi-file = a.wsgi; module = shop; chdir = site")
+    assert draft.app == "./a.wsgi:application" and draft.notes[0].said == "wsgi-file = a.wsgi"
 
 
 def test_mounts(load):

@@ -159,7 +159,6 @@ def test_virtualenv(tmp_path, monkeypatch):
     ("text", "target"),
     [
         ("file:/var/log/a", "/var/log/a"),
-        ("mine file:/var/log/a", "/var/log/a"),
         ("file:logfile=/var/log/a,maxsize=1", "/var/log/a"),
         ("stdio", "-"),
         ("stdio:", "-"),
@@ -173,6 +172,19 @@ def test_loggers(text, target):
     """Their names, and options, aside."""
     assert taken(take_logger, text, "logger").facts["log"][0] == target
     assert taken(take_logger, text, "req-logger").facts["request log"][0] == target
+
+
+def test_where_messages_go():
+    """Of a file that has requests and messages, messages go elsewhere, and that is told."""
+    assert taken(take_logger, "file:/a", "logger").notes[0].text.startswith("messages go to standard error")
+    assert not taken(take_logger, "stdio", "logger").notes and not taken(take_logger, "file:/a", "req-logger").notes
+
+
+@pytest.mark.parametrize("key", ["logger", "req-logger"])
+def test_loggers_with_a_name(key):
+    """They have what rules send there; requests are not logged to them."""
+    draft = taken(take_logger, "cron file:/var/log/cron", key)
+    assert not draft.facts and "log-route has no effect here" in draft.notes[0].text
 
 
 @pytest.mark.parametrize("text", ["redislog:1.2.3.4:6379", "file:", "zeromq:tcp://1.2.3.4:9191"])

@@ -129,13 +129,15 @@ def test_attached(server, capsys):
         "uss_bytes": None,
         "rss_bytes": None,
     }
-    server.answer = [{**SERVER, "attached": [program, waiting]}, {"worker": WORKER}]
+    timed = {**waiting, "name": "cron b", "state": "scheduled", "when": "0 3 * * *"}
+    server.answer = [{**SERVER, "attached": [program, waiting, timed]}, {"worker": WORKER}]
     assert run(server, "status") == 0
-    table = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[-3:]]
+    table = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[-4:]]
     assert table == [
         ["attached", "pid", "state", "for", "restarts", "memory", "last end", "command"],
         ["celery", "7", "running", "1 min 1 s", "2", "9MiB", "exited with status 1", "celery -A shop"],
         ["a", "-", "waiting", "-", "2", "-", "-", "celery -A shop"],
+        ["cron b", "-", "scheduled", "-", "2", "-", "-", "0 3 * * * celery -A shop"],
     ]
 
 

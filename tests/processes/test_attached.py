@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import subprocess
-import sys
+import time
 import types
 
 import pytest
 
 from aserve.processes import attached as module
-from aserve.processes.attached import Attached, check_programs
+from aserve.processes.attached import Attached
 from aserve.processes.command import Command
 from aserve.processes.timers import Timers
-from aserve.settings import Config, ConfigError
+from aserve.settings import Config, crontab
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 
@@ -27,7 +25,8 @@ class Running:
         self.now, self.started, self.signals, self.counted, self.cut = 100.0, [], [], [], []
         self.error = None
         self.refused = set()  # programs of another user
-        clock = types.SimpleNamespace(monotonic=lambda: self.now)
+        self.seconds_since_1970 = 1_700_000_000.0 - 1_700_000_000 % 86400  # midnight, as the wall clock has it
+        clock = types.SimpleNamespace(monotonic=lambda: self.now, time=lambda: self.seconds_since_1970)
         monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(module, "start_program", self._start)
         monkeypatch.setattr(os, "kill", self._kill)
@@ -62,6 +61,7 @@ class Running:
     def turn(self, seconds=0.0):
         """Let so much time pass; return the names of what is started then."""
         self.now += seconds
+        self.seconds_since_1970 += seconds
         before = len(self.started)
         for timer in self.timers.pop_due():
             timer.run()
@@ -348,39 +348,108 @@ def test_new_code_while_one_ends(run):
     assert one.signals[1:] == [(1001, KILL), (-1001, KILL)]
 
 
-BLOCKED = """\
-import os, signal, sys, types
-from aserve.processes.attached import start_program
-from aserve.settings.commands import Program
-signal.signal(signal.SIGHUP, signal.SIG_IGN)
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGUSR1})
-pid = start_program(Program("a", ("grep", "^Sig[BI]", "/proc/self/status")), os.environ, None, types.SimpleNamespace(close=int))
-os.waitpid(pid, 0)
-"""
+# At times (--cron)
 
 
-def test_signals_that_are_ignored_or_blocked():
-    """A program inherits neither, as from nohup."""
-    done = subprocess.run([sys.executable, "-Ic", BLOCKED], capture_output=True, text=True, timeout=60)
-    found = {name: int(mask, 16) for name, mask in re.findall(r"Sig(\w+):\s*(\w+)", done.stderr)}
-    valid = sum(1 << (number - 1) for number in signal.valid_signals())  # others are the C library's
-    assert found["Blk"] == 0 and not found["Ign"] & valid
+@pytest.fixture
+def cron(run, monkeypatch):
+    """Make one with commands at times, by the clock of Greenwich."""
+    monkeypatch.setattr(crontab, "time", types.SimpleNamespace(localtime=time.gmtime))
+    return lambda *commands, **settings: run(cron=commands, **settings)
 
 
-def test_what_is_not_there(tmp_path):
-    """A program that is not there is told before anything starts."""
-    (tmp_path / "run").write_text("#!/bin/sh\n")
-    check_programs(Config(workers=1, attach=["sh -c x"]), {"PATH": "/bin:/usr/bin"})
-    for attach, env, why in (
-        (
-            "no-such-program x",
-            (),
-            r"attach: cannot run 'no-such-program' of 'no-such-program x': it is in no folder of PATH",
-        ),
-        ("sh", ("PATH=/nowhere",), r"it is in no folder of PATH \(/nowhere\)"),
-        ("./run", (), "there is no such file that can be run"),
-    ):
-        with pytest.raises(ConfigError, match=why):
-            check_programs(Config(workers=1, attach=[attach], env=env, chdir=str(tmp_path)), {})
-    (tmp_path / "run").chmod(0o755)
-    check_programs(Config(workers=1, attach=["./run"], chdir=str(tmp_path)), {})
+def test_a_run(cron, caplog):
+    """It begins when its minute comes, once; its end is its end. It is not said to be missing."""
+    one = cron("*/2 * * * * prune --all", "0 3 * * * x", chdir="/srv")
+    assert one.turn() == [] and one.states() == {"cron prune": "scheduled", "cron x": "scheduled"}
+    assert one.turn(60) == [] and one.turn(60) == ["cron prune"] and one.turn(30) == []
+    assert one.started[0][2] == "/srv" and one.states()["cron prune"] == "running"
+    one.attached.on_end(1001, "exited with status 0")
+    assert (
+        one.states()["cron prune"] == "scheduled" and one.attached.describe_missing() == "" and len(one.attached) == 0
+    )
+    assert one.turn(89) == [] and one.turn(1) == ["cron prune"]
+    one.attached.on_end(1002, "exited with status 3")
+    assert one.counted == ['result="done"', 'result="failed"'] and one.attached.describe()[0]["restarts"] == 2
+    assert "cron prune (pid 1001) has begun: /bin/sh -c 'prune --all'" in caplog.text
+    assert [(record.levelname, record.message) for record in caplog.records if "has ended" in record.message] == [
+        ("INFO", "cron prune (pid 1001) has ended after 30 s: it exited with status 0"),
+        ("ERROR", "cron prune (pid 1002) has ended after 0 s: it exited with status 3"),
+    ]
+    assert one.signals == [(-1001, KILL), (-1002, KILL)]  # what it leaves behind
+
+
+def test_one_that_still_runs(cron, caplog):
+    """It is not begun a second time; the run is counted, and told of."""
+    one = cron("* * * * * a")
+    assert one.turn(60) == ["cron a"] and one.turn(60) == [] and one.turn(1) == []
+    assert one.counted == ['result="skipped"']
+    assert "cron a (pid 1001) still runs, after 60 s: it is not begun once more" in caplog.text
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.turn(1) == [] and one.turn(60) == ["cron a"]
+
+
+def test_a_reload_while_it_runs(cron):
+    """The run goes on; what is new counts for the next, and one that is named no more ends."""
+    one = cron("a=* * * * * x", "b=* * * * * y")
+    assert one.turn(60) == ["cron a", "cron b"]
+    one.attached.renew(Config(workers=1, drain_seconds=5, cron=["a=* * * * * new"], env=["C=c"]))
+    assert one.signals == [(-1002, TERM)] and one.turn() == []
+    assert one.states() == {"cron a": "running", "cron b": "ending"}
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.turn(1) == [] and one.turn(60) == ["cron a"] and one.started[-1][1]["C"] == "c"
+
+
+def test_a_reload_with_another_order(cron):
+    """None runs twice at a time, under whatever name."""
+    one = cron("0 1 * * * sh x", "* * * * * sh y")
+    assert one.turn(60) == ["cron sh-2"] or one.states() == {"cron sh": "scheduled", "cron sh-2": "running"}
+    one.attached.renew(Config(workers=1, drain_seconds=5, cron=["* * * * * sh y", "0 1 * * * sh x"]))
+    assert one.turn(60) == []
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.turn() == ["cron sh"]
+
+
+def test_the_end_while_it_runs(cron):
+    """All that its shell runs is told, and has its time; nothing begins any more."""
+    one = cron("* * * * * a", "*/2 * * * * b")
+    one.turn(60)
+    one.attached.end(lambda: one.cut.append(1))
+    assert one.signals == [(-1001, TERM), (1001, TERM)]  # it had no group yet
+    assert one.turn(60) == [] and one.cut == [1] and "skipped" not in "".join(one.counted)
+
+
+def test_new_code_while_it_runs(cron):
+    """It goes on, and the minute that has been looked at is not looked at again; what a shell runs is told to end as before."""
+    one = cron("a=* * * * * x", "b=* * * * * y", "c=0 0 1 1 * z")
+    one.turn(60)
+    states = one.attached.describe()
+    after = one.attached = one.new()
+    one.signals.clear()
+    after.follow(Config(workers=1, drain_seconds=5, cron=["a=* * * * * x", "c=0 0 1 1 * z"]))
+    after.adopt([{**state, "looked_at": state["looked_at"] + 1} for state in states])
+    assert one.signals == [(-1002, TERM)]
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.turn() == [] and one.turn(60) == [] and one.turn(60) == ["cron a"]
+    after.adopt([{"name": "cron a", "pid": 0, "is_wanted": True}])  # as another version may say it
+
+
+def test_no_process_is_left_for_it(cron):
+    """It is tried again, and its times go on."""
+    one = cron("* * * * * a")
+    one.error = BlockingIOError(11, "Resource temporarily unavailable")
+    assert one.turn(60) == [] and one.states() == {"cron a": "waiting"}
+    one.error = None
+    assert one.turn(1) == ["cron a"]
+
+
+def test_a_clock_that_is_set_back(cron):
+    """By an hour, nothing runs a second time; by more, the clock was wrong before."""
+    one = cron("* * * * * a")
+    assert one.turn(60) == ["cron a"]
+    one.attached.on_end(1001, "exited with status 0")
+    one.seconds_since_1970 -= 3600
+    assert one.turn(60) == [] and one.turn(3540) == [] and one.turn(60) == ["cron a"]
+    one.attached.on_end(1002, "exited with status 0")
+    one.seconds_since_1970 -= 86400
+    assert one.turn() == [] and one.turn(60) == ["cron a"]

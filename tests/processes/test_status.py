@@ -102,6 +102,7 @@ def test_attached(supervised, monkeypatch):
         "seconds": 3,
         "restarts": 1,
         "last_end": "",
+        "when": "",
         "secret": 1,
     }
     programs = [{**state, "pid": 4321}, {**state, "name": "gone", "pid": 0, "state": "pausing"}]

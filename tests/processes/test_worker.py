@@ -112,6 +112,8 @@ DRAIN = {"do": "drain", "stopping": True}
         (LoadError("no module 'a'", "Traceback: here\n"), "no module 'a'"),
         (BindError("cannot write the access log"), "cannot write the access log"),
         (ConfigError("no certificate"), "no certificate"),
+        # --user may not read where Python is: that is no bug.
+        (ImportError("No module named 'x'"), "it cannot import what aserve needs: No module named 'x'"),
     ],
 )
 def test_an_app_that_cannot_be_loaded(lead, fault, why):

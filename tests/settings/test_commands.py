@@ -1,4 +1,4 @@
-"""[NAME=]COMMAND of --attach."""
+"""[NAME=]COMMAND of --attach, and the same with times of --cron."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from harness.refusals import error_of
 
 from aserve.settings import Config
-from aserve.settings.commands import name_programs, parse_program
+from aserve.settings.commands import name_programs, parse_program, parse_timed
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from aserve.settings.commands import name_programs, parse_program
 )
 def test_commands(text, name, words):
     """Words as a shell has them, and a name."""
-    assert parse_program(text) == (name, words, ())
+    assert parse_program(text) == (name, words, (), "")
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,35 @@ def test_several():
     assert [program.name for program in name_programs(programs)] == ["celery", "celery-2", "celery-3", "celery-4"]
     assert Config(workers=1, attach="a=b\nb=a\n").attach == ("a=b", "b=a")
     assert "beat is named twice" in error_of(Config, workers=1, attach=["beat=a", "beat=b"])
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "when", "command"),
+    [
+        ("0 3 * * * ./manage.py clearsessions", "cron manage.py", "0 3 * * *", "./manage.py clearsessions"),
+        ("  */5  1-5 * *\t1,3  cd /srv && a > b", "cron cd", "*/5 1-5 * * 1,3", "cd /srv && a > b"),
+        ("prune=0 3 * * * /usr/bin/env x", "cron prune", "0 3 * * *", "/usr/bin/env x"),
+        ("0 3 * * * A=b x", "cron sh", "0 3 * * *", "A=b x"),
+        ("0 3 * * * (a)", "cron sh", "0 3 * * *", "(a)"),
+    ],
+)
+def test_timed(text, name, when, command):
+    """Times, and then what a shell reads."""
+    assert parse_timed(text) == (name, ("/bin/sh", "-c", command), (), when)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("0 3 * * *", "is not five times and a command"),
+        ("0 3 * * x", "is not five times and a command"),
+        ("0 3 * * * a\0b", "is not five times and a command"),
+        ("@daily a b c d e", "'@daily' is no minute"),
+        ("0 3 * * ./manage.py clear", "'./manage.py' is no day of the week"),
+    ],
+)
+def test_what_is_not_timed(text, why):
+    """It is refused, and why; a name is one command's."""
+    assert why in error_of(Config, workers=1, cron=[text])
+    assert Config(workers=1, cron="a=* * * * * x\n").cron == ("a=* * * * * x",)
+    assert "a is named twice" in error_of(Config, workers=1, cron=["a=* * * * * x", "a=0 * * * * y"])

@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from aserve.uwsgi_api.schedules import MISSED_MINUTES, Cron, Every, checked_cron, identity_of
+from aserve.settings.crontab import MISSED_MINUTES
+from aserve.uwsgi_api.schedules import Cron, Every, checked_cron, identity_of
 
 SUNDAY = time.strptime("2026-11-22 03:30", "%Y-%m-%d %H:%M")
 

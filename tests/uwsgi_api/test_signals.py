@@ -178,6 +178,31 @@ def test_at_the_end(new):
     assert one.noted == [] and two.noted == [5]
 
 
+def test_the_end_waits_for_what_is_taken(new, monkeypatch):
+    """A clock's thread that dies with Python would lose what it has taken, and not yet begun."""
+    signals = new()
+    signals.send(5)
+    is_taken, may_begin, begin = threading.Event(), threading.Event(), signals._begin_run
+
+    def begin_late(*run):
+        is_taken.set()
+        assert may_begin.wait(20)
+        begin(*run)
+
+    monkeypatch.setattr(signals, "_begin_run", begin_late)
+    clock, end = threading.Thread(target=signals.look), threading.Thread(target=signals.end)
+    clock.start()
+    assert is_taken.wait(20)
+    end.start()
+    end.join(0.05)
+    assert end.is_alive()
+    may_begin.set()
+    clock.join(20)
+    end.join(20)
+    wait_for_runs()
+    assert signals.noted == [5] and not end.is_alive()
+
+
 def test_cron(new, clock):
     """A minute is one worker's, and not that in which it was registered."""
     cron = Cron(-2, -1, -1, -1, -1)

@@ -1,0 +1,70 @@
+"""uWSGI's commands at times become ours.
+
+Owns:     add_cron, for cron, cron2 and unique-cron; how numbers of uWSGI's are said as crontab(5) says them.
+Thread:   any.
+Spec:     uWSGI 2.0.30, core/cron.c: -1 is any, -5 is what 5 divides; a day of the month and one of the week are either, if both are given.
+Not here: other options (uwsgi_table.py), when a command is due (settings/crontab.py).
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from .draft import Draft, Given
+from .uwsgi_values import whole
+
+# As cron2 calls them, in crontab's order, with their bounds. Of uWSGI, too, 0 and 7 are Sunday.
+_FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day", 1, 31), ("month", 1, 12), ("week", 0, 7))
+
+
+def add_cron(draft: Draft, given: Given, seconds: int) -> None:
+    """
+    cron, unique-cron: five numbers and a command; cron2: pairs and a command. `seconds`: of cron-harakiri; 0: any time.
+
+    Raises:
+        ValueError: it is not of that form.
+    """
+    text = str(given.value).strip()
+    if given.key == "cron2":
+        head, _, command = text.partition(" ")
+        pairs = dict(pair.partition("=")[::2] for pair in head.split(",") if pair)
+        numbers = [_number(pairs.pop(name, "-1")) for name, _, _ in _FIELDS]
+        seconds = _number(pairs.pop("harakiri", str(seconds)))
+        is_unique = pairs.pop("unique", "0") != "0"
+        if pairs:
+            draft.note(given, f"these have no effect here: {', '.join(pairs)}")
+    else:
+        match = re.match(r"((?:(?:-?[0-9]+|\*)\s+){5})(.*)", text, re.S)
+        if not match:
+            raise ValueError("it is not five numbers and a command")
+        numbers, command = [-1 if word == "*" else int(word) for word in match[1].split()], match[2]
+        is_unique = given.key == "unique-cron"
+    command = command.strip()
+    if not command:
+        raise ValueError("there is no command")
+    if numbers[2] < -1 and numbers[4] >= 0:
+        draft.note(given, "it has no effect here: crontab(5) cannot say each Nth day that is also this day of the week")
+        return
+    if not is_unique:
+        draft.note(given, "it is not begun once more while it runs, as with unique")
+    if seconds > 0:
+        command = f"exec timeout -s KILL {seconds} /bin/sh -c {shlex.quote(command)}"
+    when = " ".join(_field(number, *field) for number, field in zip(numbers, _FIELDS))
+    draft.add("cron", f"{when} {command}", given)
+
+
+def _number(text: str) -> int:
+    return whole(Given("", text, ""), -1000)
+
+
+def _field(number: int, name: str, low: int, high: int) -> str:
+    """Return a number of uWSGI's as a field of crontab's."""
+    if not -high <= number <= high or number in range(low):
+        raise ValueError(f"{number} is no {name}")
+    if number >= 0:
+        return str(number)
+    if number == -1:
+        return "*"
+    # From the first that it divides; crontab's */5 of days would be 1, 6, 11.
+    return f"*/{-number}" if low == 0 else f"{-number}-{high}/{-number}"

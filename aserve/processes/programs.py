@@ -1,0 +1,119 @@
+"""Programs that are none of ours: what one is given, and how it is started.
+
+Owns:     start_program; the environment of programs; check_programs, before anything is started.
+Thread:   the supervisor's only one; `start_program` forks, and the child becomes the program.
+Not here: when one is started, and what follows its end (attached.py), how a command is spelled (settings/commands.py).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from typing import NoReturn
+
+from .._cparsers import lib
+from ..settings import Config, ConfigError
+from ..settings.commands import Program, parse_program
+from .signal_pipe import SignalPipe, block_signals
+
+logger = logging.getLogger("aserve")
+
+NOT_RUN = 127  # exit status, as a shell's: the program could not be run
+# What systemd tells this process, and nobody else.
+NOT_INHERITED = (
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "FDSTORE",
+)
+OWN_FDS = "/proc/self/fd"
+
+
+def check_programs(config: Config, environ: Mapping[str, str]) -> None:
+    """
+    Check that each program is there.
+
+    Raises:
+        ConfigError: one is not, or cannot be run by anybody.
+    """
+    path = environ_for(config, environ).get("PATH", os.defpath)
+    for text in config.attach:
+        word = parse_program(text).words[0]
+        found = os.path.join(config.chdir or "", word) if os.sep in word else word
+        if shutil.which(found, path=path) is None:
+            where = (
+                "there is no such file that can be run" if os.sep in word else f"it is in no folder of PATH ({path})"
+            )
+            raise ConfigError(f"attach: cannot run {word!r} of {text!r}: {where}")
+
+
+def start_program(program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe) -> int:
+    """
+    Start a program in a session of its own; return its pid.
+
+    Raises:
+        OSError: no process is left.
+    """
+    supervisor = os.getpid()
+    with block_signals():
+        pid = os.fork()
+        if pid == 0:
+            _become(program, environ, folder, signals, supervisor)
+    return pid
+
+
+def _become(
+    program: Program,
+    environ: Mapping[str, str],
+    folder: str | None,
+    signals: SignalPipe,
+    parent: int,
+) -> NoReturn:
+    """In the child: become the program, which has nothing of ours but standard error."""
+    try:
+        signals.close()  # what comes for it must not be read by the supervisor
+        # A program would inherit those that are ignored (two by Python, others by nohup), and those that are blocked.
+        for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        lib.parent_death_signal(signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(NOT_RUN)  # which has died before that
+        if folder is not None:
+            os.chdir(folder)
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        _keep_descriptors()
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        os.execvpe(program.words[0], program.words, dict(environ))  # noqa: S606 - the command is whoever's starts us
+    except BaseException as exc:
+        why = exc.strerror if isinstance(exc, OSError) else f"{type(exc).__name__}: {exc}"
+        logger.error("attached %s: cannot run %s: %s", program.name, program.words[0], why)
+    finally:
+        os._exit(NOT_RUN)
+
+
+def _keep_descriptors() -> None:
+    """Let the program inherit none but the standard ones: not those either that whoever started us has left open."""
+    with contextlib.suppress(OSError):  # no /proc; all of ours are closed by exec in any case
+        for name in os.listdir(OWN_FDS):
+            if int(name) > 2:
+                with contextlib.suppress(OSError):  # the one by which they were listed
+                    os.set_inheritable(int(name), False)
+
+
+def environ_for(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what a program has: ours, with --env, and without what is said to this process alone."""
+    found = {name: value for name, value in environ.items() if name not in NOT_INHERITED}
+    for pair in config.env:
+        name, _, value = pair.partition("=")
+        found[name] = value
+    return found
