@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import socket
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Callable, NamedTuple, Union
@@ -174,6 +175,8 @@ def _text_pieces(parts: Iterable[str | Atom], show: Show) -> Iterator[Piece]:
             yield _PLACES[part.name]
         elif part.name == "-":
             yield "-"
+        elif part.name == "hostname":
+            yield show(socket.gethostname())
         else:
             kind = kind_of(part)
             yield Column(kind, _FINDERS[kind](part), show)
@@ -191,7 +194,7 @@ def _show(escape: Callable[[str], str], value: Value) -> str:
 def _json_pieces() -> Iterator[Piece]:
     yield '{"timestamp": "'
     yield Column(OF_END, lambda process, record: process.iso_time(record.at), str)
-    yield '"'
+    yield f'", "host.name": {_encode_json(socket.gethostname())}'
     for kind, found in ((OF_REQUEST, JSON_REQUEST), (OF_END, JSON_END), (OF_FIELDS, JSON_FIELDS)):
         for name, get in found.items():
             yield _json_column(kind, name, get)

@@ -289,6 +289,7 @@ JSON_FIELDS: dict[str, FieldGetter] = {
     "http.request.header.host": _FIELD_GETTERS["host"],
     "http.request.header.referer": _FIELD_GETTERS["referer"],
     "http.request.header.x-request-id": _request_id,
+    "http.request.header.traceparent": _field("HTTP_TRACEPARENT"),
 }
 
 

@@ -95,7 +95,7 @@ class Server:
         self._lane: Lane | None = None
         self._connections = ConnectionLimit()
         self._services: list[Service] = []
-        self._common_fields = CommonFields(self.config.server_name)
+        self._common_fields = CommonFields(self.config.server_name, self.config.proxy_status)
         self._records: Records | None = None
         self._certificates = Certificates(())
         self._peers: Peers | None = None

@@ -41,13 +41,15 @@ def test_nothing_can_be_forged(text, name):
         assert found.count('"') == plain.count('"')
 
 
-def test_json():
+def test_json(monkeypatch):
     """Each name is OpenTelemetry's, where it has one; what is not there is left out."""
-    found = json.loads(line("json"))
+    monkeypatch.setattr(log_format.socket, "gethostname", lambda: "web%s")
+    found = json.loads(line("json", {**PAIRS, "HTTP_TRACEPARENT": "00-a-b-01"}))
     thread, pid = found.pop("thread.name"), found.pop("process.pid")
     assert thread and pid
     assert found == {
         "timestamp": "2027-01-15T08:00:00.250Z",
+        "host.name": "web%s",
         "client.address": "192.0.2.1",
         "http.request.method": "POST",
         "url.path": "/a%20b",
@@ -63,10 +65,11 @@ def test_json():
         "http.request.header.host": "example.com",
         "http.request.header.referer": "http://a/",
         "http.request.header.x-request-id": "abc",
+        "http.request.header.traceparent": "00-a-b-01",
     }
     found = json.loads(line("json", {}, status=0, client="-", times=None))
     assert found.keys() == {
-        "timestamp", "http.response.body.size", "aserve.end", "aserve.worker", "process.pid"
+        "timestamp", "host.name", "http.response.body.size", "aserve.end", "aserve.worker", "process.pid"
     }  # fmt: skip
 
 

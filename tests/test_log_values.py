@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import threading
 import time
 from types import SimpleNamespace
@@ -64,7 +65,7 @@ STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
         ("time", "1800000000"), ("epoch", "1800000000"), ("ctime", time.ctime(AT)), ("ltime", STAMP), ("size", "7"),
         ("rsize", "7"), ("queue_wait", "0.250000"), ("request_id", "abc"), ("end", "answered"),
         ("thread", threading.current_thread().name),
-        ("{content-type}i", "text/plain"), ("{X-Request-ID}i", "abc"), ("{None}i", "-"), ("var.HTTP_HOST", "example.com"),
+        ("hostname", socket.gethostname()), ("{content-type}i", "text/plain"), ("{X-Request-ID}i", "abc"), ("{None}i", "-"), ("var.HTTP_HOST", "example.com"),
         ("{REMOTE_ADDR}e", "192.0.2.1"), ("{PATH_INFO}e", "/a b"), ("{SERVER_NAME}e", "-"),
     ],
 )  # fmt: skip

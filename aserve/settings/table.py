@@ -44,6 +44,7 @@ from .kinds import (
     PEERS,
     PLACES,
     PROGRESS,
+    PROXY_NAME,
     ROUTES,
     SERVER_NAME,
     SKIPS,
@@ -614,6 +615,12 @@ class Config:
         "docs/balancers.md",
         "It tells strangers how busy you are, if nothing in front takes it out. On, it costs each request about a microsecond.",
     )
+    proxy_status: str | None = _row(
+        None, "Health checks", "--proxy-status", PROXY_NAME,
+        "name of this host in the field Proxy-Status (RFC 9209) of each error that aserve sends in the app's place, with whose fault it is; "
+        "see docs/balancers.md",
+        "It tells strangers a host's name, if nothing in front takes it out. Responses of the app have no such field.",
+    )
     metrics: str | None = _row(
         None, "Metrics", "--metrics", METRICS_BIND,
         "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
@@ -709,6 +716,12 @@ class Config:
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
+    )
+    request_id_header: str | None = _row(
+        None, "Logs", "--request-id-header", FIELD_NAME,
+        "field of each response that tells the request's id, such as X-Request-ID: what came in that field of the request, or one of ours; "
+        "see docs/logging.md",
+        "Frameworks may send one by themselves, and then a response has two. On, it costs each request about a microsecond.",
     )
     slow_request_seconds: float = _row(
         0.0, "Logs", "--slow-request", duration(0.0),

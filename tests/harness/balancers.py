@@ -135,7 +135,11 @@ class Caddy(Balancer):
 
     def _config(self) -> str:
         servers = " ".join(f"{address}:8000" for address in self._hosts.values())
-        block = replaced(Page("balancers").block("Caddy", "caddyfile"), {"10.0.0.1:8000 10.0.0.2:8000": servers})
+        changes = {
+            "10.0.0.1:8000 10.0.0.2:8000": servers,
+            "health_uri /-/health/ready": "health_uri /ready\n        health_port 9100",
+        }
+        block = replaced(Page("balancers").block("Caddy", "caddyfile"), changes)
         return f"{{\n    admin off\n    auto_https off\n    default_bind {self._address}\n}}\n{block}"
 
 

@@ -28,6 +28,8 @@ def app(environ, start_response):
             time.sleep(0.005)
     if path == "/die":
         os.kill(os.getpid(), 9)
+    if path == "/fail":
+        raise ValueError("on purpose")
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"{version} %d" % os.getpid()]
 '''

@@ -221,6 +221,8 @@ def test_defaults():
         "hang_timeout_seconds": 60.0,
         "agent_check": None,
         "queue_wait_header": None,
+        "proxy_status": None,
+        "request_id_header": None,
         "metrics": None,
         "status_page": "local",
         "stats": None,
