@@ -311,7 +311,9 @@ def test_a_spooler(supervised, served, monkeypatch):
     monkeypatch.setattr(runner, "run_spooler", lambda *what: done.append(what) or 0)
     monkeypatch.setenv("ASERVE_DOES_JOBS_OF", "/jobs")
     assert cli.main(["hello:app", "--workers", "4", "--spooler", "/jobs"]) == 0
-    assert begun == [sys.modules["hello"]] and [(*what[:2], *what[3:]) for what in done] == [("/jobs", uwsgi.spooler_function, 0, None)]
+    assert begun == [sys.modules["hello"]] and [(*what[:2], *what[3:]) for what in done] == [
+        ("/jobs", uwsgi.spooler_function, 0, None)
+    ]
     assert supervised.made == [] and "ASERVE_DOES_JOBS_OF" not in os.environ
     assert uwsgi._process.is_spooler and (uwsgi.worker_id(), uwsgi.masterpid()) == (0, os.getppid())
     install()
