@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from aserve._cparsers import ffi, lib
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 20.0
 PATIENCE_MS = 5000
 GET = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST_GET = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"

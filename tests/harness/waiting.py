@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_SECONDS = 10.0  # for anything that should happen at once, also where others use the machine
+PATIENCE_SECONDS = 30.0  # for anything that should happen at once, also where others use the machine
 
 
 def wait_until(

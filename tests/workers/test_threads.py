@@ -8,7 +8,7 @@ import pytest
 
 from aserve.workers.threads import WorkerThreads
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 30
 
 
 @pytest.fixture

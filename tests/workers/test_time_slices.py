@@ -11,7 +11,7 @@ import pytest
 from aserve.workers import time_slices as slices_module
 from aserve.workers.time_slices import SLICE_SECONDS, STALE_SECONDS, TimeSlices
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 30
 
 
 class FakeLoop:
