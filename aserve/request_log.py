@@ -28,6 +28,9 @@ Ended = tuple["Exchange", int, int, float, bytes]
 
 # The most that wait to be told: as many as a batch of the lane (connections/lane_memory.py).
 MOST = 64
+# Seconds after which the next end tells of those that wait: with --threads 0 the loop looks only when the last job is done, and 64 may
+# take minutes.
+_LONGEST = 1.0
 # Beyond so many a thread waits until it can tell: or a disk that hangs would let them grow without end. Guess.
 _TOO_MANY = 1024
 
@@ -77,6 +80,7 @@ class Ends:
         self._waiting, self._most, self._wants_head = waiting, most, wants_head
         self._slow, self._slow_seconds = slow, slow_seconds if slow is not None else float("inf")
         self._ends: collections.deque[Ended] = collections.deque()
+        self._due_at = 0.0  # time.monotonic(); of no meaning while none waits
         self._telling = threading.Lock()  # whoever takes ends out also tells of them: they stay in order
 
     def write(self, exchange: Exchange) -> None:
@@ -90,9 +94,11 @@ class Ends:
         if ended_at - exchange.arrived_at >= self._slow_seconds:
             self._slow.write(exchange)  # type: ignore[union-attr]
         if self._waiting or ends or not self._telling.acquire(False):
+            if not ends:
+                self._due_at = ended_at + _LONGEST
             ends.append(each)
             # One with a body does not wait: it would hold that.
-            if not self._waiting or len(ends) > self._most or exchange.body is not None:
+            if not self._waiting or len(ends) > self._most or ended_at >= self._due_at or exchange.body is not None:
                 self.flush()
             return
         try:  # it is alone: by the deque it would be 60 steps of the interpreter more

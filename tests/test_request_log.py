@@ -66,6 +66,20 @@ def test_together():
     assert reader.told[1:] == [[(201, 0), (202, 0)]]
 
 
+def test_not_for_long(monkeypatch):
+    """With --threads 0 nobody looks while jobs are done one after another: who ends one later than a second tells of all."""
+    now = 100.0
+    monkeypatch.setattr(request_log, "_monotonic", lambda: now)
+    reader = Batches()
+    ends = Ends([reader], ["a job"])
+    for now in (100.0, 100.9, 101.0, 101.5, 102.4):
+        ends.write(new_exchange())
+    assert [len(batch) for batch in reader.told] == [3]
+    now = 102.6
+    ends.write(new_exchange())
+    assert [len(batch) for batch in reader.told] == [3, 3]
+
+
 def test_what_does_not_wait():
     """An end with a body, which would be held; and where none may wait."""
     reader = Batches()

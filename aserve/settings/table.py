@@ -719,7 +719,7 @@ class Config:
     )
     request_id_header: str | None = _row(
         None, "Logs", "--request-id-header", FIELD_NAME,
-        "field of each response that tells the request's id, such as X-Request-ID: what came in that field of the request, or one of ours; "
+        "field of each response that tells the request's id, such as X-Request-ID: what came as X-Request-ID, whatever this field is called, or one of ours; "
         "see docs/logging.md",
         "Frameworks may send one by themselves, and then a response has two. On, it costs each request about a microsecond.",
     )
