@@ -161,7 +161,8 @@ class Store:
             except (RedisError, OSError):  # its end
                 pass
             connection.disconnect()
-        new: Any = self._maker.make_connection()
+        # Not the pool's own make_connection: it counts those that were ever made, and from redis 8 on it makes 100.
+        new: Any = self._maker.connection_class(**self._maker.connection_kwargs)
         try:
             new.connect()
         except ResponseError as fault:  # of AUTH or SELECT

@@ -8,6 +8,7 @@ Not here: when it is run, and by whom (signals.py).
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple
@@ -53,5 +54,8 @@ def name_in_all_hosts(number: int, handlers: Mapping[int, Handler], schedules: M
 
 
 def name_of(function: Any) -> str:
-    """Return what it is called in the log."""
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+    """Return what it is called in the log, in all processes alike: a partial as its function, an object as its class."""
+    if isinstance(function, functools.partial):
+        return name_of(function.func)
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(named, '__module__', '?')}.{named.__qualname__}"

@@ -60,15 +60,17 @@ class Turns:
 
     def take(self, name: str, schedule: Ticks | Cron, now: float) -> Lease | None:
         """Take the tick that is due, if this process is to run it; None: there is none, or it is another's, or nobody answers."""
-        key = self._store.key("turn", f"{name}:{identity_of(schedule)}")
+        key, first = self._store.key("turn", f"{name}:{identity_of(schedule)}"), int(schedule.first(now))
+        ahead = int(AHEAD_SECONDS / schedule.unit_seconds) + 1
         try:
             if name not in self._settled:
-                self._settled[name] = self._store.run(_FIRST, [key], int(schedule.first(now)), KEPT_SECONDS)
+                self._settled[name] = self._store.run(_FIRST, [key], first, KEPT_SECONDS)
+            if self._settled[name] > first + ahead:  # or our own clock was wrong, and was set back
+                self._settled[name] = first
             tick = schedule.next(self._settled[name], now)
             if tick is None:
                 return None
             token, since = self._tokens.setdefault(name, new_token()), time.monotonic()
-            ahead = int(AHEAD_SECONDS / schedule.unit_seconds) + 1
             keys = [key, key + b":runs"]
             found = self._store.run(_TAKE, keys, int(tick), token, milliseconds(), KEPT_SECONDS, ahead)
         except StoreError:

@@ -68,6 +68,14 @@ def test_one_connection(new, store_server):
     assert clients_of(store_server) == 1
 
 
+def test_many_one_after_another(new, monkeypatch):
+    """A process that runs for long makes any number of connections, one whenever the last one was quiet for long."""
+    monkeypatch.setattr(module, "IDLE_SECONDS", 0.0)
+    store = new()
+    for _ in range(120):  # the package's pool makes 100
+        assert store.ask("PING") == b"PONG"
+
+
 def test_threads(new, store_server):
     """Calls at the same time have one each, and keep them."""
     store, both = new(), threading.Barrier(4)

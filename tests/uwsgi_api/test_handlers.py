@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from aserve.uwsgi_api.handlers import ALL, ANY, Handler, name_in_all_hosts, name_of, parse_target
@@ -36,3 +38,15 @@ def test_names():
         3: "builtins.len:0", 5: "builtins.len:0", 7: "builtins.len:1", 8: "builtins.len:0", 9: "builtins.print:0",
     }  # fmt: skip
     assert name_of(len) == "builtins.len"
+
+
+def test_names_without_addresses():
+    """What has no name of its own has the same in all processes: otherwise each of them would run a tick."""
+
+    class Job:
+        def __call__(self, number):
+            raise AssertionError
+
+    job = f"{__name__}.test_names_without_addresses.<locals>.Job"
+    assert name_of(functools.partial(functools.partial(len))) == "builtins.len"
+    assert name_of(Job()) == name_of(functools.partial(Job(), 1)) == job and name_of(Job().__call__) == f"{job}.__call__"

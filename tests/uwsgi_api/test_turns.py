@@ -120,7 +120,10 @@ def test_what_was_there_is_forgotten(new, store_server):
 
 
 def test_a_clock_that_was_wrong(new):
-    """A tick of the far future stops nobody."""
+    """A tick of the far future stops nobody: neither others, nor one that begins then, nor its taker, whose clock is set back."""
     one, two = new(NOW, Ticks(60)), new(NOW, Ticks(60))
     assert run(one, Ticks(60), NOW + 2 * AHEAD_SECONDS)
+    late = new(NOW + 1, Ticks(60))
     assert run(two, Ticks(60), NOW + 60)
+    assert not run(one, Ticks(60), NOW + 90) and run(one, Ticks(60), NOW + 120)
+    assert run(late, Ticks(60), NOW + 180)
