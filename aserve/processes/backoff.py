@@ -8,6 +8,8 @@ Not here: what is tried (supervisor.py).
 from __future__ import annotations
 
 FIRST_SECONDS = 0.1
+# After what has begun well, and failed later. Not 0: what ends all children at once (the stop of a unit) is to be seen whole. Guess.
+SHORT_SECONDS = 0.01
 MAX_SECONDS = 30.0
 # A worker that has served for this long did not fail at once: its end is the first failure again. Guess.
 CALM_SECONDS = 30.0
@@ -18,13 +20,19 @@ class Backoff:
 
     def __init__(self) -> None:
         self.due_at = 0.0  # on the caller's clock
-        self._seconds = 0.0
+        self._seconds: float | None = None  # the last delay; None: nothing has failed
 
     def fail(self, now: float) -> float:
         """Note a failure; return for how many seconds there is to be no try."""
-        self._seconds = min(max(self._seconds * 2, FIRST_SECONDS), MAX_SECONDS)
-        self.due_at = now + self._seconds
-        return self._seconds
+        return self._wait(now, min(max((self._seconds or 0.0) * 2, FIRST_SECONDS), MAX_SECONDS))
+
+    def fail_later(self, now: float) -> float:
+        """The same of what has begun well, and failed later: the first delay is short, if nothing has failed before."""
+        return self._wait(now, SHORT_SECONDS) if self._seconds is None else self.fail(now)
+
+    def _wait(self, now: float, seconds: float) -> float:
+        self.due_at, self._seconds = now + seconds, seconds
+        return seconds
 
     def succeed(self, served_seconds: float) -> None:
         """Note that what was started has served for so long."""
@@ -33,4 +41,4 @@ class Backoff:
 
     def reset(self) -> None:
         """Forget all failures: whatever was wrong may have been repaired."""
-        self.due_at = self._seconds = 0.0
+        self.due_at, self._seconds = 0.0, None
