@@ -83,7 +83,7 @@ COVERED := --ignore=tests/e2e --ignore=tests/fuzz --ignore=tests/cparsers -m "no
 
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
 	rm -f .coverage .coverage.*
-	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q -n 2 --dist worksteal $(COVERED) $(ARGS)
+	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q -n 4 --dist worksteal $(COVERED) $(ARGS)
 	$(RUN) -m coverage combine --quiet
 	$(RUN) tests/floors.py
 
@@ -109,9 +109,9 @@ storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: 
 	@.ci/need tools
 	STORM_SECONDS=$(SECONDS) STORM_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/e2e/test_storm_*.py $(filter-out --save,$(ARGS))
 
-cluster: $(VENV)/.ready-test  ## three hosts as network namespaces, HAProxy in front: a rolling deploy under load (as root)
+cluster: $(VENV)/.ready-cluster  ## three hosts as network namespaces, balancers in front: deploys and faults under load (as root; ARGS=--save: into benchmarks/results)
 	@.ci/need tools
-	CLUSTER=1 $(RUN) -m pytest tests/cluster $(ARGS)
+	CLUSTER=1 CLUSTER_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/cluster $(filter-out --save,$(ARGS))
 
 agents:  ## ddtrace, New Relic and OpenTelemetry's, each around two workers, in an environment of their own; see docs/agents.md
 	@$(MAKE) --no-print-directory .venv-agents/.ready-agents VENV=.venv-agents
@@ -163,6 +163,8 @@ bench-ready:
 	@$(MAKE) --no-print-directory .venv-bench/.ready-test PYTHON=$(BENCH_PYTHON) VENV=.venv-bench
 	@pypy=$$(command -v $(PYPY)) || exit 0; \
 	$(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy
+	@pypy=$$(command -v pypy3.11) || exit 0; \
+	$(MAKE) --no-print-directory .venv-pypy3.11/.ready-test PYTHON=$$pypy VENV=.venv-pypy3.11
 	@PYTHON=$(BENCH_PYTHON) PYPY=$(PYPY) benchmarks/setup_peers.sh
 
 docs: $(VENV)/.ready  ## write docs/settings.md from the table in aserve/settings/table.py, docs/conformance.md from the tests

@@ -27,7 +27,7 @@ from .finding import describe_found
 from .flags import build_parser, parse_args
 from .hooks import call_post_fork
 from .layers import nothing_here
-from .loading import LoadError, check_unpatched, load_app
+from .loading import LoadError, check_unpatched, load_app, load_module
 from .logs import enable_loggers, set_up_logging
 from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
@@ -36,6 +36,7 @@ from .processes.ask import is_command, run_command
 from .processes.attached import SPOOLER, SPOOLER_VARIABLE
 from .processes.child import MOLD, TRIAL
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
+from .processes.memory_file import map_memory_file
 from .processes.plan import Plan
 from .processes.programs import check_programs
 from .running import Beside, prepared
@@ -169,6 +170,8 @@ def _read_settings(args: Mapping[str, object]) -> Plan:
     config = with_whole_paths(config)
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
+    if config.shared is not None and not (spec or config.shared_prefix):
+        raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
 
 
@@ -207,7 +210,7 @@ def _offer_uwsgi(plan: Plan, role: Role | None, is_preloaded: bool, is_spooler: 
 
     process = uwsgi.Process(
         options=plan.origin.options if plan.origin is not None else {}, caches=plan.config.uwsgi_cache,
-        spoolers=plan.config.spooler,
+        spoolers=plan.config.spooler, shared=plan.shared,
     )  # fmt: skip
     if is_spooler:
         process = process._replace(worker_id=0, masterpid=os.getppid(), numproc=plan.workers[0], is_spooler=True)
@@ -229,7 +232,7 @@ def _share_uwsgi(plan: Plan, kept: Mapping[str, int] = {}) -> None:
     from .uwsgi_api import memory
 
     try:
-        memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME))
+        memory.share(plan.config.uwsgi_cache, kept.get(memory.NAME), plan.shared)
     except OSError as fault:
         raise ConfigError(f"uwsgi-cache: there is no memory for it: {fault.strerror or fault}") from None
 
@@ -248,16 +251,20 @@ def _watch(path: str) -> int:
 def _run_spooler(args: Mapping[str, object], folder: str) -> int:
     """Do the jobs of a folder, as the process beside the workers that is for that."""
     from .compat.uwsgi import spooler_function  # which only such a process needs
+    from .spooler.board import PAGE_VARIABLE, Page
+    from .spooler.functions import queue_of
     from .spooler.runner import run_spooler
 
-    plan = _read_settings(
-        args
-    )  # a certificate that is renewed just then, or a program that is gone, is no concern of its
+    page = Page.inherited(os.environ.pop(PAGE_VARIABLE, ""), map_memory_file)
+    # Not _read_plan: a certificate that is renewed just then, or a program that is gone, is no concern of its.
+    plan = _read_settings(args)
     set_up_logging(plan.config, SPOOLER)
     _load(plan, is_spooler=True)
+    for name in plan.config.spooler_import:
+        load_module(name)
     call_post_fork()
     try:
-        return run_spooler(folder, spooler_function)
+        return run_spooler(folder, spooler_function, page, plan.config.spooler_max_jobs, queue_of(folder))
     except OSError as fault:
         raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
 
@@ -297,13 +304,17 @@ def _log_surroundings(plan: Plan) -> None:
             "running as root, and so does the app: whoever breaks into it has this machine; --user www-data gives that up "
             "after binding, as does User= of a systemd unit"
         )
+    if config.shared is None and (config.uwsgi_cache or config.spooler or config.uwsgi_module == "on"):
+        logger.info(
+            "the cache, locks, timers, cron and jobs of `import uwsgi` are this host's alone; --shared has all hosts share them"
+        )
     if not plan.spec and not _needs_no_app(config):
         logger.info("no APP was named, so this is the demo; for yours: %s module:app", command())
 
 
 def _has_uwsgi(config: Config) -> bool:
     """Whether `import uwsgi` is to work."""
-    is_meant = bool(config.uwsgi_cache or config.spooler) or _speaks_uwsgi(config)
+    is_meant = bool(config.uwsgi_cache or config.spooler or config.shared) or _speaks_uwsgi(config)
     return config.uwsgi_module == "on" or (config.uwsgi_module == "auto" and is_meant)
 
 

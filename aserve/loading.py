@@ -91,6 +91,16 @@ def load_app(spec: str) -> WSGIApplication:
     return _checked_app(found, spec)
 
 
+def load_module(where: str) -> ModuleType:
+    """
+    Import a module by its name, or by the path of its file.
+
+    Raises:
+        LoadError: there is none, or it has raised.
+    """
+    return _load_file(where) if _is_file(where) else _load_module(where)
+
+
 def folder_of(spec: str) -> str:
     """Return the folder that comes first on sys.path for this app, whether or not there is one."""
     where = spec.partition(":")[0]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import json
+import socket
 from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Callable, NamedTuple, Union
@@ -25,7 +26,6 @@ from .log_values import (
     OF_FIELDS,
     OF_REQUEST,
     TIMED,
-    Kept,
     Process,
     Value,
     end_getter,
@@ -36,6 +36,7 @@ from .log_values import (
     request_getter,
     split,
 )
+from .request_log import Ended
 from .settings.log_line import JSON, NAMED, Atom, parse_line_format
 
 # Lines and field sections that are remembered, and how long what they are of may be: 256 KiB each, and as much for what is
@@ -99,18 +100,19 @@ class LineFormat:
         self._choose: Callable[[Any], Any] = itemgetter(*places) if len(places) > 1 else _one_of(places)
         self._repeats = not (self._of_end or self.wants_id)  # else each request has a line of its own
 
-    def lines(self, requests: Iterable[Kept]) -> list[str]:
-        """Return a line for each of these."""
+    def lines(self, ended: Iterable[Ended], epoch: float) -> list[str]:
+        """Return a line for each of these; `epoch`: what their times need to be seconds since 1970."""
         made: list[str] = []
         add, get, second, next_second = made.append, self._lines.get, self._second, self._second + 1.0
-        for kept in requests:
-            exchange, status, size, at, _, _ = kept
+        for each in ended:
+            exchange, status, size, ended_at, _ = each
+            at = epoch + ended_at
             if not second <= at < next_second:
                 second, next_second = self._begin_second(at)
             key = exchange.vars, status, size, exchange.end, (exchange.client or exchange.connection).remote_addr
             line = get(key)
             if line is None or exchange.is_from_front:
-                line = self._new_line(kept, key)
+                line = self._new_line(each, key, at)
             add(line)
         return made
 
@@ -120,10 +122,10 @@ class LineFormat:
         self._lines.clear()
         return self._second, self._second + 1.0
 
-    def _new_line(self, kept: Kept, key: LineKey) -> str:
+    def _new_line(self, ended: Ended, key: LineKey, at: float) -> str:
         """Return a line; keep it for the next request of this second that says the same."""
         vars, status, size, end, addr = key
-        is_from_front = kept[0].is_from_front
+        is_from_front = ended[0].is_from_front
         parts = split(vars, is_from_front)
         client: str | None = addr
         if is_from_front and vars:
@@ -134,7 +136,7 @@ class LineFormat:
             shown = self._show_fields(fields, is_from_front)
         values = [addr or "-", status, size, end, self._stamp, size or "-"]
         if self._of_end:
-            process, record = self._process, record_of(kept, client or "-")
+            process, record = self._process, record_of(ended, at, client or "-")
             values += [show(get(process, record)) for _, get, show in self._of_end]
         for _, get, show in self._of_request:
             values.append(show(get(parts)))
@@ -173,6 +175,8 @@ def _text_pieces(parts: Iterable[str | Atom], show: Show) -> Iterator[Piece]:
             yield _PLACES[part.name]
         elif part.name == "-":
             yield "-"
+        elif part.name == "hostname":
+            yield show(socket.gethostname())
         else:
             kind = kind_of(part)
             yield Column(kind, _FINDERS[kind](part), show)
@@ -190,7 +194,7 @@ def _show(escape: Callable[[str], str], value: Value) -> str:
 def _json_pieces() -> Iterator[Piece]:
     yield '{"timestamp": "'
     yield Column(OF_END, lambda process, record: process.iso_time(record.at), str)
-    yield '"'
+    yield f'", "host.name": {_encode_json(socket.gethostname())}'
     for kind, found in ((OF_REQUEST, JSON_REQUEST), (OF_END, JSON_END), (OF_FIELDS, JSON_FIELDS)):
         for name, get in found.items():
             yield _json_column(kind, name, get)

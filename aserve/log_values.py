@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from .exchange import WORKER_DIED, Client, Exchange
 from .local_time import local_time, show_offset
+from .request_log import Ended
 from .settings.log_line import Atom
 
 # What stands before the field section in an HTTP parser's vars: five names and values.
@@ -56,7 +57,7 @@ class Record(NamedTuple):
     size: int  # octets of the body that were sent
     end: str
     at: float  # time.time() at the end
-    times: Times | None = None  # None: the format does not ask
+    times: Times
     head: bytes = b""  # the response's, if the format asks
 
 
@@ -70,15 +71,10 @@ Fields = dict[str, str]
 FieldGetter = Callable[[Fields], Value]
 
 
-# What is kept of a request until its line is made: the exchange, which holds no body; status and octets sent of its response;
-# time.time() and time.monotonic() at the end; the response's head. The last two only if the format asks.
-Kept = tuple[Exchange, int, int, float, float, bytes]
-
-
-def record_of(kept: Kept, client: str | None = None) -> Record:
-    """Return what is kept by its names; `client`: its address, if a front server has named it."""
-    exchange, status, size, at, ended_at, head = kept
-    times = Times(exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id) if ended_at else None
+def record_of(ended: Ended, at: float, client: str | None = None) -> Record:
+    """Return what is known of an end by its names; `at`: its time of day, `client`: its address, if a front server has named it."""
+    exchange, status, size, ended_at, head = ended
+    times = Times(exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id)
     client = client or (exchange.client or exchange.connection).remote_addr or "-"
     return Record(exchange.vars, exchange.is_from_front, client, status, size, exchange.end, at, times, head)
 
@@ -130,15 +126,15 @@ def _whole(per_second: int) -> EndGetter:
 
 
 def _duration(process: Process, record: Record) -> float | None:
-    return record.times.duration if record.times is not None else None
+    return record.times.duration
 
 
 def _queue_wait(process: Process, record: Record) -> Value:
-    return record.times.queue_wait if record.times is not None else None
+    return record.times.queue_wait
 
 
 def _thread(process: Process, record: Record) -> Value:
-    return process.thread_name(record.times.thread_id) if record.times is not None and record.times.thread_id else None
+    return process.thread_name(record.times.thread_id) if record.times.thread_id else None
 
 
 def _response_field(name: str) -> EndGetter:
@@ -293,10 +289,11 @@ JSON_FIELDS: dict[str, FieldGetter] = {
     "http.request.header.host": _FIELD_GETTERS["host"],
     "http.request.header.referer": _FIELD_GETTERS["referer"],
     "http.request.header.x-request-id": _request_id,
+    "http.request.header.traceparent": _field("HTTP_TRACEPARENT"),
 }
 
 
-def died(text: str, seconds: float) -> Kept:
+def died(text: str, seconds: float) -> Ended:
     """Return what is known of a request that a process was at when it died: "METHOD target", escaped, and for how long."""
     method, _, target = re.sub(r"\\x([0-9a-f]{2})", lambda match: chr(int(match[1], 16)), text).partition(" ")
     path, _, query = target.partition("?")
@@ -306,8 +303,9 @@ def died(text: str, seconds: float) -> Kept:
     }  # fmt: skip
     exchange = Exchange("\0".join(part for pair in pairs.items() for part in pair), len(pairs))
     exchange.client, exchange.end = Client("", "", {}), WORKER_DIED
-    exchange.arrived_at = 1.0  # 0.0 would mean that it never came
-    return exchange, 0, 0, time.time(), 1.0 + seconds, b""
+    now = time.monotonic()
+    exchange.arrived_at = now - seconds
+    return exchange, 0, 0, now, b""
 
 
 def path_of(record: Record) -> str:

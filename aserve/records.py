@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
 from . import forks
 from .metrics.status import Serving
-from .request_log import RequestLog, as_one
+from .request_log import MOST, Ends, RequestLog
 from .stalls import Queue, StallWatch
 from .titles import Title
 from .wire_log import WireLog, is_told
@@ -51,6 +52,7 @@ class Records:
         self._wire_log = WireLog() if is_told() else None
         self._stalls = StallWatch()
         self._title = Title(slot, config.threads) if config.process_titles else None
+        self._ends: Ends | None = None
         with contextlib.ExitStack() as undo:
             if config.access_log is not None:
                 from .access_log import AccessLog  # these: 0.5 MB of each process, with what they need
@@ -77,12 +79,22 @@ class Records:
 
                 self._slow = SlowRequests(config.slow_request_seconds, slot, is_inline=not config.threads)
                 undo.callback(self._slow.close)
-            self.close = undo.pop_all().close  # lets go of them
+            self._undo = undo.pop_all()
 
-    @property
-    def told(self) -> RequestLog | None:
-        """Who is told of the end of each request; None: nobody."""
-        return as_one(self._access_log, self._counters, self._slow, self._wire_log)
+    def new_log(self, waiting: Sized = ()) -> RequestLog | None:
+        """Return who is told of the end of each request, to be called once; None: nobody. `waiting`: see Ends."""
+        log, slow = self._access_log, self._slow
+        readers = [reader for reader in (self._counters, log, self._wire_log) if reader is not None]
+        if readers or slow is not None:
+            self._ends = Ends(
+                readers,
+                waiting,
+                most=MOST if self._wire_log is None else 0,  # which asks what the wire is
+                wants_head=log is not None and log.wants_head,
+                slow=slow,
+                slow_seconds=self._server.config.slow_request_seconds,
+            )
+        return self._ends
 
     @property
     def wants_times(self) -> bool:
@@ -103,6 +115,7 @@ class Records:
 
     def on_second(self, queue: Queue) -> None:
         """Called once a second: write what waits, and the numbers of this moment; `queue`: of requests."""
+        self._flush()
         if self._access_log is not None:
             self._access_log.on_second()
         if self._counters is not None:
@@ -127,5 +140,15 @@ class Records:
 
     def reopen(self) -> None:
         """Go on in the file that has the access log's name now."""
+        self._flush()
         if self._access_log is not None:
             self._access_log.reopen()
+
+    def close(self) -> None:
+        """Write the rest, and let go of them."""
+        self._flush()
+        self._undo.close()
+
+    def _flush(self) -> None:
+        if self._ends is not None:
+            self._ends.flush()

@@ -1,18 +1,37 @@
-"""Who is told when a request has ended.
+"""Who is told when requests have ended, and when: in batches.
 
-Owns:     RequestLog, what a service asks of them; RequestLogs, several of them as one.
-Thread:   both sides, as each of them says.
-Not here: when a request ends (connections/connection.py, connections/wire_loop.py); the lines (access_log.py).
+Owns:     RequestLog, what a service tells of each end; Ends, which keeps them for a moment; Reader, who is told then.
+Thread:   `write` whichever thread ends an exchange; `flush` the same, and the event loop once a second: one at a time.
+Not here: when a request ends (connections/connection.py, connections/wire_loop.py); the lines (access_log.py), the numbers
+          (metrics/counting.py), what is slow (slow_requests.py).
+
+Who ends the last request that there is to do tells of all: so one that comes alone is told of at once, and where many wait,
+up to 64 share what it costs to begin with each reader. Measured 2026-11-23, CPython 3.11, `write` and the call of a reader that does
+nothing: 0.6 us for one alone, 0.2 us for each of 64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+import collections
+import threading
+import time
+from collections.abc import Iterable, Sequence, Sized
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 if TYPE_CHECKING:
     from .errors import RequestRefused
     from .exchange import Exchange
+
+# The exchange; status (0: there was none) and octets sent of its response; time.monotonic() at the end; the response's head, if
+# a reader asks. Its response is gone. A tuple, since a class of its own would cost 300 instructions each.
+Ended = tuple["Exchange", int, int, float, bytes]
+
+# The most that wait to be told: as many as a batch of the lane (connections/lane_memory.py).
+MOST = 64
+# Beyond so many a thread waits until it can tell: or a disk that hangs would let them grow without end. Guess.
+_TOO_MANY = 1024
+
+_monotonic = time.monotonic
 
 
 class RequestLog(Protocol):
@@ -25,24 +44,83 @@ class RequestLog(Protocol):
         """Note a request that aserve has refused; `exchange` is what is known of it."""
 
 
-class RequestLogs:
-    """Tells several, in their order; used only where there are several: one is told directly."""
+class Reader(Protocol):
+    """Is told of many ends at once; one thread at a time."""
 
-    def __init__(self, logs: Sequence[RequestLog]) -> None:
-        self._logs = tuple(logs)
-
-    def write(self, exchange: Exchange) -> None:
-        """See RequestLog.write."""
-        for log in self._logs:
-            log.write(exchange)
+    def write(self, ended: Sequence[Ended]) -> None:
+        """Note these, in the order in which they have ended."""
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """See RequestLog.write_refused."""
-        for log in self._logs:
-            log.write_refused(connection, exchange, why)
 
 
-def as_one(*logs: RequestLog | None) -> RequestLog | None:
-    """Return what tells all of these that are not None; None: there is nobody."""
-    found = [log for log in logs if log is not None]
-    return RequestLogs(found) if len(found) > 1 else (*found, None)[0]
+class Ends:
+    """The ends of one server's requests; a RequestLog."""
+
+    def __init__(
+        self,
+        readers: Iterable[Reader],
+        waiting: Sized = (),
+        *,
+        most: int = MOST,
+        wants_head: bool = False,
+        slow: RequestLog | None = None,
+        slow_seconds: float = 0.0,
+    ) -> None:
+        """
+        `waiting`: the jobs that no thread has begun; while there are some, up to `most` ends wait, too.
+
+        `slow` is told at once of those that took `slow_seconds`; None: nobody is.
+        """
+        self._readers = tuple(readers)
+        self._writes: Sequence[Callable[[Sequence[Ended]], None]] = [reader.write for reader in self._readers]
+        self._waiting, self._most, self._wants_head = waiting, most, wants_head
+        self._slow, self._slow_seconds = slow, slow_seconds if slow is not None else float("inf")
+        self._ends: collections.deque[Ended] = collections.deque()
+        self._telling = threading.Lock()  # whoever takes ends out also tells of them: they stay in order
+
+    def write(self, exchange: Exchange) -> None:
+        """See RequestLog.write."""
+        response, ends, ended_at = exchange.response, self._ends, _monotonic()
+        if response is not None:
+            head = response.head if self._wants_head else b""
+            each = exchange, response.code, response.sent_bytes, ended_at, head
+        else:
+            each = exchange, 0, 0, ended_at, b""
+        if ended_at - exchange.arrived_at >= self._slow_seconds:
+            self._slow.write(exchange)  # type: ignore[union-attr]
+        if self._waiting or ends or not self._telling.acquire(False):
+            ends.append(each)
+            # One with a body does not wait: it would hold that.
+            if not self._waiting or len(ends) > self._most or exchange.body is not None:
+                self.flush()
+            return
+        try:  # it is alone: by the deque it would be 60 steps of the interpreter more
+            for write in self._writes:
+                write((each,))
+        finally:
+            self._telling.release()
+        if ends:
+            self.flush()
+
+    def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
+        """See RequestLog.write_refused."""
+        self.flush()  # those before it
+        for reader in self._readers:
+            reader.write_refused(connection, exchange, why)
+        if self._slow is not None:
+            self._slow.write_refused(connection, exchange, why)
+
+    def flush(self) -> None:
+        """Tell of those that wait; if another thread does so just now, that tells of these, too."""
+        ends, telling = self._ends, self._telling
+        while ends:  # once more after the release: who could not acquire it relies on this
+            if not telling.acquire(len(ends) > _TOO_MANY):
+                return
+            try:
+                take = ends.popleft
+                ended = [take() for _ in range(len(ends))]
+                for write in self._writes if ended else ():
+                    write(ended)
+            finally:
+                telling.release()

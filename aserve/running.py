@@ -28,7 +28,7 @@ from .loading import check_unpatched
 from .pid_file import kept_pid_file, pid_file
 from .privileges import become, find_account
 from .server import Server
-from .settings import Config, ConfigError
+from .settings import Config, ConfigError, with_reach
 from .signals import Signals, end_at_once
 from .systemd import Notifier, watchdog_seconds
 from .wsgi import WSGIApp
@@ -177,7 +177,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
                 reload = server.reload_certificates if has_certificates else _reload_nothing
                 signals.handle(signal.SIGHUP, functools.partial(_on_reload, reload, server, manager))
         await server.start()
-        logger.info("serving on %s", ", ".join(server.urls))
+        logger.info("%s", _status_of(server))
         manager.ready(_status_of(server))
         failing = loop.create_task(server.wait_failing())
         feeding = loop.create_task(_feed_watchdog(server, manager, watchdog_seconds()))
@@ -201,7 +201,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
 
 
 def _status_of(server: Server) -> str:
-    return f"serving on {', '.join(server.urls)}"
+    return f"serving on {', '.join(map(with_reach, server.urls, server.addresses))}"
 
 
 def _on_reload(reload: Callable[[], bool], server: Server, manager: Notifier) -> None:

@@ -95,7 +95,7 @@ class Server:
         self._lane: Lane | None = None
         self._connections = ConnectionLimit()
         self._services: list[Service] = []
-        self._common_fields = CommonFields(self.config.server_name)
+        self._common_fields = CommonFields(self.config.server_name, self.config.proxy_status)
         self._records: Records | None = None
         self._certificates = Certificates(())
         self._peers: Peers | None = None
@@ -351,7 +351,7 @@ class Server:
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            WebSockets(self.config, self._loop, self._deadlines, records.write_websocket), records.told, self._certificates, self._peers,
+            WebSockets(self.config, self._loop, self._deadlines, records.write_websocket), records.new_log(self._executor.jobs), self._certificates, self._peers,
             not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
             times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids,
         )  # fmt: skip

@@ -75,8 +75,8 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         gateway = TurnoverGateway(gateway, config)
     if trust is not None:
         gateway = TrustingGateway(gateway, shared.common_fields, trust, listener.url)
-    if shared.names_requests:
-        gateway = RequestIdGateway(gateway)
+    if shared.names_requests or config.request_id_header is not None:
+        gateway = RequestIdGateway(gateway, config.request_id_header)
     if config.queue_wait_header is not None:  # then times are taken: records.py
         gateway = QueueWaitGateway(gateway, config.queue_wait_header)
     if shared.times_requests:

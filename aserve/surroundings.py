@@ -16,6 +16,7 @@ from typing import Any
 
 from .errors import AserveError
 from .settings import Bind, Config, parse_bind
+from .settings.shared import QUEUE
 
 
 class SurroundingsError(AserveError):
@@ -50,7 +51,7 @@ def with_whole_paths(config: Config) -> Config:
     }
     if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
         changed["access_log"] = os.path.abspath(config.access_log)
-    changed["spooler"] = [os.path.abspath(folder) for folder in config.spooler]
+    changed["spooler"] = [folder if folder.startswith(QUEUE) else os.path.abspath(folder) for folder in config.spooler]
     if config.chdir is not None:
         changed["bind"] = [_with_whole_path(parse_bind(bind)) for bind in config.bind]
         for name in ("static", "x_sendfile"):

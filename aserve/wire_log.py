@@ -10,10 +10,12 @@ The level is read once, when a server starts: without debug nobody is told, and 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 from .errors import RequestRefused
 from .exchange import Exchange
+from .request_log import Ended
 
 logger = logging.getLogger("aserve.wire")
 
@@ -29,17 +31,17 @@ def tell(connection: Any, what: str) -> None:
 
 
 class WireLog:
-    """Tells of the end of each request; a RequestLog."""
+    """Tells of the end of each request; a Reader."""
 
-    def write(self, exchange: Exchange) -> None:
-        """See RequestLog.write."""
-        connection, response = exchange.connection, exchange.response
-        code, size = (response.code, response.sent_bytes) if response is not None else (0, 0)
-        kept = "is kept" if exchange.keep_alive and not exchange.is_from_front else "closes"
-        logger.debug(
-            "%s: %s on %s, by %s: %s %d, %d octets; its connection %s",
-            _name_of(connection), exchange.summary, connection.service.name, connection.wire.way, exchange.end, code, size, kept,
-        )  # fmt: skip
+    def write(self, ended: Sequence[Ended]) -> None:
+        """See Reader.write."""
+        for exchange, code, size, _, _ in ended:
+            connection = exchange.connection
+            kept = "is kept" if exchange.keep_alive and not exchange.is_from_front else "closes"
+            logger.debug(
+                "%s: %s on %s, by %s: %s %d, %d octets; its connection %s",
+                _name_of(connection), exchange.summary, connection.service.name, connection.wire.way, exchange.end, code, size, kept,
+            )  # fmt: skip
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """See RequestLog.write_refused."""

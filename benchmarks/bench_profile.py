@@ -32,7 +32,7 @@ APP = "hello"
 CONNECTIONS = 10
 SECONDS, QUICK_SECONDS = 3.0, 1.0
 LEAST_SHARE = 0.005  # of what is shown
-LEAST_CALLS = 0.02  # for each request: a batch is up to as many as there are connections; the start calls a function a few hundred times
+LEAST_CALLS = 0.05  # for each request: a batch has up to 10 of them; at the start a function is called a few hundred times, no more
 Calls = Mapping[
     tuple[str, int, str], tuple[int, int, float, float, Any]
 ]  # pstats: place, then calls, own and all seconds

@@ -44,7 +44,7 @@ def plans(letter: str, args: argparse.Namespace) -> dict[str, Plan]:
         BenchmarkError: an environment is not there.
     """
     found = {}
-    for name, wanted in suites.sets_of(letter, args.interpreter).items():
+    for name, wanted in suites.sets_of(letter, servers.kind_of(args.interpreter)).items():
         if args.sets and name not in args.sets:
             continue
         pair = servers.find_pair(args.interpreter, args.aserve, args.peers, has_pypy_peers=wanted.table == "serve")
@@ -86,7 +86,7 @@ def measure(args: argparse.Namespace) -> int:
             failed |= command.is_ours_missing(results[name][0])
         if results:
             path = args.json and args.json.with_name(f"{args.json.stem}-{letter}{args.json.suffix}")
-            command.write(f"suite-{letter}", argparse.Namespace(save=args.save, json=path), results, [])
+            command.write(f"suite-{letter}", argparse.Namespace(**{**vars(args), "json": path}), results, [])
     return int(failed)
 
 

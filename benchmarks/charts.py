@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import statistics
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -43,12 +44,15 @@ class Chart(NamedTuple):
     slug: str  # its file's name
     suite: str
     title: str
-    kind: str  # bars, lines
+    kind: str  # bars, lines, panels
     unit: str
     labels: list[str]
     series: dict[str, list[float | None]]
     sentence: str
     axis: str = ""  # what the labels are
+    panels: Mapping[str, dict[str, list[float | None]]] = types.MappingProxyType(
+        {}
+    )  # series by their units, one picture below another
 
 
 def suite_of(kept: Kept) -> str:
@@ -86,6 +90,8 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
         yield from _probes(stem, suite, kept)
     elif "rows" in kept:
         yield _preload(stem, suite, kept)
+    elif "cluster" in kept:
+        yield from _cluster(stem, suite, kept)
     elif "profile" in kept:
         yield _profile(stem, suite, kept)
     elif "parse" in kept:
@@ -218,6 +224,39 @@ def _preload(stem: str, suite: str, kept: Kept) -> Chart:
     )  # fmt: skip
 
 
+PANELS = {"answered_each": "requests", "failed_each": "failed, lost", "p99_ms_each": "p99, ms", "hosts_each": "hosts"}
+
+
+def _cluster(stem: str, suite: str, kept: Kept) -> Iterator[Chart]:
+    """What became of the requests of each second while something happened to hosts, a line for each balancer."""
+    for scenario in dict.fromkeys(row["scenario"] for row in kept["cluster"]):
+        rows = {
+            ", ".join(filter(None, (row["server"], row["balancer"], row["note"]))): row
+            for row in kept["cluster"]
+            if row["scenario"] == scenario
+        }
+        # The last second is none: the load ended within it.
+        length = max(len(row["answered_each"]) for row in rows.values()) - 1
+        panels = {
+            unit: {name: _padded(row[key][:-1], length) for name, row in rows.items()} for key, unit in PANELS.items()
+        }
+        counts = "; ".join(
+            f"{name}: {row['failed'] + row['lost']} of {row['requests']:,} failed or lost, {row['late']} late"
+            for name, row in rows.items()
+        )
+        marks = "; ".join(
+            dict.fromkeys(", ".join(f"{when} s {what}" for when, what in row["marks"].items()) for row in rows.values())
+        )
+        yield Chart(
+            f"{stem}-{scenario.replace(' ', '-')}", suite, tables.SCENARIOS[scenario].rstrip("."), "panels", "",
+            [str(second) for second in range(length)], {}, f"{counts}. What happened when: {marks}.", "second", panels,
+        )  # fmt: skip
+
+
+def _padded(values: list[float | None], length: int) -> list[float | None]:
+    return values + [None] * (length - len(values))
+
+
 def _parsers(stem: str, suite: str, kept: Kept) -> Chart:
     rows, python = kept["parse"], kept["aserve_python"]
     series = {
@@ -261,7 +300,7 @@ def _million(files: Mapping[str, Kept]) -> Iterator[Chart]:
     ends = ", ".join(
         f"{kept['server']} {kept['rss_mib']['warm']:.2f}, then {kept['rss_mib']['end']:.2f}" for kept in files.values()
     )
-    padded = {name: values + [None] * (length - len(values)) for name, values in series.items()}
+    padded = {name: _padded(values, length) for name, values in series.items()}
     yield Chart(
         "million", "F", "Memory of aserve over a million requests of every kind", "lines", "RSS, MiB",
         [str(number + 1) for number in range(length)], padded, f"MiB once warm, and at the end: {ends}.", "round",
@@ -341,7 +380,8 @@ def headline(files: Mapping[str, Kept]) -> str:
 
 
 def _interpreter(stem: str) -> str:
-    return "PyPy" if stem.endswith("pypy") else "CPython"
+    name = stem.rpartition("-")[2]
+    return name.replace("pypy", "PyPy ").rstrip() if name.startswith("pypy") else "CPython"
 
 
 def _who_is_ahead(each: Kept) -> str:

@@ -63,7 +63,7 @@ def add_place_flags(parser: argparse.ArgumentParser) -> None:
         "--quick", action="store_true", help="one round of moments: whether all works; no figures to use"
     )
     where = parser.add_argument_group("where")
-    where.add_argument("--interpreter", default="cpython", metavar="cpython|pypy|PATH",
+    where.add_argument("--interpreter", default="cpython", metavar="cpython|pypy|pypy3.11|PATH",
         help="the virtual environments that make has made, or a python that has aserve and peers")  # fmt: skip
     where.add_argument("--aserve", metavar="PATH", default=os.environ.get("ASERVE_PYTHON"),
         help="virtual environment of aserve, or its python (.venv-bench or .venv, .venv-pypy)")  # fmt: skip
@@ -186,6 +186,7 @@ def write(
 
 def write_document(bench: str, args: argparse.Namespace, pair: Pair, document: dict[str, Any]) -> None:
     """Write a document where the flags say; say where."""
-    for path in [record.default_path(bench, pair.interpreter)] * args.save + [args.json] * bool(args.json):
+    interpreter = args.interpreter if args.interpreter in servers.INTERPRETERS else pair.interpreter
+    for path in [record.default_path(bench, interpreter)] * args.save + [args.json] * bool(args.json):
         record.write(path, document)
         print(f"written: {path}")

@@ -39,11 +39,14 @@ def draw(chart: Chart) -> str:
     }  # fmt: skip
     with mpl.rc_context(settings):
         figure = Figure(figsize=(WIDTH_INCHES, _height_inches(chart)), layout="constrained")
-        axes = figure.add_subplot()
-        (_bars if chart.kind == "bars" else _lines)(axes, chart)
-        axes.set_axisbelow(True)
-        for side in ("top", "right"):
-            axes.spines[side].set_visible(False)
+        if chart.kind == "panels":
+            _panels(figure, chart)
+        else:
+            (_bars if chart.kind == "bars" else _lines)(figure.add_subplot(), chart)
+        for axes in figure.axes:
+            axes.set_axisbelow(True)
+            for side in ("top", "right"):
+                axes.spines[side].set_visible(False)
         octets = io.BytesIO()
         figure.savefig(
             octets,
@@ -60,6 +63,8 @@ def standalone(svg: str) -> str:
 
 
 def _height_inches(chart: Chart) -> float:
+    if chart.kind == "panels":
+        return 1.4 * len(chart.panels) + 0.9
     if chart.kind == "lines":
         return 4.2 if len(chart.series) < 8 else 5.0
     return 1.3 + len(chart.labels) * max(0.34, 0.17 * len(chart.series) + 0.1)
@@ -95,8 +100,22 @@ def _bars(axes: Axes, chart: Chart) -> None:
         axes.figure.legend(loc="outside upper center", ncols=min(len(chart.series), 5), frameon=False, labelcolor=TEXT)
 
 
+def _panels(figure: Figure, chart: Chart) -> None:
+    """Lines of one quantity each, one below another; the labels are below the last."""
+    all_axes = figure.subplots(len(chart.panels), sharex=True)
+    for axes, (unit, series) in zip(all_axes, chart.panels.items()):
+        _plot(axes, chart._replace(unit=unit, series=series, axis=chart.axis if axes is all_axes[-1] else ""))
+    handles, names = all_axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=min(len(names), 3), frameon=False, labelcolor=TEXT)
+
+
 def _lines(axes: Axes, chart: Chart) -> None:
     """Lines over the labels, each at the same distance from the next; ours is the thick one."""
+    _plot(axes, chart)
+    axes.figure.legend(loc="outside right upper", frameon=False, labelcolor=TEXT)
+
+
+def _plot(axes: Axes, chart: Chart) -> None:
     for number, (name, values) in enumerate(chart.series.items()):
         ours = is_ours(name)
         axes.plot(
@@ -112,7 +131,6 @@ def _lines(axes: Axes, chart: Chart) -> None:
     axes.set_ylim(0, largest * 1.06 or 1)
     axes.yaxis.set_major_formatter(lambda value, _: _figure(value))
     axes.grid(linewidth=0.6)
-    axes.figure.legend(loc="outside right upper", frameon=False, labelcolor=TEXT)
 
 
 def _figure(value: float) -> str:

@@ -40,7 +40,9 @@ LOADS = {
 }  # programs in C; other ways: wrk, tls_load.py
 WHOLE_REQUESTS_ONLY = {"fib36"}  # each takes so long that the one cut off at the end would count
 BARE = "bare"  # fib(36) called without a server
-COLUMNS = ("per_cpu_s", "rps", "p50_ms", "p99_ms", "pss_start_mb", "pss_mb", "busy", "switches", "calls", "others")
+COLUMNS = (
+    "per_cpu_s", "rps", "p50_ms", "p99_ms", "pss_start_mb", "pss_mb", "busy", "switches", "calls", "others", "n", "kb_per_s",
+)  # fmt: skip
 OTHERS_SHARE = 0.05  # of the server's CPU, spent by other processes: beyond it, say so
 START_SECONDS = {False: 1.5, True: 3.0}  # Guess: to start, be asked and stop, by whether it is PyPy
 # Before the first number of connections, and before each that follows. Measured 2026-11-21, hello on

@@ -18,6 +18,7 @@ from typing import Any
 import charts
 import tables
 from charts import SUITES, Chart, Kept
+from servers import NEXT_PYPY
 
 REPORT = pathlib.Path(__file__).parent / "report"
 STYLE = """\
@@ -56,6 +57,8 @@ def page(files: Mapping[str, Kept], draw: Callable[[Chart], str]) -> str:
         parts.append(f'<h2 id="{letter}">{letter}. {html.escape(about)}</h2>')
         if not own:
             parts.append("<p>Not measured yet: <code>make bench-report</code>.</p>")
+        if "suite-a-pypy" in own and f"suite-a-{NEXT_PYPY}" not in own:
+            parts.append("<p>PyPy 3.11 is not installed where this was measured: it has no rows here.</p>")
         parts += [figure(chart, draw) for chart in drawn if chart.suite == letter]
         for stem, kept in own.items():
             parts.append(details(stem, kept))

@@ -64,6 +64,8 @@ def parse_ab(output: str, percentiles: str) -> Row:
         total, max(errors.get("status", 0), sum(errors.get(kind, 0) for kind in ("read", "wrong", "other")))
     )
     row: Row = {"n": good, "rps": float(rps[1]) * good / total if total else 0.0, "errors": errors}
+    transfer = re.search(r"^Transfer rate:\s+([\d.]+)", output, re.MULTILINE)
+    row["kb_per_s"] = float(transfer[1]) if transfer else None
     times = dict(re.findall(r"^(\d+),([\d.]+)$", percentiles, re.MULTILINE))
     for percent in (50, 99):
         row[f"p{percent}_ms"] = float(times[str(percent)]) if str(percent) in times else None

@@ -412,11 +412,30 @@ def _interpreter(facts: dict[str, Any]) -> str:
     return f"{facts['implementation']} {facts['version']}{how}"
 
 
+# By what --interpreter calls them: what follows the names of their environments. PyPy 3.11 has peers of CPython alone.
+NEXT_PYPY = "pypy3.11"
+INTERPRETERS = {"cpython": "", "pypy": "-pypy", NEXT_PYPY: f"-{NEXT_PYPY}"}
+
+
+def kind_of(interpreter: str) -> str:
+    """Return the interpreter that sets and targets know: one PyPy is as the other."""
+    return "pypy" if interpreter == NEXT_PYPY else interpreter
+
+
+def is_made(interpreter: str) -> bool:
+    """Return whether make has found an interpreter, and made aserve's environment for it."""
+    return any(venv.exists() for venv in _venvs(interpreter))
+
+
+def _venvs(interpreter: str) -> list[pathlib.Path]:
+    return [ROOT / f"{name}{INTERPRETERS[interpreter]}" for name in (".venv-bench", ".venv")]
+
+
 def find_pair(
     interpreter: str, aserve: str | None, peers: str | None, has_pypy_peers: bool = True, needs_peers: bool = True
 ) -> Pair:
     """
-    Return the environments to compare in: `interpreter` is cpython, pypy or a python with all in it.
+    Return the environments to compare in: `interpreter` is one of INTERPRETERS, or a python with all in it.
 
     `aserve` and `peers` name others, `peers` as setup_peers.sh does: that of PyPy stands beside it,
     with `-pypy` after its name. Without has_pypy_peers the peers of PyPy are those of CPython; without
@@ -425,12 +444,12 @@ def find_pair(
     Raises:
         BenchmarkError: one is not there, or aserve is not installed in its own.
     """
-    if interpreter in ("cpython", "pypy"):
-        suffix = "-pypy" if interpreter == "pypy" else ""
-        made = [ROOT / f".venv-bench{suffix}", ROOT / f".venv{suffix}"]
+    if interpreter in INTERPRETERS:
+        made = _venvs(interpreter)
         ours = pathlib.Path(aserve) if aserve else next((venv for venv in made if venv.exists()), made[1])
         peer = pathlib.Path(peers or ROOT / ".venv-peers")
-        peer = peer.with_name(peer.name + suffix) if has_pypy_peers and not peer.is_file() else peer
+        if interpreter == "pypy" and has_pypy_peers and not peer.is_file():
+            peer = peer.with_name(peer.name + INTERPRETERS["pypy"])
         peer = peer if needs_peers or peers else ours
     else:
         ours, peer = pathlib.Path(aserve or interpreter), pathlib.Path(peers or interpreter)

@@ -42,7 +42,7 @@ SETS = {
         rounds=TWICE, source=UWSGI + "fib(36): 6,400 ms and 65 MB on CPython, 900 ms and 71 MB on PyPy",
     ),
     "A test app": Set(
-        "suite-a", "uwsgi", ("aserve", "uwsgi", "uwsgi-pypy", "waitress", "gunicorn"), app="testapp", connections=(10,),
+        "suite-a", "uwsgi", ("aserve", "uwsgi", "uwsgi-pypy", "waitress", "gunicorn", "socketify"), app="testapp", connections=(10,),
         interpreters=BOTH, table="serve", rounds=TWICE,
         source=UWSGI + "Werkzeug's test app: 600 requests a second and 13 MB on CPython, 1,500 and 74 MB on PyPy",
     ),

@@ -126,6 +126,8 @@ def parts(kept: dict[str, Any]) -> Iterable[str]:
         return [events_table(kept)]
     if "rows" in kept:
         return [_preload(kept)]
+    if "cluster" in kept:
+        return cluster_tables(kept)
     if "parse" in kept:
         return [parse_table(kept)]
     if "profile" in kept:
@@ -178,9 +180,53 @@ def _sets(kept: dict[str, Any]) -> Iterable[str]:
                 if count in rows
             ],
         )
+        if kept["bench"] == "suite-c":
+            yield from (client_thread_report(name, rows) for name, rows in each["medians"].items())
+        if calls := calls_by_name(each):
+            yield (
+                "System calls of a request:\n\n" + "\n".join(f"- {name}: {text}" for name, text in calls.items()) + "\n"
+            )
         remarks = [f"{server} was left out: {why}" for server, why in each["left_out"].items()] + each["warnings"]
         if remarks:
             yield "\n".join(f"- {remark}" for remark in remarks) + "\n"
+
+
+def client_thread_report(server: str, rows: dict[str, dict[str, Any]]) -> str:
+    """Return a server's figures in the form that CherryPy's own benchmark prints: a line for each number of clients, and their average."""
+    lines = [
+        (
+            row.get("n"),
+            sum(row["errors"].values()),
+            row["rps"],
+            1000 / row["rps"] if row["rps"] else None,
+            row.get("kb_per_s"),
+        )
+        for row in rows.values()
+    ]
+    averages = [
+        sum(values) / len(values) if (values := [value for value in column if value is not None]) else None
+        for column in zip(*lines)
+    ]
+    forms = (",.0f", ",.0f", ",.0f", ".3f", ",.1f")
+    return f"{server}, as CherryPy's benchmark prints it:\n\n" + _table(
+        ("threads", "Completed", "Failed", "req/sec", "msec/req", "KB/sec"),
+        [
+            (name, *(_cell(value, form) for value, form in zip(line, forms)))
+            for name, line in zip([*rows, "Average"], [*lines, averages])
+        ],
+    )
+
+
+def calls_by_name(each: dict[str, Any]) -> dict[str, str]:
+    """Return the system calls of a request by server, the most frequent first, where they were counted."""
+    found = {
+        name: row["calls_by_name"]
+        for one in each["each_round"]
+        for name, rows in one.items()
+        for row in rows.values()
+        if row.get("calls_by_name")
+    }
+    return {name: ", ".join(f"{call} {count:.2f}" for call, count in calls.items()) for name, calls in found.items()}
 
 
 def _long_run(kept: dict[str, Any]) -> str:
@@ -300,6 +346,46 @@ def _preload(kept: dict[str, Any]) -> str:
     rounds = max(map(len, kept["rounds"].values()))
     text = f"{kept['workers']} workers of a Django project, their supervisor or master included; medians of {rounds} rounds.\n\n"
     return text + preload_table(kept["rows"])
+
+
+# What happened to a cluster: what is said of it.
+SCENARIOS = {
+    "killed": "The processes of one of three hosts are killed, and started again after 7 s.",
+    "vanished": "The link of one of three hosts is down for 10 s: nobody says that it is gone.",
+    "bad way": "The way to one of three hosts takes 50 ms more in each direction, and loses 5 % of the frames, for 10 s.",
+    "parted briefly": "Balancer and one of three hosts do not find each other for 3 s.",
+    "parted": "Balancer and one of three hosts do not find each other for 10 s.",
+    "rolling deploy": "Each of three hosts in turn is ended and started with new code, while uploads are under way and clients read slowly.",
+    "slow host": "The app of one of three hosts takes five times as long as the others'.",
+    "scale-up": "One host serves; two more are started.",
+}
+CLUSTER_COLUMNS = (
+    ("requests", "requests"), ("answered", "answered"), ("failed", "failed"), ("lost", "lost"), ("late", "late"), ("doubled", "doubled"),
+    ("again", "sent again"), ("p50_ms", "p50 ms"), ("p99_ms", "p99 ms"), ("worst_ms", "longest ms"),
+)  # fmt: skip
+
+
+def cluster_tables(kept: dict[str, Any]) -> Iterable[str]:
+    """Return what became of requests while something happened to hosts behind a balancer, a table for each."""
+    yield (
+        f"{kept['server']}; `make cluster ARGS=--save`: requests at a steady rate, half of them POSTs. Failed: a balancer has answered in place of a "
+        "host; lost: nobody has; late: answered after more than a second; doubled: a POST that an app has begun twice; sent again: by the "
+        "balancer, to another host; then: which share of the requests each host answered at the end. Times count from when a request was due: hosts, "
+        "balancer and clients share a machine, with whatever else it does.\n"
+    )
+    for scenario in dict.fromkeys(row["scenario"] for row in kept["cluster"]):
+        yield f"### {scenario}\n\n{SCENARIOS[scenario]}\n"
+        rows = [row for row in kept["cluster"] if row["scenario"] == scenario]
+        yield _table(
+            ("server", "behind", *(title for _, title in CLUSTER_COLUMNS), "then, %", ""),
+            [
+                (
+                    row["server"], row["balancer"], *(_cell(row[key], ",.0f") for key, _ in CLUSTER_COLUMNS),
+                    " ".join(map(str, row["shares"])), row["note"],
+                )
+                for row in rows
+            ],
+        )  # fmt: skip
 
 
 # By key of a row: what stands above its column.

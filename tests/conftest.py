@@ -29,6 +29,7 @@ from harness.client import RawClient, TLSClient
 from harness.interpreter import LOOP_KINDS, has_module, new_loop
 from harness.process import ServerProcess
 from harness.running import RunningServer
+from harness.stores import SERVERS, StoreServer
 from harness.waiting import wait_until
 from harness.workers import Workers
 
@@ -256,6 +257,16 @@ def start_workers(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Ite
     for process in running:
         text = process.faults(provoked_by(request.node))
         assert not text, f"the server's standard error has:\n{text}"
+
+
+@pytest.fixture
+def store_server(request: pytest.FixtureRequest) -> Iterator[StoreServer]:
+    """Return a Redis of the test's own, or what `parametrize` with indirect=True names: what hosts share."""
+    if not SERVERS:
+        pytest.skip("neither redis-server nor valkey-server is installed")
+    server = StoreServer(getattr(request, "param", SERVERS[0]))
+    yield server
+    server.end()
 
 
 @pytest.fixture(name="wait_until")

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping, Sequence
 from typing import Callable
 
 from harness import dists
@@ -38,7 +39,8 @@ ROOTS = {
 }
 
 # What zig calls a system, and pip.
-CROSS = {"x86_64-linux-musl": "musllinux_1_2_x86_64", "aarch64-linux-gnu.2.17": "manylinux_2_17_aarch64"}
+MUSL = "x86_64-linux-musl"
+CROSS = {MUSL: "musllinux_1_2_x86_64", "aarch64-linux-gnu.2.17": "manylinux_2_17_aarch64"}
 
 # The command with two worker processes, asked once and ended.
 COMMAND = """
@@ -194,26 +196,49 @@ def types(scratch: pathlib.Path) -> str:
     return f"`mypy --strict` and pyright accept examples/typed.py; pyright knows the type of all {len(symbols)} public names and their parts"
 
 
-def other_systems(scratch: pathlib.Path) -> str:
-    """Another compiler builds wheels for systems that are not here, and these need their libc alone."""
+def cross_wheels(scratch: pathlib.Path, targets: Mapping[str, str]) -> list[pathlib.Path]:
+    """Build the wheels for systems that are not here, by another compiler; return their files."""
     folder = make_venv(scratch / "cross", *BUILD_REQUIRES, "ziglang")
     compiler = scratch / "cc"
     compiler.write_text(f'#!/bin/sh\nexec {folder}/python -m ziglang cc -target "$ZIG_TARGET" "$@"\n')
     compiler.chmod(0o755)
-    for target, tag in CROSS.items():
+    for target, tag in targets.items():
         # A compiler's cache is of one HOME.
         env = ("env", f"CC={compiler}", f"ZIG_TARGET={target}", f"HOME={scratch}")
         plat = f"--config-settings=--build-option=--plat-name={tag}"
         options = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", scratch)
         run(*env, folder / "pip", "wheel", *options, plat, only("*.tar.gz"))
-        (wheel,) = scratch.glob(f"*-abi3-{tag}.whl")
+    return [next(scratch.glob(f"*-abi3-{tag}.whl")) for tag in targets.values()]
+
+
+def other_systems(scratch: pathlib.Path) -> str:
+    """Wheels for systems that are not here can be built, and these need their libc alone."""
+    for wheel in cross_wheels(scratch, CROSS):
         run(tool("abi3audit"), "--strict", wheel)
         with zipfile.ZipFile(wheel) as file:
             (name,) = (name for name in file.namelist() if name.endswith(".so"))
             needed = set(re.findall(rb"\0(lib[\w.+-]+\.so[.\d]*|ld-linux[\w.-]+)(?=\0)", file.read(name)))
         if not needed <= {b"libc.so", b"libc.so.6", b"libpthread.so.0", b"ld-linux-aarch64.so.1"}:
             raise Fault(f"{wheel.name} needs {needed}")
-    return f"zig's compiler builds {', '.join(CROSS.values())} (not run), each with the limited API, and of libraries with its libc alone"
+    return f"zig's compiler builds {', '.join(CROSS.values())}, each with the limited API, and of libraries with its libc alone"
+
+
+def musl(scratch: pathlib.Path) -> str:
+    """In a root with musl, busybox and CPython, as Alpine has them, pip installs the wheel, and it serves."""
+    if os.getuid() != 0 or not shutil.which("apt-get"):
+        return "not checked: that needs root's rights, and Debian"
+    folder = CACHE / "musl"
+    run(ROOT / ".ci" / "musl", folder)
+    place = emptied(folder / "root" / "srv")
+    (wheel,) = cross_wheels(scratch, {MUSL: CROSS[MUSL]})
+    wheels = place / "wheels"
+    platform = ("--platform", CROSS[MUSL], "--platform", "musllinux_1_1_x86_64", "--python-version", "3.11")
+    run(tool("pip"), "download", "--quiet", "--only-binary", ":all:", *platform, "-d", wheels, wheel, "pip")
+    # busybox's env(1) changes no folder.
+    inside = [ROOT / ".ci" / "root", "run", folder, "/bin/sh", "-c", 'cd /srv && exec "$@"', "sh", "/usr/bin/python3"]
+    (pip,) = wheels.glob("pip-*.whl")
+    run(*inside, f"wheels/{pip.name}/pip", "install", "--quiet", "--no-index", "--find-links", "wheels", "aserve-wsgi")
+    return f"{serves(inside, '/usr/bin/aserve')}, from the wheel; the interpreter is built from Debian's sources"
 
 
 def root(suite: str) -> Callable[[pathlib.Path], str]:
@@ -224,12 +249,9 @@ def root(suite: str) -> Callable[[pathlib.Path], str]:
             return "not checked: that needs root's rights, and Debian"
         folder = CACHE / suite
         run(ROOT / ".ci" / "root", "make", suite, folder, *ROOTS[suite].split())
-        place = folder / "root" / "srv"
-        for old in place.iterdir():
-            shutil.rmtree(old) if old.is_dir() else old.unlink()
-        for file in (*DIST.iterdir(), EXAMPLE):
+        place = emptied(folder / "root" / "srv")
+        for file in DIST.iterdir():
             shutil.copy(file, place)
-        (place / "command.py").write_text(COMMAND)
         said = [one_python(folder, name, suite) for name in ("python3", "pypy3")]
         return "; ".join(said)
 
@@ -248,15 +270,31 @@ def one_python(folder: pathlib.Path, python: str, suite: str) -> str:
     inside = [ROOT / ".ci" / "root", "run", folder]
     run(*inside, python, "-m", "venv", f"/srv/venv-{python}")
     run(*inside, f"{venv}/pip", "install", "--quiet", f"/srv/{file}")
-    program = run(*inside, "--chdir=/srv", f"{venv}/python", "typed.py").strip()
-    command = run(*inside, "--chdir=/srv", f"{venv}/python", "command.py", f"{venv}/aserve").strip()
-    name = run(
-        *inside, f"{venv}/python", "-c", "import platform as p; print(p.python_implementation(), p.python_version())"
-    )
     kind = "wheel" if file.endswith(".whl") else "sdist"
-    if not (program.endswith("/hello") and command.endswith("200 /asked")):
-        raise Fault(f"{name.strip()}: {program!r}, {command!r}")
-    return f"{name.strip()}, from the {kind}"
+    return f"{serves([*inside, '--chdir=/srv', f'{venv}/python'], f'{venv}/aserve')}, from the {kind}"
+
+
+def emptied(place: pathlib.Path) -> pathlib.Path:
+    """Remove what the last run has left in a root's folder, and put there what `serves` runs; return it."""
+    for old in place.iterdir():
+        shutil.rmtree(old) if old.is_dir() else old.unlink()
+    shutil.copy(EXAMPLE, place)
+    (place / "command.py").write_text(COMMAND)
+    return place
+
+
+def serves(python: Sequence[object], command: str) -> str:
+    """
+    Have a program and the command serve a request each, by this interpreter; return its name.
+
+    Raises:
+        Fault: one of them was not served as it should be.
+    """
+    name = run(*python, "-c", "import platform as p; print(p.python_implementation(), p.python_version())").strip()
+    program, said = run(*python, "typed.py").strip(), run(*python, "command.py", command).strip()
+    if not (program.endswith("/hello") and said.endswith("200 /asked")):
+        raise Fault(f"{name}: {program!r}, {said!r}")
+    return name
 
 
 CHECKS: dict[str, Callable[[pathlib.Path], str]] = {
@@ -267,6 +305,7 @@ CHECKS: dict[str, Callable[[pathlib.Path], str]] = {
     "build without a network": offline,
     "types": types,
     "other systems": other_systems,
+    "musl": musl,
     **{f"Debian {suite}": root(suite) for suite in ROOTS},
 }
 

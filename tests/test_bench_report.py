@@ -109,6 +109,54 @@ def test_what_was_not_measured_is_no_figure():
     assert [lead.count for lead in charts.leads("serve-pypy", {"sets": {"x": each}})] == ["1"]
 
 
+def test_cherrypys_rows_are_in_the_form_of_their_source():
+    """A line for each number of clients, and their average, beside the table that every set has; in suite C alone."""
+    each = one_set({"aserve": {"10": [9], "20": [9]}, "cheroot": {"10": [9]}})
+    each["medians"]["aserve"] = {
+        "10": {"n": 3000, "rps": 2000.0, "kb_per_s": 300.0, "errors": {}},
+        "20": {"n": 2998, "rps": 4000.0, "kb_per_s": 500.0, "errors": {"read": 2}},
+    }
+    text = "\n".join(tables.parts(one_file("suite-c", sets={"C hello": each})))
+    report = text.partition("aserve, as CherryPy's benchmark prints it:")[2].split("\n\n")[1].splitlines()
+    assert report[0] == "| threads | Completed | Failed | req/sec | msec/req | KB/sec |"
+    assert report[2:5] == [
+        "| 10 | 3,000 | 0 | 2,000 | 0.500 | 300.0 |",
+        "| 20 | 2,998 | 2 | 4,000 | 0.250 | 500.0 |",
+        "| Average | 2,999 | 1 | 3,000 | 0.375 | 400.0 |",
+    ]
+    assert "CherryPy's benchmark" not in "\n".join(tables.parts(one_file("suite-b", sets={"B": each})))
+
+
+def test_the_system_calls_of_a_request_are_listed():
+    """By name, where they were counted; a set in which nobody counted has no such list."""
+    each = one_set({"aserve": {"100": [9, 9]}, "waitress": {"100": [9, 9]}})
+    assert "System calls of a request" not in "\n".join(tables.parts(one_file("suite-a", sets={"A": each})))
+    each["each_round"][0]["aserve"]["100"]["calls_by_name"] = {"recvfrom": 1.0, "sendto": 1.0, "epoll_wait": 0.016}
+    text = "\n".join(tables.parts(one_file("suite-a", sets={"A": each})))
+    assert "- aserve: recvfrom 1.00, sendto 1.00, epoll_wait 0.02\n" in text and "- waitress" not in text
+
+
+def cluster_file():
+    """Return a file of results of two runs with a cluster, one of them shorter."""
+    row = {
+        "scenario": "killed", "server": "aserve", "note": "", "requests": 100, "failed": 1, "lost": 2, "late": 4,
+        "answered_each": [40, 37, 2], "failed_each": [0, 3, 0], "p99_ms_each": [20, None, 20], "hosts_each": [3, 2, 2],
+        "marks": {"1.0": "killed"},
+    }  # fmt: skip
+    shorter = {name: value[:2] for name, value in row.items() if name.endswith("_each")}
+    rows = [{**row, "balancer": "HAProxy"}, {**row, **shorter, "balancer": "nginx"}]
+    return {"cluster-cpython": one_file("cluster", cluster=rows)}
+
+
+def test_what_happened_to_a_cluster_is_panels():
+    """One chart for each scenario; requests, failures, times and hosts one below another, a line for each balancer; the second that was cut is left out."""
+    [chart] = charts.charts(cluster_file())
+    assert (chart.slug, chart.suite, chart.labels) == ("cluster-cpython-killed", "F", ["0", "1"])
+    assert list(chart.panels) == ["requests", "failed, lost", "p99, ms", "hosts"]
+    assert chart.panels["failed, lost"] == {"aserve, HAProxy": [0, 3], "aserve, nginx": [0, None]}
+    assert "aserve, nginx: 3 of 100 failed or lost, 4 late" in chart.sentence and "1.0 s killed" in chart.sentence
+
+
 def test_parsers_are_compared_head_by_head():
     """Each head is a group of bars; a parser that the interpreter has not is left out, and told by a dash."""
     rows = [
@@ -146,6 +194,18 @@ def test_the_page_has_the_figures_and_needs_no_other_file():
     assert not re.search(r"<(link|script|img|iframe)\b|src=|url\(", text)
     for tag in ("table", "figure", "details", "div"):
         assert text.count(f"<{tag}") == text.count(f"</{tag}>")
+
+
+def test_an_interpreter_that_is_missing_is_told():
+    """Suite A wants PyPy 3.11: the page says that it was not there, and says nothing once it is."""
+    each = one_set({"aserve": {"1": [1234]}, "waitress": {"1": [2345]}})
+    kept = one_file("suite-a", sets={"x": each})
+    told = "PyPy 3.11 is not installed"
+    assert told not in make_report.page({"suite-a-cpython": kept}, lambda chart: FRAME)
+    assert told in make_report.page({"suite-a-pypy": kept}, lambda chart: FRAME)
+    text = make_report.page({"suite-a-pypy": kept, "suite-a-pypy3.11": kept}, lambda chart: FRAME)
+    assert told not in text
+    assert "(x, 1 connection) on PyPy 3.11" in charts.headline({"suite-a-pypy3.11": kept})
 
 
 def test_tables_become_html():
@@ -216,11 +276,13 @@ def test_charts_are_drawn_alike_each_time():
     pytest.importorskip("matplotlib")
     [draw] = modules("draw")
     each = one_set({"aserve": {"1": [10], "100": [20]}, "bjoern": {"1": [20], "100": [10]}})
-    [chart] = charts.charts({"suite-a-cpython": one_file("suite-a", sets={"x": each})})
-    svg = draw.draw(chart)
-    assert svg == draw.draw(chart)
-    assert "currentColor" in svg and draw.TEXT not in svg and draw.GRID not in svg
-    assert draw.standalone(svg).count("<style>") == svg.count("<style>") + 1
+    drawn = charts.charts({"suite-a-cpython": one_file("suite-a", sets={"x": each}), **cluster_file()})
+    assert [chart.kind for chart in drawn] == ["bars", "panels"]
+    for chart in drawn:
+        svg = draw.draw(chart)
+        assert svg == draw.draw(chart)
+        assert "currentColor" in svg and draw.TEXT not in svg and draw.GRID not in svg
+        assert draw.standalone(svg).count("<style>") == svg.count("<style>") + 1
 
 
 def test_a_server_that_does_not_serve_so_many_has_no_ratio():

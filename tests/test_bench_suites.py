@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import pathlib
 
@@ -10,9 +11,9 @@ from harness.benchmarks import modules
 
 pytestmark = pytest.mark.checkout
 
-bench_probes, bench_quick, bench_report, bench_suites, charts, clients, procs, reports, servers, suites, targets = modules(
-    "bench_probes", "bench_quick", "bench_report", "bench_suites", "charts", "clients", "procs", "reports", "servers", "suites",
-    "targets",
+bench_probes, bench_quick, bench_report, bench_suites, charts, clients, command, procs, reports, servers, suites, targets = modules(
+    "bench_probes", "bench_quick", "bench_report", "bench_suites", "charts", "clients", "command", "procs", "reports", "servers",
+    "suites", "targets",
 )  # fmt: skip
 PROBE_SECONDS = {"start": 2, "idle": 12, "slow": 5, "spread": 25}  # Guess: a run on two quiet CPUs
 AB_REPORT = """\
@@ -21,6 +22,7 @@ Failed requests:        7
    (Connect: 0, Receive: 1, Length: 4, Exceptions: 2)
 Non-2xx responses:      3
 Requests per second:    1000.00 [#/sec] (mean)
+Transfer rate:          166.02 [Kbytes/sec] received
 """
 STRACE = """\
 % time     seconds  usecs/call     calls    errors syscall
@@ -130,6 +132,7 @@ def test_the_report_of_ab_is_read():
     assert (row["n"], row["p50_ms"], row["p99_ms"]) == (2993, 1.234, 9.5)
     assert row["errors"] == {"read": 1, "wrong": 4, "other": 2, "status": 3}
     assert row["rps"] == pytest.approx(997.67, 0.001)
+    assert row["kb_per_s"] == 166.02
     with pytest.raises(reports.BenchmarkError):
         reports.parse_ab("apr_socket_recv: Connection refused (111)", "")
 
@@ -195,7 +198,7 @@ def test_the_report_takes_less_than_an_hour(environments):
     """By the estimate of each step; those of the suites are what their plans say, and half as much again at most."""
     assert sum(step.minutes for step in bench_report.STEPS) < bench_report.LIMIT_MINUTES == 60
     for step in bench_report.STEPS:
-        if step.words[0] == "bench_suites.py":
+        if step.words[0] == "bench_suites.py" and step.interpreter != servers.NEXT_PYPY:
             chosen = suites.sets_of(step.words[2], step.interpreter)
             pair = environments(step.interpreter)
             timing = {"rounds": 3, "seconds": bench_suites.SECONDS}
@@ -214,6 +217,65 @@ def test_every_suite_has_a_step():
                 step for step in bench_report.STEPS if step.words[-1] == letter and step.interpreter == interpreter
             ]
             assert len(steps) == bool(suites.sets_of(letter, interpreter))
+
+
+# PyPy 3.11, where it is
+
+
+@pytest.fixture
+def root(monkeypatch, tmp_path):
+    """Return a folder in place of the repository, in which every environment that is made has aserve."""
+    monkeypatch.setattr(servers, "ROOT", tmp_path)
+    facts = {"implementation": "PyPy", "version": "3.11.13", "packages": {servers.OURS: "1"}}
+    monkeypatch.setattr(servers, "_probe", lambda python: facts)
+
+    def make(*names):
+        for name in names:
+            (tmp_path / name / "bin").mkdir(parents=True)
+            (tmp_path / name / "bin" / "python").touch()
+
+    make(".venv", ".venv-pypy", ".venv-peers", ".venv-peers-pypy")
+    return make
+
+
+def test_the_next_pypy_is_left_out_where_it_is_not(root, capsys):
+    """Without it nothing fails, and that it is missing is told; other interpreters are not asked for it."""
+    letters, names = list(charts.SUITES), list(servers.INTERPRETERS)
+    chosen = bench_report.choose(letters, names)
+    assert {step.interpreter for step in chosen} == {"cpython", "pypy"}
+    assert "no pypy3.11 here" in capsys.readouterr().err
+    assert bench_report.choose(letters, ["cpython"]) and not capsys.readouterr().err
+    root(".venv-pypy3.11")
+    assert bench_report.choose(letters, names) == bench_report.STEPS
+    assert {step.suite for step in bench_report.STEPS if step.interpreter == servers.NEXT_PYPY} == {"A"}
+
+
+@pytest.mark.parametrize(
+    ("interpreter", "has_pypy_peers", "ours", "peers"),
+    [
+        ("cpython", True, ".venv", ".venv-peers"),
+        ("pypy", True, ".venv-pypy", ".venv-peers-pypy"),
+        ("pypy", False, ".venv-pypy", ".venv-peers"),
+        ("pypy3.11", True, ".venv-pypy3.11", ".venv-peers"),
+    ],
+)
+def test_each_interpreter_has_its_environments(root, interpreter, has_pypy_peers, ours, peers):
+    """PyPy 3.11 has peers of CPython: those that can be had nowhere else are compared on PyPy 3.9."""
+    root(".venv-pypy3.11")
+    found = servers.find_pair(interpreter, None, None, has_pypy_peers)
+    assert (found.aserve.parts[-3], found.peer.parts[-3]) == (ours, peers)
+
+
+def test_the_next_pypy_has_files_of_its_own(root, tmp_path, monkeypatch):
+    """It measures what PyPy does, and takes the place of no file of another's."""
+    root(".venv-pypy3.11")
+    monkeypatch.setattr(command.record, "default_path", lambda bench, name: tmp_path / f"{bench}-{name}.json")
+    for name in servers.INTERPRETERS:
+        args = argparse.Namespace(save=True, json=None, interpreter=name)
+        command.write_document("suite-a", args, servers.find_pair("pypy", None, None), {})
+    assert {path.name for path in tmp_path.glob("*.json")} == {f"suite-a-{name}.json" for name in servers.INTERPRETERS}
+    assert suites.sets_of("a", servers.kind_of("pypy3.11")) == suites.sets_of("a", "pypy")
+    assert [charts._interpreter(f"suite-a-{name}") for name in servers.INTERPRETERS] == ["CPython", "PyPy", "PyPy 3.11"]
 
 
 def test_a_short_run_keeps_nothing(monkeypatch, tmp_path):

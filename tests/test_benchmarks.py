@@ -405,6 +405,30 @@ def test_the_table_of_preload(tmp_path):
     assert "| aserve-preload | 70.2 | 61.0 | 0.08 |  |\n| gunicorn | - | - | - | not measured: gone |" in page
 
 
+def cluster_row(balancer, **changes):
+    """Return what is kept of one run with a cluster."""
+    return {
+        "scenario": "killed", "balancer": balancer, "server": "aserve", "note": "", "rate": 40, "again": 3, "shares": [30, 35, 35], "requests": 1200,
+        "answered": 1199, "failed": 1, "lost": 0, "late": 2, "doubled": 0, "p50_ms": 20, "p99_ms": 210, "worst_ms": 1001,
+        "answered_each": [40, 39, 2], "failed_each": [0, 1, 0], "p99_ms_each": [20, None, 20], "hosts_each": [3, 2, 2],
+        "marks": {"1.0": "killed"}, **changes,
+    }  # fmt: skip
+
+
+def test_the_table_of_a_cluster(tmp_path):
+    """What happened is a section, and each balancer in front of it a line, which is one in the file, too."""
+    rows = [cluster_row("HAProxy"), cluster_row("nginx", scenario="vanished", p99_ms=None)]
+    record.write(
+        tmp_path / "cluster-cpython.json", {**record.describe_run("cluster"), "server": "CPython 3", "cluster": rows}
+    )
+    page = tables.page(tmp_path)
+    assert "### killed\n\nThe processes of one of three hosts are killed" in page and "### vanished\n" in page
+    assert "| aserve | HAProxy | 1,200 | 1,199 | 1 | 0 | 2 | 0 | 3 | 20 | 210 | 1,001 | 30 35 35 |  |\n" in page
+    assert "| aserve | nginx | 1,200 | 1,199 | 1 | 0 | 2 | 0 | 3 | 20 | - | 1,001 | 30 35 35 |  |\n" in page
+    lines = (tmp_path / "cluster-cpython.json").read_text().splitlines()
+    assert len([line for line in lines if '"scenario"' in line and '"marks"' in line]) == 2
+
+
 def test_results_that_are_kept_can_be_read():
     """Each file in results/ is of the form that this code writes, and of a run that took its time."""
     for path in (BENCHMARKS / "results").glob("*.json"):
@@ -419,6 +443,8 @@ def test_results_that_are_kept_can_be_read():
             assert kept["seconds"] >= 60 and all(each["rounds"] for each in kept["storms"]), path
         elif kept["bench"] == "preload":
             assert all(kept["rounds"].values()), path
+        elif kept["bench"] == "cluster":
+            assert {each["scenario"] for each in kept["cluster"]} == set(tables.SCENARIOS), path
         elif kept["bench"] == "reload":
             assert all(each["good"] for each in kept["events"]), path
         elif kept["bench"] in ("parse", "probes", "profile"):

@@ -20,6 +20,8 @@ from aserve.layers import nothing_here
 from aserve.processes.attached import SPOOLER_VARIABLE
 from aserve.settings import SETTINGS, VERSION, Config
 from aserve.spooler import runner
+from aserve.spooler.board import PAGE_VARIABLE
+from aserve.uwsgi_api import memory
 
 APP = "def app(environ, start_response):\n    start_response('200 OK', [])\n    return []\n"
 
@@ -255,11 +257,16 @@ def test_a_spooler_reads_no_certificates(served, monkeypatch):
     """Nor does it look for programs: a key that is renewed just then, or that only root may read, keeps no job from being done."""
     begun = []
     monkeypatch.setenv(SPOOLER_VARIABLE, "jobs")
+    monkeypatch.setenv(PAGE_VARIABLE, "")
     monkeypatch.setattr(cli, "_load", lambda plan, is_spooler: begun.append((plan.spec, is_spooler)))
-    monkeypatch.setattr(runner, "run_spooler", lambda folder, function: begun.append(folder) or 0)
+    monkeypatch.setattr(cli, "load_module", begun.append)
+    monkeypatch.setattr(
+        runner, "run_spooler", lambda folder, function, page, count, queue: begun.append((folder, count)) or 0
+    )
     key = ("--bind", "https://:1", "--certificate", "nowhere.pem", "--key", "nowhere.key")
-    assert cli.main(["hello:app", "--workers", "1", "--spooler", "jobs", "--attach", "no-such-program", *key]) == 0
-    assert begun == [("hello:app", True), "jobs"]
+    jobs = ("--workers", "1", "--spooler", "jobs", "--spooler-max-jobs", "3", "--spooler-import", "shop.jobs")
+    assert cli.main(["hello:app", *jobs, "--attach", "no-such-program", *key]) == 0
+    assert begun == [("hello:app", True), "shop.jobs", ("jobs", 3)]
 
 
 def test_environment(served, monkeypatch):
@@ -392,6 +399,17 @@ def test_import_uwsgi(served, monkeypatch, tmp_path, flags, is_there):
     sys.modules.pop("uwsgi", None)
 
 
+@pytest.mark.parametrize("flags", [["--uwsgi-module", "on"], ["--uwsgi-cache", "items=1"], []])
+def test_this_hosts_alone(served, capsys, flags, monkeypatch):
+    """A line says so, where something is shared within it."""
+    monkeypatch.setattr(memory, "_memory", None)
+    monkeypatch.setattr(memory, "KEPT", {})
+    assert cli.main(["hello:app", *flags]) == 0
+    assert capsys.readouterr().err.count("are this host's alone; --shared has all hosts share them") == bool(flags)
+    if memory._memory is not None:
+        os.close(memory._memory.fd)
+
+
 def test_help(served, capsys):
     """--help shows every flag, with its default."""
     with pytest.raises(SystemExit) as caught:
@@ -456,6 +474,7 @@ def test_every_flag_that_is_named_exists():
         (["--config", "none.toml"], "cannot read the settings file none.toml: No such file"),
         (["nowhere:app"], "no module 'nowhere' in "),
         (["hello:nothing"], "no 'nothing' in hello ("),
+        (["--shared", "redis://host"], "shared needs shared-prefix where no APP is named"),
     ],
 )
 def test_mistakes(served, capsys, argv, text):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from harness.fakes import FakeConnection
 
@@ -90,3 +93,15 @@ def test_queries(is_shown, summary):
 def test_requests_without_queries(text, shown):
     """In a query there may be passwords and tokens."""
     assert without_query(text) == shown
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython" or sys.version_info < (3, 11), reason="has no shared names")
+def test_no_dict_of_its_own():
+    """Also behind a first batch of many an exchange keeps its values in the instance: a dict would cost each of them."""
+    code = (
+        "import gc\nfrom aserve.exchange import Exchange\n"
+        "exchange = [Exchange('', 0) for _ in range(64)][-1]\n"
+        "for name in ('connection', 'response', 'arrived_at', 'began_at', 'thread_id'):\n    setattr(exchange, name, 1.0)\n"
+        "print(dict in map(type, gc.get_referents(exchange)))\n"
+    )
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"

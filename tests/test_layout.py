@@ -28,8 +28,8 @@ FLOORS = (
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo surroundings",
-    "hooks logs",  # hooks: which the app gives
-    "workers rpc log_values log_pipe request_log wire_log",
+    "hooks logs request_log",  # hooks: which the app gives
+    "workers rpc log_values log_pipe wire_log",
     "log_target",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
@@ -45,10 +45,12 @@ FLOORS = (
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
+    "sharing",
+    "spooler",
     "processes",  # each worker runs a server
     "alone top",
     "top_screen",
-    "uwsgi_api spooler",  # below `import uwsgi`
+    "uwsgi_api",  # below `import uwsgi`
     "compat moving",
     "banner completion explain finding",
     "flags",
@@ -59,7 +61,7 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("crontab peer bind platform log_line", "kinds", "caches commands files", "table", "toml"),
+    "settings": ("crontab peer bind platform log_line", "kinds", "caches commands files shared", "table", "toml"),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
@@ -108,6 +110,7 @@ WITHIN = {
         "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots sources wishes",
         "children programs",
+        "spoolers",
         "attached",
         "status",
         "overview",
@@ -121,8 +124,18 @@ WITHIN = {
         "ends",
         "supervisor",
     ),
-    "uwsgi_api": ("locks schedules", "caches", "memory", "signals", "functions", "decorators"),
-    "spooler": ("folder", "runner", "functions"),
+    "sharing": ("store", "leases"),
+    "uwsgi_api": (
+        "locks schedules",
+        "caches handlers",
+        "shared_caches shared_locks turns",
+        "hosts",
+        "memory",
+        "signals",
+        "functions",
+        "decorators",
+    ),
+    "spooler": ("board folder", "queues", "runner", "functions"),
     "compat": ("paste uwsgi",),
     "moving": (
         "draft",
@@ -160,6 +173,7 @@ RESERVED = {
             "budgets": "workers and the loop count in it",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
+            "request_log": "one thread at a time tells of ends",
             "metrics.app": "reads the app's registry off the loop",
             "slow_requests": "workers tell it of ends; with --threads 0 it looks from a thread",
             "metrics.counting": "workers and the loop count at the same time",
@@ -182,6 +196,8 @@ RESERVED = {
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",
             "processes.opened": "asks which of them the app has started",
+            "sharing.leases": "a thread renews them",
+            "sharing.store": "a thread waits until it is back",
             "uwsgi_api.locks": "a thread stands before the others of its process",
             "uwsgi_api.signals": "each run of a signal has a thread",
             "uwsgi_api.decorators": "@thread starts one",
@@ -196,7 +212,12 @@ DOORS = {
     ("cli", "top_screen"),  # which knows textual
     ("cli", "compat.uwsgi"),  # and all of uwsgi_api
     ("cli", "uwsgi_api.memory"),
+    ("cli", "spooler.board"),
+    ("cli", "spooler.functions"),
     ("cli", "spooler.runner"),
+    ("processes.attached", "processes.spoolers"),
+    ("uwsgi_api.memory", "uwsgi_api.hosts"),  # this and the next know redis
+    ("compat.uwsgi", "spooler.queues"),
     ("cli", "moving.translate"),  # this and the next three: 0.9 MB of each process, and some 13 ms of its start
     # These: 4 MB of each process, for what most have not asked for.
     ("cli", "with_workers"),

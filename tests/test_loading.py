@@ -9,7 +9,7 @@ import types
 
 import pytest
 
-from aserve.loading import LoadError, PatchedError, check_unpatched, folder_of, load_app
+from aserve.loading import LoadError, PatchedError, check_unpatched, folder_of, load_app, load_module
 
 APP = """
 def app(environ, start_response):
@@ -127,6 +127,15 @@ def test_file_in_a_package_keeps_its_full_name(folder):
     (folder / "mysite/wsgi.py").write_text(f"import mysite.settings\nfrom . import settings\n{APP}")
     assert call(load_app("mysite/wsgi.py")) == b"app"
     assert sys.path[0] == str(folder)
+
+
+def test_modules_beside_the_app(folder):
+    """By name, or by the path of a file; what is not there is told."""
+    (folder / "jobs_a.py").write_text("NAME = 'a'\n")
+    assert load_module("jobs_a").NAME == load_module("./jobs_a.py").NAME == "a"
+    for name in ("no_jobs", "no_jobs.py"):
+        with pytest.raises(LoadError, match="no_jobs"):
+            load_module(name)
 
 
 def test_file_named_like_a_known_module(folder):

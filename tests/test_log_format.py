@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from test_log_values import AT, PAIRS, kept, record
+from test_log_values import AT, NEVER, PAIRS, lines, record
 
 from aserve import log_format
 from aserve.log_format import LineFormat
@@ -14,7 +14,7 @@ NASTY = 'a" 200 "b\\\n\r\x1b[31m\x7f\x85\xff\0'.replace("\0", "")
 
 
 def line(text, *args, **changes):
-    return LineFormat(text, 2).lines([kept(record(*args, **changes))])[0]
+    return lines(LineFormat(text, 2), record(*args, **changes))[0]
 
 
 def test_text():
@@ -41,13 +41,15 @@ def test_nothing_can_be_forged(text, name):
         assert found.count('"') == plain.count('"')
 
 
-def test_json():
+def test_json(monkeypatch):
     """Each name is OpenTelemetry's, where it has one; what is not there is left out."""
-    found = json.loads(line("json"))
+    monkeypatch.setattr(log_format.socket, "gethostname", lambda: "web%s")
+    found = json.loads(line("json", {**PAIRS, "HTTP_TRACEPARENT": "00-a-b-01"}))
     thread, pid = found.pop("thread.name"), found.pop("process.pid")
     assert thread and pid
     assert found == {
         "timestamp": "2027-01-15T08:00:00.250Z",
+        "host.name": "web%s",
         "client.address": "192.0.2.1",
         "http.request.method": "POST",
         "url.path": "/a%20b",
@@ -63,10 +65,11 @@ def test_json():
         "http.request.header.host": "example.com",
         "http.request.header.referer": "http://a/",
         "http.request.header.x-request-id": "abc",
+        "http.request.header.traceparent": "00-a-b-01",
     }
-    found = json.loads(line("json", {}, status=0, client="-", times=None))
+    found = json.loads(line("json", {}, status=0, client="-", times=NEVER))
     assert found.keys() == {
-        "timestamp", "http.response.body.size", "aserve.end", "aserve.worker", "process.pid"
+        "timestamp", "host.name", "http.response.body.size", "aserve.end", "aserve.worker", "process.pid"
     }  # fmt: skip
 
 
@@ -90,18 +93,18 @@ def test_what_is_remembered(monkeypatch):
     combined = LineFormat("combined")
     for agent in ("a%s", "b", "a%s", "c"):
         for status in (200, 404):
-            (found,) = combined.lines([kept(record({**PAIRS, "HTTP_USER_AGENT": agent}, status=status))])
+            (found,) = lines(combined, record({**PAIRS, "HTTP_USER_AGENT": agent}, status=status))
             assert f'" {status} 7 ' in found and f'"{agent}"\n' in found
         assert len(combined._lines) <= 2 and len(combined._fields) <= 2
     before = dict(combined._lines), dict(combined._fields)
     for more in ({"HTTP_AUTHORIZATION": "Basic x"}, {"HTTP_X": "x" * 2048}):
-        combined.lines([kept(record({**PAIRS, **more}))])
-    combined.lines([kept(record(PAIRS, is_from_front=True))])
+        lines(combined, record({**PAIRS, **more}))
+    lines(combined, record(PAIRS, is_from_front=True))
     assert (combined._lines, combined._fields) == before
 
 
 def test_the_time(monkeypatch):
     """It is made once a second."""
     combined = LineFormat("%(epoch) %(ltime)")
-    found = [combined.lines([kept(record(at=AT + more))])[0] for more in (0.0, 0.1, 1.0, 0.0)]
+    found = [lines(combined, record(at=AT + more))[0] for more in (0.0, 0.1, 1.0, 0.0)]
     assert found[0] == found[1] == found[3] != found[2]

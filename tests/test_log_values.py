@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import threading
 import time
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from aserve.log_values import MAX_REQUEST_ID, Process, Record, Times, died, path
 from aserve.settings.log_line import ATOMS
 
 AT = 1_800_000_000.25
+NEVER = Times(0.0, 0.0, 101.5, 0)
 PAIRS = {
     "REQUEST_METHOD": "POST", "REQUEST_URI": "/a%20b?q=1", "PATH_INFO": "/a b", "QUERY_STRING": "q=1",
     "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": "example.com", "HTTP_REFERER": "http://a/", "HTTP_USER_AGENT": "curl/8",
@@ -33,22 +35,25 @@ def record(pairs=PAIRS, **changes):
     return whole._replace(**changes)
 
 
-def kept(record):
-    """Return what is kept of a request with such a record."""
+def ended(record):
+    """Return what is known of a request at its end, with such a record."""
     exchange = Exchange(record.vars, 0)
     exchange.is_from_front, exchange.end = record.is_from_front, record.end
     exchange.connection = SimpleNamespace(remote_addr=record.client)
-    ended_at = 0.0
-    if record.times is not None:
-        exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id = record.times
-    made = (exchange, record.status, record.size, record.at, ended_at, record.head)
-    assert record_of(made) == record
+    exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id = record.times
+    made = (exchange, record.status, record.size, ended_at, record.head)
+    assert record_of(made, record.at) == record
     return made
+
+
+def lines(line_format, *records):
+    """Return what a format makes of such records."""
+    return [found for one in records for found in line_format.lines([ended(one)], one.at - one.times.ended_at)]
 
 
 def shown(text, *args, worker=None, **changes):
     """Return what a format makes of a record."""
-    return LineFormat(text, worker).lines([kept(record(*args, **changes))])[0][:-1]
+    return lines(LineFormat(text, worker), record(*args, **changes))[0][:-1]
 
 
 STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
@@ -64,7 +69,7 @@ STAMP = time.strftime("%d/%b/%Y:%H:%M:%S %z", time.localtime(AT))
         ("time", "1800000000"), ("epoch", "1800000000"), ("ctime", time.ctime(AT)), ("ltime", STAMP), ("size", "7"),
         ("rsize", "7"), ("queue_wait", "0.250000"), ("request_id", "abc"), ("end", "answered"),
         ("thread", threading.current_thread().name),
-        ("{content-type}i", "text/plain"), ("{X-Request-ID}i", "abc"), ("{None}i", "-"), ("var.HTTP_HOST", "example.com"),
+        ("hostname", socket.gethostname()), ("{content-type}i", "text/plain"), ("{X-Request-ID}i", "abc"), ("{None}i", "-"), ("var.HTTP_HOST", "example.com"),
         ("{REMOTE_ADDR}e", "192.0.2.1"), ("{PATH_INFO}e", "/a b"), ("{SERVER_NAME}e", "-"),
     ],
 )  # fmt: skip
@@ -77,7 +82,7 @@ def test_values(name, text):
 def test_every_name_has_a_value(name):
     """Whatever is known of a request: all, or nothing."""
     assert shown(f"%({name})s")
-    shown(f"%({name})s", {}, client="-", times=None, status=0, size=0)
+    shown(f"%({name})s", {}, client="-", times=NEVER, status=0, size=0)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +128,7 @@ def test_fields_of_the_response():
 def test_threads_are_looked_up_once():
     """The name is kept."""
     name = threading.current_thread().name
-    assert LineFormat("%(thread)").lines([kept(record())] * 2) == [f"{name}\n"] * 2
+    assert lines(LineFormat("%(thread)"), record(), record()) == [f"{name}\n"] * 2
 
 
 def test_times_of_one_second():
@@ -153,5 +158,5 @@ def test_without_fields():
 
 def test_a_request_that_was_with_a_process_when_it_died():
     """What was escaped for the log is what it was before."""
-    found = record_of(died(r"GET /\x22\x5cx\x0a?a", 2.0))
+    found = record_of(died(r"GET /\x22\x5cx\x0a?a", 2.0), AT)
     assert path_of(found) == '/"\\x\n' and found.times.duration == 2.0 and found.times.queue_wait is None

@@ -10,6 +10,7 @@ import types
 import pytest
 
 from aserve.errors import BindError, RequestRefused
+from aserve.exchange import Exchange
 from aserve.metrics.counting import read_words
 from aserve.metrics.table import PAGE_WORDS, PLACES
 from aserve.records import Records
@@ -28,7 +29,7 @@ def serving(statistics=NOTHING, **settings):
 async def test_nothing():
     """Then nobody is told of requests, and nothing is looked up once a second."""
     records = Records(serving(), asyncio.get_running_loop())
-    assert records.told is None and not records.wants_times and records.bound == []
+    assert records.new_log() is None and not records.wants_times and records.bound == []
     records.on_second(InlineExecutor())
     records.reopen()
     records.close()
@@ -37,8 +38,9 @@ async def test_nothing():
 async def test_the_access_log(tmp_path):
     """It is written once a second, and goes on in a new file when it is told to."""
     records = Records(serving(access_log=str(tmp_path / "log")), asyncio.get_running_loop())
-    assert records.told is not None and not records.wants_times
-    records.told.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
+    log = records.new_log()
+    assert log is not None and not records.wants_times
+    log.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
     records.on_second(InlineExecutor())
     assert "10.0.0.1" in (tmp_path / "log").read_text()
     (tmp_path / "log").unlink()
@@ -73,12 +75,19 @@ async def test_counters_of_a_worker():
 
 
 async def test_both_of_one_process(tmp_path):
-    """Both are told, the listener's address is known, and the end closes all of it."""
+    """Both are told of what waits at the end, the listener's address is known, and the end closes all of it."""
     server = serving(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
     records = Records(server, asyncio.get_running_loop())
-    assert type(records.told).__name__ == "RequestLogs" and len(records.bound) == 1
+    assert len(records.bound) == 1
+    log, exchange = records.new_log(waiting=["a job"]), Exchange("", 0)
+    exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
+    log.write(exchange)
+    assert not sum(read_words(records._single.memory)[: PLACES["aserve_response_body_bytes_total"]])
     records.on_second(InlineExecutor())
+    assert sum(read_words(records._single.memory)[: PLACES["aserve_response_body_bytes_total"]]) == 1
+    log.write(exchange)
     records.close()
+    assert (tmp_path / "log").read_text().count("10.0.0.1") == 2
     assert not (tmp_path / "m").exists()
     records.close()
 
@@ -107,7 +116,7 @@ async def test_balancers_alone(tmp_path):
     """Who asks for a weight only has nothing counted, and no times taken."""
     path = f"unix:{tmp_path}/a"
     records = Records(serving(agent_check=path), asyncio.get_running_loop())
-    assert records.told is None and not records.wants_times and len(records.bound) == 1
+    assert records.new_log() is None and not records.wants_times and len(records.bound) == 1
     records.on_second(InlineExecutor())
     records.close()
     memory = mmap.mmap(-1, PAGE_WORDS * 8)  # of a worker: its supervisor answers

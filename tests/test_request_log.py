@@ -1,24 +1,155 @@
-"""Who is told of the end of a request: nobody, one, or several in their order."""
+"""The ends of requests, told in batches: none is lost, none comes twice, and their order stays."""
 
 from __future__ import annotations
 
+import sys
+import threading
+import types
+
+import pytest
 from harness.fakes import FakeAccessLog, FakeConnection
 
+from aserve import request_log
+from aserve.body import BufferedBody
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
-from aserve.request_log import as_one
+from aserve.request_log import Ends
 
 
-def test_nobody_and_one():
-    """Where there is one, nothing stands between it and the end of a request."""
-    log = FakeAccessLog()
-    assert as_one() is as_one(None) is None and as_one(None, log) is log
+class Batches:
+    """A reader that keeps what it is told."""
+
+    def __init__(self):
+        self.told, self.refused = [], []
+
+    def write(self, ended):
+        self.told.append([each[1:3] for each in ended])
+
+    def write_refused(self, connection, exchange, why):
+        self.refused.append(why.status)
+
+    @property
+    def all(self):
+        return [status for batch in self.told for status, _ in batch]
 
 
-def test_several():
-    """Each is told of each end."""
-    first, second = FakeAccessLog(), FakeAccessLog()
-    both = as_one(first, second)
-    both.write(Exchange("", 0))
-    both.write_refused(FakeConnection(), None, RequestRefused(413, "large"))
-    assert first.codes == second.codes == [0, 413]
+def new_exchange(code=200, sent_bytes=0, **other):
+    """Return one that ends."""
+    exchange = Exchange("", 0)
+    exchange.response = types.SimpleNamespace(code=code, sent_bytes=sent_bytes, head=b"X: y")
+    for name, value in other.items():
+        setattr(exchange, name, value)
+    return exchange
+
+
+def test_one_by_one():
+    """While nothing waits to be done, each is told at once, to every reader; one without a response, too."""
+    first, second = Batches(), Batches()
+    ends = Ends([first, second])
+    ends.write(new_exchange(204, 5))
+    ends.write(new_exchange(response=None))
+    assert first.told == second.told == [[(204, 5)], [(0, 0)]]
+
+
+def test_together():
+    """While jobs wait, ends wait, too, up to as many as a batch of the lane; or until the last job is done."""
+    reader, waiting = Batches(), ["a job"]
+    ends = Ends([reader], waiting)
+    for _ in range(request_log.MOST):
+        ends.write(new_exchange())
+    assert reader.told == []
+    ends.write(new_exchange())
+    assert len(reader.all) == len(reader.told[0]) == request_log.MOST + 1
+    ends.write(new_exchange(201))
+    waiting.clear()
+    ends.write(new_exchange(202))
+    assert reader.told[1:] == [[(201, 0), (202, 0)]]
+
+
+def test_what_does_not_wait():
+    """An end with a body, which would be held; and where none may wait."""
+    reader = Batches()
+    Ends([reader], ["a job"]).write(new_exchange(body=BufferedBody.of(b"a")))
+    Ends([reader], ["a job"], most=0).write(new_exchange())
+    assert len(reader.told) == 2
+
+
+def test_a_refusal():
+    """Those before it are told first."""
+    reader, slow = Batches(), FakeAccessLog()
+    ends = Ends([reader], ["a job"], slow=slow, slow_seconds=1e9)
+    ends.write(new_exchange())
+    ends.write_refused(FakeConnection(), None, RequestRefused(413, "large"))
+    assert reader.all == [200] and reader.refused == slow.codes == [413]
+
+
+@pytest.mark.parametrize(("asks", "head"), [(True, b"X: y"), (False, b"")])
+def test_the_head(asks, head):
+    """Only who asks for it has it kept."""
+    told = []
+    Ends([types.SimpleNamespace(write=told.append)], wants_head=asks).write(new_exchange())
+    assert told[0][0][4] == head
+
+
+@pytest.mark.parametrize(("seconds", "codes"), [(1.9, []), (2.0, [200])])
+def test_those_that_are_slow(monkeypatch, seconds, codes):
+    """They are told at once, while their response is there; others wait."""
+    monkeypatch.setattr(request_log, "_monotonic", lambda: 100.0)
+    reader, slow = Batches(), FakeAccessLog()
+    Ends([reader], ["a job"], slow=slow, slow_seconds=2.0).write(new_exchange(arrived_at=100.0 - seconds))
+    assert slow.codes == codes and reader.told == []
+
+
+def test_a_reader_that_hangs(monkeypatch):
+    """Others go on meanwhile, and it is told of theirs; but where very many wait, they wait, too."""
+    monkeypatch.setattr(request_log, "_TOO_MANY", 3)
+    is_in, may_go, told = threading.Semaphore(0), threading.Semaphore(0), []
+
+    def write(ended):
+        told.append(len(ended))
+        is_in.release()
+        assert may_go.acquire(timeout=60)
+
+    ends = Ends([types.SimpleNamespace(write=write)])
+    threads = [threading.Thread(target=ends.write, args=[new_exchange()]) for _ in range(2)]
+    threads[0].start()
+    assert is_in.acquire(timeout=60)
+    for _ in range(3):
+        ends.write(new_exchange())
+    assert told == [1]
+    threads[1].start()  # the fourth: this thread waits
+    may_go.release(2)
+    for thread in threads:
+        thread.join(60)
+    assert told[0] == 1 and sum(told) == 5 and not any(thread.is_alive() for thread in threads)
+
+
+@pytest.mark.parametrize("step", range(14))
+def test_two_threads(step):
+    """Whatever step of a flush another thread's end comes at, none is lost, none comes twice, and they stay in order."""
+    reader, steps, failures, others = Batches(), [], [], []
+    ends = Ends([reader], ["a job"])
+
+    def write_elsewhere():
+        try:
+            ends.write(new_exchange(3))
+            ends.flush()
+        except BaseException as exc:
+            failures.append(exc)
+
+    def trace(frame, event, argument):
+        steps.append(event)
+        if len(steps) == step + 1:
+            others.append(threading.Thread(target=write_elsewhere))
+            others[0].start()
+            others[0].join(60)  # it waits for nobody
+        return trace
+
+    for number in (0, 1, 2):
+        ends.write(new_exchange(number))
+    sys.settrace(lambda frame, *_: trace if frame.f_code is Ends.flush.__code__ else None)
+    try:
+        ends.flush()
+    finally:
+        sys.settrace(None)
+    assert failures == [] and reader.all == [0, 1, 2, 3][: 3 + len(others)]

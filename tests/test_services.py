@@ -95,6 +95,7 @@ def test_times(service):
 def test_names(service):
     """Whoever wants to find requests by a name has a gateway that gives them one."""
     assert type(service(names_requests=True).gateway) is RequestIdGateway
+    assert type(service(request_id_header="X-Request-ID").gateway) is RequestIdGateway
 
 
 def test_what_balancers_ask_for(service):

@@ -57,6 +57,9 @@ def test_whole_paths(tmp_path):
     config = with_whole_paths(Config(access_log="a", control="b", log_config="/c", bind=["unix:s", ":1"]))
     assert (config.access_log, config.control, config.log_config) == (f"{tmp_path}/a", f"{tmp_path}/b", "/c")
     assert config.bind == ("unix:s", ":1")
+    places = ["jobs", "/jobs", "shared:jobs"]
+    spooler = with_whole_paths(Config(workers=1, spooler=places, shared="redis://host")).spooler
+    assert list(spooler) == [f"{tmp_path}/jobs", "/jobs", "shared:jobs"]
     assert with_whole_paths(Config(access_log="-")).access_log == "-"
     assert with_whole_paths(Config(access_log="syslog:")).access_log == "syslog:"
     moved = with_whole_paths(Config(chdir="x", bind=["uwsgi://unix:s", ":1", "unix:@a"]))

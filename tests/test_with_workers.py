@@ -117,7 +117,7 @@ def test_memory_of_uwsgi(supervised, monkeypatch, capsys):
     monkeypatch.setattr(memory, "share", lambda *what: shared.append((what, len(supervised.made))))
     assert cli.main(["hello:app", "--workers", "1"]) == 0 and shared == []
     assert cli.main(["hello:app", "--workers", "1", "--uwsgi-cache", "items=3"]) == 0
-    assert shared == [((("items=3",), None), 1)]
+    assert shared == [((("items=3",), None, None), 1)]
 
     def fail(*what):
         raise OSError(12, "Cannot allocate memory")
@@ -311,7 +311,9 @@ def test_a_spooler(supervised, served, monkeypatch):
     monkeypatch.setattr(runner, "run_spooler", lambda *what: done.append(what) or 0)
     monkeypatch.setenv("ASERVE_DOES_JOBS_OF", "/jobs")
     assert cli.main(["hello:app", "--workers", "4", "--spooler", "/jobs"]) == 0
-    assert begun == [sys.modules["hello"]] and done == [("/jobs", uwsgi.spooler_function)]
+    assert begun == [sys.modules["hello"]] and [(*what[:2], *what[3:]) for what in done] == [
+        ("/jobs", uwsgi.spooler_function, 0, None)
+    ]
     assert supervised.made == [] and "ASERVE_DOES_JOBS_OF" not in os.environ
     assert uwsgi._process.is_spooler and (uwsgi.worker_id(), uwsgi.masterpid()) == (0, os.getppid())
     install()

@@ -26,10 +26,11 @@ from ..hooks import at_end, post_fork
 from ..processes.child import MOLD, State
 from ..processes.slots import Field, Slots
 from ..settings import VERSION
+from ..settings.shared import QUEUE, Shared
 from ..spooler import functions as spooler
+from ..uwsgi_api import memory
 from ..uwsgi_api.decorators import DECORATORS as SHARED_DECORATORS
 from ..uwsgi_api.functions import FUNCTIONS, SIGNALS
-from ..uwsgi_api.memory import share
 
 logger = logging.getLogger("aserve.rpc")
 app_logger = logging.getLogger("aserve.app")
@@ -102,6 +103,7 @@ class Process(NamedTuple):
     slots: Slots | None = None  # the pages of all workers
     spoolers: Sequence[str] = ()  # folders of jobs
     is_spooler: bool = False  # it does jobs, and serves nobody
+    shared: Shared | None = None  # by --shared; as with caches
 
     @property
     def serves(self) -> bool:
@@ -344,6 +346,17 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module.__dict__.update(spooler.DECORATORS if _process.spoolers else {})
 
 
+def _queues(folders: Sequence[str]) -> dict[str, Any]:
+    """Return those of --spooler that hosts share, by their names."""
+    names = [folder for folder in folders if folder.startswith(QUEUE)]
+    hosts = memory.shared().hosts if names else None
+    if hosts is None:
+        return {}
+    from ..spooler.queues import Queue  # and the package redis
+
+    return {name: Queue(name, hosts.store, hosts.turns.leases) for name in names}
+
+
 def install(process: Process = Process()) -> None:  # noqa: B008
     """
     Let `import uwsgi` succeed in this process, and say which it is; done again, it only says that.
@@ -353,9 +366,9 @@ def install(process: Process = Process()) -> None:  # noqa: B008
     """
     global _process
     _process = process
-    spooler.use_folders(process.spoolers)
     if not process.masterpid:
-        share(process.caches)  # otherwise the supervisor has done it
+        memory.share(process.caches, shared=process.shared)  # otherwise the supervisor has done it
+    spooler.use_folders(process.spoolers, _queues(process.spoolers))
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder(NAME))  # it is asked last: an app is often in a file of its own called uwsgi.py
         # And this first: the one that comes with uWSGI refuses to be imported without a supervisor.

@@ -124,13 +124,14 @@ class Lane:
             self.close()
             raise OSError(error, os.strerror(error))
         if isinstance(self.executor, InlineExecutor):
-            self._loop.add_reader(self.set.epoll_fd, self._on_ready)
+            self._loop.add_reader(self.set.epoll_fd, self._on_ready, self.executor)
         else:
             self.executor.attach(self)
 
-    def _on_ready(self) -> None:
+    def _on_ready(self, executor: InlineExecutor) -> None:
         """With --threads 0: something has come."""
         self.submit_arrivals(self.wait(0))
+        executor.run()
 
     def on_second(self) -> None:
         """Called once a second: close what has been idle for too long."""

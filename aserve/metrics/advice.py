@@ -22,6 +22,9 @@ SILENT_SECONDS = 5  # as aserve status and top have it
 OLD_SECONDS = 10
 LONG_WAIT_SECONDS = 0.01
 LONG_GIL_SECONDS = 0.02  # on the mean of a minute: four turns of other threads
+LONG_PAUSE_SECONDS = 1.6  # before the next start of a program: after the fifth end in a row
+CALM_SECONDS = 30.0  # and then its ends are forgotten
+DONE = "exited with status 0"  # how a run of --cron ends that needs no look
 NEAR = 0.9  # of a limit
 FAILED_SHARE = 0.05  # of the responses of a minute
 FAILED_COUNT = 10  # fewer are no trend
@@ -46,6 +49,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Co
     return [
         *_of_server(status),
         *_of_crashes(status["crashes"]),
+        *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
         *(warning for worker in workers for warning in _of_loop(worker)),
         *_of_stalls(workers),
         *(_of_threads(status) if "minute" in status else ()),
@@ -82,6 +86,19 @@ def _of_crashes(crashes: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
             if count == 1
             else f"{count} crashes of workers in the last ten minutes; the last: {when}.",
             "The log has what it was at.",
+        )
+
+
+def _of_attached(program: Mapping[str, Any]) -> Iterator[Advice]:
+    """Of one that ends as soon as it has begun, and of a command whose last run has failed."""
+    last_end = program["last_end"]
+    if program["when"]:
+        if last_end and last_end != DONE:
+            yield Advice(f"The last run of {program['name']} has failed: it {last_end}.", "The log has what it wrote.")
+    elif program["pause_seconds"] >= LONG_PAUSE_SECONDS and program["seconds"] < CALM_SECONDS:
+        yield Advice(
+            f"Attached {program['name']} keeps ending, {program['restarts']} times so far; the last time it {last_end}.",
+            "The log has what it wrote. It must stay in the foreground; `aserve reload` starts it at once.",
         )
 
 

@@ -32,7 +32,7 @@ from typing import Any, Callable
 from ..connections.listeners import Listener, UnixRights, open_listeners
 from ..errors import BindError
 from ..log_once import LogOnce
-from ..settings import Config, parse_bind
+from ..settings import Config, parse_bind, with_reach
 from .pages import METRICS, Pages, Reply, Whence, is_loopback, respond
 
 logger = logging.getLogger("aserve")
@@ -75,7 +75,8 @@ def open_metrics(config: Config) -> list[Listener]:
         for listener in listeners:
             listener.close()
         raise
-    exposed = [listener.url for listener in listeners if not (listener.is_agent or _is_own(listener))]
+    others = [listener for listener in listeners if not (listener.is_agent or _is_own(listener))]
+    exposed = [with_reach(listener.url, listener.address) for listener in others]
     if exposed:
         logger.warning(
             "whoever reaches %s reads the metrics there%s; bind 127.0.0.1 or a unix socket, or let a firewall choose",

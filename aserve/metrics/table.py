@@ -141,7 +141,8 @@ SUPERVISED = (
     ),
     Metric(
         ATTACHED_RESTARTS, COUNTER, "Programs beside the workers (--attach) that were started once more: they had ended by themselves, or "
-        "workers were reloaded.", _labelled("reason", ("ended", "reload")), by_worker=False,
+        "workers were reloaded, or they had done their jobs (recycle: --spooler-max-jobs).",
+        _labelled("reason", ("ended", "reload", "recycle")), by_worker=False,
     ),
     Metric(
         CRON_RUNS, COUNTER, "Runs of commands of --cron: done with status 0, failed with another, skipped as the run before had not ended.",
@@ -152,6 +153,7 @@ SUPERVISED = (
 WORKERS, BUILD, START_TIME = "aserve_workers", "aserve_build_info", "process_start_time_seconds"
 WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_request_seconds"
 LONGEST_WAIT, ATTACHED = "aserve_oldest_waiting_seconds", "aserve_attached"
+JOBS, JOBS_WAITING = "aserve_jobs_total", "aserve_jobs_waiting"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 # What is found when somebody asks.
 FOUND = (
@@ -163,6 +165,11 @@ FOUND = (
     ),
     Metric(ATTACHED, GAUGE, "Programs beside the workers (--attach): wanted, and running.", _labelled("state", ("wanted", "running")),
            by_worker=False),
+    Metric(
+        JOBS, COUNTER, "Jobs of --spooler: done, failed with an exception or the end of their process, retried as their function has asked.",
+        _labelled("result", ("done", "failed", "retried")), by_worker=False,
+    ),
+    Metric(JOBS_WAITING, GAUGE, "Jobs in a folder of --spooler that are not done, also those that are due later.", by_worker=False),
     Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
     Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
     Metric(LONGEST_WAIT, GAUGE, "For how long the first request that waits for a thread has waited; 0: none waits."),

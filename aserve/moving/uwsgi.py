@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..loading import PASTE
+from ..settings.files import YEAR_SECONDS
 from .draft import Draft, Given, check, refusing
 from .uwsgi_cron import add_cron
 from .uwsgi_files import read_options, split_section
@@ -144,7 +145,10 @@ def _place_files(draft: Draft, folder: str) -> None:
     for given in draft.facts.get("static-index", ()):
         _add_or_note(draft, "static-index", text_of(given), given)
     for given in draft.facts.get("static-expires", ()):
-        _add_or_note(draft, "static-expires", " ".join(text_of(given).split()), given)
+        *pattern, seconds = text_of(given).split() or [""]
+        if seconds.isdigit() and int(seconds) > YEAR_SECONDS:  # 31557600 is a year, too, and in many files
+            seconds = f"{YEAR_SECONDS:.0f}"
+        _add_or_note(draft, "static-expires", " ".join([*pattern, seconds]), given)
 
 
 def _add_or_note(draft: Draft, key: str, value: str, given: Given) -> None:

@@ -78,7 +78,7 @@ def text(key: str, is_path: bool = False) -> Take:
     return take
 
 
-_LISTS = ("env", "python-path", "spooler", "touch-reload")
+_LISTS = ("env", "python-path", "spooler", "spooler-import", "touch-reload")
 
 
 def fact(name: str) -> Take:

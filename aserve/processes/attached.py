@@ -32,9 +32,10 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Sequence
-from typing import Any, Callable
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable
 
+from ..metrics.advice import DONE
 from ..metrics.table import ATTACHED_RESTARTS, CRON_RUNS
 from ..settings import Config
 from ..settings.commands import Program, name_programs, parse_program, parse_timed
@@ -45,6 +46,9 @@ from .programs import environ_for, start_program
 from .signal_pipe import SignalPipe
 from .timers import Timer, Timers
 
+if TYPE_CHECKING:
+    from .spoolers import Spoolers
+
 logger = logging.getLogger("aserve")
 
 SPOOLER = "spooler"
@@ -53,7 +57,6 @@ SET_BACK_MINUTES = (
     180  # a clock that goes back by more was wrong before, and is followed; by less it is waited for. As cron does
 )
 
-DONE = "exited with status 0"
 State = dict[str, Any]
 
 
@@ -100,11 +103,13 @@ class _One:
 
     def take_due(self) -> bool:
         """Look at the clock; return whether a minute of its times has come since the last look."""
+        if not self.program.when:
+            return False
         now = time.time()
         minute = now // MINUTE
         if minute < self.looked_at - SET_BACK_MINUTES:
             self.looked_at = minute
-        if not self.program.when or minute <= self.looked_at:
+        if minute <= self.looked_at:
             return False
         before, self.looked_at = self.looked_at, minute
         return last_due(parse_times(self.program.when).names, before, now) is not None
@@ -116,14 +121,22 @@ class Attached:
     _config: Config  # see `follow`
 
     def __init__(
-        self, command: Command, signals: SignalPipe, timers: Timers, count: Callable[[str, str], None]
+        self,
+        command: Command,
+        signals: SignalPipe,
+        timers: Timers,
+        count: Callable[[str, str], None],
+        kept: Mapping[str, int] = {},
     ) -> None:
+        """`kept`: what code of before has left in memory; see memory_file.KEPT."""
         self._command = command  # which has started this process
         self._signals = signals
         self._timers = timers
         self._count = count  # see Tally.count
         self._by_name: dict[str, _One] = {}
         self._forgotten: list[_One] = []  # which the settings name no more, and that still run
+        self._kept = kept
+        self._spoolers: Spoolers | None = None  # there is none
         self._is_ending = False  # all of it ends: none is started any more
         self._on_cut = _ignore  # see `end`
 
@@ -147,6 +160,13 @@ class Attached:
                 self._tell_to_end(one)
         for name, program in programs.items():
             self._by_name.setdefault(name, _One(program)).program = program
+        spoolers = [name for name, program in programs.items() if program.variables]
+        if spoolers and self._spoolers is None:
+            from .spoolers import Spoolers  # and what is known of jobs
+
+            self._spoolers = Spoolers(self._kept)
+        if self._spoolers is not None:
+            self._spoolers.follow(spoolers)
 
     def renew(self, config: Config) -> None:
         """Run these, all of them from their beginning: workers have new code."""
@@ -174,13 +194,13 @@ class Attached:
                 self._start(one, now)
 
     def _on_due(self, one: _One) -> None:
-        """The minute of a command has come."""
-        if one.pid:
+        """The minute of a command has come: it begins, unless its last run goes on; what runs under its name may be another's, as before a reload."""
+        one.is_due = not one.pid or one.words != one.program.words
+        if not one.is_due:
             self._count(CRON_RUNS, 'result="skipped"')
             logger.warning(
                 "%s still runs, after %.0f s: it is not begun once more", one, time.monotonic() - one.began_at
             )
-        one.is_due = not one.pid
 
     def _would_be_one_too_many(self, one: _One) -> bool:
         """Whether what other settings have started, under this name or another, must end first: there must not be two."""
@@ -191,9 +211,12 @@ class Attached:
 
     def _start(self, one: _One, now: float) -> None:
         environ = {**environ_for(self._config, self._command.environ), **dict(one.program.variables)}
-        folder = self._config.chdir if not one.program.variables else None
+        folder, kept = self._config.chdir, -1
+        if one.program.variables and self._spoolers is not None:
+            folder, kept = None, self._spoolers.fd
+            environ.update(self._spoolers.variables(one.program.name))
         try:
-            one.pid = start_program(one.program, environ, folder, self._signals)
+            one.pid = start_program(one.program, environ, folder, self._signals, kept)
         except OSError as exc:
             seconds = self._delay(one)
             logger.error("%s could not be forked: %s; the next try is in %.1f s", one, exc.strerror or exc, seconds)
@@ -249,6 +272,8 @@ class Attached:
         # Nobody else can have its group's number so soon: the kernel gives the numbers one after another.
         _send(os.killpg, one, signal.SIGKILL)
         is_told, one.pid, one.is_out_of_reach = one.deadline is not None, 0, False
+        if self._spoolers is not None:
+            self._spoolers.on_end(one.program.name)
         if one.deadline is not None:
             one.deadline.cancel()
             one.deadline = None
@@ -269,11 +294,30 @@ class Attached:
             self._count(ATTACHED_RESTARTS, 'reason="reload"')
             logger.info("%s has ended, to be started anew: it %s", name, how)
             return
+        if one.program.variables and self._config.spooler_max_jobs and how == DONE:
+            self._count(ATTACHED_RESTARTS, 'reason="recycle"')
+            logger.info("%s has ended, to be started anew: it has done its jobs", name)
+            return
         self._count(ATTACHED_RESTARTS, 'reason="ended"')
         one.backoff.succeed(seconds)
         logger.error(
             "%s has ended after %.0f s: it %s; it is started once more in %.1f s", name, seconds, how, self._delay(one)
         )
+
+    # Jobs
+
+    def look_at_jobs(self) -> None:
+        """Called once a second: end what is at a job for too long. That is done again."""
+        limit = self._config.spooler_seconds
+        for name, job, seconds in self._spoolers.overdue(limit) if self._spoolers is not None and limit else ():
+            one = self._by_name.get(name)
+            if one is not None and one.pid:
+                logger.error("%s has been at %s for %.0f s (--spooler-timeout): ending it", one, job, seconds)
+                _kill(one)
+
+    def describe_jobs(self) -> State | None:
+        """Return how many jobs wait, and have ended, for JSON; None: there is no spooler."""
+        return self._spoolers.describe(self._config.spooler) if self._spoolers is not None else None
 
     # What is told of them
 
@@ -296,6 +340,7 @@ class Attached:
                 "last_end": one.last_end,
                 "words": one.words if one.pid else one.program.words,
                 "when": one.program.when,
+                "pause_seconds": one.backoff.seconds,
                 "looked_at": one.looked_at,
                 "is_wanted": one not in self._forgotten,
             }

@@ -20,18 +20,18 @@ class Backoff:
 
     def __init__(self) -> None:
         self.due_at = 0.0  # on the caller's clock
-        self._seconds: float | None = None  # the last delay; None: nothing has failed
+        self.seconds = 0.0  # the last delay; 0: there was no failure, or it is forgotten
 
     def fail(self, now: float) -> float:
         """Note a failure; return for how many seconds there is to be no try."""
-        return self._wait(now, min(max((self._seconds or 0.0) * 2, FIRST_SECONDS), MAX_SECONDS))
+        return self._wait(now, min(max(self.seconds * 2, FIRST_SECONDS), MAX_SECONDS))
 
     def fail_later(self, now: float) -> float:
         """The same of what has begun well, and failed later: the first delay is short, if nothing has failed before."""
-        return self._wait(now, SHORT_SECONDS) if self._seconds is None else self.fail(now)
+        return self.fail(now) if self.seconds else self._wait(now, SHORT_SECONDS)
 
     def _wait(self, now: float, seconds: float) -> float:
-        self.due_at, self._seconds = now + seconds, seconds
+        self.due_at, self.seconds = now + seconds, seconds
         return seconds
 
     def succeed(self, served_seconds: float) -> None:
@@ -41,4 +41,4 @@ class Backoff:
 
     def reset(self) -> None:
         """Forget all failures: whatever was wrong may have been repaired."""
-        self.due_at, self._seconds = 0.0, None
+        self.due_at = self.seconds = 0.0

@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 
 from ..connections.listeners import Listener
-from ..settings import MAX_WORKERS
+from ..settings import MAX_WORKERS, with_reach
 from .absences import Absences
 from .backoff import Backoff
 from .child import Child, State
@@ -56,7 +56,8 @@ class Crew:
         """Return in one line how things are."""
         if self.absences:
             return f"degraded: {self.absences.describe(self.size)}"
-        return f"serving on {', '.join(listener.url for listener in self._listeners)} with {workers(self.size)}"
+        places = ", ".join(with_reach(listener.url, listener.address) for listener in self._listeners)
+        return f"serving on {places} with {workers(self.size)}"
 
     # Its size
 

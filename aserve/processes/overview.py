@@ -24,8 +24,19 @@ from ..metrics.pages import Pages
 from ..metrics.picture import Picture
 from ..metrics.scrapes import Scrapes
 from ..metrics.statsd import Statsd
-from ..metrics.table import ATTACHED, LONGEST_WAIT, OLDEST, PROPORTIONAL, RESIDENT, UNIQUE, WORKER_START, WORKERS
-from ..metrics.text import Samples, worker
+from ..metrics.table import (
+    ATTACHED,
+    JOBS,
+    JOBS_WAITING,
+    LONGEST_WAIT,
+    OLDEST,
+    PROPORTIONAL,
+    RESIDENT,
+    UNIQUE,
+    WORKER_START,
+    WORKERS,
+)
+from ..metrics.text import Samples, label, worker
 from ..metrics.totals import describe_words
 from .app_files import AppFiles, name_of
 from .channel import Message
@@ -207,6 +218,12 @@ class Overview:
         attached = [each for each in self._status.attached if not each["when"]]  # of --cron none is to run for long
         samples.add(ATTACHED, sum(each["is_wanted"] for each in attached), 'state="wanted"')
         samples.add(ATTACHED, sum(each["state"] == "running" for each in attached), 'state="running"')
+        jobs = self._status.jobs
+        if jobs is not None:
+            for result, number in jobs["ended"].items():
+                samples.add(JOBS, number, label("result", result))
+            for folder, number in jobs["waiting"].items():
+                samples.add(JOBS_WAITING, number, label("folder", folder))
         self.tally.add_to(samples)
         samples.add_workers(self._words())
         self._add_found(samples, [child for child in self._children_with_pages() if child.pid])

@@ -11,12 +11,14 @@ import dataclasses
 from typing import Any, Callable, NamedTuple
 
 from ..settings import SETTINGS, Config
+from ..settings.shared import Shared
 from .resources import choose_workers, read_limits
 
 # What is done with these once, before the first worker, is not done again while the supervisor runs.
 FIXED = (
     "bind", "unix_mode", "unix_owner", "unix_group", "backlog", "user", "group", "umask", "pid_file", "control", "metrics",
     "metrics_app", "stats", "agent_check", "statsd", "statsd_prefix", "reload", "reload_page", "uwsgi_module", "uwsgi_cache",
+    "shared", "shared_prefix",
 )  # fmt: skip
 
 
@@ -32,6 +34,12 @@ class Plan(NamedTuple):
         kept = {name: getattr(before.config, name) for name in FIXED}
         flags = [s.flag for s in SETTINGS if s.name in kept and getattr(self.config, s.name) != kept[s.name]]
         return self._replace(config=dataclasses.replace(self.config, **kept)), flags
+
+    @property
+    def shared(self) -> Shared | None:
+        """Where hosts share, and under which names; None: nothing is."""
+        url, prefix = self.config.shared, self.config.shared_prefix or self.spec
+        return Shared(url, prefix or "") if url is not None else None
 
     @property
     def workers(self) -> tuple[int, str]:

@@ -54,9 +54,11 @@ def check_programs(config: Config, environ: Mapping[str, str]) -> None:
             raise ConfigError(f"attach: cannot run {word!r} of {text!r}: {where}")
 
 
-def start_program(program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe) -> int:
+def start_program(
+    program: Program, environ: Mapping[str, str], folder: str | None, signals: SignalPipe, kept: int = -1
+) -> int:
     """
-    Start a program in a session of its own; return its pid.
+    Start a program in a session of its own; return its pid. It inherits the descriptor `kept`, if there is one.
 
     Raises:
         OSError: no process is left.
@@ -65,7 +67,7 @@ def start_program(program: Program, environ: Mapping[str, str], folder: str | No
     with block_signals():
         pid = os.fork()
         if pid == 0:
-            _become(program, environ, folder, signals, supervisor)
+            _become(program, environ, folder, signals, supervisor, kept)
     return pid
 
 
@@ -75,6 +77,7 @@ def _become(
     folder: str | None,
     signals: SignalPipe,
     parent: int,
+    kept: int,
 ) -> NoReturn:
     """In the child: become the program, which has nothing of ours but standard error."""
     try:
@@ -92,6 +95,8 @@ def _become(
             os.dup2(nothing.fileno(), 0)
         os.dup2(2, 1)
         _keep_descriptors()
+        if kept >= 0:
+            os.set_inheritable(kept, True)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.execvpe(program.words[0], program.words, dict(environ))  # noqa: S606 - the command is whoever's starts us
     except BaseException as exc:

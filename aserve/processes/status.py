@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import shlex
 import time
 from typing import Any, Protocol
 
@@ -21,6 +20,7 @@ from ..footprint import Footprint, Footprints, memory_of
 from ..metrics.growth import SAMPLE_SECONDS, Growth
 from ..metrics.status import describe_footprint, describe_requests, describe_server
 from ..settings import Config
+from ..settings.commands import show_command
 from ..slow_requests import MAX_KEPT
 from .attached import Attached
 from .channel import Message
@@ -32,6 +32,8 @@ from .slots import Field
 # For so long a crash is news. Guess.
 CRASH_SECONDS = 600
 MAX_CRASHES = 100
+# Of an attached program.
+SHOWN = ("name", "pid", "state", "seconds", "restarts", "last_end", "when", "pause_seconds")
 
 
 class Known(Protocol):
@@ -82,6 +84,7 @@ class Status:
                 if now - at < CRASH_SECONDS
             ],
             "attached": [self._describe_attached(each) for each in self.attached],
+            "jobs": self.jobs,
             "workers": [
                 self._describe(child)
                 for child in sorted(self._children, key=lambda child: (child.slot, child.generation))
@@ -136,10 +139,15 @@ class Status:
         """What there is to know of each attached program."""
         return self._attached.describe() if self._attached is not None else []
 
+    @property
+    def jobs(self) -> dict[str, Any] | None:
+        """What there is to know of the jobs of --spooler; None: there is none."""
+        return self._attached.describe_jobs() if self._attached is not None else None
+
     def _describe_attached(self, state: dict[str, Any]) -> dict[str, Any]:
-        shown = {name: state[name] for name in ("name", "pid", "state", "seconds", "restarts", "last_end", "when")}
+        shown = {name: state[name] for name in SHOWN}
         footprint = self._footprints.of(state["pid"]) if state["pid"] else None
-        return {**shown, "command": shlex.join(state["words"]), **describe_footprint(footprint)}
+        return {**shown, "command": show_command(state["words"], state["when"]), **describe_footprint(footprint)}
 
     def _describe(self, child: Child) -> dict[str, Any]:
         page, growth = self._children.page(child), self._growths.get(child)

@@ -156,8 +156,9 @@ class Supervisor:
         plan = self._rollout.plan
         slots = Slots(2 * MAX_WORKERS, inherited.pages if inherited else None, plan.workers[0] + 1)
         children = self._children = Children(slots, self._selector, self._timers, self._hear)
+        kept = inherited.kept if inherited is not None else {}
         attached = self._attached = Attached(
-            self._command, self._signals, self._timers, lambda *cell: tally.count(*cell)
+            self._command, self._signals, self._timers, lambda *cell: tally.count(*cell), kept
         )
         attached.follow(plan.config)
         status = self._status = Status(self, children, attached)
@@ -275,6 +276,7 @@ class Supervisor:
         self._children.forget_given()
         self._status.on_second()
         self._overview.on_second()
+        self._attached.look_at_jobs()
         for due in self._watch.look(self.config, time.monotonic()):
             self._crew.replace(*due)
         self._manager.feed_watchdog(self._watch.has_moved())

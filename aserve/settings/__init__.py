@@ -1,6 +1,6 @@
 """Every setting: what there is, how it is written, and where servers listen."""
 
-from .bind import PROXIED, Bind, TLSSettings, parse_bind
+from .bind import PROXIED, Bind, TLSSettings, parse_bind, with_reach
 from .kinds import SWITCH, show_bytes, split_sni
 from .platform import platform_settings
 from .table import COMMAND_NAMES, MAX_WORKERS, RELOAD_IMPLIES, SETTINGS, VERSION, Config, ConfigError, Setting
@@ -24,4 +24,5 @@ __all__ = [
     "read_toml",
     "show_bytes",
     "split_sni",
+    "with_reach",
 ]

@@ -184,3 +184,8 @@ def _checked_host(host: str, text: str) -> str:
     if host and not HOST.match(host):
         raise ValueError(f"{text!r}: {host!r} is not a host name or address")
     return host
+
+
+def with_reach(url: str, address: tuple[str, int] | str) -> str:
+    """Return the URL of a listening socket as the log has it: its 127.0.0.1 must not hide that others reach it."""
+    return f"{url} (all interfaces)" if address[0] in ("0.0.0.0", "::") else url

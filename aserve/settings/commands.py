@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Callable, NamedTuple
 
 from .crontab import parse_times
@@ -32,7 +32,12 @@ class Program(NamedTuple):
     when: str = ""  # see parse_times; without it, it is always to run
 
     def __str__(self) -> str:
-        return shlex.join(self.words)
+        return show_command(self.words, self.when)
+
+
+def show_command(words: Sequence[str], when: str) -> str:
+    """Return a program's command as it was given: with times, what its shell reads."""
+    return words[-1] if when else shlex.join(words)
 
 
 def parse_program(text: str) -> Program:

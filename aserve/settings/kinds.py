@@ -231,6 +231,15 @@ def _parse_field_name(value: object) -> str | None:
     return value
 
 
+def _parse_proxy_name(value: object) -> str | None:
+    if value is None or value == "":
+        return None
+    # RFC 8941 3.3.4, a token. One in quotes could hold more, and a host's name needs no more.
+    if not isinstance(value, str) or not re.match(r"[A-Za-z*][!#$%&'*+\-.^_`|~:/0-9A-Za-z]{0,99}\Z", value):
+        raise ValueError(f"{value!r} does not begin with a letter, or has characters beyond letters, digits and .-_:/")
+    return value
+
+
 def _parse_mode(value: object) -> int:
     if isinstance(value, str) and re.match(r"(0o?)?[0-7]{3}\Z", value):
         value = int(value[-3:], 8)
@@ -413,6 +422,7 @@ OWN_FIELDS = (
 FIELD_NAME = Kind(
     "NAME", "the name of a field, such as X-Queue-Wait, that is none of HTTP's own", _parse_field_name, show_text
 )
+PROXY_NAME = Kind("NAME", "a name such as web1 or web1.example", _parse_proxy_name, show_text)
 MODE = Kind("MODE", "three octal digits, such as 660", _parse_mode, lambda mode: f"{mode:03o}")
 UMASK = Kind(
     "MASK", "three octal digits, such as 027", _parse_umask, lambda m: "unchanged" if m is None else f"{m:03o}"
@@ -428,6 +438,7 @@ PLACES = Kind(
 )
 ENV = Kind("NAME=VALUE", "names and values; in a variable one to a line", _parse_env, show_texts)
 PATHS = Kind("PATH", "paths", _parse_paths, show_texts)
+MODULES = Kind("MODULE", "names of modules, and paths of files; in a variable one to a line", _parse_paths, show_texts)
 LOG_PATH = Kind(
     "PATH",
     "a path, - for standard output, syslog:, syslog:/PATH or syslog:udp://HOST:PORT",

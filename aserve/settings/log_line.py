@@ -28,7 +28,7 @@ UWSGI = {
     "addr", "method", "uri", "user", "host", "proto", "uagent", "referer", "status", "size", "rsize", "msecs", "micros",
     "secs", "time", "epoch", "ctime", "ltime", "pid", "wid",
 }  # fmt: skip
-OWN = {"request", "path", "query", "duration", "queue_wait", "worker", "thread", "request_id", "end"}
+OWN = {"request", "path", "query", "duration", "queue_wait", "hostname", "worker", "thread", "request_id", "end"}
 ATOMS = frozenset(GUNICORN) | UWSGI | OWN
 # What may be asked for by any name: a field of the request, one of the response, a variable (gunicorn: {X}i, {X}o, {X}e).
 NAMED_KINDS = {"i": "field", "o": "response_field", "e": "variable"}

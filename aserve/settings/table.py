@@ -38,11 +38,13 @@ from .kinds import (
     METRICS_BIND,
     MIB,
     MODE,
+    MODULES,
     MONTH_SECONDS,
     PATHS,
     PEERS,
     PLACES,
     PROGRESS,
+    PROXY_NAME,
     ROUTES,
     SERVER_NAME,
     SKIPS,
@@ -62,6 +64,7 @@ from .kinds import (
     size,
 )
 from .platform import platform_settings
+from .shared import QUEUE, QUEUE_NAME, SHARED, SHARED_PREFIX
 
 VERSION = "0.1.0.dev0"
 NEAR = 0.75  # difflib's ratio; at its own 0.6 every ASERVE_ name is near every other
@@ -171,7 +174,7 @@ class Config:
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),
-        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler or --uwsgi-cache",
+        "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
         "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
     )
@@ -179,6 +182,16 @@ class Config:
         (), "Serving", "--uwsgi-cache", CACHES,
         "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
         "Only you know what is worth keeping. Its memory is taken as it is filled.",
+    )
+    shared: str | None = _row(
+        None, "Serving", "--shared", SHARED,
+        "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, and queues of --spooler; see docs/uwsgi-api.md",
+        "Without it they are this host's alone, and nothing else has to run. It takes redis (pip install 'aserve-wsgi[redis]'). A password is better in the variable: everybody may read a command line.",
+    )
+    shared_prefix: str | None = _row(
+        None, "Serving", "--shared-prefix", SHARED_PREFIX,
+        "what the keys in --shared begin with; hosts with the same share",
+        "The APP, as it is named on the command line: two that have the same need two databases, or two prefixes.",
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
@@ -297,13 +310,28 @@ class Config:
     )
     spooler: Sequence[str] = _row(
         (), PROCESSES, "--spooler", PATHS,
-        "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; repeatable; see docs/spooler.md",
+        "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
         "For apps written for uWSGI, and others with few jobs. A task queue does more.",
     )
     spooler_processes: int = _row(
         1, PROCESSES, "--spooler-processes", count(1, 64),
         "processes that do the jobs of each --spooler",
         "uWSGI's default: jobs are done one after another.",
+    )
+    spooler_seconds: float = _row(
+        0.0, PROCESSES, "--spooler-timeout", duration(0.0),
+        "how long a job of --spooler may take; beyond it, its process is killed, and it is done again; 0: any time",
+        "Only you know how long a job may take, and what it leaves behind if it is cut off.",
+    )
+    spooler_max_jobs: int = _row(
+        0, PROCESSES, "--spooler-max-jobs", count(0, 1_000_000_000),
+        "jobs after which a process of --spooler is replaced by a new one; 0: any number",
+        "As for --max-requests: it is for an app that leaks.",
+    )
+    spooler_import: Sequence[str] = _row(
+        (), PROCESSES, "--spooler-import", MODULES,
+        "module, or file of Python, that processes of --spooler import after the app; repeatable",
+        "The app mostly imports its jobs by itself.",
     )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,
@@ -587,6 +615,12 @@ class Config:
         "docs/balancers.md",
         "It tells strangers how busy you are, if nothing in front takes it out. On, it costs each request about a microsecond.",
     )
+    proxy_status: str | None = _row(
+        None, "Health checks", "--proxy-status", PROXY_NAME,
+        "name of this host in the field Proxy-Status (RFC 9209) of each error that aserve sends in the app's place, with whose fault it is; "
+        "see docs/balancers.md",
+        "It tells strangers a host's name, if nothing in front takes it out. Responses of the app have no such field.",
+    )
     metrics: str | None = _row(
         None, "Metrics", "--metrics", METRICS_BIND,
         "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
@@ -683,6 +717,12 @@ class Config:
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
     )
+    request_id_header: str | None = _row(
+        None, "Logs", "--request-id-header", FIELD_NAME,
+        "field of each response that tells the request's id, such as X-Request-ID: what came in that field of the request, or one of ours; "
+        "see docs/logging.md",
+        "Frameworks may send one by themselves, and then a response has two. On, it costs each request about a microsecond.",
+    )
     slow_request_seconds: float = _row(
         0.0, "Logs", "--slow-request", duration(0.0),
         "write a request that takes longer than this to the log while it runs, with the stack of its thread; 0: none; see docs/logging.md",
@@ -752,7 +792,11 @@ class Config:
                 "reload imports the app anew after each save, and preload once for all workers; leave one of them out"
             )
         if self.uwsgi_module == "off":
-            for key, is_given in (("uwsgi-cache", self.uwsgi_cache), ("spooler", self.spooler)):
+            for key, is_given in (
+                ("uwsgi-cache", self.uwsgi_cache),
+                ("spooler", self.spooler),
+                ("shared", self.shared is not None),
+            ):
                 if is_given:
                     raise ConfigError(f"{key} is for apps that import uwsgi, which uwsgi-module off prevents")
         if self.reload_extra and not self.reload:
@@ -793,6 +837,15 @@ class Config:
             raise ConfigError(
                 "tracing needs opentelemetry-api, which is not installed; pip install 'aserve-wsgi[otel]'"
             )
+        for folder in self.spooler:
+            if folder.startswith(QUEUE) and (not self.shared or not QUEUE_NAME.match(folder)):
+                raise ConfigError(
+                    f"spooler {folder}: shared:NAME needs shared, and a name of letters, digits, _, . and -"
+                )
+        if self.shared_prefix and not self.shared:
+            raise ConfigError("shared-prefix is for what hosts share; give shared, which says where")
+        if self.shared and not importlib.util.find_spec("redis"):
+            raise ConfigError("shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
         if self.process_titles and not importlib.util.find_spec("setproctitle"):
             raise ConfigError(
                 "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"

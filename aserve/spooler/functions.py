@@ -3,7 +3,7 @@
 Owns:     FUNCTIONS and DECORATORS, by their names; which folders there are in this process, and the functions of decorators.
 Thread:   any.
 Spec:     uWSGI 2.0.30, "The uWSGI Spooler"; uwsgidecorators.py.
-Not here: the modules (compat/uwsgi.py), files (folder.py), doing jobs (runner.py).
+Not here: the modules (compat/uwsgi.py), files (folder.py), queues (queues.py), doing jobs (runner.py).
 """
 
 from __future__ import annotations
@@ -12,27 +12,36 @@ import functools
 import os
 import pickle
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable, Union
 
 from .folder import list_jobs, read_job, write_job
 from .runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, values_of
+
+if TYPE_CHECKING:
+    from .queues import Queue
 
 Text = Union[str, bytes]
 _OWN = ("spooler", "priority", "at", "body")  # names of values that say how a job is to be done
 
 _folders: Sequence[str] = ()  # of this process
+_queues: Mapping[str, Queue] = {}  # those of them that hosts share
 _functions: dict[str, _Spooled] = {}  # of decorators, by name
 
 
-def use_folders(folders: Sequence[str]) -> None:
-    """Put jobs there from now on, into the first unless a job names another."""
-    global _folders
-    _folders = folders
+def use_folders(folders: Sequence[str], queues: Mapping[str, Queue] = {}) -> None:
+    """Put jobs there from now on, into the first unless a job names another; `queues`: those that are none on disk, by their names."""
+    global _folders, _queues
+    _folders, _queues = folders, queues
+
+
+def queue_of(folder: str) -> Queue | None:
+    """Return what hosts share by this name; None: it is a folder."""
+    return _queues.get(folder)
 
 
 def spool(values: Mapping[Any, Any] | None = None, **more: Any) -> bytes:
     """
-    Have a job done by the app's function; return its file's path: by then it is on disk.
+    Have a job done by the app's function; return its path: by then it is on disk, or the server that hosts share has it.
 
     Raises:
         ValueError: a value is too long, or not to be had; or the job names a folder that is none of --spooler.
@@ -40,25 +49,38 @@ def spool(values: Mapping[Any, Any] | None = None, **more: Any) -> bytes:
     """
     given = {_octets(name): value for name, value in {**(values or {}), **more}.items()}
     own = {name: given.pop(name.encode(), None) for name in _OWN}
-    folder = os.path.abspath(os.fsdecode(_octets(own["spooler"]))) if own["spooler"] is not None else _folders[0]
+    folder = os.fsdecode(_octets(own["spooler"])) if own["spooler"] is not None else _folders[0]
+    if folder not in _queues:
+        folder = os.path.abspath(folder)
     if folder not in _folders:
         raise ValueError(f"{folder!r} is no folder of jobs: --spooler has {', '.join(_folders)}")
     body = _octets(own["body"]) if own["body"] is not None else b""
     at = float(own["at"]) if own["at"] is not None else 0.0
     priority = _octets(own["priority"]).decode("latin-1") if own["priority"] is not None else ""
-    return os.fsencode(write_job(folder, {name: _octets(value) for name, value in given.items()}, body, at, priority))
+    octets, queue = {name: _octets(value) for name, value in given.items()}, _queues.get(folder)
+    put = queue.put if queue is not None else functools.partial(write_job, folder)
+    return os.fsencode(put(octets, body, at, priority))
 
 
 def spooler_jobs() -> list[bytes]:
-    """Return the paths of the jobs that are not done."""
-    return [os.fsencode(due.path) for folder in _folders for due in list_jobs(folder)]
+    """
+    Return the paths of the jobs that are not done.
+
+    Raises:
+        ConnectionError: hosts share them, and nobody answers.
+    """
+    found = [
+        _queues[folder].paths() if folder in _queues else [due.path for due in list_jobs(folder)] for folder in _folders
+    ]
+    return [os.fsencode(path) for paths in found for path in paths]
 
 
 def spooler_get_task(path: Text) -> dict[str | bytes, Any] | None:
-    """Return a job as the app's function gets it; None: it is not there any more."""
+    """Return a job as the app's function gets it; None: it is not there any more, or nobody answers."""
     place = os.fsdecode(path)
+    queue = _queues.get(place.partition("/")[0])
     try:
-        return values_of(place, *read_job(place))
+        return values_of(place, *(queue.read(place) if queue is not None else read_job(place)))
     except (OSError, ValueError):
         return None
 

@@ -1,8 +1,8 @@
-"""The process that does the jobs of a folder.
+"""The process that does the jobs of a folder, or of a queue.
 
 Owns:     run_spooler: waiting for jobs, the order in which they are done, what becomes of each, and the end.
 Thread:   the main thread of a process of its own, which runs the app's function, too.
-Not here: files (folder.py), the process's beginnings and ends (processes/attached.py), importing the app (cli.py).
+Not here: files (folder.py), what hosts share in their place (queues.py), the process's beginnings and ends (processes/attached.py), importing the app (cli.py).
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ import os
 import select
 import signal
 import time
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 from ..forks import disown_handlers, end_if_forked, forked, own_handlers
-from .folder import Job, list_jobs, open_wake, take_job
+from .board import Page
+from .folder import Folder, Job
+
+if TYPE_CHECKING:
+    from .queues import Queue, QueuedJob
 
 logger = logging.getLogger("aserve")
 
 # uWSGI's codes: what the app's function returns.
 SPOOL_OK, SPOOL_RETRY, SPOOL_IGNORE = -2, -1, 0
 RETRY_SECONDS = 30.0  # after SPOOL_RETRY: the time between two looks of uWSGI's
-LOOK_SECONDS = 10.0  # for jobs that nobody has told of, as those of another machine or a copy; Guess
 MAX_TOLD = 1000  # files and folders of which the log has had a fault, and is to have no more
 BATCH = 100  # jobs that are done before the folder is listed once more: one of a higher priority may be there
 
@@ -32,20 +35,33 @@ Do = Callable[["dict[str | bytes, Any]"], object]
 
 
 class Spooler:
-    """One folder's jobs, one after another."""
+    """The jobs of one place, one after another."""
 
-    def __init__(self, folder: str, function: Callable[[], Do | None], clock: Callable[[], float] = time.time) -> None:
-        """`function` returns what the app wants called for each job, if anything."""
-        self._folder = folder
+    def __init__(
+        self,
+        place: Folder | Queue,
+        function: Callable[[], Do | None],
+        clock: Callable[[], float] = time.time,
+        page: Page | None = None,
+        max_jobs: int = 0,
+    ) -> None:
+        """
+        `function` returns what the app wants called for each job, if anything; `page`: where the supervisor looks.
+
+        After `max_jobs` it ends by itself; 0: never.
+        """
+        self._place = place
+        self._page = page or Page()
+        self._max_jobs = max_jobs
+        self._count = 0  # of jobs that have been begun
         self._function = function
         self._clock = clock
         self._is_ending = False
         self._told: set[str] = set()
-        self._waking = open_wake(folder)
 
     def close(self) -> None:
-        """Let go of the folder."""
-        os.close(self._waking)
+        """Let go of the place."""
+        self._place.close()
 
     def end(self) -> None:
         """End after the job that runs; to be called by a signal's handler."""
@@ -54,7 +70,7 @@ class Spooler:
     def run(self, ending: int) -> None:
         """Do jobs until `end` is called; `ending` is a descriptor that can be read then."""
         poll = select.poll()
-        poll.register(self._waking, select.POLLIN)
+        self._place.register(poll)
         poll.register(ending, select.POLLIN)
         while not self._is_ending:
             seconds = self.do_due()
@@ -63,10 +79,8 @@ class Spooler:
 
     def do_due(self) -> float:
         """Do the jobs that are due; return in how many seconds to look again."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._waking, 65536)  # before the look: what comes from now on wakes it again
         count, next_at = 0, math.inf
-        for due in list_jobs(self._folder, self._tell):
+        for due in self._place.jobs(self._tell):
             if self._is_ending:
                 return 0.0
             if due.at > self._clock():
@@ -79,16 +93,16 @@ class Spooler:
             next_at = min(next_at, job.next_at)
             if count >= BATCH:
                 return 0.0
-        return min(max(next_at - self._clock(), 0.0), LOOK_SECONDS)
+        return min(max(next_at - self._clock(), 0.0), self._place.look_seconds)
 
-    def _take(self, path: str) -> Job | None:
+    def _take(self, path: str) -> Job | QueuedJob | None:
         try:
-            return take_job(path, self._clock())
+            return self._place.take(path, self._clock())
         except (ValueError, OSError) as fault:
             self._tell(path, "is no job that can be read", fault)
             return None
 
-    def _do_and_close(self, job: Job) -> bool:
+    def _do_and_close(self, job: Job | QueuedJob) -> bool:
         """Return False if its file does not change, and others must come before the next look at it."""
         try:
             self._do(job)
@@ -107,7 +121,7 @@ class Spooler:
             self._told.add(path)
             logger.error("%s %s: %s", path, what, fault)
 
-    def _do(self, job: Job) -> None:
+    def _do(self, job: Job | QueuedJob) -> None:
         name = os.path.basename(job.path)
         seconds = job.put_off(self._clock())  # it may end this process
         function = self._function()
@@ -116,6 +130,7 @@ class Spooler:
             job.put_off(self._clock(), RETRY_SECONDS)
             return
         count = len(forked)
+        self._page.begin(name)
         try:
             result = function(values_of(job.path, job.values, job.body))
             end_if_forked(count)
@@ -123,15 +138,24 @@ class Spooler:
             end_if_forked(count, exc)
             if not isinstance(exc, (Exception, SystemExit)):
                 raise
+            self._note_end("failed")
             logger.exception("%s has failed; the next try is in %.0f s", name, seconds)
             job.put_off(self._clock(), seconds)
             return
+        self._note_end("done" if result == SPOOL_OK else "retried")
         if result == SPOOL_OK:
             job.remove()
             return
         if result not in (SPOOL_RETRY, SPOOL_IGNORE):
             logger.error("%s stays: its function has returned %.100r, and not SPOOL_OK", name, result)
         job.put_off(self._clock(), RETRY_SECONDS)
+
+    def _note_end(self, result: str) -> None:
+        self._page.end(result)
+        self._count += 1
+        if self._count == self._max_jobs:
+            logger.info("after %d jobs (--spooler-max-jobs) another process goes on", self._count)
+            self.end()
 
 
 def values_of(path: str, values: dict[bytes, bytes], body: bytes) -> dict[str | bytes, Any]:
@@ -144,15 +168,23 @@ def values_of(path: str, values: dict[bytes, bytes], body: bytes) -> dict[str | 
     return found
 
 
-def run_spooler(folder: str, function: Callable[[], Do | None]) -> int:
+def run_spooler(
+    folder: str,
+    function: Callable[[], Do | None],
+    page: Page | None = None,
+    max_jobs: int = 0,
+    queue: Queue | None = None,
+) -> int:
     """
-    Do the jobs of a folder until SIGTERM; return the exit status.
+    Do the jobs of a folder, or of this queue, until SIGTERM, or so many; return the exit status.
 
     Raises:
         OSError: the folder cannot be used.
     """
     reading, writing = os.pipe()
-    with contextlib.closing(Spooler(folder, function)) as spooler:
+    if queue is not None:
+        queue.warn()
+    with contextlib.closing(Spooler(queue or Folder(folder), function, page=page, max_jobs=max_jobs)) as spooler:
 
         def on_term(number: int, frame: object) -> None:
             spooler.end()

@@ -61,6 +61,23 @@ def _stride(spec: CacheSpec) -> int:
     return -(-(_ITEM.size + spec.key_bytes + spec.value_bytes) // 8) * 8
 
 
+class Bounds:
+    """How long keys and values of a cache may be; the first that is longer is told of."""
+
+    def __init__(self, spec: CacheSpec) -> None:
+        self._spec = spec
+        self._long = LogOnce(logger, logging.WARNING)
+
+    def takes(self, key: bytes, value: bytes) -> bool:
+        """Whether they may be kept."""
+        spec = self._spec
+        if 0 < len(key) <= spec.key_bytes and len(value) <= spec.value_bytes:
+            return True
+        text = "uwsgi.cache_set: %d octets with a key of %d are not kept in %r, which takes 1 to %d (keysize=) and %d (blocksize=)"
+        self._long.log(text, len(value), len(key), spec.name, spec.key_bytes, spec.value_bytes)
+        return False
+
+
 class Cache:
     """One cache, as one process has it."""
 
@@ -74,7 +91,8 @@ class Cache:
         self._mask = _bucket_count(spec) - 1
         self._stride = _stride(spec)
         self._items = self._buckets + _bucket_count(spec) * _WORD.size - self._stride  # there is no item 0
-        self._full, self._long = LogOnce(logger, logging.WARNING), LogOnce(logger, logging.WARNING)
+        self._full = LogOnce(logger, logging.WARNING)
+        self._takes = Bounds(spec).takes
         seed = slice(offset + _SEED, offset + _SEED + _SEED_BYTES)
         if octets[seed] == bytes(_SEED_BYTES):
             octets[seed] = os.urandom(_SEED_BYTES)
@@ -96,10 +114,7 @@ class Cache:
 
         That is where there is one already, unless `is_update`; where it is too long; and where there is no room.
         """
-        if len(key) > self.spec.key_bytes or len(value) > self.spec.value_bytes or not key:
-            if not self._long.is_said:
-                text = "uwsgi.cache_set: %d octets with a key of %d are not kept in %r, which takes 1 to %d (keysize=) and %d (blocksize=)"
-                self._long.log(text, len(value), len(key), self.spec.name, self.spec.key_bytes, self.spec.value_bytes)
+        if not self._takes(key, value):
             return False
         is_kept = self._run(self._set, key, value, _after(seconds), is_update)
         if is_kept is None and not self._full.is_said:
@@ -117,15 +132,16 @@ class Cache:
 
     def number(self, key: bytes) -> int:
         """Return a number; 0: there is none."""
-        return _number_of(self.get(key)) or 0
+        return number_of(self.get(key)) or 0
 
     def delete(self, key: bytes) -> bool:
         """Remove a value; return False if there is none."""
         return self._run(self._delete, key)
 
-    def clear(self) -> None:
+    def clear(self) -> bool:
         """Remove all of them."""
         self._run(self._clear)
+        return True
 
     def keys(self) -> list[bytes]:
         """Return the keys of all values."""
@@ -213,12 +229,12 @@ class Cache:
     def _change(self, key: bytes, by: Callable[[int], int], expires: int) -> bool:
         found = self._find(key, self._digest(key))
         if found is None:
-            return bool(self._set(key, _octets_of(by(0)), expires, False))
-        before = _number_of(self._value_of(self._place(found[0])))
+            return bool(self._set(key, octets_of(by(0)), expires, False))
+        before = number_of(self._value_of(self._place(found[0])))
         if before is None:
             return False
         (expires,) = _EXPIRES.unpack_from(self._octets, self._place(found[0]) + _EXPIRES_AT)
-        return bool(self._set(key, _octets_of(by(before)), expires, True))
+        return bool(self._set(key, octets_of(by(before)), expires, True))
 
     def _delete(self, key: bytes) -> bool:
         found = self._find(key, self._digest(key))
@@ -336,9 +352,11 @@ def _after(seconds: float) -> int:
     return time.monotonic_ns() + int(seconds * SECOND) if seconds > 0 else 0
 
 
-def _octets_of(number: int) -> bytes:
+def octets_of(number: int) -> bytes:
+    """Return what is kept of a number."""
     return _NUMBER.pack((number + (1 << 63)) % (1 << 64) - (1 << 63))  # as C counts
 
 
-def _number_of(value: bytes | None) -> int | None:
+def number_of(value: bytes | None) -> int | None:
+    """Return the number that a value is; None: it is none."""
     return _NUMBER.unpack(value)[0] if value is not None and len(value) == _NUMBER.size else None

@@ -8,12 +8,14 @@ Not here: the module, and its other functions (compat/uwsgi.py), decorators (dec
 
 from __future__ import annotations
 
-from typing import Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable, Union
 
-from .caches import Cache
 from .memory import SIGNAL_COUNT, shared
 from .schedules import Every, checked_cron
 from .signals import Signals
+
+if TYPE_CHECKING:
+    from .memory import AnyCache
 
 Text = Union[str, bytes]
 
@@ -29,8 +31,9 @@ def lock(number: int = 0) -> None:
 
     Raises:
         ValueError: its number is not 0 to 255.
+        ConnectionError: hosts share it, and nobody answers.
     """
-    shared().locks.lock(number)
+    shared().app_locks.lock(number)
 
 
 def unlock(number: int = 0) -> None:
@@ -39,8 +42,9 @@ def unlock(number: int = 0) -> None:
 
     Raises:
         ValueError: its number is not 0 to 255.
+        RuntimeError: hosts share it, and it was lost meanwhile.
     """
-    shared().locks.unlock(number)
+    shared().app_locks.unlock(number)
 
 
 def is_locked(number: int = 0) -> bool:
@@ -49,8 +53,9 @@ def is_locked(number: int = 0) -> bool:
 
     Raises:
         ValueError: its number is not 0 to 255.
+        ConnectionError: hosts share it, and nobody answers.
     """
-    return shared().locks.is_locked(number)
+    return shared().app_locks.is_locked(number)
 
 
 # The cache. None is what uWSGI returns for what was not done.
@@ -87,10 +92,9 @@ def cache_del(key: Text, cache: Text | None = None) -> bool | None:
     return _cache(cache).delete(_octets(key)) or None
 
 
-def cache_clear(cache: Text | None = None) -> bool:
-    """Remove all of a cache."""
-    _cache(cache).clear()
-    return True
+def cache_clear(cache: Text | None = None) -> bool | None:
+    """Remove all of a cache; None: hosts share it, and it is away."""
+    return _cache(cache).clear() or None
 
 
 def cache_keys(cache: Text | None = None) -> list[bytes]:
@@ -134,7 +138,7 @@ def _octets(item: object) -> bytes:
     return item.encode() if isinstance(item, str) else bytes(item)
 
 
-def _cache(name: Text | None) -> Cache:
+def _cache(name: Text | None) -> AnyCache:
     caches = shared().caches
     text = name.decode() if isinstance(name, bytes) else name
     if text and "@" in text:

@@ -64,7 +64,7 @@ class Locks:
         Raises:
             ValueError: there is no such lock.
         """
-        _check(number)
+        check_lock(number)
         us, seconds = object(), FIRST_SECONDS
         try:
             while self._held.setdefault(number, us) is not us or not self._try(number):
@@ -81,7 +81,7 @@ class Locks:
         Raises:
             ValueError: there is no such lock.
         """
-        _check(number)
+        check_lock(number)
         us = self._held.get(number)
         if us is not None:
             self._let_go(number, us)
@@ -93,7 +93,7 @@ class Locks:
         Raises:
             ValueError: there is no such lock.
         """
-        _check(number)
+        check_lock(number)
         us = object()
         try:
             return self._held.setdefault(number, us) is not us or not self._try(number)
@@ -123,6 +123,12 @@ class Locks:
         return True
 
 
-def _check(number: int) -> None:
+def check_lock(number: int) -> None:
+    """
+    Do nothing if there is such a lock.
+
+    Raises:
+        ValueError: there is none.
+    """
     if not 0 <= number < USER_COUNT:
         raise ValueError(f"there is no lock {number}: they are 0 to {USER_COUNT - 1}")

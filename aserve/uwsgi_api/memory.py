@@ -11,13 +11,21 @@ descriptor, an upgrade of the supervisor itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Union
 
 from ..processes.memory_file import KEPT, map_memory_file, open_memory_file
 from ..settings.caches import CacheSpec, parse_cache
+from ..settings.shared import Shared
 from .caches import Cache, bytes_of
 from .locks import Locks
+
+if TYPE_CHECKING:
+    from .hosts import Hosts
+    from .shared_caches import SharedCache
+    from .shared_locks import SharedLocks
+
+    AnyCache = Union[Cache, SharedCache]
 
 NAME = "aserve-uwsgi"  # of the file, for people who look into /proc
 FORM = 1  # raise it when what is written there changes its meaning
@@ -41,9 +49,17 @@ class Memory:
         self.fd = fd
         self.octets = map_memory_file(fd)
         self.locks = Locks(fd)
+        self.app_locks: Locks | SharedLocks = self.locks
         places = _places(specs)
         self.signals = places.pop("")
-        self.caches = {spec.name: Cache(spec, self.octets, places[spec.name].offset, self.locks) for spec in specs}
+        self.caches: Mapping[str, AnyCache] = {
+            spec.name: Cache(spec, self.octets, places[spec.name].offset, self.locks) for spec in specs
+        }
+        self.hosts: Hosts | None = None  # what is shared with other hosts
+
+    def join(self, hosts: Hosts) -> None:
+        """Share with other hosts from now on: it has no caches of its own then, and no locks for the app."""
+        self.caches, self.app_locks, self.hosts = hosts.caches, hosts.locks, hosts
 
     @classmethod
     def open(cls, texts: Sequence[str], fd: int | None = None) -> Memory:
@@ -79,16 +95,21 @@ def _places(specs: Sequence[CacheSpec]) -> dict[str, Place]:
 _memory: Memory | None = None
 
 
-def share(texts: Sequence[str], fd: int | None = None) -> Memory:
+def share(texts: Sequence[str], fd: int | None = None, shared: Shared | None = None) -> Memory:
     """
-    Make the memory of this process, and of all that it forks from now on; once made, it stays.
+    Make the memory of this process, and of all that it forks from now on; once made, it stays. With `shared`, other hosts share what
+    they can.
 
     Raises:
         OSError: see Memory.open.
     """
     global _memory
     if _memory is None:
-        _memory = Memory.open(texts, fd)
+        _memory = Memory.open(texts if shared is None else (), fd)
+        if shared is not None:
+            from .hosts import join  # and the package redis
+
+            _memory.join(join([parse_cache(text) for text in texts], shared))
         KEPT[NAME] = _memory.fd
     return _memory
 

@@ -1,6 +1,6 @@
 """When a signal is due by itself: each so many seconds, or at minutes as cron names them.
 
-Owns:     Every, Cron.
+Owns:     Every, Cron; Ticks, which are Every where hosts share them.
 Thread:   any; pure.
 Spec:     uWSGI 2.0.30, add_timer, add_rb_timer, add_cron: -1 is any, -5 each fifth; a day of the month and one of the week are either.
 Not here: who looks at the clock, and what is run (signals.py).
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from typing import NamedTuple
+from typing import NamedTuple, Union
 
 from ..settings.crontab import MINUTE, last_due
 
@@ -34,6 +34,26 @@ class Every(NamedTuple):
         return due + self.seconds if due + self.seconds > now else now + self.seconds
 
 
+class Ticks(NamedTuple):
+    """Each so many seconds since 1970: for hosts, which have begun at different times."""
+
+    seconds: float
+
+    @property
+    def unit_seconds(self) -> float:
+        """How long it is from one number to the next."""
+        return self.seconds
+
+    def first(self, now: float) -> float:
+        """Return the number of the tick that was the last one; the one of the start is not run."""
+        return now // self.seconds
+
+    def next(self, settled: float, now: float) -> float | None:
+        """Return the number of the last tick, if it is behind this one; those between are one with it."""
+        latest = now // self.seconds
+        return latest if latest > settled else None
+
+
 class Cron(NamedTuple):
     """At these minutes, by the local time."""
 
@@ -42,6 +62,11 @@ class Cron(NamedTuple):
     day: int  # of the month, from 1
     month: int  # from 1
     weekday: int  # 0 is Sunday, and so is 7
+
+    @property
+    def unit_seconds(self) -> float:
+        """How long it is from one number to the next."""
+        return MINUTE
 
     def first(self, now: float) -> float:
         """Return the minute that is looked at already: the one that it is; its number since 1970."""
@@ -68,6 +93,9 @@ class Cron(NamedTuple):
         return self.weekday in SUNDAYS if today == 0 and self.weekday >= 0 else _fits(self.weekday, today)
 
 
+Schedule = Union[Every, Cron]
+
+
 def _fits(asked: int, value: int) -> bool:
     return asked == value if asked >= 0 else value % -asked == 0
 
@@ -86,6 +114,13 @@ def checked_cron(*fields: int) -> Cron:
     return cron
 
 
-def identity_of(schedule: Every | Cron) -> int:
+def identity_of(schedule: Every | Ticks | Cron) -> int:
     """Return a number that tells schedules apart, in all processes alike; never 0."""
     return zlib.crc32(repr(schedule).encode()) or 1
+
+
+def ticks_of(schedule: Schedule) -> Ticks | Cron | None:
+    """Return the same for hosts, of which one follows it; None: each does, as of so many times nobody knows when to begin anew."""
+    if isinstance(schedule, Cron):
+        return schedule
+    return Ticks(schedule.seconds) if not schedule.times else None

@@ -3,7 +3,7 @@
 Owns:     Signals: what a process has registered, the thread that looks what is due, and those in which functions run.
 Thread:   any registers and raises; the clock's thread looks; each run has a thread of its own, beyond --threads.
 Spec:     uWSGI 2.0.30, "uWSGI Signal framework".
-Not here: when a schedule is due (schedules.py), the memory (memory.py), the functions of the module (compat/uwsgi.py).
+Not here: what is run (handlers.py), when a schedule is due (schedules.py), which host runs it (turns.py), the memory (memory.py), the functions of the module (compat/uwsgi.py).
 
 There is no one who hands them out. Each worker has the functions, and looks: what is due, or raised, is in memory that all see, and
 whoever finds it first takes it, under the lock.
@@ -13,6 +13,7 @@ whoever finds it first takes it, under the lock.
   daemons); what was raised and not taken is still in the memory. What is cut off is what runs in a process that is killed.
 - A function that hangs stops itself only: while it runs, in whatever process, it is not run again, and the log says so once. The
   kernel takes that lock from a process that dies.
+- Where hosts share (--shared), one worker of one of them takes a tick, before it is raised here.
 - A signal for all workers is a count: each compares it with what it has seen.
 """
 
@@ -20,20 +21,24 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import struct
 import threading
 import time
 import weakref
-from typing import Any, Callable, NamedTuple, Union
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 from ..forks import end_if_forked, forked
+from .handlers import ALL, ANY, Handler, name_in_all_hosts, name_of, parse_target
 from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
-from .schedules import Cron, Every, identity_of
+from .schedules import Cron, Every, Schedule, Ticks, identity_of, ticks_of
+
+if TYPE_CHECKING:
+    from ..sharing.leases import Lease
+    from .turns import Turns
 
 logger = logging.getLogger("aserve.app")
 
-Schedule = Union[Every, Cron]
 # How often a process looks what others have raised. Guess: uWSGI's master looks for what is due once a second.
 LOOK_SECONDS = 0.5
 MIN_LOOK_SECONDS = 0.001
@@ -45,8 +50,6 @@ MAX_PENDING = 1 << 16
 # A signal in the memory: how often it waits to be run by one; how often it was raised for all; how often its schedule was due; the
 # identity of that; when that is due, or the minute looked at; when it was registered.
 _ENTRY = struct.Struct("=IIIIdd")
-ANY, ALL = 0, -1
-_TARGETS = re.compile(r"(?:worker|mule)?0?\Z|spooler\Z|mule[0-9]+\Z|farm_\w+\Z")
 
 
 class Entry(NamedTuple):
@@ -58,30 +61,6 @@ class Entry(NamedTuple):
     schedule: int
     due: float
     since: float
-
-
-class Handler(NamedTuple):
-    """What is run for a signal, and where: by any worker, by all, or by the one of a number."""
-
-    function: Callable[[int], Any]
-    target: int
-
-
-def parse_target(target: str) -> int:
-    """
-    Return who is to run a signal: ANY, ALL, or the number of a worker.
-
-    Raises:
-        ValueError: it names nobody.
-    """
-    if target in ("workers", "active-workers", "mules"):
-        return ALL
-    if _TARGETS.match(target):  # a mule and the spooler are there so that no request waits; here none waits in any case
-        return ANY
-    match = re.match(r"worker([0-9]+)\Z", target)
-    if not match:
-        raise ValueError(f"{target!r} is no target of signals: '', worker, workers, worker1, worker2, spooler, mule")
-    return int(match[1])
 
 
 class Signals:
@@ -103,6 +82,7 @@ class Signals:
         """Take nothing, until `begin`: in a process that was forked none of its parent's threads are there."""
         self._serves: Callable[[], bool] | None = None  # whether this worker takes anything; None: it has not begun
         self._running: dict[int, float] = {}  # since when
+        self._leases: dict[int, Lease] = {}  # of what runs here, and on no other host
         self._wake = threading.Event()
         self._clock: threading.Thread | None = None
         self._looking = threading.Lock()  # from what is taken until its thread has begun
@@ -188,7 +168,14 @@ class Signals:
             serves = self._serves
             if serves is None or not serves():
                 return LOOK_SECONDS
-            taken, seconds = self._memory().locks.run(self._take_all)
+            hosts = self._memory().hosts
+            turns = self._take_turns(hosts.turns) if hosts is not None else {}
+            taken, seconds = self._memory().locks.run(self._take_all, turns)
+            begun = {number for number, _, _ in taken}
+            for number, lease in turns.items():
+                self._leases[number] = lease
+                if number not in begun:  # it runs on this host already, and will once more
+                    self._end_lease(number)
             for number, handler, times in taken:
                 self._begin_run(number, handler, times)
         return max(seconds, MIN_LOOK_SECONDS)
@@ -212,15 +199,46 @@ class Signals:
                 end_if_forked(count)
         except BaseException as exc:
             end_if_forked(count, exc)
-            logger.exception("%s, which runs for uwsgi signal %d, has failed", _name_of(handler.function), number)
+            logger.exception("%s, which runs for uwsgi signal %d, has failed", name_of(handler.function), number)
         finally:
             self._end_run(number, handler)
             self._wake.set()
 
     def _end_run(self, number: int, handler: Handler) -> None:
+        self._end_lease(number)
         if handler.target != ALL:
             self._memory().locks.end(number)  # before it may run here again, by whom it would be taken from
         self._running.pop(number, None)
+
+    # What hosts share
+
+    def _take_turns(self, turns: Turns) -> dict[int, Lease]:
+        """Return the signals whose schedules are due, and that this process is to run, for all hosts."""
+        taken = {}
+        for number, handler in self._handlers.copy().items():
+            schedule = self._shared_schedule(number, handler)
+            if schedule is None or handler.target not in (ANY, self._worker_id):
+                continue
+            name, now = name_in_all_hosts(number, self._handlers.copy(), self._schedules), _now(schedule)
+            if number in self._running:
+                self._tell_hanging(number, handler, turns.is_due(name, schedule, now))
+                continue
+            lease = turns.take(name, schedule, now)
+            if lease is not None:
+                taken[number] = lease
+        return taken
+
+    def _end_lease(self, number: int) -> None:
+        lease, hosts = self._leases.pop(number, None), self._memory().hosts
+        if lease is not None and hosts is not None:
+            hosts.turns.leases.let_go(lease)
+
+    def _shared_schedule(self, number: int, handler: Handler) -> Ticks | Cron | None:
+        """Return the schedule that one of all hosts follows; None: there is none, or it is this host's."""
+        schedule = self._schedules.get(number)
+        if self._memory().hosts is None or handler.target == ALL or schedule is None:
+            return None
+        return ticks_of(schedule)
 
     # With the lock
 
@@ -256,11 +274,17 @@ class Signals:
         else:
             self._write(number, entry._replace(pending=max(entry.pending, min(entry.pending + 1, most))))
 
-    def _take_all(self) -> tuple[list[tuple[int, Handler, int]], float]:
-        """Return what is to be run here, now, and how often, and in how many seconds a schedule is due."""
+    def _take_all(self, turns: Mapping[int, Lease]) -> tuple[list[tuple[int, Handler, int]], float]:
+        """Return what is to be run here, now, and how often, and in how many seconds a schedule is due; `turns`: what has become so."""
         taken, seconds = [], LOOK_SECONDS
         for number, handler in self._handlers.copy().items():
-            seconds = min(seconds, self._look_at_schedule(number, handler))
+            shared = self._shared_schedule(number, handler)
+            if shared is None:
+                seconds = min(seconds, self._look_at_schedule(number, handler))
+            elif isinstance(shared, Ticks):
+                seconds = min(seconds, shared.seconds - _now(shared) % shared.seconds)
+            if number in turns:
+                self._raise(number, handler, 1)
             times = self._take(number, handler)
             if times:
                 taken.append((number, handler, times))
@@ -316,7 +340,7 @@ class Signals:
             self._told.add(number)
             logger.warning(
                 "%s has run for %.0f s for uwsgi signal %d, which is due again; it waits for its end",
-                _name_of(handler.function), seconds, number,
+                name_of(handler.function), seconds, number,
             )  # fmt: skip
 
 
@@ -332,9 +356,5 @@ def check_number(number: int) -> int:
     return number
 
 
-def _now(schedule: Schedule) -> float:
-    return time.time() if isinstance(schedule, Cron) else time.monotonic()
-
-
-def _name_of(function: Any) -> str:
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+def _now(schedule: Schedule | Ticks) -> float:
+    return time.monotonic() if isinstance(schedule, Every) else time.time()

@@ -103,11 +103,11 @@ class Executor:
         self._loop = loop
         self._threads = WorkerThreads(self._work, max_threads, extra_threads)
         self._slices = TimeSlices(loop, max_threads)  # of the compensated workers
-        self._jobs: collections.deque[Job] = collections.deque()
+        self.jobs: collections.deque[Job] = collections.deque()  # those that no worker has begun
         # Queue a job and wake nobody: the worker that calls this, in HandleSet.submit_arrivals, comes to it next. No method of
         # ours: each request of the lane would pay for its call.
-        self.submit_here: Callable[[Job], None] = self._jobs.append
-        self._wait = QueueWait(self._jobs)
+        self.submit_here: Callable[[Job], None] = self.jobs.append
+        self._wait = QueueWait(self.jobs)
         self._done: collections.deque[tuple[Callable[[Any, Any], None], Any, Any]] = collections.deque()
         self._idle: list[threading.Lock] = []  # a held lock for each sleeping worker; its release wakes
         self._is_wake_due = False
@@ -131,7 +131,7 @@ class Executor:
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
         """Run function(argument) in a worker soon. It must not raise."""
-        self._jobs.append((function, argument))
+        self.jobs.append((function, argument))
         if not self._is_wake_due:
             self._is_wake_due = True
             self._loop.call_soon(self._wake_at_end_of_iteration)
@@ -146,7 +146,7 @@ class Executor:
     @property
     def waiting_count(self) -> int:
         """Jobs that no worker has begun."""
-        return len(self._jobs)
+        return len(self.jobs)
 
     @property
     def wait_seconds(self) -> float:
@@ -186,15 +186,15 @@ class Executor:
     def _wake_at_end_of_iteration(self) -> None:
         """Wake a worker: every read of this iteration is done, and the loop is about to sleep without the GIL."""
         self._is_wake_due = False
-        if not self._jobs:
+        if not self.jobs:
             return
         if self.waking:
             # Each of them takes one job; if its app then blocks, the stall timer must wake others.
-            if self._stall_timer is None and len(self._jobs) > len(self.waking):
+            if self._stall_timer is None and len(self.jobs) > len(self.waking):
                 self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
             return
         # Count now: a worker woken below may take the first, and block, before the last test here.
-        has_several = len(self._jobs) > 1
+        has_several = len(self.jobs) > 1
         if self._idle_count == len(self._threads.at_work):
             self._app_blocks = not HAS_GIL
             self._wake_one()
@@ -247,7 +247,7 @@ class Executor:
     def _what_waits(self) -> Any:
         """Return the first job; if there is none, the generation, unless a leader waits for requests; or else None."""
         try:
-            return self._jobs[0]
+            return self.jobs[0]
         except IndexError:
             # A leader that has found something, but not got the GIL yet, counts as busy: its timer may fire
             # before it begins. (`is_leader_waiting` still says that it waits.)
@@ -320,7 +320,7 @@ class Executor:
         """
         threads = self._threads
         if threads.set_aside(thread_id):
-            if self._jobs or self._leadership or not threads.at_work:
+            if self.jobs or self._leadership or not threads.at_work:
                 self._wake_one()
             threads.keep_slot(thread_id)  # it does if no other could be started
 
@@ -339,7 +339,7 @@ class Executor:
     @property
     def is_quiet(self) -> bool:
         """Whether neither a job nor a result waits."""
-        return not self._jobs and not self._done
+        return not self.jobs and not self._done
 
     def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
         """Run function(first, second) on the event loop, in the order of the posts."""
@@ -359,7 +359,7 @@ class Executor:
         """
         thread_id = threading.get_ident()
         if thread_id in self._threads.compensated or self._compensate(thread_id):
-            self._slices.wait_for_slice(thread_id, bool(self._jobs))
+            self._slices.wait_for_slice(thread_id, bool(self.jobs))
 
     def end_slice(self) -> None:
         """End the calling worker's time slice: it waits for its client, or needs none until it yields again."""
@@ -370,7 +370,7 @@ class Executor:
         threads = self._threads
         if not threads.compensate(thread_id):
             return False
-        if self._jobs or self._leadership or not threads.at_work:
+        if self.jobs or self._leadership or not threads.at_work:
             self._wake_one()
         return not threads.keep_slot(thread_id)  # it does if no other thread could be started
 
@@ -386,7 +386,7 @@ class Executor:
         _yield_to_waker()
         lock = threading.Lock()
         lock.acquire()
-        jobs, compensated, slices = self._jobs, self._threads.compensated, self._slices
+        jobs, compensated, slices = self.jobs, self._threads.compensated, self._slices
         while True:
             try:
                 function, argument = jobs.popleft()
@@ -418,7 +418,7 @@ class Executor:
         try:
             waiting_leader.append(None)
             count = 0
-            while not (count or self._jobs or self._is_stopping):
+            while not (count or self.jobs or self._is_stopping):
                 count = handles.wait(-1)
             if not (count or self._is_stopping):
                 handles.wake()  # it gives up the token for a job of the loop's: start the stall timer
@@ -435,13 +435,13 @@ class Executor:
                 self._leadership.append(handles)
         if len(self._idle) == len(self._threads.at_work) - 1:
             self._app_blocks = not HAS_GIL  # nobody is inside the app: forget what was seen
-        if self._app_blocks and self._jobs:
+        if self._app_blocks and self.jobs:
             self._wake_one()
         return True
 
     def _sleep(self, lock: threading.Lock) -> None:
         self._idle.append(lock)
-        if self._jobs or self._leadership or self._is_stopping:
+        if self.jobs or self._leadership or self._is_stopping:
             # Something came after the queue was found empty, and before the append.
             try:
                 self._idle.remove(lock)
@@ -450,15 +450,15 @@ class Executor:
                 pass  # somebody is releasing the lock already
         lock.acquire()
         self.waking.pop()
-        if self._app_blocks and (len(self._jobs) > 1 or (self._jobs and self._leadership)):
+        if self._app_blocks and (len(self.jobs) > 1 or (self.jobs and self._leadership)):
             self._wake_one()
 
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:
         """Run nothing more here; see forks.py."""
-        self._jobs.clear()
-        self._jobs.append((end_child, None))  # in case the worker that has forked asks for its next job
+        self.jobs.clear()
+        self.jobs.append((end_child, None))  # in case the worker that has forked asks for its next job
         self._leadership.clear()
 
     # --- called from both sides ---

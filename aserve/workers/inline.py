@@ -19,30 +19,31 @@ class InlineExecutor:
 
     is_inline = True
     is_quiet = False  # nobody writes past the loop
-    waiting_count = stalled_seconds = 0  # jobs run at once
+    waiting_count = stalled_seconds = 0  # nobody can ask while they wait
     wait_seconds = 0.0
     is_idle = True
     is_leader_waiting = False
     workers = WorkerCounts()  # none: what runs the app is the event loop
 
     def __init__(self) -> None:
-        self._jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
+        self.jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
+        self.submit_here = self.jobs.append  # queue a job, for `run`
         self._is_running = False
         self.waking: list[None] = []
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
         """Run function(argument) now, or after the job that submits it."""
-        self.submit_here((function, argument))
+        self.jobs.append((function, argument))
+        self.run()
 
-    def submit_here(self, job: tuple[Callable[[Any], None], Any]) -> None:
-        """Run a function with its argument now, or after the job that submits it."""
-        self._jobs.append(job)
+    def run(self) -> None:
+        """Run what is queued; nothing, if a job calls this."""
         if self._is_running:
             return
         self._is_running = True
         try:
-            while self._jobs:
-                function, argument = self._jobs.popleft()
+            while self.jobs:
+                function, argument = self.jobs.popleft()
                 function(argument)
         finally:
             self._is_running = False
@@ -59,8 +60,8 @@ class InlineExecutor:
 
     def on_forked(self) -> None:
         """Run nothing more, in a child that the app has forked; see forks.py."""
-        self._jobs.clear()
-        self._jobs.append((end_child, None))
+        self.jobs.clear()
+        self.jobs.append((end_child, None))
 
     def join(self, seconds: float) -> list[str]:
         """Return no names: there are no threads."""

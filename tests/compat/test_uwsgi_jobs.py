@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import sys
+import types
 
 import pytest
 
 from aserve import hooks
 from aserve.compat import uwsgi as module
 from aserve.compat.uwsgi import Process, install
+from aserve.settings.shared import Shared
 from aserve.spooler import functions as spooler
+from aserve.uwsgi_api.hosts import join
 
 
 @pytest.fixture
@@ -58,3 +61,21 @@ def test_without_a_folder(modules):
     for each in (uwsgi, decorators):
         with pytest.raises(AttributeError, match=r"\.spool is not available .*--spooler FOLDER offers it"):
             each.spool  # noqa: B018
+
+
+def test_a_queue_of_all_hosts(modules, store_server, monkeypatch):
+    """It is one of the places, by its name."""
+    hosts = join([], Shared(store_server.url, "shop"))
+    monkeypatch.setattr(module.memory, "shared", lambda: types.SimpleNamespace(hosts=hosts))
+    uwsgi, _ = modules("shared:jobs", "/folder")
+    path = uwsgi.spool({b"n": b"1", b"body": b"b"}, spooler="shared:jobs")
+    assert path.startswith(b"shared:jobs/") and uwsgi.spooler_jobs() == [path]
+    assert uwsgi.spooler_get_task(path) == {
+        b"n": b"1",
+        "body": b"b",
+        "spooler_task_name": path.decode().rpartition("/")[2],
+    }
+    assert spooler.queue_of("shared:jobs").name == "shared:jobs" and spooler.queue_of("/folder") is None
+    store_server.kill()
+    assert uwsgi.spooler_get_task(path) is None
+    hosts.store.close()

@@ -245,6 +245,7 @@ def test_health_checks_in_a_batch(start_server, raw_client):
         probe.send(READY)
         begun.send(LIVE.replace(b"Host: a", b"Host: a\r\nContent-Length: 3") + b"a")
         lane.submit_arrivals(lane.wait(1000))
+        lane.executor.run()
 
     server.call(act)
     assert [client.recv_response().body for client in (plain, similar, probe)] == [b"hello", b"hello", b"ready\n"]

@@ -240,8 +240,9 @@ def inline(start_server, raw_client, wait_until):
     server = start_server(app, is_checked=False, threads=0, lane="auto", body_seconds=1)
     lane = server.server._lane
 
-    def take():
-        lane.submit_arrivals(lane.wait(1000))
+    def take(count=None):
+        lane.submit_arrivals(lane.wait(1000) if count is None else count)
+        lane.executor.run()
 
     def wait_for_body():
         wait_until(lambda: lane.incomplete_bodies)
@@ -265,7 +266,7 @@ def test_what_a_child_must_not_keep(inline, wait_until):
     assert {inline.lane.set.epoll_fd, inline.lane.set.wake_fd} <= before and min(before) >= 0
     fds, addresses = inline.run(inline.server.server.on_forked)
     assert named <= set(fds) and {local_address(fd) for fd in named} == set(addresses)
-    inline.server.server._executor._jobs.clear()  # we are none
+    inline.server.server._executor.jobs.clear()  # we are none
     client.close()
     busy.close()
 
@@ -302,7 +303,7 @@ def test_a_part_that_comes_as_the_time_is_over(inline):
         inline.lane.set.is_paused = 1
         inline.lane.on_second()
         inline.lane.on_second()
-        inline.lane.submit_arrivals(count)
+        inline.take(count)
         client.send(b"c")
         inline.take()
         return evicted, inline.lane.set.is_paused
@@ -332,7 +333,7 @@ def test_a_number_that_is_used_again(inline):
             os.close(filler)
         inline.lane.on_second()
         inline.lane.on_second()
-        inline.lane.submit_arrivals(count)
+        inline.take(count)
         assert count == 2 and list(inline.lane._uploads) == [number]
         second.send(b"f the second")
         inline.take()
@@ -568,7 +569,7 @@ def test_a_request_that_is_taken_as_the_drain_begins(inline):
         late.request("/")
         count = inline.lane.wait(1000)
         inline.lane.drain()
-        inline.lane.submit_arrivals(count)
+        inline.take(count)
         early.send(b"bc")
         inline.take()
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from harness import apps
 
-from aserve.access_log import AccessLog
+from aserve.request_log import Ends
 
 
 @pytest.mark.one_way
@@ -16,7 +16,7 @@ from aserve.access_log import AccessLog
 def test_when_a_request_was_whole(start_server, raw_client, wait_until, monkeypatch, tmp_path, wants_times):
     """One with a body that comes in parts when the last of it has come; nobody looks at the clock if nobody asks."""
     times = []
-    monkeypatch.setattr(AccessLog, "write", lambda log, exchange: times.append(exchange.arrived_at))
+    monkeypatch.setattr(Ends, "write", lambda ends, exchange: times.append(exchange.arrived_at))
     form = "%(duration)" if wants_times else "combined"
     server = start_server(apps.echo, access_log=str(tmp_path / "log"), access_log_format=form, lane="auto")
     client = raw_client(server)

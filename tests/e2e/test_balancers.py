@@ -1,4 +1,4 @@
-"""What balancers are told of a host, and what they make of it: HAProxy and nginx with the configurations of docs/balancers.md."""
+"""What balancers are told of a host, and what they make of it: HAProxy, nginx and Caddy with the configurations of docs/balancers.md."""
 
 from __future__ import annotations
 
@@ -202,6 +202,62 @@ def test_nginx(start_server, fronts, tmp_path):
         status, fields, found = nginx.fetch("/", "POST", body)
         assert (status, found, fields.get("Connection")) == (200, body, "keep-alive")
     assert sum(counts.values()) == 40 and min(counts.values()) >= 10
+
+
+def test_caddy(start_server, fronts):
+    """A host that is not ready gets nothing until it is; one that is gone costs no request. (Both have the same app but for its count.)"""
+    settings = {**PAGE.settings("Caddy"), "bind": "127.0.0.1:0", "drain_delay_seconds": 0}
+    recorders = [apps.Recorder(apps.hello) for _ in range(2)]
+    hosts = [start_server(recorder, **settings) for recorder in recorders]
+    changes = {f"10.0.0.{number}:8000": "{}:{}".format(*host.address) for number, host in enumerate(hosts, 1)}
+    caddy = fronts.caddy(PAGE.block("Caddy", "caddyfile"), {**changes, "health_interval 2s": "health_interval 50ms"})
+
+    def shares():
+        before = [recorder.count for recorder in recorders]
+        assert [caddy.fetch("/")[0] for _ in range(20)] == [200] * 20, caddy.log
+        return [recorder.count - count for recorder, count in zip(recorders, before)]
+
+    wait_until(lambda: min(shares()) >= 1)
+    one = hosts[0]
+    one.call(lambda: one.server.set_unready("the database is gone"))
+    wait_until(lambda: shares() == [0, 20], explain=lambda: caddy.log)
+    one.call(lambda: one.server.set_unready(""))
+    wait_until(lambda: min(shares()) >= 1, explain=lambda: caddy.log)
+    one.stop()
+    assert shares() == [0, 20]
+
+
+def is_refused(address):
+    try:
+        socket.create_connection(address, 20).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+@pytest.mark.provokes("ValueError")
+def test_a_host_that_fails_is_no_host_that_is_gone(start_workers, fronts, tmp_path):
+    """HAProxy takes out a host to which connections fail, long before its next check, and none whose app fails; whoever comes then is answered."""
+    hosts = [Host(start_workers, name, tmp_path, "--workers", "1") for name in ("one", "two")]
+    changes = {"inter 2s": "inter 60s"}
+    for number, (name, host) in enumerate(zip(("one", "two"), hosts), 1):
+        place = f"127.0.0.1:{host.process.address[1]} port {host.metrics} agent-port {host.agent}"
+        changes[f"server {name} 10.0.0.{number}:8000"] = f"server {name} {place}"
+    haproxy = fronts.haproxy(PAGE.block("HAProxy", "haproxy"), changes)
+    assert [haproxy.fetch("/fail")[0] for _ in range(20)] == [500] * 20
+    assert min(shares(haproxy)) >= 9
+    for pid in (hosts[0].process.pid, *hosts[0].process.workers):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: is_refused(hosts[0].process.address))  # what it had accepted before is lost with it
+    wait_until(
+        lambda: shares(haproxy) == (0, 20) and "Server app/one is DOWN" in haproxy.log, explain=lambda: haproxy.log
+    )
+
+
+def test_the_example_of_caddy():
+    """The file of examples/caddy has the page's block."""
+    path = pathlib.Path(DOCS).parent / "examples/caddy/Caddyfile"
+    assert path.read_text().partition("\n")[2] == PAGE.block("Caddy", "caddyfile")
 
 
 PLAIN = "frontend www\n    mode http\n    bind :80\n    default_backend app\nbackend app\n    mode http\n    server one %s\n"

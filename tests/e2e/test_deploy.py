@@ -83,7 +83,9 @@ def test_systemd_reads_the_units(tmp_path):
 
 def test_the_service(start_process, raw_client, tmp_path):
     """The service's command serves on the socket of the other unit, says so, and is answered when it is to reload."""
-    words = shlex.split(values_of(unit("service"), "ExecStart")[0])
+    [command] = values_of(unit("service"), "ExecStart")
+    assert values_of(unit("service"), "RuntimeDirectory") == ["shop"]
+    words = shlex.split(command.replace("/run/shop", str(tmp_path)))
     assert words[1] == "shop.wsgi:application" and values_of(unit("service"), "User") == ["shop"]
     manager = Manager(tmp_path / "notify")
     usec = f"{values_of(unit('service'), 'WatchdogSec')[0]}000000"

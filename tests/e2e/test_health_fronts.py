@@ -1,15 +1,10 @@
-"""Health checks by those who ask, with the configurations of docs/deploy.md: HAProxy, nginx, Kubernetes."""
+"""Health checks by those who ask, with the configurations of docs/deploy.md: HAProxy, nginx."""
 
 from __future__ import annotations
-
-import json
-import re
 
 import pytest
 from harness import apps
 from harness.front import Page, fronts
-
-from aserve.settings import SETTINGS, Config
 
 pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
 
@@ -46,21 +41,3 @@ def test_nginx(start_server, fronts, allowed, status):
     found, _, body = nginx.fetch(READY)
     assert found == status and (body == b"ready\n") is (status == 200) and app.count == 0
     assert nginx.fetch("/")[2] == b"hello\n"
-
-
-def test_kubernetes(start_server, raw_client):
-    """The probes of the manifest are answered by a server with its arguments; the grace is long enough."""
-    manifest = PAGE.block("Health checks in Kubernetes", "yaml")
-    [args] = re.findall(r"^ *args: (\[.*\])$", manifest, re.M)
-    words = iter(json.loads(args))
-    names = {setting.flag: setting.name for setting in SETTINGS}
-    settings = {names[flag]: value for flag, value in zip(words, words)}
-    config = Config(**settings)
-    [grace] = re.findall(r"terminationGracePeriodSeconds: (\d+)", manifest)
-    assert int(grace) > config.drain_delay_seconds + config.drain_seconds
-    server = start_server(apps.hello, **{**settings, "bind": "127.0.0.1:0", "drain_delay_seconds": 0})
-    probes = re.findall(r"(\w+)Probe:\n +httpGet: \{path: (\S+), port: 8000\}", manifest)
-    assert len(probes) == 3
-    for kind, path in probes:
-        reply = raw_client(server).fetch(path)
-        assert (reply.status, reply.body) == (200, b"ready\n" if kind == "readiness" else b"live\n")

@@ -44,6 +44,7 @@ UWSGI = {
     "folder.ini": (False, {}),
     "fronts.ini": (True, {}),
     "environment.ini": (False, {}),
+    "lists.ini": (True, {}),
     "single.ini": (False, {}),
     "shop.xml": (True, {"SHOP_FORM": "xml", "SHOP_FILE": "shop"}),
 }

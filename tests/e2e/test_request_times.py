@@ -8,7 +8,7 @@ import time
 import pytest
 from harness import apps
 
-from aserve.access_log import AccessLog
+from aserve.request_log import Ends
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def told(monkeypatch, start_server, tmp_path):
         found = []
         settings["access_log_format"] = "%(duration)" if wants_times else "combined"
         monkeypatch.setattr(
-            AccessLog, "write", lambda log, exchange: found.append((exchange.arrived_at, exchange.began_at, time.monotonic()))
+            Ends, "write", lambda ends, exchange: found.append((exchange.arrived_at, exchange.began_at, time.monotonic()))
         )  # fmt: skip
         return start_server(app, access_log=str(tmp_path / "log"), **settings), found
 

@@ -130,6 +130,28 @@ def test_what_kills_its_process(start):
     assert process.stop() == 0
 
 
+def test_limits(start, tmp_path):
+    """A job that takes too long is killed, and done again by a process that has imported more; each of its ends is counted."""
+    (tmp_path / "more.py").write_text("print('imported more', flush=True)\n")
+    control = str(tmp_path / "control")
+    limits = ("--spooler-timeout", "1s", "--spooler-max-jobs", "1", "--spooler-import", "more")
+    process = start(*limits, "--control", control)
+    path = ask(process, "waits")
+    process.wait_for_log(
+        rf"attached spooler \(pid \d+\) has been at {path.name} for \d+ s \(--spooler-timeout\): ending it",
+        PATIENCE_SECONDS,
+    )
+    (tmp_path / "go").touch()
+    wait_until(lambda: not path.exists(), PATIENCE_SECONDS)
+    process.wait_for_log(
+        r"imported more(.*\n)*.* has ended, to be started anew: it has done its jobs", PATIENCE_SECONDS
+    )
+    command = [sys.executable, "-I", "-m", "aserve", "status", "--control", control]
+    status = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert re.search(r"\njobs: 0 waiting; 1 done, [1-9]\d* failed, 0 retried\n", status.stdout), status.stdout
+    assert process.stop() == 0
+
+
 def test_several_processes(start):
     """One waits, the other goes on; no job is done by both."""
     process = start("--spooler-processes", "2")

@@ -9,34 +9,13 @@ import sys
 
 import pytest
 from harness.client import RawClient
+from harness.uwsgi_apps import APP, ask, notes, who
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
     pytest.mark.any_parser,
 ]
 
-# /: does what `do` says, a line of Python; returns its value and the worker's pid. `note` writes a line with the pid into a file.
-APP = """\
-import os, time
-import uwsgi
-from uwsgidecorators import *
-
-def note(what):
-    with open("notes", "a") as file:
-        file.write(f"{what} {os.getpid()}\\n")
-
-def gate(name):
-    note(f"{name}-waits")
-    while not os.path.exists(name):
-        time.sleep(0.005)
-    note(f"{name}-open")
-
-def app(environ, start_response):
-    value = eval(bytes.fromhex(environ["QUERY_STRING"]).decode())
-    start_response("200 OK", [("Content-Type", "text/plain")])
-    return [f"{value!r} {os.getpid()}".encode()]
-
-"""
 CACHE = ["--uwsgi-cache", "name=default,items=100,blocksize=1k"]
 
 
@@ -49,31 +28,6 @@ def start(start_workers):
         return start_workers(*workers, "--uwsgi-module", "on", *flags, app=APP + extra)
 
     return start_
-
-
-def ask(process, do):
-    """Have a worker do this; return what it says, and its pid."""
-    client = RawClient(process.address)
-    try:
-        reply = client.fetch(f"/?{do.encode().hex()}", "Connection: close")
-    finally:
-        client.close()
-    assert reply.status == 200
-    value, _, pid = reply.body.decode().rpartition(" ")
-    return value, int(pid)
-
-
-def notes(process):
-    """Return the words that were noted, each with the pid."""
-    try:
-        text = (process.folder / "notes").read_text()
-    except FileNotFoundError:
-        return []
-    return [(word, int(pid)) for word, _, pid in (line.partition(" ") for line in text.splitlines() if line.count(" "))]
-
-
-def who(process, word):
-    return [pid for noted, pid in notes(process) if noted == word]
 
 
 def open_gate(process, name):

@@ -1,174 +1,288 @@
-"""Hosts on one machine: network namespaces on a bridge, each with an aserve, and HAProxy in one of them; Linux, as root.
+"""Hosts on one machine: network namespaces on a bridge, each with a server, and a balancer in one of them; Linux, as root.
 
-A host has the ports of docs/balancers.md, since nobody else is there: only addresses differ from the page.
+A host has the ports of docs/balancers.md, since nobody else is there: only addresses differ from the page. With CLUSTER_SAVE=1
+(`make cluster ARGS=--save`) what was seen is kept in benchmarks/results.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import os
 import pathlib
+import platform
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
+from .balancers import BALANCERS, PORT
+from .benchmarks import modules
 from .client import RawClient
-from .front import HAPROXY, SEARCH_PATH, Page, replaced
+from .front import SEARCH_PATH
+from .network import Network, Place
+from .steady import QUICK, Ask, Steady, summary
 from .waiting import wait_until
 from .workers import Workers
 
 NAMES = ("one", "two", "three")
-FLAGS = ("--bind", ":8000", "--workers", "1", "--metrics", ":9100", "--agent-check", ":9101", "--drain-delay", "1")
+SAVES = bool(os.environ.get("CLUSTER_SAVE"))
+PATIENCE_SECONDS = 60.0
+# As examples/haproxy/serve.sh has them, but that one process serves, and that its end is not delayed for longer than it takes a balancer to hear of it.
+FLAGS = (
+    "--bind", ":8000", "--bind", "uwsgi://:8001", "--workers", "1", "--threads", "8", "--metrics", ":9100", "--agent-check", ":9101",
+    "--drain-delay", "2", "--max-connection-requests", "1000", "--max-connection-age", "5m",
+)  # fmt: skip
+APP = '''\
+"""{version}"""
+import os, time, zlib
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+BEGUN = os.open(HERE + "/begun", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+LARGE = bytes(1 << 20)
+
+def app(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path in ("/get", "/post", "/upload", "/reader"):
+        os.write(BEGUN, environ["QUERY_STRING"].encode() + b"\\n")
+        with open(HERE + "/pause") as pause:
+            time.sleep(float(pause.read()))
+    length, check = 0, 0
+    while True:
+        piece = environ["wsgi.input"].read(65536) if int(environ.get("CONTENT_LENGTH") or 0) > length else b""
+        if not piece:
+            break
+        length, check = length + len(piece), zlib.crc32(piece, check)
+    body = b"{version} | %d %d" % (length, check) + (LARGE if path == "/reader" else b"")
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
+'''
+_ROWS: list[dict[str, Any]] = []  # what this run has seen
 
 
 def why_not() -> str:
     """Return why there can be no cluster here; "": there can."""
+    if not os.environ.get("CLUSTER"):
+        return "`make cluster` runs it, as root"
     if sys.platform != "linux" or os.getuid() != 0:
         return "a cluster takes network namespaces: run it as root, on Linux"
-    missing = [name for name in ("ip", "haproxy") if shutil.which(name, path=SEARCH_PATH) is None]
-    if missing:
-        return f"{' and '.join(missing)} not installed (Debian: iproute2, haproxy)"
-    return ""
+    if not os.path.exists("/dev/net/tun"):
+        return "there is no /dev/net/tun, for a bad wire"
+    return "" if shutil.which("ip", path=SEARCH_PATH) else "ip is not installed (Debian: iproute2)"
 
 
-def _ip(*words: str) -> None:
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=20)
-    assert done.returncode == 0, f"ip {' '.join(words)}: {done.stderr}"
+class Gunicorn(Workers):
+    """gunicorn, on the same app."""
+
+    command = (sys.executable, "-I", "-m", "gunicorn")
+    begun = r"Listening at: (\S+)"
+
+    @property
+    def target(self) -> str:
+        """What it is to serve."""
+        return "site_app:app"
 
 
-class Network:
-    """A bridge, and namespaces on it."""
-
-    def __init__(self) -> None:
-        # Of this process alone: others may run the same beside it.
-        number = os.getpid()
-        self._stem, self._net = f"as{number}", f"10.{200 + number % 50}.{number // 50 % 250}"
-        self.bridge = f"{self._stem}b"
-        self._spaces: list[str] = []
-
-    def open(self) -> None:
-        """Make the bridge, on which we are, too."""
-        _ip("link", "add", self.bridge, "type", "bridge")
-        _ip("addr", "add", f"{self._net}.254/24", "dev", self.bridge)
-        _ip("link", "set", self.bridge, "up")
-
-    def add(self, name: str) -> tuple[str, list[str]]:
-        """Make a namespace; return its address, and what a command begins with that is to run there."""
-        space, number = f"{self._stem}-{name}", len(self._spaces) + 1
-        outer, address = f"{self._stem}v{number}", f"{self._net}.{number}"
-        _ip("netns", "add", space)
-        self._spaces.append(space)
-        _ip("link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", space)
-        _ip("link", "set", outer, "master", self.bridge, "up")
-        for words in (
-            ("addr", "add", f"{address}/24", "dev", "eth0"),
-            ("link", "set", "eth0", "up"),
-            ("link", "set", "lo", "up"),
-        ):
-            _ip("-n", space, *words)
-        return address, ["ip", "netns", "exec", space]
-
-    def close(self) -> None:
-        """Remove all of it; what is in the namespaces has ended."""
-        for space in self._spaces:
-            _ip("netns", "del", space)
-        with contextlib.suppress(AssertionError):  # it was not made
-            _ip("link", "del", self.bridge)
+# A balancer's kept connection may idle for as long as it likes, as at an aserve.
+GUNICORN_FLAGS = (
+    "--bind", "0.0.0.0:8000", "--workers", "1", "--threads", "8", "--keep-alive", "75", "--pythonpath", ".",
+)  # fmt: skip
+# What HAProxy asks an aserve on ports of their own: gunicorn has but the app's port, and nothing to say of its load.
+NO_AGENT = {
+    "check port 9100 inter 2s fall 2 rise 1 agent-check agent-port 9101 agent-inter 1s": "check inter 2s fall 2 rise 1"
+}
 
 
 class Node:
     """One host, whose server may be another after a while."""
 
-    def __init__(self, name: str, address: str, launcher: list[str], folder: pathlib.Path) -> None:
-        self.name, self.address = name, address
-        self._launcher, self._folder = launcher, folder / name
+    def __init__(self, place: Place, name: str, folder: pathlib.Path) -> None:
+        self.name, self.place = name, place
+        self._folder = folder / name
         self._folder.mkdir()
         self._control = str(self._folder / "control")
-        self.logs: list[Workers] = []
+        self.processes: list[Workers] = []
+        self.pause(0)
 
     @property
     def process(self) -> Workers:
         """Its server."""
-        return self.logs[-1]
+        return self.processes[-1]
 
-    def serve(self, version: str) -> None:
-        """Start a server of this version."""
-        flags = (*FLAGS, "--control", self._control)
-        self.logs.append(Workers(self._folder, f"{version} {self.name}", *flags, launcher=self._launcher))
-        self.process.wait_for_workers(1)
+    def serve(self, version: str, server: str = "aserve", flags: tuple[str, ...] = FLAGS) -> None:
+        """Start a server of this version, and wait until it answers."""
+        app = APP.format(version=f"{version} {self.name}")
+        if server == "gunicorn":
+            made: Workers = Gunicorn(self._folder, app, *GUNICORN_FLAGS, launcher=self.place.launcher)
+        else:
+            made = Workers(self._folder, app, *flags, "--control", self._control, launcher=self.place.launcher)
+        self.processes.append(made)
+        wait_until(self.answers, PATIENCE_SECONDS, lambda: self.process.log)
+
+    def answers(self) -> bool:
+        """Whether it answers us, who stand beside the balancer."""
+        return _ask((self.place.address, 8000)) != b""
+
+    def pause(self, seconds: float) -> None:
+        """Let the app take so long for each request, from the next one on."""
+        path = self._folder / "pause"
+        path.with_name("pause.new").write_text(str(seconds))
+        path.with_name("pause.new").replace(path)
 
     def tell(self, wish: str) -> None:
         """Type aserve balancers."""
         command = [sys.executable, "-I", "-m", "aserve", "balancers", wish, "--control", self._control]
         subprocess.run(command, check=True, capture_output=True, timeout=60)
 
+    def end_server(self) -> None:
+        """Send SIGTERM, and wait until it has ended as it should."""
+        self.process.signal()
+        assert self.process.wait(PATIENCE_SECONDS) == 0, self.process.log
+
+    def kill(self) -> None:
+        """Kill its processes, as a machine does that is out of memory."""
+        for pid in (self.process.pid, *self.process.workers):
+            os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def begun(self) -> list[str]:
+        """Return the names of requests that its app has begun."""
+        path = self._folder / "begun"
+        return path.read_text().split() if path.exists() else []
+
     def end(self) -> None:
         """End all that is left."""
-        for process in self.logs:
+        for process in self.processes:
             process.end()
 
 
 class Cluster:
-    """Three hosts, with HAProxy in front of them as docs/balancers.md has it."""
+    """Three hosts, with a balancer in front of them."""
 
     def __init__(self, network: Network, folder: pathlib.Path) -> None:
-        self.nodes = [Node(name, *network.add(name), folder) for name in NAMES]
-        self._address, self._launcher = network.add("front")
-        self._folder = folder
-        self._haproxy: subprocess.Popen[bytes] | None = None
+        first, self.wire = network.add_wired(NAMES[0])
+        places = [first, *(network.add(name) for name in NAMES[1:])]
+        self.nodes = [Node(place, name, folder) for name, place in zip(NAMES, places)]
+        self.front = network.add("front")
+        self._folder = folder / "front"
+        self._folder.mkdir()
+        self._process: subprocess.Popen[bytes] | None = None
 
-    def open(self, version: str) -> None:
-        """Serve."""
-        for node in self.nodes:
-            node.serve(version)
-        one, two, three = (node.address for node in self.nodes)
-        changes = {
-            "bind :80": f"bind {self._address}:80",
-            "inter 2s": "inter 100ms",
-            "agent-inter 1s": "agent-inter 100ms",
-            "server one 10.0.0.1:8000": f"server one {one}:8000",
-            "server two 10.0.0.2:8000\n": f"server two {two}:8000\n    server three {three}:8000\n",
-        }
-        path = self._folder / "haproxy.cfg"
-        path.write_text(HAPROXY.format(user="", block=replaced(Page("balancers").block("HAProxy", "haproxy"), changes)))
-        with open(self._folder / "haproxy.log", "wb") as log:
-            command = [*self._launcher, "haproxy", "-db", "-f", str(path)]
-            self._haproxy = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        wait_until(self._answers, 60, lambda: self.log)
+    def open(
+        self, balancer: str, server: str = "aserve", changes: Mapping[str, str] | None = None, serving: int = 3,
+        flags: tuple[str, ...] = FLAGS,
+    ) -> None:  # fmt: skip
+        """Serve the old version, on so many of the hosts; the balancer knows all. Skip the test if one of both is not installed."""
+        if shutil.which(BALANCERS[balancer].program, path=SEARCH_PATH) is None:
+            pytest.skip(f"{BALANCERS[balancer].program} is not installed")
+        if server == "gunicorn":
+            pytest.importorskip("gunicorn")
+        for node in self.nodes[:serving]:
+            node.serve("old", server, flags)
+        hosts = {node.name: node.place.address for node in self.nodes}
+        self.balancer = BALANCERS[balancer](hosts, self.front.address, self._folder, changes or {})
+        self.names = (balancer, server)
+        command = [*self.front.launcher, *self.balancer.command()]
+        with open(self._folder / "log", "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        wait_until(lambda: self.answering(1), PATIENCE_SECONDS, lambda: self.log)
+        wanted = versions("old", NAMES[:serving])
+        wait_until(lambda: self.answering() == wanted, PATIENCE_SECONDS, lambda: self.log)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where the balancer listens."""
+        return self.front.address, PORT
 
     @property
     def log(self) -> str:
-        """What HAProxy has written."""
-        return (self._folder / "haproxy.log").read_text(errors="replace")
+        """What the balancer has written."""
+        return self.balancer.log_path.read_text(errors="replace")
 
-    def connect(self) -> RawClient:
-        """Return a client of HAProxy's."""
-        return RawClient((self._address, 80))
+    def part(self, node: Node) -> None:
+        """Let the balancer and a host not find each other; everybody else finds both."""
+        self.front.lose(node.place)
+        node.place.lose(self.front)
 
-    def _answers(self) -> bool:
-        with contextlib.suppress(OSError), contextlib.closing(self.connect()) as client:
-            return client.fetch().status == 200
-        return False
+    def heal(self, node: Node) -> None:
+        """Let them find each other."""
+        self.front.find(node.place)
+        node.place.find(self.front)
+
+    def command(self, line: str) -> str:
+        """Tell HAProxy this; return its answer."""
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as sock:
+            sock.connect(self.balancer.admin)
+            sock.sendall(line.encode() + b"\n")
+            return b"".join(iter(lambda: sock.recv(4096), b"")).decode()
 
     def answering(self, count: int = 12) -> set[bytes]:
-        """Return what so many requests were answered: a version and a host."""
-        found = set()
-        for _ in range(count):
-            with contextlib.closing(self.connect()) as client:
-                found.add(b" ".join(client.fetch("/", "Connection: close").body.split()[:2]))
+        """Return who has answered so many requests: versions and hosts; a request that fails is of nobody."""
+        return {_ask(self.address) for _ in range(count)} - {b""}
+
+    def failures(self, load: Steady) -> list[tuple[Ask, set[str]]]:
+        """
+        Return what was not answered rightly, each with the hosts that have begun it, or that it was sent to last.
+
+        HAProxy logs none that came on a kept connection and failed on another: it closes the former, and the client may send it again.
+        """
+        sent = self.balancer.sent()
+        found = []
+        for ask in load.asks:
+            if not ask.is_answered:
+                hosts = {node.name for node in self.nodes if ask.name in node.begun()}
+                found.append((ask, hosts | set(sent[ask.name].hosts[-1:] if ask.name in sent else ())))
         return found
+
+    def shares(self, load: Steady) -> list[int]:
+        """Return which share of the requests each host has answered since something happened last, in percent."""
+        since = max(map(float, load.marks), default=0.0)
+        hosts = [ask.host.decode().rpartition(" ")[2] for ask in load.answered_since(since) if ask.kind in QUICK]
+        return [round(100 * hosts.count(node.name) / max(1, len(hosts))) for node in self.nodes]
+
+    def keep(self, scenario: str, load: Steady, note: str = "") -> dict[str, Any]:
+        """Count what has become of a load that is over, for the results; return the row."""
+        sent = self.balancer.sent()
+        row: dict[str, Any] = {
+            "scenario": scenario,
+            "balancer": self.names[0],
+            "server": self.names[1],
+            "note": note,
+            "rate": load.rate,
+            "again": sum(sent[ask.name].again for ask in load.asks if ask.name in sent) if sent else None,
+            "shares": self.shares(load),
+            **summary(load.asks, collections.Counter(name for node in self.nodes for name in node.begun())),
+            "marks": load.marks,
+        }
+        _ROWS.append(row)
+        print(row)  # for who looks on: -s
+        return row
 
     def close(self) -> None:
         """End all of it."""
-        if self._haproxy is not None:
-            self._haproxy.send_signal(signal.SIGKILL)
-            self._haproxy.wait(10)
         for node in self.nodes:
             node.end()
+        if self._process is not None:
+            self._process.terminate()  # nginx has children, who would stay behind
+            self._process.wait(PATIENCE_SECONDS)
+
+
+def versions(version: str, names: Iterable[str] = NAMES) -> set[bytes]:
+    """Return what hosts of this version say they are."""
+    return {f"{version} {name}".encode() for name in names}
+
+
+def _ask(address: tuple[str, int]) -> bytes:
+    """Return who answers there: a version and a host; b"": nobody, or not rightly."""
+    with contextlib.suppress(OSError, RawClient.Truncated), contextlib.closing(RawClient(address)) as client:
+        reply = client.fetch("/", "Connection: close")
+        return reply.body.partition(b" | ")[0] if reply.status == 200 else b""
+    return b""
 
 
 @pytest.fixture
@@ -181,3 +295,14 @@ def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
         made = Cluster(network, tmp_path)
         undo.callback(made.close)
         yield made
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_results() -> Iterator[None]:
+    """Keep what was seen, if that is asked for."""
+    yield
+    if SAVES and _ROWS:
+        [record] = modules("record")
+        name = platform.python_implementation()
+        run = {**record.describe_run("cluster"), "server": f"{name} {platform.python_version()}"}
+        record.write(record.default_path("cluster", name.lower()), {**run, "cluster": _ROWS})

@@ -37,6 +37,7 @@ class ServerProcess:
     """
 
     command = (sys.executable, "-I", "-m", "aserve")
+    begun = r"serving on ([^\s,]+)"  # what its log says once it listens
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class ServerProcess:
                 stderr=log,
             )
         try:
-            self.url = self.wait_for_log(r"serving on ([^\s,]+)", 60)[1]
+            self.url = self.wait_for_log(self.begun, 60)[1]
         except BaseException:
             self.end()
             raise

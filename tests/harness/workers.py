@@ -28,6 +28,8 @@ def app(environ, start_response):
             time.sleep(0.005)
     if path == "/die":
         os.kill(os.getpid(), 9)
+    if path == "/fail":
+        raise ValueError("on purpose")
     start_response("200 OK", [("Content-Type", "text/plain")])
     return [b"{version} %d" % os.getpid()]
 '''
@@ -50,7 +52,12 @@ class Workers(ServerProcess):
     def __init__(self, folder: pathlib.Path, app: str, *flags: str, launcher: Sequence[str] = (), **env: str) -> None:
         self._app = folder / "site_app.py"
         self.write_app(app)
-        super().__init__([f"{self._app}:app", *flags], folder, env, launcher)
+        super().__init__([self.target, *flags], folder, env, launcher)
+
+    @property
+    def target(self) -> str:
+        """What it is to serve."""
+        return f"{self._app}:app"
 
     def write_app(self, app: str) -> None:
         """Put another app in place of the one that is served: a version, or a source."""

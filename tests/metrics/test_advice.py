@@ -46,6 +46,36 @@ def test_all_is_well(found):
     )
 
 
+PROGRAM = {
+    "name": "celery",
+    "when": "",
+    "pause_seconds": 0.1,
+    "seconds": 3.0,
+    "restarts": 7,
+    "last_end": "exited with status 1",
+}
+TIMED = {**PROGRAM, "name": "cron prune", "when": "0 3 * * *"}
+
+
+@pytest.mark.parametrize(
+    ("program", "text"),
+    [
+        (PROGRAM, None),
+        (
+            {**PROGRAM, "pause_seconds": 1.6},
+            "Attached celery keeps ending, 7 times so far; the last time it exited with status 1.",
+        ),
+        ({**PROGRAM, "pause_seconds": 30.0, "seconds": 31.0}, None),
+        (TIMED, "The last run of cron prune has failed: it exited with status 1."),
+        ({**TIMED, "last_end": "exited with status 0"}, None),
+        ({**TIMED, "last_end": ""}, None),
+    ],
+)
+def test_programs(found, program, text):
+    """One that keeps ending needs a look, and so does a command of --cron that has failed."""
+    assert [said for said, _ in found(attached=[program])] == ([text] if text else [])
+
+
 @pytest.mark.parametrize(
     ("changes", "text", "do"),
     [

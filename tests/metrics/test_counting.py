@@ -8,6 +8,7 @@ import time
 import types
 
 import pytest
+from harness.ends import ended
 
 from aserve.errors import RequestRefused
 from aserve.exchange import CUT, Exchange
@@ -62,7 +63,7 @@ def counted():
 )
 def test_requests(counted, exchange, status, end):
     """Each ends in one class of status, in one way."""
-    counted.counters.write(exchange)
+    counted.counters.write([ended(exchange)])
     found = {
         key: count
         for key, place in KEYS.items()
@@ -74,15 +75,15 @@ def test_requests(counted, exchange, status, end):
 def test_octets_and_exceptions(counted):
     """Both are added up."""
     for exchange in (new_exchange(sent_bytes=5), new_exchange(500, sent_bytes=7, has_app_failed=True)):
-        counted.counters.write(exchange)
+        counted.counters.write([ended(exchange)])
     assert counted["aserve_response_body_bytes_total "] == 12
     assert counted["aserve_app_exceptions_total "] == 1
 
 
 def test_times(counted):
     """How long a request waited and took, each in its bucket, and in the sum: microseconds."""
-    counted.counters.write(new_exchange(waited=0.003, took=100.0))
-    counted.counters.write(new_exchange(waited=0.0, took=0.0))
+    counted.counters.write([ended(new_exchange(waited=0.003, took=100.0))])
+    counted.counters.write([ended(new_exchange(waited=0.0, took=0.0))])
     words = read_words(counted.memory)
     queue, duration = PLACES["aserve_request_queue_seconds"], PLACES["aserve_request_duration_seconds"]
     assert words[queue : queue + SUM] == [1, 0, 1, *[0] * (BUCKETS - 2)]
@@ -94,9 +95,9 @@ def test_times(counted):
 @pytest.mark.parametrize("lacking", ["arrived_at", "began_at"])
 def test_times_that_are_not_known(counted, lacking):
     """What no worker has begun has no times; what did not come by a queue has not waited."""
-    counted.counters.write(new_exchange(waited=9.0, **{lacking: 0.0}))
+    counted.counters.write([ended(new_exchange(waited=9.0, **{lacking: 0.0}))])
     words, queue = read_words(counted.memory), PLACES["aserve_request_queue_seconds"]
-    assert words[queue : queue + SUM + 1] == ([1, *[0] * BUCKETS, 1] if lacking == "arrived_at" else [0] * (SUM + 1))
+    assert words[queue : queue + SUM + 1] == ([1, *[0] * BUCKETS, 0] if lacking == "arrived_at" else [0] * (SUM + 1))
 
 
 @pytest.mark.parametrize("late", [0, 1])
@@ -105,7 +106,7 @@ def test_buckets(counted, number, late):
     """A time is in the first bucket whose bound it does not exceed."""
     exchange = new_exchange()
     exchange.arrived_at, exchange.began_at = 1.0, 1.0 + BOUNDS[number] + late * 2e-6
-    counted.counters.write(exchange)
+    counted.counters.write([ended(exchange)])
     queue = PLACES["aserve_request_queue_seconds"]
     words = read_words(counted.memory)[queue : queue + SUM]
     assert words.index(1) == number + late and sum(words) == 1
@@ -143,7 +144,7 @@ def test_many_threads(counted):
 
     def end_many():
         for _ in range(2000):
-            counted.counters.write(new_exchange(sent_bytes=3))
+            counted.counters.write([ended(new_exchange(sent_bytes=3))])
 
     threads = [threading.Thread(target=end_many) for _ in range(4)]
     for thread in threads:

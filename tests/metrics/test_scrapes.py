@@ -569,7 +569,7 @@ def test_where_stats_are(caplog, tmp_path):
     (listener,) = open_metrics(Config(stats="0.0.0.0:0"))
     place = f"127.0.0.1:{listener.address[1]}"
     assert f"stats, as uWSGI has them, on {place}" in caplog.text
-    assert f"whoever reaches http://{place} reads the metrics there;" in caplog.text
+    assert f"whoever reaches http://{place} (all interfaces) reads the metrics there;" in caplog.text
     with pytest.raises(BindError):
         open_metrics(Config(metrics=f"unix:{tmp_path}/m", stats=f"0.0.0.0:{listener.address[1]}"))
     assert not (tmp_path / "m").exists()

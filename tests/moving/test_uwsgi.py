@@ -57,6 +57,8 @@ DEFAULTS = {"threads": 1, "access-log": "-", "uwsgi-module": "on"}  # of uWSGI's
         ("cron = 59 2 -1 -1 -1 a b; cron2 = hour=1,unique=1 c; cron-harakiri = 60", {
             "cron": ["59 2 * * * exec timeout -s KILL 60 /bin/sh -c 'a b'", "* 1 * * * exec timeout -s KILL 60 /bin/sh -c c"],
             "workers": 1}),
+        ("spooler = a; spooler-harakiri = 60; spooler-max-tasks = 5; spooler-import = shop.jobs; spooler-python-import = b.py", {
+            "spooler": ["a"], "spooler-timeout": 60, "spooler-max-jobs": 5, "spooler-import": ["shop.jobs", "b.py"], "workers": 1}),
         ("max-worker-lifetime = 60; max-worker-lifetime-delta = 5", {"max-lifetime": 60, "max-lifetime-jitter": 5, "workers": 1}),
         ("cache2 = name=a, max_items=10,blocksize=4096,key_size=64,purge_lru", {
             "uwsgi-cache": ["name=a,items=10,blocksize=4096,keysize=64,purge_lru=1"]}),
@@ -146,6 +148,8 @@ def test_files(load):
     assert draft.settings["static"] == ["/s=/var/s", "/m=/srv/media"] and draft.settings["static-index"] == ["a.html"]
     assert draft.settings["static-expires"] == ["/s/.* 60"] and not draft.notes
     Config.from_sources({}, {}, draft.settings)
+    draft = load("static-expires = /* 31557600; static-expires = 3")
+    assert draft.settings["static-expires"] == ["/* 31536000", "3"] and not draft.notes
     draft = load("static-expires = *.css 60; static-map = /../x=/y")
     assert "static" not in draft.settings and "static-expires" not in draft.settings
     assert all("it has no effect here: " in str(note) for note in draft.notes) and len(draft.notes) == 2

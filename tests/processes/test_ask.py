@@ -130,9 +130,12 @@ def test_attached(server, capsys):
         "rss_bytes": None,
     }
     timed = {**waiting, "name": "cron b", "state": "scheduled", "when": "0 3 * * *"}
-    server.answer = [{**SERVER, "attached": [program, waiting, timed]}, {"worker": WORKER}]
+    jobs = {"waiting": {"/a": 3, "/b": 1}, "ended": {"done": 9, "failed": 0, "retried": 2}}
+    server.answer = [{**SERVER, "attached": [program, waiting, timed], "jobs": jobs}, {"worker": WORKER}]
     assert run(server, "status") == 0
-    table = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()[-4:]]
+    *lines, empty, last = capsys.readouterr().out.splitlines()
+    assert (empty, last) == ("", "jobs: 4 waiting; 9 done, 0 failed, 2 retried")
+    table = [re.split("  +", line) for line in lines[-4:]]
     assert table == [
         ["attached", "pid", "state", "for", "restarts", "memory", "last end", "command"],
         ["celery", "7", "running", "1 min 1 s", "2", "9MiB", "exited with status 1", "celery -A shop"],

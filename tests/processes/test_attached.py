@@ -10,10 +10,13 @@ import types
 import pytest
 
 from aserve.processes import attached as module
+from aserve.processes import spoolers
 from aserve.processes.attached import Attached
 from aserve.processes.command import Command
+from aserve.processes.memory_file import map_memory_file
 from aserve.processes.timers import Timers
 from aserve.settings import Config, crontab
+from aserve.spooler.board import PAGE_VARIABLE, Page
 
 TERM, KILL = signal.SIGTERM, signal.SIGKILL
 
@@ -42,7 +45,7 @@ class Running:
         command = Command(["python", "-m", "aserve", "a:app"], environ, "/")
         return Attached(command, None, self.timers, lambda name, cell: self.counted.append(cell))
 
-    def _start(self, program, environ, folder, signals):
+    def _start(self, program, environ, folder, signals, kept):
         if self.error is not None:
             raise self.error
         self.started.append((program.name, environ, folder))
@@ -77,7 +80,10 @@ class Running:
 def run(monkeypatch, caplog):
     """Make one: run(*commands, **settings) -> Running."""
     caplog.set_level("INFO", "aserve")
-    return lambda *commands, **settings: Running(monkeypatch, *commands, **settings)
+    monkeypatch.setattr(spoolers, "KEPT", {})
+    yield lambda *commands, **settings: Running(monkeypatch, *commands, **settings)
+    for fd in spoolers.KEPT.values():
+        os.close(fd)
 
 
 def test_the_start(run, caplog):
@@ -348,6 +354,60 @@ def test_new_code_while_one_ends(run):
     assert one.signals[1:] == [(1001, KILL), (-1001, KILL)]
 
 
+# Jobs
+
+
+def page_of(one, number):
+    """Return the page of the process that was started so."""
+    fd, place = one.started[number][1][PAGE_VARIABLE].split(",")
+    return Page.inherited(f"{os.dup(int(fd))},{place}", map_memory_file)
+
+
+def test_a_job_that_takes_too_long(run, caplog, monkeypatch):
+    """Its process is killed with all that it has started; the job has failed."""
+    one = run("a", spooler=["/x"], spooler_processes=2, spooler_seconds=5)
+    one.turn()
+    page_of(one, 0).begin("old")
+    page_of(one, 1).begin("new")
+    overdue = one.attached._spoolers.overdue
+    monkeypatch.setattr(
+        one.attached._spoolers,
+        "overdue",
+        lambda seconds: overdue(-1.0)[:1] if seconds == 5 else pytest.fail("no limit"),
+    )
+    one.attached.look_at_jobs()
+    assert one.signals == [(1001, KILL), (-1001, KILL)]
+    assert "attached spooler (pid 1001) has been at old for 0 s (--spooler-timeout): ending it" in caplog.text
+    one.attached.on_end(1001, "was killed by SIGKILL")
+    assert one.attached.describe_jobs() == {"ended": {"done": 0, "failed": 1, "retried": 0}, "waiting": {"/x": 0}}
+    assert one.counted == ['reason="ended"'] and one.turn(0.1) == ["spooler"]
+
+
+def test_without_jobs(run, monkeypatch):
+    """Nobody looks, and nothing is told."""
+    one = run("a")
+    one.attached.look_at_jobs()
+    assert one.attached.describe_jobs() is None and spoolers.KEPT == {} and one.turn() == ["a"]
+    one = run(spooler=["/x"])
+    one.turn()
+    page_of(one, 0).begin("old")
+    one.attached.look_at_jobs()
+    assert one.signals == []
+
+
+def test_one_that_has_done_its_jobs(run, caplog):
+    """The next begins at once, and that is no fault; any other end is one."""
+    one = run("a", spooler=["/x"], spooler_max_jobs=3)
+    one.turn()
+    one.attached.on_end(1001, "exited with status 0")
+    assert one.turn() == ["spooler"] and one.attached.describe()[0]["pause_seconds"] == 0.0
+    assert "attached spooler (pid 1001) has ended, to be started anew: it has done its jobs" in caplog.text
+    one.attached.on_end(1003, "exited with status 1")
+    one.attached.on_end(1002, "exited with status 0")
+    assert one.counted == ['reason="recycle"', 'reason="ended"', 'reason="ended"']
+    assert one.attached.describe()[0]["pause_seconds"] == 0.1
+
+
 # At times (--cron)
 
 
@@ -371,7 +431,7 @@ def test_a_run(cron, caplog):
     assert one.turn(89) == [] and one.turn(1) == ["cron prune"]
     one.attached.on_end(1002, "exited with status 3")
     assert one.counted == ['result="done"', 'result="failed"'] and one.attached.describe()[0]["restarts"] == 2
-    assert "cron prune (pid 1001) has begun: /bin/sh -c 'prune --all'" in caplog.text
+    assert "cron prune (pid 1001) has begun: prune --all\n" in caplog.text
     assert [(record.levelname, record.message) for record in caplog.records if "has ended" in record.message] == [
         ("INFO", "cron prune (pid 1001) has ended after 30 s: it exited with status 0"),
         ("ERROR", "cron prune (pid 1002) has ended after 0 s: it exited with status 3"),
@@ -401,13 +461,13 @@ def test_a_reload_while_it_runs(cron):
 
 
 def test_a_reload_with_another_order(cron):
-    """None runs twice at a time, under whatever name."""
-    one = cron("0 1 * * * sh x", "* * * * * sh y")
-    assert one.turn(60) == ["cron sh-2"] or one.states() == {"cron sh": "scheduled", "cron sh-2": "running"}
-    one.attached.renew(Config(workers=1, drain_seconds=5, cron=["* * * * * sh y", "0 1 * * * sh x"]))
+    """None runs twice at a time, under whatever name; one whose name has the run of another waits for that, and is not skipped."""
+    one = cron("2 0 * * * sh x", "* * * * * sh y")
+    assert one.turn(60) == ["cron sh-2"]
+    one.attached.renew(Config(workers=1, drain_seconds=5, cron=["* * * * * sh y", "2 0 * * * sh x"]))
     assert one.turn(60) == []
     one.attached.on_end(1001, "exited with status 0")
-    assert one.turn() == ["cron sh"]
+    assert one.turn() == ["cron sh", "cron sh-2"] and one.counted == ['result="done"']
 
 
 def test_the_end_while_it_runs(cron):

@@ -103,10 +103,18 @@ def test_attached(supervised, monkeypatch):
         "restarts": 1,
         "last_end": "",
         "when": "",
+        "pause_seconds": 0.0,
         "secret": 1,
     }
-    programs = [{**state, "pid": 4321}, {**state, "name": "gone", "pid": 0, "state": "pausing"}]
-    status = module.Status(one.supervisor, one.supervisor._children, SimpleNamespace(describe=lambda: programs))
-    beat, gone = status.describe()["attached"]
+    programs = [{**state, "pid": 4321}, {**state, "name": "gone", "pid": 0, "state": "pausing", "when": "* * * * *"}]
+    status = module.Status(
+        one.supervisor,
+        one.supervisor._children,
+        SimpleNamespace(describe=lambda: programs, describe_jobs=lambda: {"waiting": {}}),
+    )
+    described = status.describe()
+    beat, gone = described["attached"]
+    assert described["jobs"] == {"waiting": {}}
     assert (beat["name"], beat["command"], beat["rss_bytes"], beat["restarts"]) == ("beat", "celery 'a b'", 4321, 1)
     assert (gone["state"], gone["rss_bytes"]) == ("pausing", None) and "secret" not in beat
+    assert gone["command"] == "a b"  # what its shell reads

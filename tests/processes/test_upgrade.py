@@ -11,7 +11,7 @@ import pytest
 from harness.manager import Manager
 
 from aserve.connections.in_flight import TABLE_BYTES
-from aserve.processes import upgrade
+from aserve.processes import spoolers, upgrade
 from aserve.processes.channel import Channel
 from aserve.processes.child import TRIAL, Child, State
 from aserve.processes.children import Children
@@ -339,6 +339,22 @@ def test_it_goes_on(supervised, caplog):
     assert sorted(child.slot for child in one.children if child.state == State.READY) == [1, 2, 3]
     for ours, _ in pairs:
         ours.close()
+
+
+def test_what_was_counted_of_jobs(supervised, monkeypatch):
+    """The memory of those that do jobs goes on being theirs."""
+    monkeypatch.setattr(spoolers, "KEPT", {})
+    before = spoolers.Spoolers()
+    before.follow(["spooler"])
+    before._pages["spooler"].end("done")
+    plan = Plan(Config(workers=1, spooler=["/nowhere"]), "a:app")
+    left = Inheritance("0.0.1", [], [], Strangers(), plan, 1, kept=dict(spoolers.KEPT))
+    one = supervised(1, inherited=left, spooler=["/nowhere"])
+    assert one.supervisor._status.jobs == {
+        "ended": {"done": 1, "failed": 0, "retried": 0},
+        "waiting": {"/nowhere": 0},
+    }
+    os.close(before.fd)
 
 
 def test_workers_of_another_form(supervised, caplog):

@@ -7,7 +7,7 @@ import sys
 import pytest
 from harness.refusals import error_of
 
-from aserve.settings import Bind, parse_bind
+from aserve.settings import Bind, parse_bind, with_reach
 
 
 @pytest.mark.parametrize(
@@ -141,3 +141,18 @@ def test_bind_abstract_elsewhere(monkeypatch):
 def test_bind_refusals(text, reason):
     """What is not a bind says why."""
     assert reason in error_of(parse_bind, text)
+
+
+@pytest.mark.parametrize(
+    ("url", "address", "shown"),
+    [
+        ("http://127.0.0.1:1", ("127.0.0.1", 1), "http://127.0.0.1:1"),
+        ("http://127.0.0.1:1", ("0.0.0.0", 1), "http://127.0.0.1:1 (all interfaces)"),
+        ("http://[::1]:1", ("::", 1), "http://[::1]:1 (all interfaces)"),
+        ("unix:/a", "/a", "unix:/a"),
+        ("unix:@a", "\0a", "unix:@a"),
+    ],
+)
+def test_what_the_log_shows(url, address, shown):
+    """In a container 127.0.0.1 alone looks as if nobody could reach it."""
+    assert with_reach(url, address) == shown

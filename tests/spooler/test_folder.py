@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from aserve.spooler import folder as module
-from aserve.spooler.folder import list_jobs, open_wake, read_job, take_job, wake, write_job
+from aserve.spooler.folder import count_jobs, list_jobs, open_wake, read_job, take_job, wake, write_job
 
 LATER = 1e11  # nobody's clock is there
 
@@ -205,3 +205,17 @@ def test_one_whose_process_dies(folder):
     job = take_job(path, LATER)
     assert job is not None
     job.close()
+
+
+def test_how_many_wait(tmp_path, monkeypatch):
+    """Those of priorities, too; others are none; it stops at a number."""
+    folder = str(tmp_path / "jobs")
+    assert count_jobs(folder) == 0
+    write_job(folder, {b"a": b"b"})
+    write_job(folder, {b"a": b"b"}, priority="5", at=4e9)
+    open_wake_fd = open_wake(folder)
+    os.close(open_wake_fd)
+    (tmp_path / "jobs" / "7").touch()
+    assert count_jobs(folder) == 2
+    monkeypatch.setattr(module, "MAX_COUNTED", 1)
+    assert count_jobs(folder) <= 1

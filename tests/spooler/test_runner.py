@@ -12,8 +12,13 @@ import time
 
 import pytest
 
+from aserve.settings.shared import Shared
+from aserve.sharing.leases import Leases
+from aserve.sharing.store import Store
 from aserve.spooler import runner as module
-from aserve.spooler.folder import list_jobs, write_job
+from aserve.spooler.board import PAGE_BYTES, Page
+from aserve.spooler.folder import Folder, list_jobs, write_job
+from aserve.spooler.queues import Queue
 from aserve.spooler.runner import SPOOL_IGNORE, SPOOL_OK, SPOOL_RETRY, Spooler, run_spooler, values_of
 
 FAR = 4e9  # behind any clock: so are the times of jobs that are put off
@@ -25,7 +30,7 @@ class Running:
     def __init__(self, folder):
         self.folder, self.now, self.done, self.results = folder, FAR, [], []
         self.function = self.do
-        self.spooler = Spooler(folder, lambda: self.function, lambda: self.now)
+        self.spooler = Spooler(Folder(folder), lambda: self.function, lambda: self.now)
 
     def do(self, values):
         """Do a job as the test says."""
@@ -165,7 +170,7 @@ def test_few_faults_are_kept(run, caplog, monkeypatch):
 
 FORKS = """\
 import os, signal, sys
-from aserve.spooler.folder import list_jobs, write_job
+from aserve.spooler.folder import Folder, list_jobs, write_job
 from aserve.spooler.runner import SPOOL_OK, run_spooler
 
 folder, how = sys.argv[1:]
@@ -246,6 +251,34 @@ def test_the_end(run):
     assert run.turn() == ([b"1"], 0.0) and len(list_jobs(run.folder)) == 1
 
 
+def test_what_is_told(run):
+    """Each job is told of while it is done, and what became of it."""
+    memory = memoryview(bytearray(PAGE_BYTES))
+    run.spooler._page = Page(memory)
+    paths = [write_job(run.folder, {b"n": b"%d" % number}) for number in range(4)]
+    told = []
+    run.results = [
+        lambda: (told.append(Page(memory).job()[0]), SPOOL_OK)[1], SPOOL_RETRY, ValueError("no"), SPOOL_IGNORE,
+    ]  # fmt: skip
+    run.turn()
+    assert told == [os.path.basename(paths[0])] and memory.cast("Q")[:3].tolist() == [1, 1, 2]
+    assert Page(memory).job() is None
+
+
+def test_so_many_jobs(tmp_path, caplog):
+    """Then it ends by itself, also if one has failed."""
+    caplog.set_level("INFO", "aserve")
+    for number in range(3):
+        write_job(str(tmp_path), {b"n": b"%d" % number})
+    done = []
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert run_spooler(str(tmp_path), lambda: lambda values: done.append(values) or 1 / 0, max_jobs=2) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert len(done) == 2 and "after 2 jobs (--spooler-max-jobs) another process goes on" in caplog.text
+
+
 def test_until_sigterm(tmp_path):
     """It waits for jobs, without looking for them, and ends by SIGTERM."""
     before = signal.getsignal(signal.SIGTERM)
@@ -265,6 +298,26 @@ def test_until_sigterm(tmp_path):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert [values[b"n"] for values in done] == [b"1", b"2"] and list_jobs(str(tmp_path)) == []
+
+
+def test_a_queue_until_sigterm(store_server):
+    """The jobs of a queue are done in the same way; what would lose them is told before."""
+    store = Store(Shared(store_server.url, "shop"))
+    queue, before = Queue("shared:jobs", store, Leases(store)), signal.getsignal(signal.SIGTERM)
+    told = []
+    queue.warn = lambda: told.append(queue.paths())
+    path = queue.put({b"n": b"1"})
+
+    def function(values):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return SPOOL_OK
+
+    try:
+        assert run_spooler("shared:jobs", lambda: function, queue=queue) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert told == [[path]] and queue.paths() == []
+    store.close()
 
 
 def test_values():

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from aserve.settings.shared import Shared
 from aserve.uwsgi_api import memory as module
 from aserve.uwsgi_api.memory import Memory, share, shared
 
@@ -52,6 +53,14 @@ def test_too_many(open_memory):
     """The names of caches have a limit."""
     with pytest.raises(OSError, match="caches are too many"):
         open_memory(*[f"items=1,name=cache-of-a-rather-long-name-{number}" for number in range(100)])
+
+
+def test_joined(nothing_shared, store_server):
+    """With other hosts it has no caches of its own, and no memory for them."""
+    memory = share(["items=1000000"], shared=Shared(store_server.url, "shop"))
+    assert memory.caches["default"].set(b"k", b"v") and memory.caches is memory.hosts.caches
+    assert store_server.ask("GET", "shop:cache:default:k") == b"$1\r\nv\r\n" and len(memory.octets) < 1 << 20
+    memory.hosts.store.close()
 
 
 def test_shared(nothing_shared):

@@ -10,7 +10,7 @@ from harness.sharing_uwsgi import wait_for_runs
 
 from aserve.uwsgi_api import signals as module
 from aserve.uwsgi_api.schedules import Cron, Every
-from aserve.uwsgi_api.signals import ALL, ANY, LOOK_SECONDS, STRANGER_SECONDS, Signals, parse_target
+from aserve.uwsgi_api.signals import LOOK_SECONDS, STRANGER_SECONDS, Signals
 
 
 @pytest.fixture
@@ -48,23 +48,6 @@ def look(signals):
     seconds = signals.look()
     wait_for_runs()
     return seconds
-
-
-@pytest.mark.parametrize(
-    ("target", "meant"),
-    [("", ANY), ("worker", ANY), ("worker0", ANY), ("spooler", ANY), ("mule", ANY), ("mule3", ANY), ("farm_a", ANY),
-     ("workers", ALL), ("active-workers", ALL), ("mules", ALL), ("worker12", 12)],
-)  # fmt: skip
-def test_targets(target, meant):
-    """Mules and the spooler are there so that no request waits: any worker's thread will do."""
-    assert parse_target(target) == meant
-
-
-@pytest.mark.parametrize("target", ["subscribed", "workerx", "emperor"])
-def test_no_such_target(target):
-    """It is named."""
-    with pytest.raises(ValueError, match=f"'{target}' is no target"):
-        parse_target(target)
 
 
 def test_raised(new):

@@ -157,12 +157,12 @@ async def test_in_a_child_nothing_more_runs(monkeypatch):
 
     async def test(harness, handles):
         child = copy.copy(harness.executor)  # as fork() makes it
-        child._jobs, child._leadership = child._jobs.copy(), child._leadership.copy()
-        child._jobs.append((left.append, "another's"))
+        child.jobs, child._leadership = child.jobs.copy(), child._leadership.copy()
+        child.jobs.append((left.append, "another's"))
         child.on_forked()
-        function, argument = child._jobs.popleft()
+        function, argument = child.jobs.popleft()
         function(argument)
-        assert left == [True] and not child._jobs and not child._leadership
+        assert left == [True] and not child.jobs and not child._leadership
 
     await run_with_leader(test)
 

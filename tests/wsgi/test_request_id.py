@@ -14,8 +14,8 @@ from aserve.wsgi.request_id import RequestIdGateway
 from aserve.wsgi.response import CommonFields
 
 
-def seen_by_app(vars):
-    """Return the names that the app sees of two such requests."""
+def seen_by_app(vars, field_name=None):
+    """Return the names that the app sees of two such requests; see that the responses tell what is in the field of that name."""
     seen = []
 
     def app(environ, start_response):
@@ -23,12 +23,15 @@ def seen_by_app(vars):
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
 
-    gateway = RequestIdGateway(Gateway(app, CommonFields(""), has_sendfile=True))
+    gateway = RequestIdGateway(Gateway(app, CommonFields(""), has_sendfile=True), field_name)
     base = build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=None)
     for _ in range(2):
         exchange = Exchange(vars)
         exchange.connection = FakeConnection(base)
-        assert gateway.respond(exchange).endswith(b"\r\n\r\nok")
+        reply = gateway.respond(exchange)
+        assert reply.endswith(b"\r\n\r\nok")
+        told = re.findall(rb"\r\nX-Id: (.*)\r\n", reply)
+        assert told == ([seen[-1].encode()] if field_name and len(seen[-1]) <= 128 and " " not in seen[-1] else [])
         assert f"HTTP_X_REQUEST_ID\0{seen[-1]}" in exchange.vars
     return seen
 
@@ -46,3 +49,12 @@ def test_one_of_ours(vars):
     """It is new with each request."""
     first, second = seen_by_app(vars)
     assert first != second and re.fullmatch("[0-9a-f]{32}", first)
+
+
+@pytest.mark.parametrize("end", ["", "\0HTTP_HOST\0a"])
+def test_who_gets_the_response_is_told(end):
+    """The field has the name that came, or ours; whatever could be more than a name is not told."""
+    assert seen_by_app(f"{LINE}\0HTTP_X_REQUEST_ID\0abc{end}", "X-Id") == ["abc", "abc"]
+    assert len(seen_by_app(LINE, "X-Id")[0]) == 32
+    for sent in ("a" * 129, "a b", "a\r\nB: c"):  # the last: by a front server
+        assert seen_by_app(f"{LINE}\0HTTP_X_REQUEST_ID\0{sent}{end}", "X-Id")[0] == sent

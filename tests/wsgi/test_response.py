@@ -500,3 +500,30 @@ def test_error_response_to_a_refusal():
     refused = refused_exchange(RequestRefused(413, "large"), None)
     octets = error_response(413, "large", refused, CommonFields("s"))
     assert fields_of(octets)["Connection"] == "close"
+
+
+@pytest.mark.parametrize(
+    ("status", "has_app_failed", "fault"),
+    [
+        (400, False, "http_request_error"),
+        (413, True, "http_request_error"),
+        (501, False, "http_request_error"),
+        (500, False, "proxy_internal_error"),
+        (500, True, "http_response_incomplete"),
+        (503, True, "proxy_internal_error"),
+        (504, False, "http_response_timeout"),
+    ],
+)
+def test_whose_fault_an_error_is(status, has_app_failed, fault):
+    """RFC 9209: an error of ours says so in Proxy-Status, if it is to be there."""
+    _, exchange = new()
+    exchange.has_app_failed = has_app_failed
+    told = error_response(status, "late", exchange, CommonFields("s", "web1"))
+    assert fields_of(told)["Proxy-Status"] == f"web1; error={fault}"
+    assert "Proxy-Status" not in fields_of(error_response(status, "late", exchange, CommonFields("s")))
+
+
+def test_the_fault_of_what_could_not_be_read():
+    """It is the client's."""
+    told = error_response(408, "late", None, CommonFields("", "web1"))
+    assert fields_of(told)["Proxy-Status"] == "web1; error=http_request_error"

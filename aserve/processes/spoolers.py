@@ -1,0 +1,77 @@
+"""The supervisor's view of the processes that do jobs (--spooler): what became of jobs, which one takes too long, how many wait.
+
+Owns:     Spoolers: the memory of their pages, which outlives each of them, and the supervisor's exec.
+Thread:   the supervisor's only one.
+Not here: the form of a page (../spooler/board.py), starting and ending those processes (attached.py), jobs themselves (../spooler/).
+
+A supervisor imports this if there is such a process: others do without.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..spooler.board import PAGE_BYTES, PAGE_VARIABLE, RESULTS, Page
+from ..spooler.folder import count_jobs
+from .memory_file import KEPT, map_memory_file, open_memory_file
+
+NAME = "aserve-spoolers"
+# Guess: so many processes do jobs nowhere; those beyond are not counted. What is not written to takes no memory.
+MAX_PAGES = 1024
+
+
+class Spoolers:
+    """Their pages, by the order in which the settings name them."""
+
+    def __init__(self, kept: Mapping[str, int] = {}) -> None:
+        """
+        Make them, or go on with those of code of before, if these files have them.
+
+        Raises:
+            OSError: no descriptor is left.
+        """
+        self.fd = kept[NAME] if NAME in kept else open_memory_file(NAME)
+        if NAME not in kept:
+            os.truncate(self.fd, MAX_PAGES * PAGE_BYTES)
+        KEPT[NAME] = self.fd
+        self._memory = memoryview(map_memory_file(self.fd))
+        self._pages: dict[str, Page] = {}  # by the name of a process
+        self._numbers: dict[str, int] = {}
+
+    def follow(self, names: Sequence[str]) -> None:
+        """Have a page for each of these."""
+        self._numbers = {name: number for number, name in enumerate(names[:MAX_PAGES])}
+        self._pages = {name: Page(self._page(number)) for name, number in self._numbers.items()}
+
+    def _page(self, number: int) -> memoryview:
+        return self._memory[number * PAGE_BYTES : (number + 1) * PAGE_BYTES]
+
+    def variables(self, name: str) -> dict[str, str]:
+        """Return what a process that begins finds its page by."""
+        self.on_end(name)  # of another of this name, long ago
+        return {PAGE_VARIABLE: f"{self.fd},{self._numbers[name]}"} if name in self._numbers else {}
+
+    def on_end(self, name: str) -> None:
+        """A process has ended: the job that it was at has failed."""
+        page = self._pages.get(name)
+        if page is not None and page.job() is not None:
+            page.end("failed")
+
+    def overdue(self, seconds: float) -> list[tuple[str, str, float]]:
+        """Return the jobs that take longer than this: process, job, for how long."""
+        found = []
+        for name, page in self._pages.items():
+            job = page.job()
+            if job is not None and job[1] > seconds:
+                found.append((name, *job))
+        return found
+
+    def describe(self, folders: Sequence[str]) -> dict[str, Any]:
+        """Return how many jobs have ended, by result, since the start, and how many wait, by folder."""
+        words = self._memory.cast("Q")  # all pages: also of those that the settings name no more
+        return {
+            "ended": {result: sum(words[number :: PAGE_BYTES // 8]) for number, result in enumerate(RESULTS)},
+            "waiting": {folder: count_jobs(folder) for folder in folders},
+        }

@@ -1,0 +1,76 @@
+"""The kinds of value of `--shared` and `--shared-prefix`: which Redis or Valkey hosts share, and under which names.
+
+Owns:     Shared; the grammar of the URL, and how it is shown without its password.
+Thread:   any; pure.
+Not here: who connects there (sharing/store.py).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from .kinds import Kind, show_text
+
+QUEUE = "shared:"  # what stands before the name of a queue of jobs in --spooler
+QUEUE_NAME = re.compile(r"shared:[A-Za-z0-9_.-]{1,100}\Z")
+_DB = re.compile(r"/?(?:[0-9]{1,6})?\Z")
+_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,100}\Z")
+_USER = re.compile(r"//.*@")  # also what is no URL, as it has a / in the password
+
+
+class Shared(NamedTuple):
+    """Where hosts share, and what the keys there begin with."""
+
+    url: str
+    prefix: str
+
+
+def _parse_url(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    text = re.sub(r"\Aunix:(?=/[^/])", "unix://", value)
+    parts = urlsplit(text)
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise ValueError(f"{hide_user(value)!r} begins neither with redis:// nor rediss:// nor unix:")
+    if parts.scheme == "unix" and len(parts.path) < 2:
+        raise ValueError(f"{hide_user(value)!r} names no file")
+    if parts.scheme != "unix" and not (parts.hostname and _has_port(parts) and _DB.match(parts.path)):
+        raise ValueError(f"{hide_user(value)!r} is not HOST[:PORT][/DB]; in a password / is %2F, and # is %23")
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if not name.startswith("ssl_") and name != "db":
+            raise ValueError(f"{name}= is no option here; db= and ssl_ca_certs= and its like are")
+    return text
+
+
+def _has_port(parts: SplitResult) -> bool:
+    """Whether the port is one, or not there; the fault of urllib's would show a part of a password."""
+    try:
+        return parts.port != 0
+    except ValueError:
+        return False
+
+
+def hide_user(url: str | None) -> str:
+    """Return the URL as it may be shown: a password is nobody's business."""
+    return _USER.sub("//...@", show_text(url))
+
+
+def _parse_prefix(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str) or not _PREFIX.match(value):
+        raise ValueError(f"{value!r} is not a name")
+    return value
+
+
+SHARED = Kind(
+    "URL",
+    "redis://[USER:PASSWORD@]HOST[:PORT][/DB], rediss://... with TLS, unix:PATH[?db=DB]",
+    _parse_url,
+    hide_user,
+)
+SHARED_PREFIX = Kind("NAME", "up to 100 letters, digits, _, ., : and -", _parse_prefix, show_text)

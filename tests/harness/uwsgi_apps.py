@@ -1,0 +1,56 @@
+"""An app that does with the module `uwsgi` what a request says, and notes what runs by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .client import RawClient
+
+# /: does what `do` says, a line of Python; returns its value and the worker's pid. `note` writes a line with the pid into a file.
+APP = """\
+import os, time
+import uwsgi
+from uwsgidecorators import *
+
+def note(what):
+    with open("notes", "a") as file:
+        file.write(f"{what} {os.getpid()}\\n")
+
+def gate(name):
+    note(f"{name}-waits")
+    while not os.path.exists(name):
+        time.sleep(0.005)
+    note(f"{name}-open")
+
+def app(environ, start_response):
+    value = eval(bytes.fromhex(environ["QUERY_STRING"]).decode())
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [f"{value!r} {os.getpid()}".encode()]
+
+"""
+
+
+def ask(process: Any, do: str) -> tuple[str, int]:
+    """Have a worker do this; return what it says, and its pid."""
+    client = RawClient(process.address)
+    try:
+        reply = client.fetch(f"/?{do.encode().hex()}", "Connection: close")
+    finally:
+        client.close()
+    assert reply.status == 200
+    value, _, pid = reply.body.decode().rpartition(" ")
+    return value, int(pid)
+
+
+def notes(process: Any) -> list[tuple[str, int]]:
+    """Return the words that were noted, each with the pid."""
+    try:
+        text = (process.folder / "notes").read_text()
+    except FileNotFoundError:
+        return []
+    return [(word, int(pid)) for word, _, pid in (line.partition(" ") for line in text.splitlines() if line.count(" "))]
+
+
+def who(process: Any, word: str) -> list[int]:
+    """Return the pids that have noted this word."""
+    return [pid for noted, pid in notes(process) if noted == word]

@@ -1,0 +1,79 @@
+"""How --shared and --shared-prefix are spelled, and shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.settings import Config, ConfigError
+from aserve.settings.shared import SHARED, hide_user
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://localhost", "redis://10.0.0.1:6380/3", "redis://user:p%40ss@[::1]:6379/0", "rediss://host/?ssl_ca_certs=/etc/ca.pem",
+     "unix:///run/redis.sock", "unix:///run/redis.sock?db=2", "unix://:secret@/run/redis.sock"],
+)  # fmt: skip
+def test_url(url):
+    """As the package redis has them."""
+    assert Config(shared=url, shared_prefix="shop").shared == url
+
+
+def test_url_of_a_path():
+    """A unix socket may be written as that of a bind."""
+    assert Config(shared="unix:/run/redis.sock").shared == "unix:///run/redis.sock"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("localhost:6379", "begins neither with redis://"),
+        ("http://u:secret@localhost", r"'http://...@localhost' begins neither"),
+        ("redis://", r"is not HOST\[:PORT\]\[/DB\]"),
+        ("redis://u:secret@host/shop", r"'redis://...@host/shop' is not HOST"),
+        ("redis://host:port", "is not HOST"),
+        ("redis://:secret/2@host", r"'redis://...@host' is not HOST.*in a password / is %2F"),
+        ("redis://:secret#2@host", r"'redis://...@host' is not HOST"),
+        ("unix:", "names no file"),
+        ("redis://host?socket_timeout=60", "socket_timeout= is no option here"),
+        (6379, "6379 is not text"),
+    ],
+)
+def test_refused(url, why):
+    """What is wrong is said, without a password."""
+    with pytest.raises(ConfigError, match=why) as caught:
+        Config(shared=url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["", "a b", "x" * 101, 7])
+def test_refused_prefix(prefix):
+    """It is a name."""
+    with pytest.raises(ConfigError, match="is not a name; accepted: up to 100 letters"):
+        Config(shared="redis://host", shared_prefix=prefix)
+
+
+def test_combinations(monkeypatch):
+    """A prefix of nothing, no module `uwsgi`, and no package."""
+    with pytest.raises(ConfigError, match="give shared, which says where"):
+        Config(shared_prefix="shop")
+    with pytest.raises(ConfigError, match="shared is for apps that import uwsgi"):
+        Config(shared="redis://host", uwsgi_module="off")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"pip install 'aserve-wsgi\[redis\]'"):
+        Config(shared="redis://host")
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"), [("shared:jobs", None), ("shared:", "redis://host"), ("shared:a b", "redis://host")]
+)
+def test_queues(name, shared):
+    """A queue has a name, and is somewhere."""
+    with pytest.raises(ConfigError, match=f"spooler {name}: shared:NAME needs shared, and a name of"):
+        Config(workers=1, spooler=[name], shared=shared)
+    assert Config(workers=1, spooler=["shared:jobs"], shared="redis://host").spooler == ("shared:jobs",)
+
+
+def test_shown():
+    """Without user and password, and as it is where there are none."""
+    assert SHARED.show("redis://shop:secret@host:6379/0") == "redis://...@host:6379/0"
+    assert hide_user("redis://host/0") == "redis://host/0" and SHARED.show(None) == "none"
