@@ -113,14 +113,17 @@ class Crew:
 
     def pause(self, slot: int) -> float:
         """Let a slot wait for its next child; return for how many seconds."""
-        seconds = self._backoffs[slot].fail(time.monotonic())
-        self._timers.after(seconds, lambda: None)  # wakes the loop, which looks what is due
-        return seconds
+        return self._wake_after(self._backoffs[slot].fail(time.monotonic()))
 
     def pause_after(self, child: Child) -> float:
-        """The same after a child that was ready: one that has served for long has not failed at once."""
-        self._backoffs[child.slot].succeed(child.served_seconds)
-        return self.pause(child.slot)
+        """The same after a child that was ready: the pause is short, unless others of its slot have just failed, too."""
+        backoff = self._backoffs[child.slot]
+        backoff.succeed(child.served_seconds)
+        return self._wake_after(backoff.fail_later(time.monotonic()))
+
+    def _wake_after(self, seconds: float) -> float:
+        self._timers.after(seconds, lambda: None)  # wakes the loop, which looks what is due
+        return seconds
 
     def forget_failures(self, slot: int | None = None) -> None:
         """Let a slot, or all of them, try at once: whatever was wrong may have been repaired."""

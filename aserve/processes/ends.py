@@ -99,7 +99,7 @@ class Ends:
         elif child.slot <= self._crew.size:
             self._tally.count_restart(child.slot, "crash")
             seconds = self._crew.pause_after(child)
-            why += f"; another is started in {seconds:.1f} s"
+            why += f"; another is started in {seconds:g} s"
             if not self._children.find(child.slot, State.READY):
                 self._crew.absences.begin(child.slot, f"it {how}")
         logger.error("%s has crashed after %.0f s: %s%s", child, child.served_seconds, why, child.describe_losses())

@@ -93,7 +93,7 @@ class Molds:
         elif before is State.READY:
             seconds, served = self._delay(mold), mold.served_seconds
             logger.warning(
-                "%s has ended after %.0f s: it %s; another is made in %.1f s, and workers go on",
+                "%s has ended after %.0f s: it %s; another is made in %g s, and workers go on",
                 mold,
                 served,
                 how,

@@ -26,6 +26,15 @@ def test_who_has_served_long_enough_begins_anew(seconds, delay):
     assert backoff.fail(0.0) == delay
 
 
+def test_who_has_begun_well_hardly_waits():
+    """But only the first time; then the delays are those of any other."""
+    backoff = Backoff()
+    assert [backoff.fail_later(7.0) for _ in range(3)] == [0.01, 0.1, 0.2]
+    backoff.succeed(CALM_SECONDS)
+    assert backoff.fail_later(7.0) == 0.01 and backoff.due_at == 7.01
+    assert backoff.fail(7.0) == 0.1
+
+
 def test_reset():
     """What was repaired is tried at once."""
     backoff = Backoff()

@@ -15,10 +15,10 @@ def test_crashes_in_a_row(supervised):
     """The pauses grow; who has served for a while has a short one again."""
     one = supervised(1)
     (child,) = one.start()
-    for pause in (0.1, 0.2, 0.4):
+    for pause in (0.01, 0.1, 0.2):
         assert one.end(child, number=11) == []
-        assert one.turn(pause - 0.01) == []
-        (child,) = one.turn(0.02)
+        assert one.turn(pause - 0.001) == []
+        (child,) = one.turn(0.002)
         one.say(child, say="ready")
     one.system.now += 60
     one.end(child, number=11)

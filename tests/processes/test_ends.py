@@ -22,9 +22,9 @@ def test_a_crash(supervised, caplog):
     first, second = one.start()
     one.system.now += 3600
     assert one.end(second, number=11) == []
-    assert f"{second} has crashed after 3600 s: it was killed by SIGSEGV; another is started in 0.1 s" in caplog.text
-    assert one.turn(0.05) == []
-    (successor,) = one.turn(0.06)
+    assert f"{second} has crashed after 3600 s: it was killed by SIGSEGV; another is started in 0.01 s" in caplog.text
+    assert one.turn(0.009) == []
+    (successor,) = one.turn(0.002)
     assert (successor.slot, successor.generation, successor.page) == (2, 2, second.page)
     one.say(successor, say="ready")
     assert "no worker is missing any more: 2 workers" in caplog.text

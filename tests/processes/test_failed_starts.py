@@ -46,7 +46,7 @@ def test_one_that_cannot_be_replaced(supervised, caplog):
     one = supervised(2)
     first, second = one.start()
     one.end(second, number=9)
-    for pause in (0.1, 0.2, 0.4, 0.8):
+    for pause in (0.01, 0.1, 0.2, 0.4, 0.8):
         (child,) = one.turn(pause + 0.01)
         one.say(child, say="failed", why="no module 'a'", traceback="Traceback: here\n")
         one.end(child, status=1)
@@ -65,7 +65,7 @@ def test_a_fork_that_fails_later(supervised, caplog):
     one.system.fork_error = OSError(12, "Cannot allocate memory")
     assert one.turn(0.11) == []
     one.system.fork_error = None
-    assert one.turn(0.1) == [] and slots_of(one.turn(0.11)) == [1]
+    assert one.turn(0.09) == [] and slots_of(one.turn(0.02)) == [1]
     assert "worker 1 could not start: it could not be forked: Cannot allocate memory; the next" in caplog.text
 
 

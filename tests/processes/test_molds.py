@@ -244,7 +244,7 @@ def test_the_mold_dies(preloaded, caplog):
     one, mold, (first, _) = preloaded()
     one.end(mold, number=KILL)
     assert (
-        f"the mold (pid {mold.pid}) has ended after 0 s: it was killed by SIGKILL; another is made in 0.1 s"
+        f"the mold (pid {mold.pid}) has ended after 0 s: it was killed by SIGKILL; another is made in 0.01 s"
         in caplog.text
     )
     one.end(first, number=KILL)
@@ -261,7 +261,7 @@ def test_the_mold_cannot_be_made_anew(preloaded, caplog):
     (other,) = one.turn(0.2)
     one.say(other, **FAILED)
     assert one.end(other, 1) == [] and "the mold (pid 104) could not start: importing a" in caplog.text
-    assert one.turn(0.1) == [] and len(one.turn(0.2)) == 1
+    assert one.turn(0.09) == [] and len(one.turn(0.02)) == 1
 
 
 def test_the_mold_dies_before_it_has_forked(preloaded, caplog):
@@ -272,7 +272,7 @@ def test_the_mold_dies_before_it_has_forked(preloaded, caplog):
     assert unborn.pid == 0
     one.end(mold, number=KILL)
     one.turn(0.1)
-    assert "worker 1 could not start: its mold has ended before it could fork; the next try is in 0.2 s" in caplog.text
+    assert "worker 1 could not start: its mold has ended before it could fork; the next try is in 0.1 s" in caplog.text
     assert unborn.is_reaped and one.supervisor._children.find(1, *State) == []
 
 
@@ -302,7 +302,7 @@ def test_the_mold_cannot_fork(preloaded, caplog):
     one.system.workers_ends[pid].close()
     one.turn()
     one.turn(1)
-    assert "worker 1 could not start: it could not be forked: no memory; the next try is in 0.2 s" in caplog.text
+    assert "worker 1 could not start: it could not be forked: no memory; the next try is in 0.1 s" in caplog.text
 
 
 def test_clients_wait_for_a_worker_that_is_not_forked_yet(preloaded):
