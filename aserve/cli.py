@@ -33,12 +33,11 @@ from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
 from .processes.ask import is_command, run_command
-from .processes.attached import SPOOLER, SPOOLER_VARIABLE
 from .processes.child import MOLD, TRIAL
 from .processes.command import INHERITANCE_VARIABLE, TRIAL_VARIABLE
 from .processes.memory_file import map_memory_file
 from .processes.plan import Plan
-from .processes.programs import check_programs
+from .processes.programs import SPOOLER, SPOOLER_VARIABLE, check_programs
 from .running import Beside, prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml

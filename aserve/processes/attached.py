@@ -38,11 +38,11 @@ from typing import TYPE_CHECKING, Any, Callable
 from ..metrics.advice import DONE
 from ..metrics.table import ATTACHED_RESTARTS, CRON_RUNS
 from ..settings import Config
-from ..settings.commands import Program, name_programs, parse_program, parse_timed
+from ..settings.commands import Program
 from ..settings.crontab import MINUTE, last_due, parse_times
 from .backoff import Backoff
 from .command import Command
-from .programs import environ_for, start_program
+from .programs import environ_for, programs_of, send_signal, start_program
 from .signal_pipe import SignalPipe
 from .timers import Timer, Timers
 
@@ -51,23 +51,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-SPOOLER = "spooler"
-SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # names the folder to the process that does its jobs
-SET_BACK_MINUTES = (
-    180  # a clock that goes back by more was wrong before, and is followed; by less it is waited for. As cron does
-)
+# A clock that goes back by more was wrong before, and is followed; by less it is waited for. As cron does.
+SET_BACK_MINUTES = 180
 
 State = dict[str, Any]
-
-
-def programs_of(config: Config, command: Command) -> list[Program]:
-    """Return the programs that the settings name; `command` is ours, which is also that of a spooler."""
-    spoolers = [
-        Program(SPOOLER, tuple(command.words), ((SPOOLER_VARIABLE, folder),))
-        for folder in config.spooler
-        for _ in range(config.spooler_processes)
-    ]
-    return name_programs([*spoolers, *map(parse_program, config.attach), *map(parse_timed, config.cron)])
 
 
 def _ignore() -> None:
@@ -100,6 +87,23 @@ class _One:
         if not self.pid:
             return "waiting" if self.is_due else "scheduled"
         return "ending" if self.deadline is not None else "running"
+
+    def become(self, program: Program) -> None:
+        """It is this program from its next start on."""
+        if program.when and program.words != self.program.words:
+            self.is_due = False  # that was the other's minute
+        self.program = program
+
+    def is_place_of(self, other: _One) -> bool:
+        """Whether the command that `other` runs is now this one, which does not run it itself."""
+        is_free = self.deadline is None and not (self.pid and self.words == other.words)
+        return bool(self.program.when) and self.program.words == other.words and is_free
+
+    def swap_run(self, other: _One) -> None:
+        """Take what `other` runs, and give it what runs here."""
+        self.pid, other.pid = other.pid, self.pid
+        self.began_at, other.began_at = other.began_at, self.began_at
+        self.words, other.words = other.words, self.words
 
     def take_due(self) -> bool:
         """Look at the clock; return whether a minute of its times has come since the last look."""
@@ -153,13 +157,10 @@ class Attached:
         """Run what these settings name from now on; those that run already go on."""
         self._config = config
         programs = {program.name: program for program in programs_of(config, self._command)}
-        for name in [name for name in self._by_name if name not in programs]:
-            one = self._by_name.pop(name)
-            if one.pid:
-                self._forgotten.append(one)
-                self._tell_to_end(one)
+        gone = [self._by_name.pop(name) for name in list(self._by_name) if name not in programs]
         for name, program in programs.items():
-            self._by_name.setdefault(name, _One(program)).program = program
+            self._by_name.setdefault(name, _One(program)).become(program)
+        self._let_go(gone)
         spoolers = [name for name, program in programs.items() if program.variables]
         if spoolers and self._spoolers is None:
             from .spoolers import Spoolers  # and what is known of jobs
@@ -167,6 +168,18 @@ class Attached:
             self._spoolers = Spoolers(self._kept)
         if self._spoolers is not None:
             self._spoolers.follow(spoolers)
+
+    def _let_go(self, gone: Sequence[_One]) -> None:
+        """The settings have these names no more: what runs ends, but for a command of --cron that has another name now."""
+        for one in [*gone, *(one for one in self._by_name.values() if one.words != one.program.words)]:
+            for other in self._by_name.values() if one.pid and one.program.when and one.deadline is None else ():
+                if other.is_place_of(one):
+                    other.swap_run(one)
+                    break
+        for one in gone:
+            if one.pid:
+                self._forgotten.append(one)
+                self._tell_to_end(one)
 
     def renew(self, config: Config) -> None:
         """Run these, all of them from their beginning: workers have new code."""
@@ -270,7 +283,7 @@ class Attached:
             return
         name, seconds, one.last_end = str(one), time.monotonic() - one.began_at, how
         # Nobody else can have its group's number so soon: the kernel gives the numbers one after another.
-        _send(os.killpg, one, signal.SIGKILL)
+        send_signal(os.killpg, one.pid, one, signal.SIGKILL)
         is_told, one.pid, one.is_out_of_reach = one.deadline is not None, 0, False
         if self._spoolers is not None:
             self._spoolers.on_end(one.program.name)
@@ -342,6 +355,7 @@ class Attached:
                 "when": one.program.when,
                 "pause_seconds": one.backoff.seconds,
                 "looked_at": one.looked_at,
+                "is_due": one.is_due,
                 "is_wanted": one not in self._forgotten,
             }
             for one in self._all()
@@ -349,22 +363,22 @@ class Attached:
 
     def adopt(self, states: Sequence[State]) -> None:
         """Go on with those that run since before the supervisor became new code; to be called after `follow`."""
+        gone = []
         for state in states:
+            words = tuple(state.get("words", ()))
             one = self._by_name.get(state["name"]) if state["is_wanted"] else None
-            if one is not None:
-                one.looked_at = state.get("looked_at", one.looked_at)
+            if one is None:
+                one = _One(Program(state["name"], words, when=state.get("when", "")))
+                gone.append(one)
+            one.restarts, one.last_end = state.get("restarts", 0), state.get("last_end", "")
+            one.looked_at = state.get("looked_at", one.looked_at)
+            one.is_due = one.is_due or (state.get("is_due", False) and words == one.program.words)
             if not state["pid"]:
                 continue
-            if one is None:
-                one = _One(Program(state["name"], tuple(state["words"]), when=state.get("when", "")))
-                self._forgotten.append(one)
-            one.pid, one.restarts, one.last_end = state["pid"], state["restarts"], state["last_end"]
-            one.words = tuple(state["words"])
-            one.began_at = time.monotonic() - state["seconds"]
+            one.pid, one.words, one.began_at = state["pid"], words, time.monotonic() - state["seconds"]
             if state["state"] == "ending":  # it was told, and a second SIGTERM means "at once" to many
                 self._await_end(one, state.get("ends_in", self._config.drain_seconds))
-            elif one in self._forgotten:
-                self._tell_to_end(one)
+        self._let_go(gone)
 
 
 def _ask_to_end(one: _One) -> None:
@@ -373,22 +387,9 @@ def _ask_to_end(one: _One) -> None:
         with contextlib.suppress(OSError):  # it has no group yet, or it is another user's
             os.killpg(one.pid, signal.SIGTERM)
             return
-    _send(os.kill, one, signal.SIGTERM)
+    send_signal(os.kill, one.pid, one, signal.SIGTERM)
 
 
 def _kill(one: _One) -> None:
-    one.is_out_of_reach = not _send(os.kill, one, signal.SIGKILL)  # it may have no group yet
-    _send(os.killpg, one, signal.SIGKILL)
-
-
-def _send(send: Callable[[int, int], None], one: _One, number: signal.Signals) -> bool:
-    """Send a signal to a program or to its group; return False if that is refused, as for a program that has become another user's."""
-    try:
-        send(one.pid, number)
-    except ProcessLookupError:
-        pass  # nobody is left
-    except PermissionError:
-        who = "its process group" if send is os.killpg else "it"
-        logger.error("%s: %s may not be sent %s, as it runs as another user; end it by hand", one, who, number.name)
-        return False
-    return True
+    one.is_out_of_reach = not send_signal(os.kill, one.pid, one, signal.SIGKILL)  # it may have no group yet
+    send_signal(os.killpg, one.pid, one, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""Programs that are none of ours: what one is given, and how it is started.
+"""Programs beside the workers: which the settings name, what one is given, and how it is started.
 
-Owns:     start_program; the environment of programs; check_programs, before anything is started.
+Owns:     programs_of; start_program; send_signal; the environment of programs; check_programs, before anything is started.
 Thread:   the supervisor's only one; `start_program` forks, and the child becomes the program.
 Not here: when one is started, and what follows its end (attached.py), how a command is spelled (settings/commands.py).
 """
@@ -13,15 +13,18 @@ import os
 import shutil
 import signal
 from collections.abc import Mapping
-from typing import NoReturn
+from typing import Callable, NoReturn
 
 from .._cparsers import lib
 from ..settings import Config, ConfigError
-from ..settings.commands import Program, parse_program
+from ..settings.commands import Program, name_programs, parse_program, parse_timed
+from .command import Command
 from .signal_pipe import SignalPipe, block_signals
 
 logger = logging.getLogger("aserve")
 
+SPOOLER = "spooler"
+SPOOLER_VARIABLE = "ASERVE_DOES_JOBS_OF"  # names the folder to the process that does its jobs
 NOT_RUN = 127  # exit status, as a shell's: the program could not be run
 # What systemd tells this process, and nobody else.
 NOT_INHERITED = (
@@ -34,6 +37,16 @@ NOT_INHERITED = (
     "FDSTORE",
 )
 OWN_FDS = "/proc/self/fd"
+
+
+def programs_of(config: Config, command: Command) -> list[Program]:
+    """Return the programs that the settings name; `command` is ours, which is also that of a spooler."""
+    spoolers = [
+        Program(SPOOLER, tuple(command.words), ((SPOOLER_VARIABLE, folder),))
+        for folder in config.spooler
+        for _ in range(config.spooler_processes)
+    ]
+    return name_programs([*spoolers, *map(parse_program, config.attach), *map(parse_timed, config.cron)])
 
 
 def check_programs(config: Config, environ: Mapping[str, str]) -> None:
@@ -122,3 +135,16 @@ def environ_for(config: Config, environ: Mapping[str, str]) -> dict[str, str]:
         name, _, value = pair.partition("=")
         found[name] = value
     return found
+
+
+def send_signal(send: Callable[[int, int], None], pid: int, program: object, number: signal.Signals) -> bool:
+    """Send a signal to a program or to its group; return False if that is refused, as for a program that has become another user's."""
+    try:
+        send(pid, number)
+    except ProcessLookupError:
+        pass  # nobody is left
+    except PermissionError:
+        who = "its process group" if send is os.killpg else "it"
+        logger.error("%s: %s may not be sent %s, as it runs as another user; end it by hand", program, who, number.name)
+        return False
+    return True

@@ -33,16 +33,21 @@ def _parse_url(value: object) -> str | None:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not text")
     text = re.sub(r"\Aunix:(?=/[^/])", "unix://", value)
-    parts = urlsplit(text)
-    if parts.scheme not in ("redis", "rediss", "unix"):
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # its fault would show a password
+        raise ValueError(f"{hide_user(value)!r} is no URL") from None
+    if not text.startswith(("redis://", "rediss://", "unix:")):  # the package takes no others, such as REDIS://
         raise ValueError(f"{hide_user(value)!r} begins neither with redis:// nor rediss:// nor unix:")
-    if parts.scheme == "unix" and len(parts.path) < 2:
-        raise ValueError(f"{hide_user(value)!r} names no file")
+    if parts.scheme == "unix" and (len(parts.path) < 2 or not text.startswith("unix://")):
+        raise ValueError(f"{hide_user(value)!r} names no file by its whole path")
     if parts.scheme != "unix" and not (parts.hostname and _has_port(parts) and _DB.match(parts.path)):
         raise ValueError(f"{hide_user(value)!r} is not HOST[:PORT][/DB]; in a password / is %2F, and # is %23")
-    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+    for name, number in parse_qsl(parts.query, keep_blank_values=True):
         if not name.startswith("ssl_") and name != "db":
             raise ValueError(f"{name}= is no option here; db= and ssl_ca_certs= and its like are")
+        if name == "db" and not re.match(r"[0-9]{1,6}\Z", number):
+            raise ValueError(f"db={number} is no number of a database")
     return text
 
 

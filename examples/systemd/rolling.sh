@@ -28,7 +28,8 @@ give_up() {
 on() {
     where=$1
     shift
-    ssh -o BatchMode=yes "$where" "$*" </dev/null # or it would read what is meant for this script
+    # A host that vanishes must not hold this up for ever; without /dev/null ssh would read what is meant for this script.
+    ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10 "$where" "$*" </dev/null
 }
 
 tell() {
@@ -82,7 +83,8 @@ for host; do
         left=$((left - 1))
         sleep "$QUIET"
     done
-    tell "$host" ready # a restart has forgotten the drain, a reload has not
+    # A restart has forgotten the drain, a reload has not.
+    tell "$host" ready || give_up "$host: the new code serves, but was not told so: after a reload the host is out"
     sleep "$QUIET"
     echo "$host: done"
 done

@@ -37,7 +37,8 @@ def app(environ, start_response):
 """
 
 # What the script calls: a host is a folder. Here sleep and systemctl ask the test, which says when they end, and with which status.
-SSH = '[ "$1 $2 $#" = "-o BatchMode=yes 4" ] && cd "$HOSTS/$3" && HOST=$3 exec sh -c "$4"'
+OPTIONS = "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=10"
+SSH = f'[ "$1 $2 $3 $4 $5 $6 $#" = "{OPTIONS} 8" ] && cd "$HOSTS/$7" && HOST=$7 exec sh -c "$8"'
 ASKING = 'echo "{} $*" >"$HOSTS/asked"; read status <"$HOSTS/answer"; exit $status'
 
 
@@ -189,8 +190,8 @@ def test_new_code_on_all_hosts(site, machine):
 
 # Hosts that answer as told: `at` is what a command contains, and `then` what is done in its place.
 TOLD = """\
-echo "$3: $4" >>"$HOSTS/log"
-case $4 in
+echo "$7: $8" >>"$HOSTS/log"
+case $8 in
 {cases}
 *status*) echo '   "requests": 3,'; echo '   "requests": 4,' ;;
 esac
@@ -210,8 +211,9 @@ RISES = 'n=$(cat "$HOSTS/n" 2>/dev/null || echo 0); echo $((n + 1)) >"$HOSTS/n";
         ("R)", "exit 1", "one: RESTART has failed, and the host is out", "one: R"),
         ("*status*)", 'grep -q R$ "$HOSTS/log" && exit 1; echo', "one: the new code does not serve, and the host may be out",
          "one: status"),
+        ("*ready*)", "exit 255", "one: the new code serves, but was not told so: after a reload the host is out", "one: balancers ready"),
     ],
-    ids=range(7),
+    ids=range(8),
 )  # fmt: skip
 def test_what_goes_wrong(machine, tmp_path, at, then, why, done):
     """Its last line says so, nothing more is done on any host, and the exit status is 1."""

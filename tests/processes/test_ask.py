@@ -142,6 +142,9 @@ def test_attached(server, capsys):
         ["a", "-", "waiting", "-", "2", "-", "-", "celery -A shop"],
         ["cron b", "-", "scheduled", "-", "2", "-", "-", "0 3 * * * celery -A shop"],
     ]
+    server.answer = [{**SERVER, "jobs": {**jobs, "waiting": {}}}, {"worker": WORKER}]
+    assert run(server, "status") == 0
+    assert capsys.readouterr().out.endswith("\njobs: 9 done, 0 failed, 2 retried\n")  # those of queues wait elsewhere
 
 
 def test_status_of_one_that_lacks_a_worker(server, capsys):

@@ -461,13 +461,13 @@ def test_a_reload_while_it_runs(cron):
 
 
 def test_a_reload_with_another_order(cron):
-    """None runs twice at a time, under whatever name; one whose name has the run of another waits for that, and is not skipped."""
+    """None runs twice at a time, under whatever name, and none waits for another's run."""
     one = cron("2 0 * * * sh x", "* * * * * sh y")
     assert one.turn(60) == ["cron sh-2"]
     one.attached.renew(Config(workers=1, drain_seconds=5, cron=["* * * * * sh y", "2 0 * * * sh x"]))
-    assert one.turn(60) == []
+    assert one.turn(60) == ["cron sh-2"] and one.counted == ['result="skipped"']
     one.attached.on_end(1001, "exited with status 0")
-    assert one.turn() == ["cron sh", "cron sh-2"] and one.counted == ['result="done"']
+    assert one.turn(60) == ["cron sh"] and one.counted == ['result="skipped"', 'result="done"']
 
 
 def test_the_end_while_it_runs(cron):
@@ -513,3 +513,59 @@ def test_a_clock_that_is_set_back(cron):
     one.attached.on_end(1002, "exited with status 0")
     one.seconds_since_1970 -= 86400
     assert one.turn() == [] and one.turn(60) == ["cron a"]
+
+
+def test_a_reload_that_renames_them(cron, caplog):
+    """A run goes on under the name that its command has now: it is not cut off, and not begun beside that."""
+    one = cron("* * * * * ./manage.py a", "* * * * * ./manage.py b", "* * * * * ./manage.py c")
+    assert one.turn(60) == ["cron manage.py", "cron manage.py-2", "cron manage.py-3"]
+    one.attached.on_end(1001, "exited with status 0")
+    one.attached.renew(Config(workers=1, cron=["* * * * * ./manage.py c", "* * * * * ./manage.py b"]))
+    assert one.signals == [(-1001, KILL)] and one.turn(60) == []
+    assert one.counted == ['result="done"', 'result="skipped"', 'result="skipped"']
+    one.attached.on_end(1003, "exited with status 1")
+    assert "cron manage.py (pid 1003) has ended after 60 s: it exited with status 1" in caplog.text
+    assert one.turn(60) == ["cron manage.py"] and one.states() == {
+        "cron manage.py": "running",
+        "cron manage.py-2": "running",
+    }
+
+
+def test_a_command_that_is_gone_from_among_others(cron):
+    """Its run ends, not that of the command that has its name now."""
+    one = cron("* * * * * ./manage.py a", "* * * * * ./manage.py b")
+    one.turn(60)
+    one.attached.renew(Config(workers=1, cron=["* * * * * ./manage.py b"]))
+    assert {abs(pid) for pid, _ in one.signals} == {1001}
+    assert one.states() == {"cron manage.py": "running", "cron manage.py-2": "ending"}
+    one.attached.on_end(1001, "was killed by SIGTERM")
+    assert one.turn(60) == [] and one.counted == ['result="skipped"']
+
+
+def test_the_minute_of_another(cron):
+    """A command that waits for its start does not give its minute to the one that gets its name."""
+    one = cron("1 0 * * * ./manage.py a")
+    one.error = BlockingIOError(11, "Resource temporarily unavailable")
+    assert one.turn(60) == []
+    one.error = None
+    one.attached.renew(Config(workers=1, cron=["0 3 * * * ./manage.py b"]))
+    assert one.turn(60) == [] and one.states() == {"cron manage.py": "scheduled"}
+
+
+def test_new_code_and_what_is_due(cron):
+    """What waits for its start is started by new code; runs and ends of before are known, and names may be others by then."""
+    one = cron("1 0 * * * a", "* * * * * ./manage.py b", "* * * * * ./manage.py c")
+    one.error = BlockingIOError(11, "Resource temporarily unavailable")
+    assert one.turn(60) == []
+    one.error = None
+    one.attached._by_name["cron a"].backoff.due_at = one.now + 600
+    assert one.turn(1) == ["cron manage.py", "cron manage.py-2"]
+    one.attached.on_end(1001, "exited with status 3")
+    states, one.attached = one.attached.describe(), one.new()
+    one.signals.clear()
+    one.attached.follow(Config(workers=1, cron=["1 0 * * * a", "* * * * * ./manage.py c"]))
+    one.attached.adopt(states)
+    assert one.signals == [] and one.turn() == ["cron a"]
+    _, last = one.attached.describe()
+    assert (last["name"], last["pid"], last["restarts"]) == ("cron manage.py", 1002, 1)
+    assert last["last_end"] == "exited with status 3"
