@@ -7,8 +7,8 @@ Not here: how a log shows it (log_values.py).
 A service has this gateway only if the access log's format asks for the name, or with --request-id-header; the app finds it as
 HTTP_X_REQUEST_ID. The field is a part of the response's form, as in queue_wait_field.py: so it is in whichever head is made.
 
-Measured 2026-11-23, the CPU time of a request's way through here: 0.15 us on CPython 3.11 and 0.12 us on PyPy 3.9 with a name that came;
-with the field 1.1 us and 0.5 us.
+Measured 2026-11-23, the CPU time of a request's way through here: on CPython 3.11 0.5 us with a name that came, half of it to see that it
+is a name; with the field 1.4 us, and 0.4 us on PyPy 3.9.
 """
 
 from __future__ import annotations
@@ -20,8 +20,20 @@ from ..exchange import Exchange, ResponseForm
 from .gateway import Gateway, Reply
 
 _NAME = "HTTP_X_REQUEST_ID"
+_MARK = f"\0{_NAME}\0"
 # What may be told: as long as in a log (log_values.py), and nothing that a front server's vars could hide, such as the end of a line.
-_find = re.compile(rf"\0{_NAME}\0([!-~]{{1,128}})(?:\0|\Z)").search
+_match = re.compile(r"([!-~]{1,128})(?:\0|\Z)").match
+
+
+def _find(vars: str) -> int:
+    """Return where the name stands, with what is around it; -1: nowhere. What is between two names may be the same, as in GET /?HTTP_X_REQUEST_ID."""
+    at, before, count = vars.find(_MARK), 0, 0
+    while at >= 0:
+        count += vars.count("\0", before, at)
+        if count % 2:  # each name, but the first, has pairs before it: an odd number of NULs, and its own
+            break
+        before, at = at, vars.find(_MARK, at + 1)
+    return at
 
 
 class RequestIdGateway(Gateway):
@@ -37,11 +49,14 @@ class RequestIdGateway(Gateway):
 
     def respond(self, exchange: Exchange) -> Reply:
         """Add the name to the vars if it is not there, then let the inner gateway respond; see Gateway.respond."""
-        if f"\0{_NAME}\0" not in exchange.vars:
+        vars = exchange.vars
+        at = _find(vars)
+        if at < 0:
+            at = len(vars)
             # As long and as random as a trace id of OpenTelemetry.
-            exchange.vars += f"\0{_NAME}\0{os.urandom(16).hex()}"
+            exchange.vars = f"{vars}{_MARK}{os.urandom(16).hex()}"
         if self._beginning:
-            found = _find(exchange.vars)
+            found = _match(exchange.vars, at + len(_MARK))
             if found is not None:
                 line = f"{self._beginning}{found[1]}\r\n".encode("ascii")
                 prefix, may_chunk, keep_alive_line, close_line, may_inform = exchange.form

@@ -44,6 +44,15 @@ def test_one_that_was_sent():
     assert seen_by_app(f"{LINE}\0HTTP_X_REQUEST_ID\0abc") == ["abc", "abc"]
 
 
+@pytest.mark.parametrize("end", ["", "\0HTTP_X_REQUEST_ID\0abc"])
+def test_a_value_that_is_called_so(end):
+    """It is no name: neither does the request go without one, nor is the next field told as one."""
+    query = LINE.replace("QUERY_STRING\0", "QUERY_STRING\0HTTP_X_REQUEST_ID")
+    for vars in (query, f"{query}\0HTTP_A\0HTTP_X_REQUEST_ID\0HTTP_B\0b"):
+        seen = seen_by_app(f"{vars}{end}", "X-Id")
+        assert seen == ["abc", "abc"] if end else len(seen[0]) == 32
+
+
 @pytest.mark.parametrize("vars", [LINE, f"{LINE}\0HTTP_HOST\0a"])
 def test_one_of_ours(vars):
     """It is new with each request."""
