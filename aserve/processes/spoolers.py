@@ -13,6 +13,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..settings.shared import QUEUE
 from ..spooler.board import PAGE_BYTES, PAGE_VARIABLE, RESULTS, Page
 from ..spooler.folder import count_jobs
 from .memory_file import KEPT, map_memory_file, open_memory_file
@@ -69,9 +70,9 @@ class Spoolers:
         return found
 
     def describe(self, folders: Sequence[str]) -> dict[str, Any]:
-        """Return how many jobs have ended, by result, since the start, and how many wait, by folder."""
+        """Return how many jobs have ended, by result, since the start, and how many wait, by folder; a queue's are with its server."""
         words = self._memory.cast("Q")  # all pages: also of those that the settings name no more
         return {
             "ended": {result: sum(words[number :: PAGE_BYTES // 8]) for number, result in enumerate(RESULTS)},
-            "waiting": {folder: count_jobs(folder) for folder in folders},
+            "waiting": {folder: count_jobs(folder) for folder in folders if not folder.startswith(QUEUE)},
         }
