@@ -117,9 +117,8 @@ def _show_status(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> 
             sys.stdout.write("\n" + _table([ATTACHED_COLUMNS, *map(_row_of_attached, server["attached"])]))
         if server.get("jobs"):
             waiting, ended = server["jobs"]["waiting"], server["jobs"]["ended"]
-            parts = [f"{sum(waiting.values())} waiting"] if waiting else []  # nobody here counts those of queues
-            parts.append(", ".join(f"{count} {name}" for name, count in ended.items()))
-            sys.stdout.write(f"\njobs: {'; '.join(parts)}\n")
+            text = f"{sum(waiting.values())} waiting; " if waiting else ""
+            sys.stdout.write(f"\njobs: {text}{', '.join(f'{count} {name}' for name, count in ended.items())}\n")
         sys.stdout.write(_show_warnings(warnings))
     is_short = server["workers_ready"] < server["workers_wanted"]
     return REFUSED if is_short or any(warning["is_failure"] for warning in warnings) else 0

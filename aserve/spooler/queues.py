@@ -50,9 +50,12 @@ _TAKE = (
     "return redis.call('HGET', KEYS[2], ARGV[1])"
 )
 _PUT_OFF = _ALWAYS + _MINE + _NOW + "redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) return 1"
-_RENEW = (
-    _ALWAYS + _MINE + _NOW + "local due = redis.call('ZSCORE', KEYS[1], ARGV[1])\n"
-    "if tonumber(due) < now + ARGV[3] then redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) end return 1"
+_RENEW = (  # One that is gone is being removed, just now: who does that is told if another has done it.
+    _ALWAYS
+    + _NOW
+    + "local due = redis.call('ZSCORE', KEYS[1], ARGV[1]) if not due then return 1 end\n"
+    + _MINE
+    + "if tonumber(due) < now + ARGV[3] then redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) end return 1"
 )
 _REMOVE = (
     _MINE + "redis.call('ZREM', KEYS[1], ARGV[1]) redis.call('HDEL', KEYS[2], ARGV[1])\n"
@@ -146,8 +149,8 @@ class Queue:
         try:
             job.values, job.body = parse_job(octets)
         except ValueError:
-            job.put_off(now, 3600.0)
-            job.close()
+            with contextlib.closing(job):  # also if nobody answers: it must not be renewed for ever
+                job.put_off(now, 3600.0)
             raise
         return job
 

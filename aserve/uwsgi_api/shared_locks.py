@@ -76,8 +76,11 @@ class SharedLocks:
             is_ours = self._leases.let_go(lease)
         finally:
             self._leases.drop(lease)  # --request-timeout may have come before it was let go: it must not last for ever
-            self._taken.pop(number, None)
-            self._first.pop(number, None)
+            if (
+                self._taken.get(number) is lease
+            ):  # otherwise another thread has unlocked it, too, and a third one has it
+                self._taken.pop(number, None)
+                self._first.pop(number, None)
         if not is_ours:
             raise RuntimeError(f"uwsgi.unlock: lock {number} was lost before; another host may have had it meanwhile")
 

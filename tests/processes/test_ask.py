@@ -135,6 +135,8 @@ def test_attached(server, capsys):
     assert run(server, "status") == 0
     *lines, empty, last = capsys.readouterr().out.splitlines()
     assert (empty, last) == ("", "jobs: 4 waiting; 9 done, 0 failed, 2 retried")
+    server.answer = [{**SERVER, "jobs": {**jobs, "waiting": {}}}, {"worker": WORKER}]  # of a queue nobody here knows
+    assert run(server, "status") == 0 and capsys.readouterr().out.endswith("\njobs: 9 done, 0 failed, 2 retried\n")
     table = [re.split("  +", line) for line in lines[-4:]]
     assert table == [
         ["attached", "pid", "state", "for", "restarts", "memory", "last end", "command"],

@@ -38,7 +38,7 @@ def test_counts(kept, tmp_path):
     spoolers.follow(["spooler"])
     write_job(str(tmp_path), {b"a": b"b"})
     ended = {"done": 3, "failed": 0, "retried": 1}
-    assert spoolers.describe([str(tmp_path), "/nowhere"]) == {
+    assert spoolers.describe([str(tmp_path), "/nowhere", "shared:mail"]) == {
         "ended": ended,
         "waiting": {str(tmp_path): 1, "/nowhere": 0},
     }

@@ -121,6 +121,16 @@ def test_a_host_that_is_gone(new, store_server, caplog):
     assert two.paths() == []
 
 
+def test_renewed_when_it_is_done(new, caplog):
+    """A renewal that comes just behind the removal tells of no loss; who removes what another has done is told of it."""
+    one = new()
+    job = one.take(one.put({}), time.time())
+    job.remove()
+    assert one._leases.renew() and caplog.text == ""
+    job.remove()
+    assert f"the job {job.path} is lost" in caplog.text
+
+
 def test_put_off(new, store_server):
     """First for a second, but not sooner than another may take it; then as long as it has been due."""
     queue = new()
@@ -141,6 +151,21 @@ def test_no_job(new, store_server):
     with pytest.raises(ValueError, match="no head"):
         queue.take(path, time.time())
     assert due(queue) == [] and queue.paths() == [path] and queue._leases._held == {}
+
+
+def test_no_job_and_nobody_answers(new, store_server, monkeypatch):
+    """What cannot be read is let go of, too: it is due again soon."""
+    queue = new()
+    path = queue.put({})
+    store_server.ask("HSET", "shop:jobs:mail:octets", path.partition("/")[2], "?")
+
+    def fail(self, now, seconds):
+        raise StoreError
+
+    monkeypatch.setattr(module.QueuedJob, "put_off", fail)
+    with pytest.raises(StoreError):
+        queue.take(path, time.time())
+    assert queue._leases._held == {}
 
 
 def test_away(new, store_server):

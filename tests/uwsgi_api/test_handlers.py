@@ -49,4 +49,6 @@ def test_names_without_addresses():
 
     job = f"{__name__}.test_names_without_addresses.<locals>.Job"
     assert name_of(functools.partial(functools.partial(len))) == "builtins.len"
-    assert name_of(Job()) == name_of(functools.partial(Job(), 1)) == job and name_of(Job().__call__) == f"{job}.__call__"
+    assert (
+        name_of(Job()) == name_of(functools.partial(Job(), 1)) == job and name_of(Job().__call__) == f"{job}.__call__"
+    )

@@ -122,6 +122,25 @@ def test_interrupted_when_it_is_taken(new):
     assert leases._held == one._first == one._taken == {}
 
 
+def test_unlocked_twice(new):
+    """Two threads unlock it at once, and a third one takes it in between: it is the third one's, and no lock for ever."""
+    one = new()
+    one.lock(1)
+    leases = one._leases
+
+    def let_go(lease):
+        del leases.let_go
+        one.unlock(1)
+        one.lock(1)
+        return leases.let_go(lease)
+
+    leases.let_go = let_go
+    with pytest.raises(RuntimeError, match="lost"):
+        one.unlock(1)
+    one.unlock(1)
+    assert leases._held == {} and not one.is_locked(1)
+
+
 def test_lost(new, store_server):
     """unlock says so, and the lock can be had again."""
     one, two = new(), new()
