@@ -15,7 +15,10 @@ from typing import NamedTuple
 
 import pytest
 
-pytestmark = pytest.mark.checkout
+pytestmark = [
+    pytest.mark.checkout,
+    pytest.mark.skipif(sys.implementation.name == "pypy", reason="no interpreter has a part in it: CPython's run does"),
+]
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "aserve"
