@@ -83,7 +83,7 @@ COVERED := --ignore=tests/e2e --ignore=tests/fuzz --ignore=tests/cparsers -m "no
 
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
 	rm -f .coverage .coverage.*
-	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q -n 2 --dist worksteal $(COVERED) $(ARGS)
+	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q -n 4 --dist worksteal $(COVERED) $(ARGS)
 	$(RUN) -m coverage combine --quiet
 	$(RUN) tests/floors.py
 
