@@ -26,10 +26,10 @@ class StoreServer:
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
-    def start(self) -> None:
-        """Start it, and wait until it answers."""
+    def start(self, *options: str) -> None:
+        """Start it, with these options beside its own, and wait until it answers."""
         with open(self._folder / "log", "ab") as log:
-            self._process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self._words, *options], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         wait_until(self._answers, 40, lambda: (self._folder / "log").read_text())
 
     def _answers(self) -> bool:

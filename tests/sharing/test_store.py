@@ -256,8 +256,7 @@ def test_back_and_full(new, store_server, probing, caplog, wait_until):
     store_server.kill()
     with pytest.raises(Away):
         store.ask("PING")
-    store_server.start()
-    store_server.ask("CONFIG", "SET", "maxmemory", "1")
+    store_server.start("--maxmemory", "1")
     wait_until(lambda: "is back, after" in caplog.text, 20)
     assert store.ask("PING") == b"PONG"
 
