@@ -96,34 +96,32 @@ def test_a_way_that_loses_frames(cluster, balancer):
     check_whole(cluster, load, cluster.keep("bad way", load))
 
 
+def part_for(seconds, cluster, host, load):
+    """Part the balancer and a host for so long, while the host itself is well, and wait until it gets its share again."""
+    load.more(2)
+    load.mark("parted")
+    cluster.part(host)
+    load.more(seconds)
+    assert host.answers()
+    load.mark("healed")
+    cluster.heal(host)
+    load.wait_for_host("old one")
+    load.more(2)
+
+
 @pytest.mark.parametrize("balancer", BY_HTTP)
 def test_a_short_partition(cluster, balancer):
     """The balancer and a host do not find each other for three seconds: what was under way is late, and nothing is lost."""
     host = open_busy(cluster, balancer)
     with steady(cluster.address) as load:
-        load.more(2)
-        load.mark("parted")
-        cluster.part(host)
-        load.more(3)
-        load.mark("healed")
-        cluster.heal(host)
-        load.wait_for_host("old one")
-        load.more(2)
+        part_for(3, cluster, host, load)
     check_whole(cluster, load, cluster.keep("parted briefly", load))
 
 
 @pytest.mark.parametrize("balancer", BY_HTTP)
 def test_a_long_partition(cluster, balancer):
-    """They do not for ten seconds, while the host itself is well: it gets its share when they find each other again."""
+    """They do not for ten seconds."""
     host = open_busy(cluster, balancer)
     with steady(cluster.address) as load:
-        load.more(2)
-        load.mark("parted")
-        cluster.part(host)
-        load.more(10)
-        assert host.answers()
-        load.mark("healed")
-        cluster.heal(host)
-        load.wait_for_host("old one")
-        load.more(2)
+        part_for(10, cluster, host, load)
     check(cluster, load, cluster.keep("parted", load), host)
