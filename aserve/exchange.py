@@ -28,6 +28,11 @@ class ResponseForm(NamedTuple):
     close_line: bytes  # the same, that it closes
     may_inform: bool  # 1xx responses: RFC 9110 section 15.2, not to an HTTP/1.0 client
 
+    def with_line(self, line: bytes) -> ResponseForm:
+        """Return the form of a response that has this field line, too: in whichever head is made."""
+        prefix, may_chunk, keep_alive_line, close_line, may_inform = self
+        return ResponseForm(prefix, may_chunk, keep_alive_line + line, close_line + line, may_inform)
+
 
 _CLOSE = b"Connection: close\r\n"
 HTTP_1_1 = ResponseForm("HTTP/1.1 ", may_chunk=True, keep_alive_line=b"", close_line=_CLOSE, may_inform=True)

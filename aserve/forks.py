@@ -1,6 +1,6 @@
 """Processes that the app forks: they drop what is the server's, and end if they come back into it.
 
-Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`).
+Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`); `weakly`, for hooks of objects.
 Thread:   the one that forks, which is the only thread of the child.
 Not here: subprocess, which starts another program: there all our descriptors close, and hooks
           run only with preexec_fn.
@@ -269,6 +269,18 @@ def _replace_by_null(fds: set[int]) -> None:
         with contextlib.suppress(OSError):  # the one used to list them is closed
             os.dup2(null, fd, inheritable=False)
     os.close(null)
+
+
+def weakly(method: Callable[[], object]) -> Callable[[], None]:
+    """Return a function that calls this method while its object is there: os.register_at_fork() and atexit keep what they are given for ever."""
+    found = weakref.WeakMethod(method)
+
+    def call() -> None:
+        alive = found()
+        if alive is not None:
+            alive()
+
+    return call
 
 
 os.register_at_fork(before=_before, after_in_parent=_unblock, after_in_child=_in_child)

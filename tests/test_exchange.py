@@ -30,6 +30,13 @@ def test_what_differs_is_set_on_one_exchange_alone():
     assert other.form is HTTP_1_1 and other.keep_alive and not other.is_head
 
 
+def test_a_form_with_a_line_more():
+    """It stands in the head of a response that keeps the connection, and of one that closes it."""
+    form = HTTP_1_1.with_line(b"A: 1\r\n").with_line(b"B: 2\r\n")
+    assert form.keep_alive_line == b"A: 1\r\nB: 2\r\n" and form.close_line == b"Connection: close\r\nA: 1\r\nB: 2\r\n"
+    assert form._replace(keep_alive_line=HTTP_1_1.keep_alive_line, close_line=HTTP_1_1.close_line) == HTTP_1_1
+
+
 def test_a_refused_exchange_without_a_request():
     """Of a head that could not be read, nothing is known: the reply has a body, and closes."""
     why = RequestRefused(400, "no")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import gc
 import logging
 import os
 import resource
@@ -444,3 +445,19 @@ def test_a_fork_that_fails(handled, monkeypatch):
     assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
     forks._unblock()  # both interpreters call it then, too
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == mask
+
+
+def test_a_hook_of_an_object():
+    """It calls the object's method as long as the object is there, and does not keep it."""
+
+    class Noting:
+        def note(self):
+            noted.append(True)
+
+    noted, noting = [], Noting()
+    hook = forks.weakly(noting.note)
+    hook()
+    del noting
+    gc.collect()
+    hook()
+    assert noted == [True]

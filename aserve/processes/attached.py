@@ -240,7 +240,7 @@ class Attached:
 
     def _delay(self, one: _One) -> float:
         seconds = one.backoff.fail(time.monotonic())
-        self._timers.after(seconds, lambda: None)  # wakes the loop, which looks what is due
+        self._timers.wake_after(seconds)
         return seconds
 
     # Ending

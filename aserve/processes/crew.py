@@ -122,7 +122,7 @@ class Crew:
         return self._wake_after(backoff.fail_later(time.monotonic()))
 
     def _wake_after(self, seconds: float) -> float:
-        self._timers.after(seconds, lambda: None)  # wakes the loop, which looks what is due
+        self._timers.wake_after(seconds)
         return seconds
 
     def forget_failures(self, slot: int | None = None) -> None:

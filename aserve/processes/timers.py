@@ -58,6 +58,10 @@ class Timers:
         heapq.heappush(self._heap, (timer.at, next(self._numbers), timer))
         return timer
 
+    def wake_after(self, seconds: float) -> None:
+        """Have the loop go on so much later, to look what is due elsewhere."""
+        self.after(seconds, lambda: None)
+
     def seconds_to_next(self) -> float | None:
         """Return for how long there is nothing to do; None: for ever."""
         return max(self._heap[0][0] - self._clock(), 0.0) if self._heap else None

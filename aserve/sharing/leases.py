@@ -17,9 +17,9 @@ import logging
 import os
 import threading
 import time
-import weakref
 from typing import Callable
 
+from ..forks import weakly
 from .store import Store, StoreError
 
 logger = logging.getLogger("aserve")
@@ -65,9 +65,8 @@ class Leases:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._forget()
-        forget, end = weakref.WeakMethod(self._forget), weakref.WeakMethod(self.end)
-        os.register_at_fork(after_in_child=lambda: (forget() or (lambda: None))())
-        atexit.register(lambda: (end() or (lambda: None))())
+        os.register_at_fork(after_in_child=weakly(self._forget))
+        atexit.register(weakly(self.end))
 
     def _forget(self) -> None:
         """Begin anew, in a process that was forked: they are its parent's."""
@@ -101,9 +100,8 @@ class Leases:
         with self._lock:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="aserve-leases", daemon=True)
-                with contextlib.suppress(
-                    RuntimeError
-                ):  # no room for a thread: it ends by itself, and is told to be lost
+                # Without room for a thread the lease ends by itself, and is told to be lost.
+                with contextlib.suppress(RuntimeError):
                     thread.start()
                     self._thread = thread
         return lease

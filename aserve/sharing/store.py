@@ -18,9 +18,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Iterator
 from typing import Any, Union
@@ -30,6 +30,7 @@ from redis.connection import ConnectionPool
 from redis.exceptions import MasterDownError, ReadOnlyError, RedisError, ResponseError
 from redis.retry import Retry
 
+from ..forks import weakly
 from ..log_once import LogOnce
 from ..settings.shared import Shared, hide_user
 
@@ -43,6 +44,7 @@ PROBE_SECONDS = 1.0  # between two looks whether it is back. Guess
 IDLE_SECONDS = 30.0
 MAX_IDLE = 64  # connections that are kept: more threads than that are seldom here at once. Guess
 SCAN_COUNT = 1000  # keys that one step looks at
+_UNABLE = (ReadOnlyError, MasterDownError)  # a server that answers, and can do nothing: as good as none
 
 
 class StoreError(OSError):
@@ -67,8 +69,7 @@ class Store:
             self._maker.connection_kwargs.pop("socket_keepalive")
         self._refusals: dict[str, LogOnce] = {}
         self._forget()
-        forget = weakref.WeakMethod(self._forget)
-        os.register_at_fork(after_in_child=lambda: (forget() or (lambda: None))())
+        os.register_at_fork(after_in_child=weakly(self._forget))
 
     def _forget(self) -> None:
         """Begin anew, in a process that was forked: the connections are its parent's, and its thread is not here."""
@@ -114,10 +115,7 @@ class Store:
         Raises:
             Away, StoreError: see `ask`.
         """
-        cursor, pattern = (
-            b"0",
-            b"".join(b"\\" + bytes([octet]) if octet in b"*?[]\\^" else bytes([octet]) for octet in start) + b"*",
-        )
+        cursor, pattern = b"0", re.sub(rb"[*?\[\]\\^]", rb"\\\g<0>", start) + b"*"
         while True:
             cursor, keys = self.ask("SCAN", cursor, "MATCH", pattern, "COUNT", SCAN_COUNT)
             yield keys
@@ -133,11 +131,7 @@ class Store:
             connection.send_command(*command, check_health=False)
             answer = connection.read_response()
         except BaseException as fault:
-            if (
-                isinstance(fault, ResponseError)
-                and not isinstance(fault, (ReadOnlyError, MasterDownError))
-                and connection
-            ):
+            if connection is not None and isinstance(fault, ResponseError) and not isinstance(fault, _UNABLE):
                 self._put_back(connection)
                 raise self._refused(command, fault) from None
             if connection is not None:

@@ -34,7 +34,7 @@ WAKE = ".wake"
 _PREFIX, _NEW, _UNREADABLE = "uwsgi_spoolfile_on_", ".new-", ".unreadable-"
 _HEAD = struct.Struct("<BHB")
 _PRIORITY = re.compile(r"[0-9]{1,9}\Z")
-_LAST = 10**9  # the place of jobs without a priority
+LAST = 10**9  # the place of jobs without a priority
 _numbers = itertools.count(1)
 
 
@@ -186,7 +186,7 @@ def list_jobs(folder: str, tell: Callable[[str, str, OSError], object] = _ignore
     What cannot be looked at is left out, and `tell` is called with its path, a clause and the error.
     """
     found: list[Due] = []
-    places = [(_LAST, folder)]
+    places = [(LAST, folder)]
     with _telling(folder, tell), os.scandir(folder) as entries:
         places += [(int(e.name), e.path) for e in entries if _PRIORITY.match(e.name) and e.is_dir()]
     for priority, place in places:

@@ -22,11 +22,10 @@ from typing import Callable
 
 from ..sharing.leases import LEASE_SECONDS, Lease, Leases, new_token, tell_lost
 from ..sharing.store import Store, StoreError
-from .folder import Due, growing_seconds, job_of, name_of, parse_job
+from .folder import LAST, Due, growing_seconds, job_of, name_of, parse_job
 
 logger = logging.getLogger("aserve")
 
-_LAST = 10**9  # the place of jobs without a priority
 MAX_LOOK = 1000  # jobs of which the first by priority are done first: those that have been due for longest. Guess
 AGAIN_SECONDS = 0.5  # between two tries to say that a job is done
 
@@ -86,7 +85,7 @@ class Queue:
             StoreError: nobody answers, or there is no room: it is not there, or nobody knows whether it is.
         """
         octets = job_of(values, body, priority)
-        name = f"{int(priority or _LAST):010}_{name_of(max(at, time.time()))}"
+        name = f"{int(priority or LAST):010}_{name_of(max(at, time.time()))}"
         self._store.run(_PUT, self._keys, name, octets, repr(at))
         return self._path(name)
 
@@ -125,7 +124,7 @@ class Queue:
             return []
         now = time.time()
         found = [Due(int(name[:10]), 0.0, self._path(name.decode())) for name in names]
-        return [*sorted(found, key=lambda due: due.priority), Due(_LAST, now + float(rest), "")]
+        return [*sorted(found, key=lambda due: due.priority), Due(LAST, now + float(rest), "")]
 
     def take(self, path: str, now: float) -> QueuedJob | None:
         """

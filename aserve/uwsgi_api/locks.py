@@ -16,8 +16,9 @@ import fcntl
 import os
 import threading
 import time
-import weakref
 from typing import Any, Callable, TypeVar
+
+from ..forks import weakly
 
 Result = TypeVar("Result")
 
@@ -35,8 +36,7 @@ class Locks:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._forget_threads()
-        forget = weakref.WeakMethod(self._forget_threads)
-        os.register_at_fork(after_in_child=lambda: (forget() or (lambda: None))())
+        os.register_at_fork(after_in_child=weakly(self._forget_threads))
 
     def _forget_threads(self) -> None:
         """Begin anew, in a process that was forked: its parent's threads are not here to let go."""

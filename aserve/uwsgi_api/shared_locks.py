@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 
+from ..forks import weakly
 from ..sharing.leases import Lease, Leases
 from ..sharing.store import Store
 from .locks import check_lock
@@ -26,8 +26,7 @@ class SharedLocks:
         self._store = store
         self._leases = leases
         self._forget()
-        forget = weakref.WeakMethod(self._forget)
-        os.register_at_fork(after_in_child=lambda: (forget() or (lambda: None))())
+        os.register_at_fork(after_in_child=weakly(self._forget))
 
     def _forget(self) -> None:
         """Begin anew, in a process that was forked: its parent's threads are not here to let go."""
@@ -76,9 +75,7 @@ class SharedLocks:
             is_ours = self._leases.let_go(lease)
         finally:
             self._leases.drop(lease)  # --request-timeout may have come before it was let go: it must not last for ever
-            if (
-                self._taken.get(number) is lease
-            ):  # otherwise another thread has unlocked it, too, and a third one has it
+            if self._taken.get(number) is lease:  # or another thread has unlocked it, too, and a third one has it
                 self._taken.pop(number, None)
                 self._first.pop(number, None)
         if not is_ours:

@@ -24,11 +24,10 @@ import os
 import struct
 import threading
 import time
-import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
-from ..forks import end_if_forked, forked
+from ..forks import end_if_forked, forked, weakly
 from .handlers import ALL, ANY, Handler, name_in_all_hosts, name_of, parse_target
 from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
 from .schedules import Cron, Every, Schedule, Ticks, identity_of, ticks_of
@@ -75,8 +74,7 @@ class Signals:
         self._worker_id = 0
         self._since = 0.0
         self._leave()
-        leave = weakref.WeakMethod(self._leave)
-        os.register_at_fork(after_in_child=lambda: (leave() or (lambda: None))())
+        os.register_at_fork(after_in_child=weakly(self._leave))
 
     def _leave(self) -> None:
         """Take nothing, until `begin`: in a process that was forked none of its parent's threads are there."""

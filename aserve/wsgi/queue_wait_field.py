@@ -14,7 +14,7 @@ The times cost what they do for --metrics.
 
 from __future__ import annotations
 
-from ..exchange import Exchange, ResponseForm
+from ..exchange import Exchange
 from .gateway import Gateway, Reply
 
 
@@ -31,7 +31,5 @@ class QueueWaitGateway(Gateway):
     def respond(self, exchange: Exchange) -> Reply:
         """Tell the wait in milliseconds, then let the inner gateway respond; see Gateway.respond."""
         seconds = exchange.began_at - (exchange.arrived_at or exchange.began_at)
-        line = f"{self._beginning}{seconds * 1000:.1f}\r\n".encode("ascii")
-        prefix, may_chunk, keep_alive_line, close_line, may_inform = exchange.form
-        exchange.form = ResponseForm(prefix, may_chunk, keep_alive_line + line, close_line + line, may_inform)
+        exchange.form = exchange.form.with_line(f"{self._beginning}{seconds * 1000:.1f}\r\n".encode("ascii"))
         return self._inner.respond(exchange)

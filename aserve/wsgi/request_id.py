@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 import re
 
-from ..exchange import Exchange, ResponseForm
+from ..exchange import Exchange
 from .gateway import Gateway, Reply
 
 _NAME = "HTTP_X_REQUEST_ID"
@@ -58,7 +58,5 @@ class RequestIdGateway(Gateway):
         if self._beginning:
             found = _match(exchange.vars, at + len(_MARK))
             if found is not None:
-                line = f"{self._beginning}{found[1]}\r\n".encode("ascii")
-                prefix, may_chunk, keep_alive_line, close_line, may_inform = exchange.form
-                exchange.form = ResponseForm(prefix, may_chunk, keep_alive_line + line, close_line + line, may_inform)
+                exchange.form = exchange.form.with_line(f"{self._beginning}{found[1]}\r\n".encode("ascii"))
         return self._inner.respond(exchange)

@@ -61,3 +61,13 @@ def test_stopped(caplog):
     now[0] += 65.5
     run(timers)
     assert made == [1.0, 3.0, 70.0] and timers.seconds_to_next() is None
+
+
+def test_a_wake_up():
+    """The loop goes on then, and nothing is called."""
+    timers, now = new_timers()
+    timers.wake_after(2.0)
+    assert timers.seconds_to_next() == 2.0
+    now[0] += 2
+    run(timers)
+    assert timers.seconds_to_next() is None
