@@ -110,6 +110,7 @@ class Reloader:
         self._tell(changed)
 
     def _tell(self, changed: list[str]) -> None:
+        self.look_at_all()  # before the code is imported: if that fails, what is saved meanwhile may mend it
         forget_compiled(changed)
         names = [os.path.relpath(path) for path in dict.fromkeys(changed)]
         more = f" and {len(names) - 1} more have" if names[1:] else " has"

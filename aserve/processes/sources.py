@@ -50,10 +50,10 @@ class Sources:
         return {*found, *(self._folders if self._has_all else ()), *filter(os.path.isdir, self._extra)}
 
     def look_at_all(self) -> None:
-        """Look at every Python file of the project from now on; those that are there now count as seen."""
-        self._has_all = True
-        self.look_around()
-        self.find_changed()
+        """Look at every Python file of the project from now on. Those that nobody has looked at yet count as seen; no change is forgotten."""
+        if not self._has_all:
+            self._has_all = True
+            self.look_around()
 
     def look_around(self) -> list[str]:
         """Return the extra files that have appeared, or gone, since the last time: this takes a look into each of their folders."""

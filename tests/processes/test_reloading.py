@@ -76,6 +76,16 @@ async def test_no_end_of_changes(tmp_path, monkeypatch):
     await one.stop()
 
 
+async def test_a_save_during_an_import(watched):
+    """From the first change on, every file of the project counts: the import may fail for one that nobody has imported yet."""
+    (watched.folder / "b.py").write_text("")
+    watched.reloader._sources._folders = (str(watched.folder),)
+    (watched.folder / "a.html").write_text("more")
+    assert await asyncio.wait_for(watched.said.get(), 10) == "a.html has changed"
+    (watched.folder / "b.py").write_text("mended")
+    assert await asyncio.wait_for(watched.said.get(), 10) == "b.py has changed"
+
+
 async def test_all_files(watched):
     """Code that does not start is looked at as a whole."""
     watched.reloader._sources._folders = (str(watched.folder),)

@@ -92,7 +92,17 @@ def test_all_files(tmp_path):
     assert sources.find_changed() == [str(tmp_path / "a.py")]
     (tmp_path / "b.py").write_text("")
     (tmp_path / "b.txt").write_text("")
+    sources.look_at_all()
     assert sources.look_around() == [str(tmp_path / "b.py")]
+
+
+def test_no_change_is_forgotten(tmp_path):
+    """What was saved just before code could not be imported may be what mends it."""
+    (tmp_path / "a.html").write_text("")
+    sources = Sources([str(tmp_path / "a.html")], [str(tmp_path)])
+    (tmp_path / "a.html").write_text("mended")
+    sources.look_at_all()
+    assert sources.find_changed() == [str(tmp_path / "a.html")]
 
 
 def test_files_below(tmp_path):
