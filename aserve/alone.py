@@ -46,6 +46,7 @@ def control_of(server: Server, path: str) -> Iterator[None]:
         "status": tell_status,
         "stacks": lambda caller, _: _tell(caller, {"worker": 0, "pid": os.getpid(), "text": describe_stacks()}),
         "reload": lambda caller, _: caller.refuse(NO_WORKERS),
+        "recycle": lambda caller, _: caller.refuse(NO_WORKERS),
         "workers": lambda caller, _: caller.refuse(NO_WORKERS),
         "balancers": lambda caller, message: tell_balancers(caller, message, server.set_unready),
     }

@@ -75,7 +75,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all flags."""
     parser = _Parser(
         prog="aserve",
-        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|workers|balancers --control PATH\n"
+        usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|recycle|workers|balancers --control PATH\n"
         "       aserve config [--explain NAME] [flags]",
         description=TASKS,
         epilog=EPILOG,

@@ -13,7 +13,7 @@ import collections
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .processes.ask import is_silent, show_age, show_memory
+from .processes.ask import is_silent, show_age, show_memory, show_open
 
 Message = dict[str, Any]
 
@@ -184,7 +184,7 @@ def workers_table(looks: Looks, width: int) -> Table:
             "running": str(worker["running"]),
             "waiting": str(worker["waiting"]),
             "busy": str(worker["threads_busy"]),
-            "open": str(worker["connections"]),
+            "open": show_open(worker) if width >= WIDE else str(worker["connections"]),
             "memory": show_memory(worker),
             "oldest request": f"{_show_seconds(at[0])} {at[1]}" if at else "-",
             "needs a look": "; ".join(needs),

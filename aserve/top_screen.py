@@ -164,7 +164,8 @@ class Watching(Screen[None]):
         Binding("s", "stacks(False)", "stacks"),
         Binding("a", "stacks(True)", "stacks of all"),
         Binding("r", "reload", "reload"),
-        Binding("plus", "workers(1)", "one worker more", key_display="+"),
+        Binding("c", "recycle", "recycle"),
+        Binding("plus", "workers(1)", "one more", key_display="+"),
         Binding("minus", "workers(-1)", "one less", key_display="-"),
         Binding("q", "app.quit", "quit"),
     ]
@@ -231,11 +232,14 @@ class Watching(Screen[None]):
 
     def action_stacks(self, of_all: bool) -> None:
         """Show what each thread is at: of the chosen worker, or of all."""
-        table = next((table for table in (self._requests, self._slow) if self.focused is table), self._workers)
-        slot = 0 if of_all else table.chosen_slot
+        slot = 0 if of_all else self._chosen_slot()
         question: Message = {"ask": "stacks", "worker": slot} if slot else {"ask": "stacks"}
         title = f"stacks of worker {slot}" if slot else "stacks of all workers"
         self.app.push_screen(Reading(title, self._stacks(question)))
+
+    def _chosen_slot(self) -> int:
+        table = next((table for table in (self._requests, self._slow) if self.focused is table), self._workers)
+        return table.chosen_slot
 
     async def _stacks(self, question: Message) -> str:
         answer = await ask(self._path, question, STACKS_SECONDS)
@@ -243,13 +247,22 @@ class Watching(Screen[None]):
 
     def action_reload(self) -> None:
         """Replace all workers, if that is meant."""
+        text = "Reload? All workers are replaced by new ones, which read code and settings anew."
+        self._confirm(text, "reload", {"ask": "reload"})
 
+    def action_recycle(self) -> None:
+        """Replace the chosen worker, if that is meant."""
+        slot = self._chosen_slot()
+        if slot:
+            text = f"Recycle worker {slot}? Its successor starts, then it ends what it has begun, and leaves."
+            self._confirm(text, f"recycle {slot}", {"ask": "recycle", "worker": slot})
+
+    def _confirm(self, text: str, name: str, question: Message) -> None:
         def on_answer(is_meant: Any) -> None:
             if is_meant:
-                self.run_worker(self._do("reload", {"ask": "reload"}))
+                self.run_worker(self._do(name, question))
 
-        text = "Reload? All workers are replaced by new ones, which read code and settings anew.\n\ny: yes   n: no"
-        self.app.push_screen(Confirming(text), on_answer)
+        self.app.push_screen(Confirming(f"{text}\n\ny: yes   n: no"), on_answer)
 
     def action_workers(self, change: int) -> None:
         """Have more workers, or fewer."""

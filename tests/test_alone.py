@@ -49,7 +49,7 @@ async def test_stacks(path):
     assert found["worker"] == 0 and "waiting for requests: " in found["text"]
 
 
-@pytest.mark.parametrize("question", ["reload", "workers"])
+@pytest.mark.parametrize("question", ["reload", "recycle", "workers"])
 async def test_what_needs_a_supervisor(path, question):
     """It says what to start."""
     assert await ask(path, ask=question) == [{"error": NO_WORKERS}]

@@ -194,19 +194,21 @@ def texts(table):
 
 def test_the_table_of_workers():
     """A wide terminal shows what status shows; a narrow one leaves out what the table below it says."""
-    seen = looks([worker()], [worker(requests=7, at=[[42.1, "GET /slow"]]), worker(2, silent_seconds=12.3)])
+    seen = looks(
+        [worker()], [worker(requests=7, at=[[42.1, "GET /slow"]]), worker(2, silent_seconds=12.3, websockets=2)]
+    )
     wide = workers_table(seen, 120)
     assert columns(wide) == [
         "worker", "pid", "state", "for", "req/s", "running", "waiting", "busy", "open", "memory", "oldest request", "needs a look",
     ]  # fmt: skip
     assert texts(wide) == [
         "1|11|ready|1 min 0 s|7.0|1|0|1|3|30MiB|42.1 s GET /slow|old request",
-        "2|12|silent 12 s|1 min 0 s|0|1|0|1|3|30MiB|-|loop hangs",
+        "2|12|silent 12 s|1 min 0 s|0|1|0|1|3 (2 ws)|30MiB|-|loop hangs",
     ]
     assert [(row.slot, row.needs_look) for row in wide.rows] == [(1, True), (2, True)]
     narrow = workers_table(seen, 79)
     assert "for" not in columns(narrow) and "oldest request" not in columns(narrow)
-    assert texts(narrow)[0] == "1|11|ready|7.0|1|0|1|3|30MiB|old request"
+    assert texts(narrow)[0] == "1|11|ready|7.0|1|0|1|3|30MiB|old request" and "|3|" in texts(narrow)[1]
 
 
 def test_one_that_is_no_worker():
@@ -221,7 +223,7 @@ def test_tables_fit(width):
     """Also with large numbers everywhere, and the longest of words."""
     large = worker(
         128, pid=4194304, state="draining", seconds=86399, requests=99999, connections=9999, running=9999, waiting=999,
-        threads_busy=4, silent_seconds=99, uss_bytes=1023 * MIB, at=[[86399, "GET /" + "x" * 300]],
+        threads_busy=4, websockets=100, silent_seconds=99, uss_bytes=1023 * MIB, at=[[86399, "GET /" + "x" * 300]],
     )  # fmt: skip
     seen = looks([large], [large])
     for table in (workers_table(seen, width), requests_table(seen, width)):

@@ -87,7 +87,7 @@ async def test_what_it_shows(server):
             "q quit",
         )
         shown = text_of(pilot.app)
-        for key in ("s stacks", "r reload", "+ one worker more", "- one less", "q quit"):
+        for key in ("s stacks", "r reload", "c recycle", "+ one more", "- one less", "q quit"):
             assert key in shown.splitlines()[-1]
         await pilot.press("q")
     assert pilot.app.return_code == 0
@@ -257,6 +257,18 @@ async def test_reload(server, answer):
         server.gate.set()
         await until.shows(f"reload: {next(iter(answer.values()))}")
         assert len(server.asked("reload")) == 1
+
+
+async def test_recycle(server):
+    """Of the chosen row, after it was asked whether that is meant."""
+    server.answers["recycle"] = [{"text": "worker 1 is being replaced"}]
+    async with watching(server) as (pilot, until):
+        await until.shows("GET /slow")
+        await pilot.press("c")
+        await until.shows("Recycle worker 1?")
+        await pilot.press("y")
+        await until.shows("recycle 1: worker 1 is being replaced")
+        assert server.asked("recycle") == [{"ask": "recycle", "worker": 1}]
 
 
 @pytest.mark.parametrize(("key", "change"), [("plus", 1), ("minus", -1)])

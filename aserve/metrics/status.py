@@ -81,6 +81,7 @@ def describe_single(
         "seconds": round(seconds, 1),
         "requests": now.requests,
         "connections": now.connections_open,
+        "websockets": now.connections_websocket,
         "running": now.connections_running,
         "waiting": now.requests_waiting,
         "waiting_seconds": round(now.requests_waiting_seconds, 1),

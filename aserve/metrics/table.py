@@ -129,7 +129,7 @@ ATTACHED_RESTARTS, CRON_RUNS = "aserve_attached_restarts_total", "aserve_cron_ru
 SUPERVISED = (
     Metric(
         RESTARTS, COUNTER, "Workers that served, and were replaced: they crashed, had served their time (recycle), were of the code of "
-        "before (reload), had an event loop that hung, or asked for it (asked: SIGTERM, too many stuck threads).",
+        "before (reload), had an event loop that hung, or asked for it (asked: SIGTERM, aserve recycle, too many stuck threads).",
         _labelled("reason", ("crash", "recycle", "reload", "hung", "asked")), by_worker=False,
     ),
     Metric(START_FAILURES, COUNTER, "Workers that ended before they served.", by_worker=False),

@@ -2,7 +2,7 @@
 
 Owns:     Answers: reloads and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
-Not here: the socket (control.py), the commands that ask (ask.py), how things are (status.py), reloading (reloads.py) and resizing (crew.py).
+Not here: the socket (control.py), the commands that ask (ask.py), how things are (status.py), reloading (reloads.py), resizing and replacing (crew.py).
 
 Shapes: each row of the table in docs/control.md is an object; the first of a status has no "worker".
 """
@@ -18,6 +18,7 @@ from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
 from .control import Answer, Caller
+from .crew import Crew
 from .status import Status
 from .timers import Timers
 from .wishes import tell_balancers
@@ -54,8 +55,9 @@ class Supervised(Protocol):
 class Answers:
     """The supervisor's answers, by the name of the question."""
 
-    def __init__(self, supervised: Supervised, children: Children, timers: Timers, status: Status) -> None:
+    def __init__(self, supervised: Supervised, crew: Crew, children: Children, timers: Timers, status: Status) -> None:
         self._supervised = supervised
+        self._crew = crew
         self._children = children
         self._timers = timers
         self._status = status
@@ -65,6 +67,7 @@ class Answers:
         self.by_question: dict[str, Answer] = {
             "status": self._on_status,
             "reload": self._on_reload,
+            "recycle": self._on_recycle,
             "workers": self._on_workers,
             "balancers": self._on_balancers,
             "stacks": self._on_stacks,
@@ -101,6 +104,19 @@ class Answers:
                 caller.end()
             else:
                 caller.refuse(text)
+
+    def _on_recycle(self, caller: Caller, message: Message) -> None:
+        slot = message.get("worker")
+        if self._supervised.is_ending:
+            caller.refuse("the server is ending")
+        elif not isinstance(slot, int) or not self._children.find(slot, State.READY):
+            caller.refuse(f"no worker {slot} serves")
+        else:
+            self._crew.forget_failures(slot)
+            is_new = self._crew.replace(slot, "aserve recycle", "asked")
+            already = "" if is_new else " already"
+            caller.say({"text": f"worker {slot} is being replaced{already}: its successor starts, then it drains"})
+            caller.end()
 
     def _on_workers(self, caller: Caller, message: Message) -> None:
         before, change = self._supervised.size, message.get("change")

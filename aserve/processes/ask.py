@@ -1,4 +1,4 @@
-"""The commands that ask a running server: aserve status, reload, workers, balancers, stacks; whom each asks, `aserve top` too.
+"""The commands that ask a running server: aserve status, reload, recycle, workers, balancers, stacks; whom each asks, `aserve top` too.
 
 Owns:     their arguments, the question and the printed answer, the exit status.
 Thread:   the main thread; blocking.
@@ -136,7 +136,7 @@ def _row_of(worker: dict[str, Any]) -> tuple[str, ...]:
         state += f", silent for {worker['silent_seconds']:.0f} s"
     return (
         str(worker["slot"] or "-"), str(worker["pid"] or "-"), state, show_age(worker["seconds"]),
-        *(str(worker[name]) for name in ("requests", "running", "waiting", "threads_busy", "connections")),
+        *(str(worker[name]) for name in ("requests", "running", "waiting", "threads_busy")), show_open(worker),
         show_memory(worker), oldest,
     )  # fmt: skip
 
@@ -152,6 +152,12 @@ def _row_of_attached(program: dict[str, Any]) -> tuple[str, ...]:
 def is_silent(worker: dict[str, Any]) -> bool:
     """Whether a worker serves, and its event loop has not turned for too long."""
     return worker["state"] in ("ready", "draining") and (worker["silent_seconds"] or 0) > SILENT_SECONDS
+
+
+def show_open(worker: dict[str, Any]) -> str:
+    """Return how many connections a worker has, and how many of these are WebSockets."""
+    websockets = worker.get("websockets")  # code of before does not say it
+    return f"{worker['connections']} ({websockets} ws)" if websockets else str(worker["connections"])
 
 
 def show_memory(worker: dict[str, Any]) -> str:
@@ -209,6 +215,7 @@ _Show = Callable[[argparse.Namespace, "Iterator[dict[str, Any]]"], int]
 _COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], dict[str, Any]], _Show]] = {
     "status": (lambda args: {"ask": "status"}, _show_status),
     "reload": (lambda args: {"ask": "reload"}, _show_text),
+    "recycle": (lambda args: {"ask": "recycle", "worker": args.worker}, _show_text),
     "workers": (lambda args: {"ask": "workers", **args.count}, _show_text),
     "balancers": (lambda args: {"ask": "balancers", "wish": args.wish}, _show_text),
     "stacks": (lambda args: {"ask": "stacks", "worker": args.worker}, _show_stacks),
@@ -233,6 +240,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     status.add_argument("--json", action="store_true", help="for programs")
     parsers.add_parser(TOP, parents=[whom], help="the same, and the oldest requests, in the terminal, each second anew")
     parsers.add_parser("reload", parents=[whom], help="replace all workers; return when that is done, or has failed")
+    recycle = parsers.add_parser("recycle", parents=[whom], help="replace one worker, when its successor serves")
+    recycle.add_argument("worker", type=int, help="its number, as aserve status shows it")
     workers = parsers.add_parser("workers", parents=[whom], help="have more workers, or fewer")
     workers.add_argument("count", type=_change, metavar="COUNT", help="how many: 4, +1 or -1")
     balancers = parsers.add_parser(

@@ -90,11 +90,13 @@ class Crew:
 
     # One worker
 
-    def replace(self, slot: int, why: str, reason: str) -> None:
-        """Give a worker a successor when it is its turn, unless that is on its way already; count it by `reason`."""
-        if slot <= self.size and self._rollout.add(slot, why):
+    def replace(self, slot: int, why: str, reason: str) -> bool:
+        """Give a worker a successor when it is its turn, and count it by `reason`; return False if that is on its way already."""
+        is_new = slot <= self.size and self._rollout.add(slot, why)
+        if is_new:
             self._tally.expect_restart(slot, reason)
             logger.info("worker %d is to be replaced: %s", slot, why)
+        return is_new
 
     def retire(self, child: Child, why: str) -> None:
         """Let a worker go, while others serve."""

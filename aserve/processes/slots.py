@@ -43,6 +43,7 @@ class Field(enum.IntEnum):
     THREADS_BUSY = 10
     STALLED_SECONDS = 12  # for so long no thread has begun a request that waits
     WAITING_MILLISECONDS = 13  # for so long the first of these has waited
+    WEBSOCKETS = 14  # of the open connections
     # Written by the worker at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there
 

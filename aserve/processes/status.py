@@ -160,6 +160,7 @@ class Status:
             "seconds": round(time.monotonic() - child.began_at, 1),
             "requests": page[Field.REQUESTS],
             "connections": page[Field.CONNECTIONS],
+            "websockets": page[Field.WEBSOCKETS],
             "running": page[Field.IN_FLIGHT],
             "waiting": page[Field.WAITING],
             "waiting_seconds": round(page[Field.WAITING_MILLISECONDS] / 1000, 1),

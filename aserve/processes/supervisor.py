@@ -174,7 +174,7 @@ class Supervisor:
         )
         shutdown = self._shutdown = Shutdown(children, molds, self._timers, self._listeners, self._manager, attached)
         upgrade = self._upgrade = Upgrade(self._command, children, self._signals, self._manager, attached)
-        self._answers = Answers(self, children, self._timers, status)
+        self._answers = Answers(self, crew, children, self._timers, status)
         reloads = self._reloads = Reloads(
             self._read, self._rollout, crew, children,
             molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, attached=attached, manager=self._manager,

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import collections
+import json
 import ssl
+import subprocess
+import sys
 
 import pytest
 import simple_websocket
@@ -139,12 +143,21 @@ def test_behind_nginx(start_server, connect, fronts):
     assert nginx.fetch("/")[2] == b"index"
 
 
-def test_a_reload(start_workers, connect):
-    """Clients of workers that are replaced see the end, and connect anew to the next; nobody waits for --drain-timeout."""
-    server = start_workers("--workers", "2", "--drain-timeout", "60", app=SITE)
+def test_a_reload(start_workers, connect, tmp_path):
+    """Their worker says how many it has. Clients of workers that are replaced see the end, and connect anew to the next; nobody waits for --drain-timeout."""
+    control = str(tmp_path / "control")
+    server = start_workers("--workers", "2", "--drain-timeout", "60", "--control", control, app=SITE)
     before = set(server.wait_for_workers(2))
     clients = [connect(server, "/pid") for _ in range(4)]
-    assert {int(ask(client, "who?")) for client in clients} <= before
+    found = collections.Counter(int(ask(client, "who?")) for client in clients)
+    assert set(found) <= before
+
+    def counted():
+        asked = [sys.executable, "-I", "-m", "aserve", "status", "--json", "--control", control]
+        workers = json.loads(subprocess.run(asked, capture_output=True, timeout=60, check=True).stdout)["workers"]
+        return {worker["pid"]: worker["websockets"] for worker in workers if worker["websockets"]} == found
+
+    wait_until(counted, 30)
     server.signal(1)
     for client in clients:
         with pytest.raises(simple_websocket.ConnectionClosed):

@@ -10,7 +10,7 @@ from harness.callers import TestCaller
 
 from aserve.connections.in_flight import InFlight
 from aserve.exchange import Exchange
-from aserve.processes.child import STACKS_SIGNAL
+from aserve.processes.child import STACKS_SIGNAL, State
 from aserve.processes.memory_file import map_memory_file
 from aserve.processes.slots import Field
 from aserve.settings import ConfigError
@@ -111,6 +111,40 @@ def test_a_reload_during_another(ask):
     ask.one.end(ask.one.children[-1], status=1)
     ask.one.turn()
     assert "error" in second.read()[0]
+
+
+def test_one_is_replaced(ask):
+    """Its successor starts, and it drains when that is ready; who asks again meanwhile hears so."""
+    first, second = ask.one.start()
+    assert ask(ask="recycle", worker=2).read() == [
+        {"text": "worker 2 is being replaced: its successor starts, then it drains"}
+    ]
+    successor = ask.one.children[-1]
+    assert successor.slot == 2 and successor is not second and second.state is State.READY
+    assert ask(ask="recycle", worker=2).read() == [
+        {"text": "worker 2 is being replaced already: its successor starts, then it drains"}
+    ]
+    ask.one.say(successor, say="ready")
+    assert second.state is State.DRAINING and first.state is State.READY
+
+
+def test_one_is_replaced_after_failures(ask):
+    """A person who asks does not wait for a pause to end."""
+    ask.one.start()
+    ask(ask="recycle", worker=2)
+    ask.one.end(ask.one.children[-1], status=1)
+    count = len(ask.one.children)
+    ask.one.turn()
+    assert len(ask.one.children) == count
+    ask(ask="recycle", worker=2)
+    assert len(ask.one.children) == count + 1
+
+
+@pytest.mark.parametrize("worker", [0, 3, "2", None])
+def test_one_that_cannot_be_replaced(ask, worker):
+    """As it does not serve."""
+    ask.one.start()
+    assert ask(ask="recycle", worker=worker).read() == [{"error": f"no worker {worker} serves"}]
 
 
 @pytest.mark.parametrize(("question", "size"), [({"change": 1}, 3), ({"change": -1}, 1), ({"count": 4}, 4)])
