@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from harness.cluster import NO_AGENT, PATIENCE_SECONDS, versions, why_not
+from harness.cluster import NO_AGENT, PATIENCE_SECONDS, versions, why_not, why_not_here
 from harness.steady import LONG, steady
 from harness.waiting import wait_until
 
-WHY_NOT = why_not()
+WHY_NOT, WHY_NOT_HERE = why_not(), why_not_here()
 pytestmark = [
     pytest.mark.checkout,
     pytest.mark.slow,
     pytest.mark.timeout(600),  # seconds; six starts of a server, on a machine that may be busy
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
 ]
+whole = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
+short = pytest.mark.skipif(bool(WHY_NOT_HERE), reason=WHY_NOT_HERE)  # each run of the suite has one
 DRAINED, ALONE = "drained, then SIGTERM", "SIGTERM alone"
 
 
@@ -44,12 +45,12 @@ def deploy(cluster, how):
 @pytest.mark.parametrize(
     ("balancer", "how"),
     [
-        ("HAProxy", DRAINED),
-        ("HAProxy", ALONE),
-        ("nginx", ALONE),
-        ("nginx, uwsgi", ALONE),
-        ("Caddy", ALONE),
-        ("Envoy", ALONE),
+        pytest.param("HAProxy", DRAINED, marks=short),
+        pytest.param("HAProxy", ALONE, marks=whole),
+        pytest.param("nginx", ALONE, marks=whole),
+        pytest.param("nginx, uwsgi", ALONE, marks=whole),
+        pytest.param("Caddy", ALONE, marks=whole),
+        pytest.param("Envoy", ALONE, marks=whole),
     ],
 )
 def test_a_rolling_deploy(cluster, balancer, how):
@@ -63,6 +64,7 @@ def test_a_rolling_deploy(cluster, balancer, how):
     assert {ask.kind for ask in load.asks} == set(LONG)
 
 
+@whole
 @pytest.mark.parametrize("how", [DRAINED, ALONE])
 def test_gunicorn_beside_it(cluster, how):
     """What becomes of requests behind the same HAProxy when the hosts have gunicorn: nothing is promised for it, but a row."""

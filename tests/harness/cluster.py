@@ -66,9 +66,12 @@ _ROWS: list[dict[str, Any]] = []  # what this run has seen
 
 
 def why_not() -> str:
+    """Return why this run has no whole set of cluster tests; "": it has."""
+    return why_not_here() if os.environ.get("CLUSTER") else "`make cluster` runs it, as root"
+
+
+def why_not_here() -> str:
     """Return why there can be no cluster here; "": there can."""
-    if not os.environ.get("CLUSTER"):
-        return "`make cluster` runs it, as root"
     if sys.platform != "linux" or os.getuid() != 0:
         return "a cluster takes network namespaces: run it as root, on Linux"
     if not os.path.exists("/dev/net/tun"):
