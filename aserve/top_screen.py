@@ -253,9 +253,11 @@ class Watching(Screen[None]):
     def action_recycle(self) -> None:
         """Replace the chosen worker, if that is meant."""
         slot = self._chosen_slot()
-        if slot:
-            text = f"Recycle worker {slot}? Its successor starts, then it ends what it has begun, and leaves."
-            self._confirm(text, f"recycle {slot}", {"ask": "recycle", "worker": slot})
+        if not slot:
+            self._message.update(Text("recycle: choose the row of a worker", style=BAD))
+            return
+        text = f"Recycle worker {slot}? Its successor starts, then it ends what it has begun, and leaves."
+        self._confirm(text, f"recycle {slot}", {"ask": "recycle", "worker": slot})
 
     def _confirm(self, text: str, name: str, question: Message) -> None:
         def on_answer(is_meant: Any) -> None:

@@ -236,6 +236,8 @@ async def test_stacks_of_a_server_without_workers(server):
         await pilot.press("s")
         await until(lambda: len(server.asked("stacks")) == 2)
         assert server.asked("stacks")[1] == {"ask": "stacks"}
+        await pilot.press("q", "c")
+        await until.shows("recycle: choose the row of a worker")
 
 
 @pytest.mark.parametrize("answer", [{"text": "done in 1.0 s"}, {"error": "nothing was reloaded: [broken]"}])

@@ -199,7 +199,7 @@ def test_stacks_of_one_that_starts(ask):
     assert ask(ask="stacks", worker=9).read() == [{"error": "there is no worker 9"}]
 
 
-@pytest.mark.parametrize("question", ["reload", "workers"])
+@pytest.mark.parametrize("question", ["reload", "recycle", "workers"])
 def test_at_the_end(ask, question):
     """A server that ends begins nothing."""
     ask.one.start()
