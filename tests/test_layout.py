@@ -118,10 +118,11 @@ WITHIN = {
         "status",
         "overview",
         "reloading",
-        "answers inheritance losses molds worker",  # the last is the child's side
+        "inheritance losses molds worker",  # the last is the child's side
         "mold trial",  # become workers
         "shutdown upgrade watch",
         "crew",
+        "answers",
         "reloads",
         "failed_starts",
         "ends",
