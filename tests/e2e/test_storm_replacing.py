@@ -13,8 +13,10 @@ import signal
 import sys
 
 import pytest
+from harness.callers import TestCaller
 from harness.front import fronts
-from harness.storm import IS_LONG, TEST_SECONDS, kept_results, start_storm
+from harness.storm import IS_LONG, START_SECONDS, TEST_SECONDS, kept_results, start_storm
+from harness.waiting import wait_until
 
 __all__ = ["fronts", "kept_results", "start_storm"]  # fixtures
 pytestmark = [
@@ -94,9 +96,10 @@ def test_broken_code_changes_nothing(start_storm):
     storm.stop()
 
 
-def test_signals_in_any_order(start_storm):
+def test_signals_in_any_order(start_storm, tmp_path):
     """6: reloads upon reloads, more and fewer workers, workers sent away or killed as they start: it comes to rest, whole."""
-    storm = start_storm("--workers", "2")
+    control = str(tmp_path / "control")
+    storm = start_storm("--workers", "2", "--control", control)
     choose = random.Random(6)
     for _ in storm.rounds():
         storm.wait_for_workers(2)
@@ -109,23 +112,23 @@ def test_signals_in_any_order(start_storm):
                 with contextlib.suppress(ProcessLookupError):  # it has ended just now
                     os.kill(choose.choice(pids), TERM)
             storm.ask_more(choose.choice([0, 0, 20]))
-        settle(storm, 2)
+        settle(storm, control, 2)
     storm.check_nothing_lost()
     storm.stop()
 
 
-def settle(storm, count):
-    """Bring the number of workers back to `count`, and wait until all of them serve."""
-    # Signals that were sent before may still be on their way when the first line appears, but not with the second.
-    while numbers_of_workers(storm)[-2:] != [("stays", "1")] * 2:
-        storm.signal(TTOU, "SIGTTOU: the number of workers")
-    for wanted in range(2, count + 1):
-        storm.signal(TTIN, rf"SIGTTIN: the number of workers is {wanted} now")
+def settle(storm, control, count):
+    """
+    Have so many workers, and wait until all of them serve.
+
+    Signals that were sent before may still be on their way when the first question is answered, but not with the second.
+    """
+    for _ in range(2):
+        caller = TestCaller(control)
+        caller.ask(ask="workers", count=count)
+        wait_until(lambda: caller.read() and caller.is_answered, START_SECONDS, lambda: storm.process.log)  # noqa: B023
+        caller.close()
     storm.wait_for_workers(count)
-
-
-def numbers_of_workers(storm):
-    return re.findall(r"the number of workers (is|stays) (\d+)", storm.process.log)
 
 
 @pytest.mark.parametrize("first", ["reload", "end"])
