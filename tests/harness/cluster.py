@@ -266,6 +266,12 @@ class Cluster:
         print(row)  # for who looks on: -s
         return row
 
+    def check_reached(self) -> None:
+        """Check that each host answers, if only that nobody listens: others may rule what a bridge carries."""
+        for place in (self.front, *(node.place for node in self.nodes)):
+            with contextlib.suppress(ConnectionRefusedError):
+                socket.create_connection((place.address, PORT), 10).close()
+
     def close(self) -> None:
         """End all of it."""
         for node in self.nodes:
@@ -294,9 +300,15 @@ def cluster(tmp_path: pathlib.Path) -> Iterator[Cluster]:
     with contextlib.ExitStack() as undo:
         network = Network()
         undo.callback(network.close)
-        network.open()
-        made = Cluster(network, tmp_path)
-        undo.callback(made.close)
+        try:
+            network.open()
+            made = Cluster(network, tmp_path)
+            undo.callback(made.close)
+            made.check_reached()
+        except (AssertionError, OSError) as fault:
+            if os.environ.get("CLUSTER"):
+                raise
+            pytest.skip(f"root may not make hosts here: {fault}")  # in a container, say
         yield made
 
 
