@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+
+import pytest
+
 from aserve.exchange import Exchange
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ
@@ -20,9 +24,23 @@ def new_exchange():
     return exchange
 
 
+_streams = []  # of the test that runs
+
+
 def respond(app, exchange=None, has_sendfile=True):
     gateway = Gateway(app, CommonFields("s"), has_sendfile)
-    return gateway.respond(new_exchange() if exchange is None else exchange)
+    reply = gateway.respond(new_exchange() if exchange is None else exchange)
+    if inspect.isgenerator(reply):
+        _streams.append(reply)
+    return reply
+
+
+@pytest.fixture(autouse=True)
+def closed_streams():
+    """Close what a test has not read to its end: PyPy finds it later, in any thread, which may not release this one's lock."""
+    yield
+    while _streams:
+        _streams.pop().close()
 
 
 class Closing:
