@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from harness.cluster import NO_AGENT, why_not
+from harness.cluster import MARKS, NO_AGENT, whole
 from harness.steady import steady
 
-WHY_NOT = why_not()
-pytestmark = [
-    pytest.mark.checkout,
-    pytest.mark.slow,
-    pytest.mark.timeout(600),  # seconds; on a machine that may be busy
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
-]
+pytestmark = [*MARKS, whole]
 BUSY_SECONDS = 0.15  # of a request, so that a host has some in hand
 # How long an answer may take at all: 60 s in the examples. Who waits for a host that has vanished waits so long.
 TIME_OUT = {

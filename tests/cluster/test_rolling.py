@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from harness.cluster import NO_AGENT, PATIENCE_SECONDS, versions, why_not, why_not_here
+from harness.cluster import MARKS, NO_AGENT, PATIENCE_SECONDS, short, versions, whole
 from harness.steady import LONG, steady
 from harness.waiting import wait_until
 
-WHY_NOT, WHY_NOT_HERE = why_not(), why_not_here()
-pytestmark = [
-    pytest.mark.checkout,
-    pytest.mark.slow,
-    pytest.mark.timeout(600),  # seconds; six starts of a server, on a machine that may be busy
-]
-whole = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT)
-short = pytest.mark.skipif(bool(WHY_NOT_HERE), reason=WHY_NOT_HERE)  # each run of the suite has one
+pytestmark = MARKS
 DRAINED, ALONE = "drained, then SIGTERM", "SIGTERM alone"
 
 

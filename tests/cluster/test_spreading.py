@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from harness.cluster import FLAGS, NO_AGENT, why_not
+from harness.cluster import FLAGS, MARKS, NO_AGENT, whole
 from harness.steady import steady
 
-WHY_NOT = why_not()
-pytestmark = [
-    pytest.mark.checkout,
-    pytest.mark.slow,
-    pytest.mark.timeout(600),  # seconds; on a machine that may be busy
-    pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT),
-]
+pytestmark = [*MARKS, whole]
 QUICK_SECONDS = 0.2  # of a request: 8 threads serve 40 a second, and five times slower 8
 LIMITED = ("--max-connection-requests", "30")
 

@@ -79,6 +79,12 @@ def why_not_here() -> str:
     return "" if shutil.which("ip", path=SEARCH_PATH) else "ip is not installed (Debian: iproute2)"
 
 
+# Of every test here; it may start six servers on a machine that is busy.
+MARKS = [pytest.mark.checkout, pytest.mark.slow, pytest.mark.timeout(600)]
+whole = pytest.mark.skipif(bool(why_not()), reason=why_not())
+short = pytest.mark.skipif(bool(why_not_here()), reason=why_not_here())  # each run of the suite has one
+
+
 class Gunicorn(Workers):
     """gunicorn, on the same app."""
 
