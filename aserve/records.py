@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sized
 from typing import TYPE_CHECKING, Any
 
 from . import forks
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from .metrics.counting import Counters
     from .metrics.single import Single
     from .slow_requests import SlowRequests
+    from .workers.executor import Executor
+    from .workers.inline import InlineExecutor
 
 
 class Records:
@@ -81,20 +82,23 @@ class Records:
                 undo.callback(self._slow.close)
             self._undo = undo.pop_all()
 
-    def new_log(self, waiting: Sized = ()) -> RequestLog | None:
-        """Return who is told of the end of each request, to be called once; None: nobody. `waiting`: see Ends."""
+    def new_log(self, executor: Executor | InlineExecutor) -> RequestLog | None:
+        """Return who is told of the end of each request, to be called once; None: nobody."""
         log, slow = self._access_log, self._slow
         readers = [reader for reader in (self._counters, log, self._wire_log) if reader is not None]
-        if readers or slow is not None:
-            self._ends = Ends(
-                readers,
-                waiting,
-                most=MOST if self._wire_log is None else 0,  # which asks what the wire is
-                wants_head=log is not None and log.wants_head,
-                slow=slow,
-                slow_seconds=self._server.config.slow_request_seconds,
-            )
-        return self._ends
+        if not readers:
+            return slow
+        ends = self._ends = Ends(
+            readers,
+            executor.jobs,
+            most=MOST if self._wire_log is None else 0,  # which asks what the wire is
+            soon=executor.pause_seconds / 2,
+            wants_head=log is not None and log.wants_head,
+            slow=slow,
+            slow_seconds=self._server.config.slow_request_seconds,
+        )
+        executor.on_pause = ends.flush
+        return ends
 
     @property
     def wants_times(self) -> bool:

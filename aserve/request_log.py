@@ -1,13 +1,13 @@
 """Who is told when requests have ended, and when: in batches.
 
 Owns:     RequestLog, what a service tells of each end; Ends, which keeps them for a moment; Reader, who is told then.
-Thread:   `write` whichever thread ends an exchange; `flush` the same, and the event loop once a second: one at a time.
+Thread:   `write` whichever thread ends an exchange; `flush` the same, and the event loop, when requests cease and once a second: one at a time.
 Not here: when a request ends (connections/connection.py, connections/wire_loop.py); the lines (access_log.py), the numbers
           (metrics/counting.py), what is slow (slow_requests.py).
 
-Who ends the last request that there is to do tells of all: so one that comes alone is told of at once, and where many wait,
-up to 64 share what it costs to begin with each reader. Measured 2026-11-23, CPython 3.11, `write` and the call of a reader that does
-nothing: 0.6 us for one alone, 0.2 us for each of 64.
+Up to 64 ends share what it costs to begin with each reader. They wait while there is more to do, and in the lane until no request has come for
+1 to 2 ms: a timer of the kernel tells the event loop of that in any case (workers/executor.py), so it costs a request nothing. Measured
+2026-11-23, CPython 3.11, `write` and the call of a reader that does nothing: 0.6 us for one alone, 0.2 us for each of 64.
 """
 
 from __future__ import annotations
@@ -40,8 +40,12 @@ _monotonic = time.monotonic
 class RequestLog(Protocol):
     """Is told of the end of each request, once."""
 
-    def write(self, exchange: Exchange) -> None:
-        """Note an exchange whose response is out, or lost. Its response is still there, and its body."""
+    def write(self, exchange: Exchange, may_wait: bool = False) -> None:
+        """
+        Note an exchange whose response is out, or lost. Its response is still there, and its body.
+
+        `may_wait`: it is the lane's: when no more come, Executor.on_pause is called.
+        """
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Note a request that aserve has refused; `exchange` is what is known of it."""
@@ -66,6 +70,7 @@ class Ends:
         waiting: Sized = (),
         *,
         most: int = MOST,
+        soon: float = 0.0,
         wants_head: bool = False,
         slow: RequestLog | None = None,
         slow_seconds: float = 0.0,
@@ -73,41 +78,37 @@ class Ends:
         """
         `waiting`: the jobs that no thread has begun; while there are some, up to `most` ends wait, too.
 
+        `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is called later than that.
         `slow` is told at once of those that took `slow_seconds`; None: nobody is.
         """
         self._readers = tuple(readers)
         self._writes: Sequence[Callable[[Sequence[Ended]], None]] = [reader.write for reader in self._readers]
-        self._waiting, self._most, self._wants_head = waiting, most, wants_head
+        self._waiting, self._most, self._soon, self._wants_head = waiting, most, soon, wants_head
         self._slow, self._slow_seconds = slow, slow_seconds if slow is not None else float("inf")
         self._ends: collections.deque[Ended] = collections.deque()
-        self._due_at = 0.0  # time.monotonic(); of no meaning while none waits
+        self._due_at = _monotonic() + _LONGEST
         self._telling = threading.Lock()  # whoever takes ends out also tells of them: they stay in order
 
-    def write(self, exchange: Exchange) -> None:
+    def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """See RequestLog.write."""
         response, ends, ended_at = exchange.response, self._ends, _monotonic()
-        if response is not None:
-            head = response.head if self._wants_head else b""
-            each = exchange, response.code, response.sent_bytes, ended_at, head
+        if response is None:
+            ends.append((exchange, 0, 0, ended_at, b""))
+        elif self._wants_head:
+            ends.append((exchange, response.code, response.sent_bytes, ended_at, response.head))
         else:
-            each = exchange, 0, 0, ended_at, b""
-        if ended_at - exchange.arrived_at >= self._slow_seconds:
+            ends.append((exchange, response.code, response.sent_bytes, ended_at, b""))
+        took = ended_at - exchange.arrived_at
+        if took >= self._slow_seconds:
             self._slow.write(exchange)  # type: ignore[union-attr]
-        if self._waiting or ends or not self._telling.acquire(False):
-            if not ends:
-                self._due_at = ended_at + _LONGEST
-            ends.append(each)
-            # One with a body does not wait: it would hold that.
-            if not self._waiting or len(ends) > self._most or ended_at >= self._due_at or exchange.body is not None:
-                self.flush()
+        if (
+            ((may_wait and took < self._soon) or self._waiting)
+            and len(ends) <= self._most
+            and ended_at < self._due_at
+            and exchange.body is None  # else it would be held
+        ):
             return
-        try:  # it is alone: by the deque it would be 60 steps of the interpreter more
-            for write in self._writes:
-                write((each,))
-        finally:
-            self._telling.release()
-        if ends:
-            self.flush()
+        self.flush()
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """See RequestLog.write_refused."""
@@ -119,7 +120,7 @@ class Ends:
 
     def flush(self) -> None:
         """Tell of those that wait; if another thread does so just now, that tells of these, too."""
-        ends, telling = self._ends, self._telling
+        ends, telling, self._due_at = self._ends, self._telling, _monotonic() + _LONGEST
         while ends:  # once more after the release: who could not acquire it relies on this
             if not telling.acquire(len(ends) > _TOO_MANY):
                 return

@@ -351,7 +351,7 @@ class Server:
         app = self._deadlines.timed(self._app) if self._deadlines is not None else self._app
         return Shared(
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
-            WebSockets(self.config, self._loop, self._deadlines, records.write_websocket), records.new_log(self._executor.jobs), self._certificates, self._peers,
+            WebSockets(self.config, self._loop, self._deadlines, records.write_websocket), records.new_log(self._executor), self._certificates, self._peers,
             not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
             times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids,
         )  # fmt: skip

@@ -119,8 +119,8 @@ class SlowRequests:
 
     # --- called in whichever thread ends an exchange ---
 
-    def write(self, exchange: Exchange) -> None:
-        """See RequestLog.write."""
+    def write(self, exchange: Exchange, may_wait: bool = False) -> None:
+        """See RequestLog.write; it is told at once."""
         if exchange.websocket is None:
             self._write(exchange, exchange.response.code if exchange.response is not None else 0)
 

@@ -29,7 +29,7 @@ def serving(statistics=NOTHING, **settings):
 async def test_nothing():
     """Then nobody is told of requests, and nothing is looked up once a second."""
     records = Records(serving(), asyncio.get_running_loop())
-    assert records.new_log() is None and not records.wants_times and records.bound == []
+    assert records.new_log(InlineExecutor()) is None and not records.wants_times and records.bound == []
     records.on_second(InlineExecutor())
     records.reopen()
     records.close()
@@ -38,7 +38,7 @@ async def test_nothing():
 async def test_the_access_log(tmp_path):
     """It is written once a second, and goes on in a new file when it is told to."""
     records = Records(serving(access_log=str(tmp_path / "log")), asyncio.get_running_loop())
-    log = records.new_log()
+    log = records.new_log(InlineExecutor())
     assert log is not None and not records.wants_times
     log.write_refused(types.SimpleNamespace(remote_addr="10.0.0.1"), None, RequestRefused(400, "why"))
     records.on_second(InlineExecutor())
@@ -79,7 +79,9 @@ async def test_both_of_one_process(tmp_path):
     server = serving(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
     records = Records(server, asyncio.get_running_loop())
     assert len(records.bound) == 1
-    log, exchange = records.new_log(waiting=["a job"]), Exchange("", 0)
+    executor, exchange = InlineExecutor(), Exchange("", 0)
+    log = records.new_log(executor)
+    executor.jobs.append((print, "a job"))
     exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
     log.write(exchange)
     assert not sum(read_words(records._single.memory)[: PLACES["aserve_response_body_bytes_total"]])
@@ -116,7 +118,7 @@ async def test_balancers_alone(tmp_path):
     """Who asks for a weight only has nothing counted, and no times taken."""
     path = f"unix:{tmp_path}/a"
     records = Records(serving(agent_check=path), asyncio.get_running_loop())
-    assert records.new_log() is None and not records.wants_times and len(records.bound) == 1
+    assert records.new_log(InlineExecutor()) is None and not records.wants_times and len(records.bound) == 1
     records.on_second(InlineExecutor())
     records.close()
     memory = mmap.mmap(-1, PAGE_WORDS * 8)  # of a worker: its supervisor answers

@@ -89,7 +89,7 @@ class Lane:
         self._loop = self.services[0].loop
         self._listeners = [listener for listener, _ in pairs]
         self._health_paths = self.services[0].health_paths  # the same for all, as is the next
-        self._times_requests = self.services[0].times_requests
+        self._times_requests = self.services[0].times_requests or self.services[0].access_log is not None  # see Ends
         self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.
         self.connections: dict[int, Connection] = {}

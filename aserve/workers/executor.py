@@ -98,6 +98,7 @@ class Executor:
     """Worker threads for one event loop."""
 
     is_inline = False
+    pause_seconds = STALL_SECONDS  # after a batch `on_pause` is called, or twice that
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int, extra_threads: int = 0) -> None:
         self._loop = loop
@@ -126,6 +127,8 @@ class Executor:
         self._generation = 0  # how often the token was taken; only the leader changes it
         self._waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
+        # Called when requests on the handles cease, or a batch takes long.
+        self.on_pause: Callable[[], None] | None = None
 
     # --- called on the event loop ---
 
@@ -221,6 +224,8 @@ class Executor:
             if timer is not None:
                 timer.cancel()
             self._on_stall_timer()
+        if self.on_pause is not None:
+            self.on_pause()
 
     def _on_stall_timer(self) -> None:
         """Wake another worker if what waits is still the same as when the timer last fired."""

@@ -18,6 +18,7 @@ class InlineExecutor:
     """Runs jobs where they are submitted, one after another."""
 
     is_inline = True
+    pause_seconds = 0.0  # nobody calls `on_pause`
     is_quiet = False  # nobody writes past the loop
     waiting_count = stalled_seconds = 0  # nobody can ask while they wait
     wait_seconds = 0.0
@@ -30,6 +31,7 @@ class InlineExecutor:
         self.submit_here = self.jobs.append  # queue a job, for `run`
         self._is_running = False
         self.waking: list[None] = []
+        self.on_pause: Callable[[], None] | None = None
 
     def submit(self, function: Callable[[Any], None], argument: Any) -> None:
         """Run function(argument) now, or after the job that submits it."""

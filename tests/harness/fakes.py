@@ -246,7 +246,7 @@ class FakeAccessLog:
         self.codes: list[int] = []
         self.cuts: list[bool] = []
 
-    def write(self, exchange: Any) -> None:
+    def write(self, exchange: Any, may_wait: bool = False) -> None:
         self.cuts.append(exchange.end != ANSWERED)
         self.codes.append(exchange.response.code if exchange.response is not None else 0)
 

@@ -150,6 +150,20 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
     assert caplog.text.count("please report this as a bug in aserve") == 1
 
 
+async def test_a_pause():
+    """When requests cease, or a batch takes long, who waits for that is told."""
+    told = []
+
+    async def test(harness, handles):
+        harness.executor.on_pause = lambda: told.append(True)
+        handles.timer.send(b"8 octets")
+        while not told:
+            await asyncio.sleep(0)
+
+    await run_with_leader(test)
+    assert told == [True]
+
+
 async def test_in_a_child_nothing_more_runs(monkeypatch):
     """A child that the app has forked leaves, should it come for its next job, and nobody in it waits for requests."""
     left = []
