@@ -124,13 +124,15 @@ class Exchange:
         # So many pairs come first, which are the request's own (cparsers/vars.h); a client sends the others again and again.
         self.own_count = own_count
         # What every request asks for is found sooner in the instance than in the class: 500 instructions of 65,000
-        # for hello (2026-11-22, callgrind, CPython 3.11); with all of them set here it was 300 more.
+        # for hello (2026-11-22, callgrind, CPython 3.11); with all of them set here it was 300 more. (The last two: if it is counted.)
         self.form = HTTP_1_1
         self.keep_alive = True
         self.is_head = False
         self.body = None
         self.is_from_front = False
         self.client = None
+        self.end = ANSWERED
+        self.has_app_failed = False
 
     @property
     def method_and_target(self) -> str:

@@ -94,7 +94,10 @@ class Connection:
         try:
             reply = self.service.gateway.respond(exchange)
             if self.wire.reply(exchange, reply):
-                self.end_exchange(exchange, may_wait=True)
+                access_log = self.service.access_log
+                if access_log is not None:  # no probe: the lane hands those over
+                    access_log.write(exchange, True)
+                release_exchange(exchange)
         except WrittenOff:
             raise
         except BaseException:  # a bug in aserve: this request is lost, nothing else
@@ -131,11 +134,11 @@ class Connection:
 
     # --- called from both sides ---
 
-    def end_exchange(self, exchange: Exchange, may_wait: bool = False) -> None:
-        """Log an exchange whose response is out, or lost, and let go of it; `may_wait`: see RequestLog.write."""
+    def end_exchange(self, exchange: Exchange) -> None:
+        """Log an exchange whose response is out, or lost, and let go of it."""
         access_log = self.service.access_log
         if access_log is not None and not exchange.is_probe:
-            access_log.write(exchange, may_wait)
+            access_log.write(exchange)
         release_exchange(exchange)
 
 

@@ -16,7 +16,7 @@ from aserve.request_log import Ends
 def test_when_a_request_was_whole(start_server, raw_client, wait_until, monkeypatch, tmp_path, form):
     """One with a body that comes in parts when the last of it has come; also where only Ends asks for that."""
     times = []
-    monkeypatch.setattr(Ends, "write", lambda ends, exchange, may_wait: times.append(exchange.arrived_at))
+    monkeypatch.setattr(Ends, "write", lambda ends, exchange, may_wait=False: times.append(exchange.arrived_at))
     server = start_server(apps.echo, access_log=str(tmp_path / "log"), access_log_format=form, lane="auto")
     client = raw_client(server)
     before = time.monotonic()

@@ -86,7 +86,7 @@ def test_a_failure_behind_the_end_costs_nothing(new, caplog):
     """What fails of ours when a response is out leaves the connection alone, and the next response on it."""
 
     class BrokenLog:
-        def write(self, exchange, may_wait):
+        def write(self, exchange, may_wait=False):
             raise IndexError("on purpose")
 
     harness, connection, transport = new(returning([b"x"]))

@@ -19,7 +19,7 @@ def told(monkeypatch, start_server, tmp_path):
         found = []
         settings["access_log_format"] = "%(duration)" if wants_times else "combined"
 
-        def write(ends, exchange, may_wait):
+        def write(ends, exchange, may_wait=False):
             found.append((exchange.arrived_at, exchange.began_at, time.monotonic()))
 
         monkeypatch.setattr(Ends, "write", write)
