@@ -26,7 +26,7 @@ SUITES = {
     "F": "What no source has: unlike heads, waiting apps, idle, slow and bad clients, reloads, memory",
 }
 # By the command that measured; suite-a and the like say it themselves.
-SUITE_OF = {"rpc": "A", "sidecar": "E", "profile": "C"}
+SUITE_OF = {"rpc": "A", "sidecar": "E", "profile": "C", "shares": "C"}
 PROFILED = 15  # functions in the picture; the table has all
 NO_PEERS = {"floor", "bare"}  # the kernel alone, and the app alone
 RISING = 4  # numbers of connections, from which lines say more than bars

@@ -69,6 +69,7 @@ class Plan(NamedTuple):
     has_many_heads: bool = False  # 50 browsers, 200 targets
     source: str = ""  # the published row that this repeats
     counts_calls: bool = False  # system calls, under strace, after the first round
+    takes_samples: bool = False  # of where the server is, by perf, in a load of its own
     cpus: tuple[int, int] = (0, 1)  # the server's; the client's and nginx's
 
     @property

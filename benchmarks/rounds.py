@@ -20,6 +20,7 @@ import clients
 import nginx
 import procs
 import reports
+import samples
 import servers
 import tls
 from figures import BARE, FRONTS, LOADS, OVER_TLS, Plan, Result, Row, format_rate
@@ -146,6 +147,10 @@ def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) 
             if row["errors"] and front:
                 print(f"{server.name}: {front.last_complaint(home)}", file=sys.stderr, flush=True)
             rows[count] = {**row, "is_kept": is_kept, "pss_start_mb": start_mb}
+            if plan.takes_samples:
+                taken = samples.Samples(process.pid, home)
+                clients.load(plan, port, count, plan.seconds, home, programs)
+                rows[count].update(taken.end())
         if plan.counts_calls:
             rows[count].update(_count_calls(plan, process.pid, port, count, home, programs))
         return rows

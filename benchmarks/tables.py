@@ -11,6 +11,8 @@ import pathlib
 from collections.abc import Iterable
 from typing import Any
 
+from samples import NAMES as PARTS
+
 RESULTS = pathlib.Path(__file__).parent / "results"
 PAGE = RESULTS / "README.md"
 README = RESULTS.parent.parent / "README.md"
@@ -132,6 +134,8 @@ def parts(kept: dict[str, Any]) -> Iterable[str]:
         return [parse_table(kept)]
     if "profile" in kept:
         return [profile_table(kept)]
+    if "shares" in kept:
+        return [shares_table(kept)]
     return [_storms(kept) if "storms" in kept else _long_run(kept)]
 
 
@@ -412,6 +416,23 @@ def profile_table(kept: dict[str, Any]) -> str:
         f"{kept['us']:.1f} us each with what cProfile itself takes.\n\n"
     )
     return text + _table(("function", "calls a request", "its own us a request", "share"), rows)
+
+
+def shares_table(kept: dict[str, Any]) -> str:
+    """Return where the CPU time of a request goes, ours beside a peer's."""
+    rows = [
+        (
+            row["set"], row["server"], row["connections"], *(f"{row[part]:.2f}" for part in ("us", *PARTS)),
+            ", ".join(f"`{name}` {share:.0%}" for name, share in row["hottest"].items()),
+        )
+        for row in kept["shares"]
+    ]  # fmt: skip
+    python = kept["aserve_python"]
+    text = (
+        f"Microseconds of CPU a request, by whose code runs (perf's samples); aserve on {python['implementation']} {python['version']}. "
+        "`Python` has the C library, too; `own C` a server's extension or program, and uvloop. Last, the functions that are met most.\n\n"
+    )
+    return text + _table(("set", "server", "connections", "in all", *PARTS, "most"), rows)
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:

@@ -260,6 +260,7 @@ HEAVY = {
 TESTS_OF_NO_ONE_FILE = {
     "bench_profile",
     "bench_report",
+    "bench_shares",
     "bench_suites",
     "bench_tls",
     "benchmarks",
