@@ -92,7 +92,7 @@ class Records:
             readers,
             executor.jobs,
             most=MOST if self._wire_log is None else 0,  # which asks what the wire is
-            soon=executor.pause_seconds / 2,
+            soon=executor.pause_seconds / 2,  # not all of it: the pause may have begun some time before `arrived_at`
             wants_head=log is not None and log.wants_head,
             slow=slow,
             slow_seconds=self._server.config.slow_request_seconds,

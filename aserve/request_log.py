@@ -78,7 +78,7 @@ class Ends:
         """
         `waiting`: the jobs that no thread has begun; while there are some, up to `most` ends wait, too.
 
-        `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is called later than that.
+        `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is then called soon.
         `slow` is told at once of those that took `slow_seconds`; None: nobody is.
         """
         self._readers = tuple(readers)

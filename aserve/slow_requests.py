@@ -5,8 +5,8 @@ Thread:   `look` on the event loop, once a second; with --threads 0, where the a
           `write` in whichever thread ends an exchange. One lock guards what they share.
 Not here: stacks (stacks.py), when requests came (wsgi/timing.py); ending those that take too long (wsgi/deadlines.py).
 
-Nothing is noted when a request begins, beyond its times: it is found on the stack of its thread. Of an end it is told only if that
-took long (request_log.py).
+Nothing is noted when a request begins, beyond its times: it is found on the stack of its thread. Of ends it keeps only those that took
+long.
 """
 
 from __future__ import annotations

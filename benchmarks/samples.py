@@ -23,9 +23,12 @@ ATTACH_SECONDS = 0.5  # Guess: perf says nowhere that it has begun
 END_SECONDS = 60.0
 # The first that is found in a name; the rest is a server's own code.
 PARTS = (
-    ("kernel", re.compile(r"^\[(?!vdso)|\.ko$")),
+    ("kernel", re.compile(r"^\[(?!vdso|JIT)|\.ko$")),
     ("cffi", re.compile(r"^_cffi_backend")),
-    ("Python", re.compile(r"^(lib)?(python|pypy)|^(libc|libm|ld-linux|libpthread|libdl|libstdc)[-.]|^\[vdso\]")),
+    (
+        "Python",
+        re.compile(r"^(lib)?(python|pypy)|^(libc|libm|ld-linux|libpthread|libdl|libstdc)[-.]|^\[(vdso|JIT)|^//anon"),
+    ),  # what a JIT has made, too
 )
 OWN = "own C"
 NAMES = ("kernel", "Python", OWN, "cffi")

@@ -7,8 +7,8 @@ from harness.benchmarks import modules
 
 pytestmark = pytest.mark.checkout
 
-bench_shares, figures, make_report, samples, tables, targets = modules(
-    "bench_shares", "figures", "make_report", "samples", "tables", "targets"
+bench_shares, figures, make_report, samples, servers, tables, targets = modules(
+    "bench_shares", "figures", "make_report", "samples", "servers", "tables", "targets"
 )
 REPORT = """\
 # To display the perf.data header info, please use --header/--header-only options.
@@ -37,7 +37,7 @@ def test_each_sample_is_of_one_part():
 @pytest.mark.parametrize(
     ("place", "part"),
     [("bjoern.cpython-311-x86_64-linux-gnu.so", "own C"), ("uwsgi", "own C"), ("libpython3.11.so.1.0", "Python"),
-     ("libpypy3.9-c.so", "Python"), ("ld-linux-x86-64.so.2", "Python"), ("[vdso]", "Python"), ("[unknown]", "kernel")],
+     ("libpypy3.9-c.so", "Python"), ("ld-linux-x86-64.so.2", "Python"), ("[vdso]", "Python"), ("[JIT] tid 12", "Python"), ("[unknown]", "kernel")],
 )  # fmt: skip
 def test_whose_code_it_is(place, part):
     """By the name of a program or a library."""
@@ -65,6 +65,7 @@ def test_shares_become_microseconds():
 
 
 def test_what_is_looked_at_is_there():
-    """Each set is one of the targets', and has these numbers of connections or servers that take them."""
-    assert set(bench_shares.LOOKED_AT) <= set(targets.SETS)
-    assert all(connections for _, connections in bench_shares.LOOKED_AT.values())
+    """Each set is one of the targets', and has these servers."""
+    for name, (names, _) in bench_shares.LOOKED_AT.items():
+        known = {server.name for server in servers.SERVERS[targets.SETS[name].servers_table]}
+        assert {each.partition("+")[0] for each in names} <= known

@@ -35,6 +35,7 @@ class Wire(Protocol):
     """What reads and writes below a connection."""
 
     way: str  # what it is called in the log
+    in_lane: bool  # requests come by the lane
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
@@ -93,10 +94,11 @@ class Connection:
         """Let the app answer, and send its response."""
         try:
             reply = self.service.gateway.respond(exchange)
-            if self.wire.reply(exchange, reply):
+            wire = self.wire  # the next request may come by another, as soon as this is answered
+            if wire.reply(exchange, reply):
                 access_log = self.service.access_log
-                if access_log is not None:  # no probe: the lane hands those over
-                    access_log.write(exchange, True)
+                if access_log is not None:  # no probe: the event loop answers those
+                    access_log.write(exchange, wire.in_lane)
                 release_exchange(exchange)
         except WrittenOff:
             raise
@@ -146,6 +148,7 @@ class LostWire:
     """What is below a connection once its transport is gone, and its last exchange has ended: nothing."""
 
     way = "nobody"
+    in_lane = False
 
     def reply(self, exchange: Exchange, reply: Reply) -> bool:
         """See Wire.reply."""

@@ -50,6 +50,7 @@ class OfferedHalf(asyncio.Protocol):
     """A Wire while it is not decided; `WebSocket` adds what follows."""
 
     way = "a WebSocket"
+    in_lane = False
 
     def __init__(self, connection: Connection, http: Leaving, end: socket.socket, its: socket.socket) -> None:
         self.connection = connection

@@ -75,6 +75,7 @@ class WritingHalf(asyncio.Protocol):
 
     _transport: asyncio.Transport
     way = "the event loop"
+    in_lane = False
 
     def __init__(self, connection: Connection, can_bypass: bool = True) -> None:
         self.connection = connection

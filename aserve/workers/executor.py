@@ -98,7 +98,7 @@ class Executor:
     """Worker threads for one event loop."""
 
     is_inline = False
-    pause_seconds = STALL_SECONDS  # after a batch `on_pause` is called, or twice that
+    pause_seconds = STALL_SECONDS  # `on_pause` is called so long after a batch of the handles, or up to twice as long
 
     def __init__(self, loop: asyncio.AbstractEventLoop, max_threads: int, extra_threads: int = 0) -> None:
         self._loop = loop
@@ -127,7 +127,7 @@ class Executor:
         self._generation = 0  # how often the token was taken; only the leader changes it
         self._waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
-        # Called when requests on the handles cease, or a batch takes long.
+        # Called when requests on the handles cease, and while a batch takes long; on the event loop.
         self.on_pause: Callable[[], None] | None = None
 
     # --- called on the event loop ---
@@ -224,13 +224,12 @@ class Executor:
             if timer is not None:
                 timer.cancel()
             self._on_stall_timer()
-        if self.on_pause is not None:
-            self.on_pause()
 
     def _on_stall_timer(self) -> None:
         """Wake another worker if what waits is still the same as when the timer last fired."""
         self._stall_timer = None
         waiting = self._what_waits()
+        self._tell_pause()  # behind that look: if something is still to end, this comes again
         if waiting is None:
             self._seen_waiting = None
             return
@@ -248,6 +247,13 @@ class Executor:
                 self._poll_while_busy()
                 seconds = BUSY_STALL_SECONDS  # only health checks and pings can be answered sooner
         self._stall_timer = self._loop.call_later(seconds, self._on_stall_timer)
+
+    def _tell_pause(self) -> None:
+        try:
+            if self.on_pause is not None:
+                self.on_pause()
+        except Exception:  # a bug in aserve; the timer must go on
+            logger.exception("internal error; please report this as a bug in aserve")
 
     def _what_waits(self) -> Any:
         """Return the first job; if there is none, the generation, unless a leader waits for requests; or else None."""

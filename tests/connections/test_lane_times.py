@@ -29,3 +29,16 @@ def test_when_a_request_was_whole(start_server, raw_client, wait_until, monkeypa
     assert client.recv_response().body == b"12345"
     wait_until(lambda: len(times) == 2)
     assert before <= times[0] <= middle <= times[1] <= time.monotonic()
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize("lane", ["auto", "off"])
+def test_who_may_wait(start_server, raw_client, wait_until, monkeypatch, tmp_path, lane):
+    """The end of a request of the lane: behind the others nobody tells of a pause."""
+    told = []
+    monkeypatch.setattr(Ends, "write", lambda ends, exchange, may_wait=False: told.append(may_wait))
+    client = raw_client(start_server(apps.hello, access_log=str(tmp_path / "log"), lane=lane))
+    for _ in range(3):
+        client.fetch("/")
+    wait_until(lambda: len(told) == 3)
+    assert set(told) == {lane == "auto"}

@@ -151,17 +151,38 @@ async def test_a_timer_that_cannot_be_read(caplog, monkeypatch):
 
 
 async def test_a_pause():
-    """When requests cease, or a batch takes long, who waits for that is told."""
+    """Who waits for one is told when requests cease; and while a batch takes long again and again, until behind its end."""
     told = []
 
     async def test(harness, handles):
         harness.executor.on_pause = lambda: told.append(True)
         handles.timer.send(b"8 octets")
-        while not told:
-            await asyncio.sleep(0)
+        await until(lambda: told)
+        job, gate, started = harness.held()
+        handles.bring(job)
+        await wait(started)
+        del told[:]
+        await handles.stall()
+        await until(lambda: len(told) > 1)
+        gate.set()
+        await until(lambda: harness.executor.is_leader_waiting)
+        await until(lambda: harness.executor._stall_timer is None)
 
-    await run_with_leader(test)
-    assert told == [True]
+    assert await run_with_leader(test, max_threads=1) == []
+
+
+@pytest.mark.provokes("please report this as a bug")
+async def test_a_pause_that_fails(caplog):
+    """It is logged, and the timer goes on."""
+
+    async def test(harness, handles):
+        harness.executor.on_pause = [].pop
+        handles.timer.send(b"8 octets")
+        await until(lambda: caplog.records)
+        await until(lambda: harness.executor._stall_timer is None)
+
+    assert await run_with_leader(test) == []
+    assert "report this as a bug" in caplog.text
 
 
 async def test_in_a_child_nothing_more_runs(monkeypatch):
