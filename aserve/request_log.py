@@ -76,7 +76,7 @@ class Ends:
         slow_seconds: float = 0.0,
     ) -> None:
         """
-        `waiting`: the jobs that no thread has begun; while there are some, up to `most` ends wait, too.
+        `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: `most` are told together.
 
         `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is then called soon.
         `slow` is told at once of those that took `slow_seconds`; None: nobody is.
@@ -103,7 +103,7 @@ class Ends:
             self._slow.write(exchange)  # type: ignore[union-attr]
         if (
             ((may_wait and took < self._soon) or self._waiting)
-            and len(ends) <= self._most
+            and len(ends) < self._most
             and ended_at < self._due_at
             and exchange.body is None  # else it would be held
         ):

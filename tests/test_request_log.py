@@ -55,11 +55,11 @@ def test_together():
     """While jobs wait, ends wait, too, up to as many as a batch of the lane; or until the last job is done."""
     reader, waiting = Batches(), ["a job"]
     ends = Ends([reader], waiting)
-    for _ in range(request_log.MOST):
+    for _ in range(request_log.MOST - 1):
         ends.write(new_exchange())
     assert reader.told == []
     ends.write(new_exchange())
-    assert len(reader.all) == len(reader.told[0]) == request_log.MOST + 1
+    assert len(reader.all) == len(reader.told[0]) == request_log.MOST
     ends.write(new_exchange(201))
     waiting.clear()
     ends.write(new_exchange(202))
