@@ -63,7 +63,7 @@ class FileTarget:
     def __init__(self, path: str) -> None:
         self._path = os.path.abspath(path)  # the app may change the folder
         self._fd = os.open(self._path, _FLAGS, 0o666)
-        self._is_torn = False  # the last line has no end
+        self._is_torn = False  # our last line has no end
         self.why_in_part = ""  # of the last that was written in part
 
     def write(self, lines: Sequence[str]) -> int:
@@ -75,11 +75,22 @@ class FileTarget:
         while 0 < sent < len(octets):
             try:
                 sent += os.write(self._fd, octets[sent:])
-            except OSError as exc:  # the disk is full: what is there must not begin the next line
+            except OSError as exc:  # the disk is full
                 self.why_in_part = exc.strerror or str(exc)
                 break
-        self._is_torn = octets[sent - 1 : sent] != b"\n"
+        self._is_torn = octets[sent - 1 : sent] != b"\n" and not self._cut_back(sent - octets.rfind(b"\n", 0, sent) - 1)
         return len(lines) if sent == len(octets) else octets[:sent].lstrip(b"\n").count(b"\n")
+
+    def _cut_back(self, count: int) -> bool:
+        """Take the beginning of a line, so many octets, off the end again: another process's next line would follow it; False: one does."""
+        try:
+            end = os.lseek(self._fd, 0, os.SEEK_CUR)  # behind what this process has written
+            if os.fstat(self._fd).st_size != end:
+                return False
+            os.ftruncate(self._fd, end - count)
+        except OSError:
+            return False
+        return True
 
     def reopen(self) -> bool:
         """See Target.reopen."""

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .errors import RequestRefused
-from .exchange import REFUSED, Exchange, escape
+from .exchange import REFUSED, TIMED_OUT, Exchange, escape
 from .frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
 from .stacks import ORDER, SLOW_WATCH, request_of
@@ -95,8 +95,8 @@ class SlowRequests:
             self._on_minute(now)
         for thread_id, frame in sys._current_frames().items():
             exchange, frames = request_of(frame)
-            if exchange is None or not exchange.arrived_at or exchange in self._running:
-                continue
+            if exchange is None or not exchange.arrived_at or exchange in self._running or exchange.end == TIMED_OUT:
+                continue  # the last: its client was answered, and its thread written off
             if now - exchange.arrived_at >= self._seconds:
                 self._tell_running(exchange, thread_id, calls_of(frames))
 
@@ -149,11 +149,11 @@ class SlowRequests:
             found["seconds"], found["end"], found["status"] = _monotonic() - exchange.arrived_at, end, status
         if is_new:
             logger.warning(
-                "%s has taken %s, longer than --slow-request (%g s)%s: %s %d; its stack was not seen",
-                found["request"], _show_times(found), self._seconds, _show_id(found), end, status,
+                "%s has taken %s, longer than --slow-request (%g s)%s: %s; its stack was not seen",
+                found["request"], _show_times(found), self._seconds, _show_id(found), _show_end(end, status),
             )  # fmt: skip
         else:
-            logger.warning("%s has ended after %s: %s %d", found["request"], _show_times(found), end, status)
+            logger.warning("%s has ended after %s: %s", found["request"], _show_times(found), _show_end(end, status))
 
     # --- called from both ---
 
@@ -195,6 +195,10 @@ def _show_times(found: dict[str, Any]) -> str:
     if queued < LEAST_QUEUE_SECONDS:
         return f"{seconds:.1f} s"
     return f"{seconds:.1f} s (waited {queued:.1f} s in the queue, ran {seconds - queued:.1f} s)"
+
+
+def _show_end(end: str, status: int) -> str:
+    return f"{end} {status}" if status else f"{end}, without a response"
 
 
 def _show_id(found: dict[str, Any]) -> str:

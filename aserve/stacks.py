@@ -17,7 +17,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from .connections.connection import Connection
-from .exchange import Exchange
+from .exchange import TIMED_OUT, Exchange
 from .frames import calls_of, outer_frames, show_calls
 from .wsgi.gateway import Gateway
 
@@ -92,7 +92,8 @@ def _head_of(found: _Found) -> str:
         return found.name
     began_at = found.exchange.began_at
     age = f" for {time.monotonic() - began_at:.1f} s" if began_at else ""
-    return f"{found.name}, at {found.exchange.summary}{age}"
+    late = ", timed out: no client waits for it" if found.exchange.end == TIMED_OUT else ""
+    return f"{found.name}, at {found.exchange.summary}{age}{late}"
 
 
 def request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:

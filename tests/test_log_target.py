@@ -48,20 +48,43 @@ def test_a_batch_is_one_write(file, monkeypatch):
 
 
 def test_a_disk_that_becomes_full(file, tmp_path):
-    """The lines that it takes are counted; a torn one does not begin the next."""
+    """The lines that it takes are counted; a torn one is taken back, or another process's next line would follow it."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (7, before[1]))
         assert file.write(["abc\n", "def\n", "ghi\n"]) == 1
         assert file.why_in_part == "File too large"
+        assert (tmp_path / "log").read_text() == "abc\n"
         with pytest.raises(OSError, match="too large"):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4, before[1]))
             file.write(["jkl\n"])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
     assert file.write(["mno\n", "pqr\n"]) == 2
-    assert (tmp_path / "log").read_text() == "abc\ndef\nmno\npqr\n"
+    assert (tmp_path / "log").read_text() == "abc\nmno\npqr\n"
+
+
+def test_a_torn_line_that_another_has_followed(file, tmp_path, monkeypatch):
+    """It stays, as what follows is another's; but it does not begin our next."""
+
+    real, calls = os.write, []
+
+    def write(fd, octets):
+        calls.append(octets)
+        if len(calls) > 1:
+            raise OSError(28, "No space left on device")
+        sent = real(fd, octets[:2])
+        with open(tmp_path / "log", "a") as other:
+            other.write("other\n")
+        return sent
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", write)
+        assert file.write(["abc\n"]) == 0
+    assert file.write(["def\n"]) == 1
+    assert (tmp_path / "log").read_text() == "abother\n\ndef\n"
 
 
 def test_a_pipe_that_nobody_reads(tmp_path):

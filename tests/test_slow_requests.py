@@ -121,6 +121,26 @@ def test_ends(slow, run, caplog):
     assert slow_lines(caplog)[-1] == "GET /a has ended after 4.0 s: refused 504"
 
 
+def test_a_thread_that_was_written_off(slow, run, caplog):
+    """Its client was answered, and that was told: that the thread goes on is no news of the request. Others are."""
+    late, gone = run(3.0), run(3.0)
+    slow.look()
+    late.end, gone.end = "timed_out", "client_gone"
+    for each in (late, gone):
+        slow.write_refused(None, each, RequestRefused(504, "late"))
+    slow.look()
+    assert [line.split(" so far")[0] for line in slow_lines(caplog)[4:]] == ["GET /a has taken 3.0 s"]
+
+
+def test_an_end_without_a_response(slow, run, caplog):
+    """It has no status."""
+    late = run(3.0)
+    slow.look()
+    late.end, late.response = "cut", None
+    slow.write(late)
+    assert slow_lines(caplog)[1] == "GET /a has ended after 3.0 s: cut, without a response"
+
+
 def test_one_that_was_not_seen(slow, run, caplog):
     """It came and went between two looks, or was with no thread: its line says so, and whether it was the queue."""
     slow.write(run(2.5))

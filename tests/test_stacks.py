@@ -95,6 +95,14 @@ def test_threads_at_the_same_place(monkeypatch):
     )
 
 
+def test_a_thread_that_was_written_off(monkeypatch):
+    """Who looks for what clients wait for learns that nobody does."""
+    late = found("w1", "lock", "/1")
+    late.exchange.end = "timed_out"
+    monkeypatch.setattr(aserve.stacks, "_find", lambda: [late])
+    assert describe_stacks() == "w1, at GET /1, timed out: no client waits for it:\n  lock\n"
+
+
 def test_a_thread_that_python_does_not_know(monkeypatch):
     """It has a number for its name."""
     monkeypatch.setattr(threading, "enumerate", list)

@@ -217,7 +217,7 @@ def _of_requests(worker: Mapping[str, Any]) -> Iterator[Advice]:
         seconds, text = worker["at"][0]
         yield Advice(
             f"{_name(worker)} has been at a request for {seconds:.0f} s: {text}",
-            f"If that is not meant, {_stacks(worker)} shows where it is; --request-timeout would end it.",
+            f"If that is not meant, {_stacks(worker)} shows where it is; `aserve recycle` replaces a worker, --request-timeout answers in the app's place.",
         )
 
 
