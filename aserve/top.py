@@ -159,6 +159,8 @@ def needs_of(worker: Message, threads: int | None) -> list[str]:
         reasons.append("loop hangs")
     if worker["waiting"] and worker["threads_busy"] >= max(threads or 0, 1):
         reasons.append("no thread free")
+    if worker.get("threads_stuck"):  # code of before does not say it
+        reasons.append("stuck threads")
     if worker["at"] and worker["at"][0][0] > OLD_SECONDS:
         reasons.append("old request")
     return reasons

@@ -167,6 +167,7 @@ def test_no_answer_any_more():
         ({"waiting": 1, "threads_busy": 1}, 0, ["no thread free"]),  # the event loop's own
         ({"waiting": 1, "threads_busy": 1}, None, ["no thread free"]),
         ({"waiting": 1, "threads_busy": 0}, None, []),
+        ({"threads_stuck": 2}, 4, ["stuck threads"]),
         ({"at": [[10.0, "GET /"]]}, 4, []),
         ({"at": [[10.1, "GET /"]]}, 4, ["old request"]),
         (

@@ -52,6 +52,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Co
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
         *(warning for worker in workers for warning in _of_loop(worker)),
         *_of_stalls(workers),
+        *(warning for worker in workers for warning in _of_stuck(worker)),
         *(_of_threads(status) if "minute" in status else ()),
         *(warning for worker in workers for warning in _of_room(worker, spool_files.get(worker["slot"], 0), config)),
         *(warning for worker in workers for warning in _of_growth(worker)),
@@ -131,7 +132,7 @@ def _longest_wait(workers: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
-    now, recent = status["now"], status["recent"]
+    recent = status["recent"]
     # The mean is of those that have been begun: if none is, it stands still.
     waits = max(recent["queue_seconds"], _longest_wait(status["workers"]))
     waiting = f"; requests wait {_seconds(waits)}" if waits >= 0.001 else ""
@@ -151,10 +152,13 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
             f"A thread that has waited for others waits {_seconds(gil)} more for the interpreter (GIL) or a CPU.",
             "The app computes: more --workers help where CPUs are free, and more --threads do not.",
         )
-    stuck = now["threads_stuck"]
+
+
+def _of_stuck(worker: Mapping[str, Any]) -> Iterator[Advice]:
+    stuck = worker["threads_stuck"]
     if stuck:
         yield Advice(
-            f"{stuck} {'thread is' if stuck == 1 else 'threads are'} stuck inside the app, written off by --request-timeout.",
+            f"{_name(worker)} has {stuck} {'thread' if stuck == 1 else 'threads'} stuck inside the app, written off by --request-timeout.",
             "The log has their stacks. At --max-stuck of them the process is replaced, or ends.",
         )
 

@@ -86,6 +86,7 @@ def describe_single(
         "waiting": now.requests_waiting,
         "waiting_seconds": round(now.requests_waiting_seconds, 1),
         "threads_busy": now.workers_busy,
+        "threads_stuck": now.workers_stuck,
         "stalled_seconds": now.requests_stalled_seconds,
         "silent_seconds": 0.0,
         **describe_footprint(footprints.of(os.getpid())),

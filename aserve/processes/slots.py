@@ -44,6 +44,7 @@ class Field(enum.IntEnum):
     STALLED_SECONDS = 12  # for so long no thread has begun a request that waits
     WAITING_MILLISECONDS = 13  # for so long the first of these has waited
     WEBSOCKETS = 14  # of the open connections
+    THREADS_STUCK = 15  # written off, and still inside the app
     # Written by the worker at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there
 

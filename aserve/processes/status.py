@@ -165,6 +165,7 @@ class Status:
             "waiting": page[Field.WAITING],
             "waiting_seconds": round(page[Field.WAITING_MILLISECONDS] / 1000, 1),
             "threads_busy": page[Field.THREADS_BUSY],
+            "threads_stuck": page[Field.THREADS_STUCK],
             "stalled_seconds": page[Field.STALLED_SECONDS],
             "silent_seconds": round((time.monotonic_ns() - ticked_at) / 1e9, 1) if ticked_at else None,
             **describe_footprint(self.footprint_of(child)),

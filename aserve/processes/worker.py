@@ -378,7 +378,7 @@ class Worker:
         page[Field.IN_FLIGHT], page[Field.WAITING] = now.connections_running, now.requests_waiting
         page[Field.THREADS_BUSY], page[Field.STALLED_SECONDS] = now.workers_busy, now.requests_stalled_seconds
         page[Field.WAITING_MILLISECONDS] = int(now.requests_waiting_seconds * 1000)
-        page[Field.WEBSOCKETS] = now.connections_websocket
+        page[Field.WEBSOCKETS], page[Field.THREADS_STUCK] = now.connections_websocket, now.workers_stuck
         page[Field.TICKED_AT] = time.monotonic_ns()
         page[Field.TICK] += 1
         if self._board is not None and self._slots is not None:

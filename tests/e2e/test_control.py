@@ -166,3 +166,28 @@ def test_without_workers(start_process, control):
     assert process.wait() == 0 and not os.path.exists(control)
     code, _, err = run(control, "status")
     assert code == 2 and "no server answers at" in err
+
+
+LOCKED = """\
+import threading
+lock = threading.Lock()
+def app(environ, start_response):
+    lock.acquire()
+    lock.acquire()
+"""
+
+
+def test_a_thread_that_is_stuck(start_workers, control):
+    """Its client is answered, and whoever asks learns that a worker has one thread less to trust."""
+    process = start_workers(
+        "--workers", "1", "--control", control, "--request-timeout", "100ms", "--drain-timeout", "100ms", app=LOCKED
+    )
+    client = RawClient(process.address)
+    client.request("/")
+    assert client.recv_response().status == 504
+    client.close()
+    (warning,) = wait_until(lambda: status_of(control)["warnings"])
+    assert warning["text"].startswith("Worker 1 has 1 thread stuck") and not warning["is_failure"]
+    assert status_of(control)["workers"][0]["threads_stuck"] == 1
+    assert "timed out: no client waits for it" in run(control, "stacks")[1]
+    process.stop()

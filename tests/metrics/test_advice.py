@@ -13,11 +13,10 @@ from aserve.settings import Config
 MIB = 1 << 20
 WORKER = {
     "slot": 2, "state": "ready", "silent_seconds": 0.4, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0.0, "descriptors": 20, "descriptor_limit": 1024,
-    "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "growth": None, "at": [],
+    "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "growth": None, "at": [], "threads_stuck": 0,
 }  # fmt: skip
 WELL = {
     "text": "serving", "workers_wanted": 2, "workers_ready": 2, "crashes": [],
-    "now": {"threads_stuck": 0},
     "recent": {"all_busy_seconds": 3.0, "busy_share": 0.5, "queue_seconds": 0.0},
     "minute": {"requests": 100, "ends": {"2xx complete": 95, "5xx complete": 5}, "refused": {"400": 9}, "lost_lines": 0, "gil": {"mean": None}},
 }  # fmt: skip
@@ -108,8 +107,8 @@ def test_programs(found, program, text):
             "A thread that has waited for others waits 21 ms more for the interpreter (GIL) or a CPU.",
             "more --workers",
         ),
-        ({"now": {"threads_stuck": 1}}, "1 thread is stuck inside the app, written off by --request-timeout.", "--max-stuck"),
-        ({"now": {"threads_stuck": 2}}, "2 threads are stuck inside the app, written off by --request-timeout.", "stacks"),
+        ({"worker": {"threads_stuck": 1}}, "Worker 2 has 1 thread stuck inside the app, written off by --request-timeout.", "--max-stuck"),
+        ({"worker": {"threads_stuck": 2}}, "Worker 2 has 2 threads stuck inside the app, written off by --request-timeout.", "stacks"),
         ({"worker": {"descriptors": 922}}, "Worker 2 has 922 of 1024 descriptors open.", "ulimit -n"),
         ({"spool_files": 90}, "Worker 2 has 90 of 100 temporary files", "--spool-files"),
         ({"spool_files": 9, "config": {"spool_files": 10}}, "Worker 2 has 9 of 10 temporary files", "--spool-files"),

@@ -23,14 +23,19 @@ def test_workers(supervised, monkeypatch):
     status = one.supervisor._overview._status
     InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow?a", 2))
     page = one.supervisor._children.page(second)
-    page[Field.STALLED_SECONDS], page[Field.TICKED_AT] = 7, 1
+    page[Field.STALLED_SECONDS], page[Field.TICKED_AT], page[Field.THREADS_STUCK] = 7, 1, 2
     found = status.describe()
     assert (found["workers_wanted"], found["workers_ready"], found["threads"]) == (2, 2, 32)
     assert [worker["slot"] for worker in found["workers"]] == [1, 2]
     assert found["workers"][0]["silent_seconds"] is None and found["workers"][0]["at"] == []
     worker = found["workers"][1]
     assert (worker["rss_bytes"], worker["uss_bytes"], worker["descriptors"]) == (second.pid, 1, 5)
-    assert worker["stalled_seconds"] == 7 and worker["at"][0][1] == "GET /slow?..." and worker["silent_seconds"] > 1
+    assert (
+        worker["stalled_seconds"] == 7
+        and worker["threads_stuck"] == 2
+        and worker["at"][0][1] == "GET /slow?..."
+        and worker["silent_seconds"] > 1
+    )
     assert found["text"] == "serving on  with 2 workers"
 
 
