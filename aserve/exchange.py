@@ -113,8 +113,10 @@ class Exchange:
     counted_bytes = 0  # of a large response in memory, counted in Budgets.memory
     entry: int | None = None  # its number in the table of connections/in_flight.py
     spool: ResponseSpool | None = None  # set when the response outruns its reader
-    # By time.monotonic(), and only if Service.times_requests, the first in the lane also if somebody is told of ends; 0.0: it has not come so far.
-    arrived_at: float = 0.0  # it was whole (of a live body: its head), and waited for a worker from then on
+    # By time.monotonic(), and only if Service.times_requests; 0.0: it has not come so far.
+    arrived_at: float = (
+        0.0  # it was whole (of a live body: its head), and waited for a worker from then on; in the lane also for Ends
+    )
     began_at: float = 0.0  # a worker began it
     thread_id = 0  # which
     end = ANSWERED
@@ -124,15 +126,13 @@ class Exchange:
         # So many pairs come first, which are the request's own (cparsers/vars.h); a client sends the others again and again.
         self.own_count = own_count
         # What every request asks for is found sooner in the instance than in the class: 500 instructions of 65,000
-        # for hello (2026-11-22, callgrind, CPython 3.11); with all of them set here it was 300 more. (The last two are read only if somebody is told of ends.)
+        # for hello (2026-11-22, callgrind, CPython 3.11); with all of them set here it was 300 more.
         self.form = HTTP_1_1
         self.keep_alive = True
         self.is_head = False
         self.body = None
         self.is_from_front = False
         self.client = None
-        self.end = ANSWERED
-        self.has_app_failed = False
 
     @property
     def method_and_target(self) -> str:

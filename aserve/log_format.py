@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import json
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from operator import itemgetter
 from typing import Any, Callable, NamedTuple, Union
 
@@ -43,8 +43,7 @@ from .settings.log_line import JSON, NAMED, Atom, parse_line_format
 # made of them. Guess.
 _KNOWN_MAX = 128
 _KNOWN_SIZE = 2048
-# What a line is made of, besides the time: vars, status, size, end, address, and whether the vars are a front server's.
-LineKey = tuple[str, int, int, str, str, bool]
+LineKey = tuple[str, int, int, str, str]  # what a line is made of, besides the time: vars, status, size, end, address
 _CREDENTIALS = "AUTHORIZATION\0"  # how a name ends
 # Where `_new_line` has these values, which need no escaping; those of the columns are behind them.
 _PLACES = {"addr": 0, "status": 1, "size": 2, "rsize": 2, "end": 3, "ltime": 4, "size_or_dash": 5}
@@ -101,30 +100,32 @@ class LineFormat:
         self._choose: Callable[[Any], Any] = itemgetter(*places) if len(places) > 1 else _one_of(places)
         self._repeats = not (self._of_end or self.wants_id)  # else each request has a line of its own
 
-    def lines(self, ended: Sequence[Ended], epoch: float) -> list[str]:
+    def lines(self, ended: Iterable[Ended], epoch: float) -> list[str]:
         """Return a line for each of these; `epoch`: what their times need to be seconds since 1970."""
-        if not (ended and self._second <= epoch + ended[0][3] <= epoch + ended[-1][3] < self._second + 1.0):
-            return [self._line(each, epoch) for each in ended]
-        get = self._lines.get
-        found = [
-            get((each.vars, status, size, each.end, (each.client or each.connection).remote_addr, each.is_from_front))
-            for each, status, size, _, _ in ended
-        ]
-        return [line or self._line(each, epoch) for line, each in zip(found, ended)]
+        made: list[str] = []
+        add, get, second, next_second = made.append, self._lines.get, self._second, self._second + 1.0
+        for each in ended:
+            exchange, status, size, ended_at, _ = each
+            at = epoch + ended_at
+            if not second <= at < next_second:
+                second, next_second = self._begin_second(at)
+            key = exchange.vars, status, size, exchange.end, (exchange.client or exchange.connection).remote_addr
+            line = get(key)
+            if line is None or exchange.is_from_front:
+                line = self._new_line(each, key, at)
+            add(line)
+        return made
 
-    def _line(self, ended: Ended, epoch: float) -> str:
-        exchange, status, size, ended_at, _ = ended
-        at = epoch + ended_at
-        if not self._second <= at < self._second + 1.0:  # forget the lines of another second
-            self._second, self._stamp = float(int(at)), self._process.stamp(at)
-            self._lines.clear()
-        addr = (exchange.client or exchange.connection).remote_addr
-        key = exchange.vars, status, size, exchange.end, addr, exchange.is_from_front
-        return self._lines.get(key) or self._new_line(ended, key, at)
+    def _begin_second(self, at: float) -> tuple[float, float]:
+        """Forget the lines of another second; return when this one begins, and when the next."""
+        self._second, self._stamp = float(int(at)), self._process.stamp(at)
+        self._lines.clear()
+        return self._second, self._second + 1.0
 
     def _new_line(self, ended: Ended, key: LineKey, at: float) -> str:
         """Return a line; keep it for the next request of this second that says the same."""
-        vars, status, size, end, addr, is_from_front = key
+        vars, status, size, end, addr = key
+        is_from_front = ended[0].is_from_front
         parts = split(vars, is_from_front)
         client: str | None = addr
         if is_from_front and vars:

@@ -71,9 +71,7 @@ def plan_of(name: str, pair: servers.Pair, seconds: float, is_quick: bool) -> Pl
     timing = {"rounds": 1, "seconds": seconds, "cpus": procs.choose_cpus(), "warm_up_seconds": 0.3}
     plan = targets.build_plan(name, pair, timing)
     chosen = servers.choose(pair, list(names), bench=targets.SETS[name].servers_table)
-    return plan._replace(
-        servers=chosen, connections=connections[-1:] if is_quick else connections, takes_samples=True, rounds=1
-    )
+    return plan._replace(servers=chosen, connections=connections[-1:] if is_quick else connections, takes_samples=True)
 
 
 def rows_of(name: str, result: Result) -> list[dict[str, Any]]:

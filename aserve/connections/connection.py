@@ -96,10 +96,7 @@ class Connection:
             reply = self.service.gateway.respond(exchange)
             wire = self.wire  # the next request may come by another, as soon as this is answered
             if wire.reply(exchange, reply):
-                access_log = self.service.access_log
-                if access_log is not None:  # no probe: the event loop answers those
-                    access_log.write(exchange, wire.in_lane)
-                release_exchange(exchange)
+                self.end_exchange(exchange, wire.in_lane)
         except WrittenOff:
             raise
         except BaseException:  # a bug in aserve: this request is lost, nothing else
@@ -136,11 +133,11 @@ class Connection:
 
     # --- called from both sides ---
 
-    def end_exchange(self, exchange: Exchange) -> None:
-        """Log an exchange whose response is out, or lost, and let go of it."""
+    def end_exchange(self, exchange: Exchange, may_wait: bool = False) -> None:
+        """Log an exchange whose response is out, or lost, and let go of it; `may_wait`: see RequestLog.write."""
         access_log = self.service.access_log
         if access_log is not None and not exchange.is_probe:
-            access_log.write(exchange)
+            access_log.write(exchange, may_wait)
         release_exchange(exchange)
 
 

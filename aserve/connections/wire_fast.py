@@ -32,15 +32,15 @@ LOST = -2  # what it returns if the client is gone: lane.h
 class FastWire:
     """What reads and writes below a connection in the lane."""
 
-    __slots__ = ("_early", "_handover", "_handovers", "fd", "in_lane")
+    __slots__ = ("_early", "_handover", "_handovers", "fd")
     way = "the fast path"
+    in_lane = True
 
     def __init__(self, handovers: Handovers, fd: int) -> None:
         # An exchange tells whose it is: to know the connection would make a cycle, which waits for the garbage collector.
         self._handovers = handovers
         # The connection's lock guards the three below while the response is not whole: other threads of the app may
         # send something, and a deadline may take the exchange from its worker.
-        self.in_lane = True
         self.fd = fd  # -1 once the connection has left the lane: the number may be another's
         self._handover: Handover | None = None  # set once the connection leaves
         # With --threads 0: what the app has sent before it returned, and the socket has not taken.

@@ -65,16 +65,12 @@ class Counters:
         """Count exchanges whose responses are out, or lost."""
         counts, words = self._counts, self._words
         size, waited, took, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0, 0, 0
-        last = _BY_CLASS[2]
         with self._lock:
             for exchange, status, sent_bytes, ended_at, _ in ended:
                 place = _BY_CLASS[status // 100]
                 if exchange.end != ANSWERED:
                     place += 1  # cut
-                if place != last:
-                    words[last] = counts[last]
-                    last = place
-                counts[place] += 1
+                words[place] = counts[place] = counts[place] + 1
                 size += sent_bytes
                 if exchange.has_app_failed:
                     self._raise(_EXCEPTIONS, 1)
@@ -92,7 +88,6 @@ class Counters:
                         quick += 1
                     else:
                         self._raise(_DURATION + _bucket_of(run), 1)
-            words[last] = counts[last]
             words[_BYTES] = counts[_BYTES] = counts[_BYTES] + size
             if timed_count:
                 words[_QUEUE] = counts[_QUEUE] = counts[_QUEUE] + quick_waits
