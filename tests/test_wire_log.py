@@ -84,6 +84,7 @@ def test_a_connection(lines, start_server, raw_client, wait_until):
     server = start_server(apps.echo, lane="auto")
     client = raw_client(server)
     client.fetch("/fast")
+    wait_until(lambda: len(lines()) == 2)
     client.send(POST_HEAD + b"0\r\n\r\n")
     client.recv_response()
     client.fetch("/slow")
@@ -109,6 +110,7 @@ def test_a_connection_that_idles(lines, start_server, raw_client, wait_until):
     """On the fast path its end is told, too; on the event loop, that it was accepted."""
     server = start_server(apps.echo, lane="auto", keep_alive_seconds=2)
     raw_client(server).fetch("/")
+    wait_until(lambda: len(lines()) == 2)
     server.pass_seconds_until(lambda: lines()[-1] == "is closed")
     assert lines()[0] == "is accepted" and len(lines()) == 3
     server = start_server(apps.echo, lane="off")

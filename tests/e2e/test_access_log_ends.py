@@ -77,6 +77,7 @@ def test_answered(logged, raw_client, wait_until):
     log = logged()
     client = raw_client(log.server)
     client.fetch("/")
+    log.wait_for(wait_until, "answered 200 GET / HTTP/1.1")
     client.fetch("/raises")
     log.wait_for(wait_until, "answered 200 GET / HTTP/1.1", "answered 500 GET /raises HTTP/1.1")
 

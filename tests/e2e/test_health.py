@@ -176,10 +176,10 @@ def test_after_the_drain_delay(start, raw_client):
 
 
 @pytest.mark.also_inline
-def test_the_access_log(start, raw_client, tmp_path):
+def test_the_access_log(start, raw_client, way, tmp_path):
     """It has the app's requests alone."""
     path = tmp_path / "log"
-    server = start(access_log=str(path))
+    server = start(access_log=str(path), threads=min(way.threads, 1))  # one thread's lines are in order
     client = raw_client(server)
     for target in (LIVE, "/first", READY, "/second"):
         client.fetch(target)
