@@ -25,15 +25,15 @@ BENCH = "shares"
 SECONDS, QUICK_SECONDS = 1.5, 0.3
 # By set: which servers, at how many connections. Those targets that are furthest off, and whom they are set by.
 LOOKED_AT: dict[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
-    "bare head": (("aserve", "bjoern", "freastal"), (1, 10, 100)),
-    "browser": (("aserve", "bjoern", "freastal"), (100,)),
-    "close": (("aserve", "bjoern", "uwsgi-http"), (1, 100)),
-    "access log": (("aserve+log",), (10, 100)),
+    "bare head": (("aserve", "bjoern", "freastal"), (1, 100)),
+    "browser": (("aserve", "freastal"), (100,)),
+    "close": (("aserve", "bjoern"), (100,)),
+    "access log": (("aserve+log",), (10,)),
     "blob": (("aserve", "uwsgi"), (100,)),
     "test app": (("aserve-t1", "uwsgi-t1"), (10,)),
-    "sidecar hello": (("uwsgi:aserve", "uwsgi:uwsgi", "scgi:aserve", "scgi:uwsgi"), (1, 10)),
-    "sidecar echo": (("uwsgi:aserve", "uwsgi:uwsgi", "scgi:aserve", "scgi:uwsgi"), (10,)),
-    "RPC rpc": (("rpc:aserve-1", "rpc:uwsgi-1"), (10, 100)),
+    "sidecar hello": (("uwsgi:aserve", "uwsgi:uwsgi", "scgi:aserve", "scgi:uwsgi"), (10,)),
+    "sidecar echo": (("uwsgi:aserve", "uwsgi:uwsgi"), (10,)),
+    "RPC rpc": (("rpc:aserve-1", "rpc:uwsgi-1"), (10,)),
 }
 
 
