@@ -221,13 +221,22 @@ def _of_requests(worker: Mapping[str, Any]) -> Iterator[Advice]:
         seconds, text = worker["at"][0]
         yield Advice(
             f"{_name(worker)} has been at a request for {seconds:.0f} s: {text}",
-            f"If that is not meant, {_stacks(worker)} shows where it is; `aserve recycle` replaces a worker, --request-timeout answers in the app's place.",
+            f"If that is not meant, {_stacks(worker)} shows where it is; {_cure(worker)}--request-timeout answers in the app's place.",
         )
 
 
 def _name(worker: Mapping[str, Any]) -> str:
-    name = f"Worker {worker['slot']}" if worker["slot"] else "The process"
-    return f"{name}, which drains" if worker["state"] == "draining" else name
+    drains = worker["state"] == "draining"
+    if not worker["slot"]:
+        return "The draining process" if drains else "The process"
+    return f"{'Draining worker' if drains else 'Worker'} {worker['slot']}"
+
+
+def _cure(worker: Mapping[str, Any]) -> str:
+    """Return what frees it of a request, as it is."""
+    if worker["state"] == "draining":
+        return "--drain-timeout cuts it; "
+    return f"`aserve recycle {worker['slot']}` replaces the worker; " if worker["slot"] else ""
 
 
 def _stacks(worker: Mapping[str, Any]) -> str:

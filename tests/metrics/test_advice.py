@@ -200,6 +200,26 @@ def test_what_is_a_failure():
 
 def test_who_drains_is_no_failure():
     """Others serve in its place; what is left of it is told, by that name."""
-    hung = {**WORKER, "state": "draining", "silent_seconds": 9.0, "stalled_seconds": 12}
+    hung = {**WORKER, "state": "draining", "silent_seconds": 9.0, "stalled_seconds": 12, "at": [[42.4, "GET /x"]]}
     found = advise({**WELL, "workers": [hung]}, {}, Config())
-    assert [(each.text.partition(":")[0], each.is_failure) for each in found] == [("Worker 2, which drains", False)] * 2
+    assert [(each.text.partition(":")[0], each.is_failure) for each in found] == [
+        ("Draining worker 2", False),
+        ("Draining worker 2", False),
+        ("Draining worker 2 has been at a request for 42 s", False),
+    ]
+    alone = advise({**WELL, "workers": [{**hung, "slot": 0}]}, {}, Config())
+    assert {each.text.partition(":")[0].partition(" has")[0] for each in alone} == {"The draining process"}
+
+
+@pytest.mark.parametrize(
+    ("worker", "cure"),
+    [
+        ({}, "`aserve recycle 2`"),
+        ({"state": "draining"}, "--drain-timeout"),
+        ({"slot": 0}, "where it is; --request-timeout"),
+    ],
+)
+def test_how_to_be_rid_of_a_request(worker, cure):
+    """What there is for such a worker."""
+    found = advise({**WELL, "workers": [{**WORKER, "at": [[42.4, "GET /x"]], **worker}]}, {}, Config())
+    assert len(found) == 1 and cure in found[0].do and "--request-timeout" in found[0].do
