@@ -263,13 +263,13 @@ async def test_reload(server, answer):
 
 async def test_recycle(server):
     """Of the chosen row, after it was asked whether that is meant."""
-    server.answers["recycle"] = [{"text": "worker 1 is being replaced"}]
+    server.answers["recycle"] = [{"text": "worker 1 is replaced: pid 17 serves"}]
     async with watching(server) as (pilot, until):
         await until.shows("GET /slow")
         await pilot.press("c")
         await until.shows("Recycle worker 1?")
         await pilot.press("y")
-        await until.shows("recycle 1: worker 1 is being replaced")
+        await until.shows("recycle 1: worker 1 is replaced: pid 17 serves")
         assert server.asked("recycle") == [{"ask": "recycle", "worker": 1}]
 
 

@@ -1,6 +1,6 @@
 """What a supervisor answers on its control socket.
 
-Owns:     Answers: reloads and changes of size until their ends, stacks of workers.
+Owns:     Answers: reloads, replacements and changes of size until their ends, stacks of workers.
 Thread:   the supervisor's only one.
 Not here: the socket (control.py), the commands that ask (ask.py), how things are (status.py), reloading (reloads.py), resizing and replacing (crew.py).
 
@@ -62,6 +62,7 @@ class Answers:
         self._timers = timers
         self._status = status
         self._reloading: list[tuple[Caller, int]] = []  # for how many ends of reloads each waits
+        self._recycling: list[tuple[Caller, Child]] = []  # who waits for which worker to be replaced
         self._numbers = itertools.count(1)
         self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
         self.by_question: dict[str, Answer] = {
@@ -107,16 +108,45 @@ class Answers:
 
     def _on_recycle(self, caller: Caller, message: Message) -> None:
         slot = message.get("worker")
+        serving = self._children.find(slot, State.READY) if isinstance(slot, int) else []
         if self._supervised.is_ending:
             caller.refuse("the server is ending")
-        elif not isinstance(slot, int) or not self._children.find(slot, State.READY):
+        elif not serving:
             caller.refuse(f"no worker {slot} serves")
         else:
-            self._crew.forget_failures(slot)
-            is_new = self._crew.replace(slot, "aserve recycle", "asked")
-            already = "" if is_new else " already"
-            caller.say({"text": f"worker {slot} is being replaced{already}: its successor starts, then it drains"})
-            caller.end()
+            self._crew.forget_failures(serving[0].slot)
+            self._crew.replace(serving[0].slot, "aserve recycle", "asked")
+            self._recycling.append((caller, serving[0]))
+
+    def tell_recycled(self) -> None:
+        """Called after each event: tell those who wait for a worker's successor if it serves, or will not come."""
+        waiting, self._recycling = self._recycling, []
+        for caller, child in waiting:
+            serving = self._children.find(child.slot, State.READY)
+            if self._supervised.is_ending:
+                caller.refuse("the server is ending")
+            elif serving and child not in serving:
+                (new,) = serving[:1]
+                seconds = new.ready_at - new.began_at
+                text = f"worker {new.slot} is replaced: pid {new.pid} serves, ready after {seconds:.1f} s"
+                caller.say({"text": text + self._status.describe_drains()})
+                caller.end()
+            elif self._crew.is_to_begin(child.slot):
+                self._recycling.append((caller, child))
+            else:
+                caller.refuse(f"worker {child.slot} gets no successor any more: see `aserve status`, and the log")
+
+    def on_failed_start(self, slot: int, who: str, why: str) -> None:
+        """Tell those who wait for this slot's successor that it could not start."""
+        waiting, self._recycling = self._recycling, []
+        for caller, child in waiting:
+            if child.slot == slot:
+                serves_on = "; the one of before serves on" if child.state is State.READY else ""
+                caller.refuse(
+                    f"worker {slot} is not replaced: {who} could not start: {why}{serves_on}, and another is tried"
+                )
+            else:
+                self._recycling.append((caller, child))
 
     def _on_workers(self, caller: Caller, message: Message) -> None:
         before, change = self._supervised.size, message.get("change")

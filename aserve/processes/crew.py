@@ -98,6 +98,10 @@ class Crew:
             logger.info("worker %d is to be replaced: %s", slot, why)
         return is_new
 
+    def is_to_begin(self, slot: int) -> bool:
+        """Whether a worker is yet to serve there: a successor that was asked for, or one where none serves."""
+        return self._rollout.has_asked(slot) or (slot <= self.size and not self._children.find(slot, State.READY))
+
     def retire(self, child: Child, why: str) -> None:
         """Let a worker go, while others serve."""
         if child.slot <= self.size:

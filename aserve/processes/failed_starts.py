@@ -19,6 +19,7 @@ import logging
 
 from ..fault_page import Fault
 from ..metrics.table import START_FAILURES
+from .answers import Answers
 from .child import Child, State
 from .children import Children
 from .crew import Crew
@@ -35,7 +36,14 @@ class FailedStarts:
     """The supervisor's answer to them."""
 
     def __init__(
-        self, children: Children, crew: Crew, rollout: Rollout, reloads: Reloads, shutdown: Shutdown, tally: Tally
+        self,
+        children: Children,
+        crew: Crew,
+        rollout: Rollout,
+        reloads: Reloads,
+        shutdown: Shutdown,
+        tally: Tally,
+        answers: Answers,
     ) -> None:
         self._children = children
         self._crew = crew
@@ -43,6 +51,7 @@ class FailedStarts:
         self._reloads = reloads
         self._shutdown = shutdown
         self._tally = tally
+        self._answers = answers
         self._told_traceback = ""
 
     def on_end(self, child: Child, how: str) -> None:
@@ -73,6 +82,7 @@ class FailedStarts:
             self._reloads.abandon(who, why)
         else:
             logger.error("%s could not start: %s; the next try is in %.1f s", who, why, seconds)
+            self._answers.on_failed_start(slot, who, why)
         if slot <= self._crew.size and not self._children.find(slot, State.READY):
             self._crew.absences.begin(slot, why)
             logger.error("%s; correct it; SIGHUP tries again at once", self._crew.describe())

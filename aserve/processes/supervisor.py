@@ -180,7 +180,7 @@ class Supervisor:
             molds=molds, shutdown=shutdown, upgrade=upgrade, answers=self._answers, attached=attached, manager=self._manager,
             status=status, tally=tally,
         )  # fmt: skip
-        self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally)
+        self._failed_starts = FailedStarts(children, crew, self._rollout, reloads, shutdown, tally, self._answers)
         self._ends = Ends(
             children, crew, reloads, self._failed_starts,
             attached=attached, losses=Losses(slots.totals, tally, status),
@@ -265,6 +265,7 @@ class Supervisor:
             _guard(key.data)
         for timer in self._timers.pop_due():
             _guard(timer.run)
+        _guard(self._answers.tell_recycled)
         if self._crew.has_served and not self.is_reloading and not self._upgrade.is_under_way:
             self._manager.tell_ready(self.describe())
 

@@ -108,11 +108,19 @@ def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     code, out, _ = run(control, "reload")
     assert code == 0 and re.fullmatch(r"done in [\d.]+ s: code and settings of 2 workers are new\n", out)
     assert not before & ready_pids(control)
+    code, out, _ = run(control, "recycle", "1")
+    told = re.fullmatch(r"worker 1 is replaced: pid (\d+) serves, ready after [\d.]+ s\n", out)
+    assert code == 0 and int(told[1]) in ready_pids(control)
     assert run(control, "workers", "+1")[:2] == (0, "workers: 3; before: 2\n")
     wait_until(lambda: status_of(control)["workers_ready"] == 3)
     process.write_app("raise ValueError('broken')\n")
     code, out, err = run(control, "reload")
     assert code == 1 and out == "" and "nothing was reloaded: " in err and "ValueError: broken" in err
+    code, out, err = run(control, "recycle", "2")
+    if flags:  # it is forked from code of before
+        assert code == 0 and out.startswith("worker 2 is replaced: ")
+    else:
+        assert code == 1 and out == "" and "worker 2 is not replaced: " in err and "ValueError: broken" in err
     assert status_of(control)["workers_ready"] == 3
 
 

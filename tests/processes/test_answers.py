@@ -116,28 +116,77 @@ def test_a_reload_during_another(ask):
 def test_one_is_replaced(ask):
     """Its successor starts, and it drains when that is ready; who asks again meanwhile hears so."""
     first, second = ask.one.start()
-    assert ask(ask="recycle", worker=2).read() == [
-        {"text": "worker 2 is being replaced: its successor starts, then it drains"}
-    ]
+    callers = [ask(ask="recycle", worker=2)]
     successor = ask.one.children[-1]
     assert successor.slot == 2 and successor is not second and second.state is State.READY
-    assert ask(ask="recycle", worker=2).read() == [
-        {"text": "worker 2 is being replaced already: its successor starts, then it drains"}
-    ]
+    callers.append(ask(ask="recycle", worker=2))
+    assert [caller.read() for caller in callers] == [[], []]
+    InFlight(None, map_memory_file(second.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/slow", 2))
     ask.one.say(successor, say="ready")
     assert second.state is State.DRAINING and first.state is State.READY
+    ask.one.turn()
+    for caller in callers:
+        ((_, text),) = caller.read()[0].items()
+        assert re.fullmatch(
+            rf"worker 2 is replaced: pid {successor.pid} serves, ready after \d+\.\d s; "
+            r"1 old worker still drains, with 1 request \(--drain-timeout 30\)",
+            text,
+        )
+        assert caller.is_answered
+
+
+def test_one_that_ends_before_it_is_replaced(ask):
+    """The answer waits for whoever serves in its place."""
+    first, _ = ask.one.start()
+    caller = ask(ask="recycle", worker=1)
+    successor = ask.one.children[-1]
+    ask.one.end(first, number=signal.SIGKILL)
+    ask.one.turn()
+    assert caller.read() == []
+    ask.one.say(successor, say="ready")
+    ask.one.turn()
+    assert caller.read()[0]["text"].startswith(f"worker 1 is replaced: pid {successor.pid} serves")
 
 
 def test_one_is_replaced_after_failures(ask):
-    """A person who asks does not wait for a pause to end."""
+    """Who asks hears of the first; a person who asks again does not wait for a pause to end."""
     ask.one.start()
-    ask(ask="recycle", worker=2)
-    ask.one.end(ask.one.children[-1], status=1)
+    others, caller = ask(ask="recycle", worker=1), ask(ask="recycle", worker=2)
+    (failing,) = [child for child in ask.one.children if child.slot == 1 and child.state is State.STARTING]
+    ask.one.say(failing, say="ready")
+    ask.one.turn()
+    failing = ask.one.children[-1]
+    assert others.read()[0]["text"].startswith("worker 1 is replaced")
+    ask.one.end(failing, status=1)
+    ask.one.turn()
+    assert caller.read() == [
+        {
+            "error": f"worker 2 is not replaced: {failing} could not start: it exited with status 1 before it was ready, "
+            "without a word; the one of before serves on, and another is tried"
+        }
+    ]
     count = len(ask.one.children)
     ask.one.turn()
     assert len(ask.one.children) == count
     ask(ask="recycle", worker=2)
     assert len(ask.one.children) == count + 1
+
+
+def test_one_that_is_not_replaced_any_more(ask):
+    """As it has gone itself, or a reload that was to replace it has failed, or all is to end."""
+    ask.one.start()
+    gone = ask(ask="recycle", worker=2)
+    ask(ask="workers", count=1)
+    assert gone.read() == [{"error": "worker 2 gets no successor any more: see `aserve status`, and the log"}]
+    ask(ask="reload")
+    behind = ask(ask="recycle", worker=1)
+    ask.one.end(ask.one.children[-1], status=1)
+    ask.one.turn()
+    assert behind.read() == [{"error": "worker 1 gets no successor any more: see `aserve status`, and the log"}]
+    at_the_end = ask(ask="recycle", worker=1)
+    ask.one.signal(signal.SIGTERM)
+    ask.one.turn()
+    assert at_the_end.read() == [{"error": "the server is ending"}]
 
 
 @pytest.mark.parametrize("worker", [0, 3, "2", None])
