@@ -113,10 +113,8 @@ class Exchange:
     counted_bytes = 0  # of a large response in memory, counted in Budgets.memory
     entry: int | None = None  # its number in the table of connections/in_flight.py
     spool: ResponseSpool | None = None  # set when the response outruns its reader
-    # By time.monotonic(), and only if Service.times_requests; 0.0: it has not come so far.
-    arrived_at: float = (
-        0.0  # it was whole (of a live body: its head), and waited for a worker from then on; in the lane also for Ends
-    )
+    # By time.monotonic(), and only if Service.times_requests, in the lane also for Ends; 0.0: it has not come so far.
+    arrived_at: float = 0.0  # it was whole (of a live body: its head), and waited for a worker from then on
     began_at: float = 0.0  # a worker began it
     thread_id = 0  # which
     end = ANSWERED

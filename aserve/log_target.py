@@ -5,18 +5,20 @@ Thread:   who flushes the log, one at a time (access_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
 Not here: what is done when a line cannot be written (access_log.py).
 
-Several processes may write one file: each appends whole lines with one write(2), which no other can tear.
+Several processes may write one file: each appends whole lines with one write(2). One that the disk has room for a part of is taken
+off the end again, under flock(2), if it is still there.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import stat
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol, TextIO
 from urllib.parse import urlsplit
 
@@ -71,19 +73,37 @@ class FileTarget:
         octets = "".join(lines).encode("ascii")
         if self._is_torn:
             octets = b"\n" + octets
-        sent = os.write(self._fd, octets)
-        while 0 < sent < len(octets):
+        with _locked(self._fd):
+            sent, last = self._put(octets)
+            if sent == len(octets):
+                self._is_torn = False
+                return len(lines)
+            begun = sent - octets.rfind(b"\n", 0, sent) - 1
+            # What went out in two pieces may have another process's line between them.
+            self._is_torn = begun > 0 and not (begun <= last and self._cut_back(begun))
+        return octets[:sent].lstrip(b"\n").count(b"\n")
+
+    def _put(self, octets: bytes) -> tuple[int, int]:
+        """
+        Write until there is no room; return how many went out, and how many of them at the last.
+
+        Raises:
+            OSError: none did.
+        """
+        sent = last = os.write(self._fd, octets)
+        while sent < len(octets):
             try:
-                sent += os.write(self._fd, octets[sent:])
+                last = os.write(self._fd, octets[sent:])
             except OSError as exc:  # the disk is full
                 self.why_in_part = exc.strerror or str(exc)
                 break
-        self._is_torn = octets[sent - 1 : sent] != b"\n" and not self._cut_back(sent - octets.rfind(b"\n", 0, sent) - 1)
-        return len(lines) if sent == len(octets) else octets[:sent].lstrip(b"\n").count(b"\n")
+            sent += last
+        return sent, last
 
     def _cut_back(self, count: int) -> bool:
         """Take the beginning of a line, so many octets, off the end again: another process's next line would follow it; False: one does."""
         try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody else is writing
             end = os.lseek(self._fd, 0, os.SEEK_CUR)  # behind what this process has written
             if os.fstat(self._fd).st_size != end:
                 return False
@@ -105,6 +125,18 @@ class FileTarget:
             with contextlib.suppress(OSError):  # a disk that is full
                 os.close(self._fd)
         self._fd = -1
+
+
+@contextlib.contextmanager
+def _locked(fd: int) -> Iterator[None]:
+    """Let no other process take anything off the end meanwhile; all may write. Where there are no locks, nobody takes anything off."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(fd, fcntl.LOCK_SH)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 class StreamTarget:

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .errors import RequestRefused
-from .exchange import REFUSED, TIMED_OUT, Exchange, escape
+from .exchange import ANSWERED, REFUSED, Exchange, escape
 from .frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
 from .stacks import ORDER, SLOW_WATCH, request_of
@@ -47,6 +47,7 @@ class SlowRequests:
         self._running: dict[
             Exchange, dict[str, Any] | None
         ] = {}  # those that were seen; None: one too many, it is not told
+        self._over: set[Exchange] = set()  # they have ended; a thread may be at one yet, written off or in close()
         self._last: collections.deque[dict[str, Any]] = collections.deque(maxlen=MAX_KEPT)
         self._number = 0
         self._minute_began_at, self._told_count, self._left_out_count = 0.0, 0, 0
@@ -93,12 +94,18 @@ class SlowRequests:
             for ended in [exchange for exchange in self._running if exchange.response is None]:
                 del self._running[ended]  # it ended as it was found
             self._on_minute(now)
+        found = set()
         for thread_id, frame in sys._current_frames().items():
             exchange, frames = request_of(frame)
-            if exchange is None or not exchange.arrived_at or exchange in self._running or exchange.end == TIMED_OUT:
-                continue  # the last: its client was answered, and its thread written off
+            if exchange is None:
+                continue
+            found.add(exchange)
+            if not exchange.arrived_at or exchange in self._running or exchange in self._over:
+                continue
             if now - exchange.arrived_at >= self._seconds:
                 self._tell_running(exchange, thread_id, calls_of(frames))
+        with self._lock:
+            self._over &= found
 
     def _on_minute(self, now: float) -> None:
         if now - self._minute_began_at < 60:
@@ -134,8 +141,13 @@ class SlowRequests:
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """See RequestLog.write_refused: the app has not answered in time."""
-        if exchange is not None and exchange in self._running:
-            self._end(exchange, REFUSED, why.status)
+        if exchange is None:
+            return
+        if exchange in self._running:
+            self._end(exchange, REFUSED if exchange.end == ANSWERED else exchange.end, why.status)
+        if exchange.began_at:  # a thread has it
+            with self._lock:
+                self._over.add(exchange)
 
     def _end(self, exchange: Exchange, end: str, status: int) -> None:
         is_new = exchange not in self._running
@@ -144,6 +156,7 @@ class SlowRequests:
         found = self._note(exchange, exchange.thread_id, ()) if is_new else self._running.get(exchange)
         with self._lock:
             self._running.pop(exchange, None)
+            self._over.add(exchange)
             if found is None:
                 return
             found["seconds"], found["end"], found["status"] = _monotonic() - exchange.arrived_at, end, status

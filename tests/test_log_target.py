@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import re
@@ -66,25 +67,62 @@ def test_a_disk_that_becomes_full(file, tmp_path):
     assert (tmp_path / "log").read_text() == "abc\nmno\npqr\n"
 
 
-def test_a_torn_line_that_another_has_followed(file, tmp_path, monkeypatch):
+@pytest.fixture
+def full(file, tmp_path, monkeypatch):
+    """full(*sizes, also) -> how many of two lines were written, while the disk takes so much at a time; after each, call `also`."""
+    real = os.write
+
+    def full(*sizes, also):
+        left = list(sizes)
+
+        def write(fd, octets):
+            if not left:
+                raise OSError(28, "No space left on device")
+            sent = real(fd, octets[: left.pop(0)])
+            also()
+            return sent
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", write)
+            return file.write(["abc\n", "defg\n"])
+
+    return full
+
+
+def test_a_torn_line_that_another_has_followed(file, full, tmp_path):
     """It stays, as what follows is another's; but it does not begin our next."""
 
-    real, calls = os.write, []
-
-    def write(fd, octets):
-        calls.append(octets)
-        if len(calls) > 1:
-            raise OSError(28, "No space left on device")
-        sent = real(fd, octets[:2])
+    def follow():
         with open(tmp_path / "log", "a") as other:
             other.write("other\n")
-        return sent
 
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", write)
-        assert file.write(["abc\n"]) == 0
+    assert full(6, also=follow) == 1
     assert file.write(["def\n"]) == 1
-    assert (tmp_path / "log").read_text() == "abother\n\ndef\n"
+    assert (tmp_path / "log").read_text() == "abc\ndeother\n\ndef\n"
+
+
+def test_a_torn_line_in_two_pieces(file, full, tmp_path):
+    """Between them there may be another's line: the first piece stays."""
+
+    def follow():
+        if (tmp_path / "log").stat().st_size < 8:
+            with open(tmp_path / "log", "a") as other:
+                other.write("other\n")
+
+    assert full(6, 1, also=follow) == 1
+    assert file.write(["ghi\n"]) == 1
+    assert (tmp_path / "log").read_text() == "abc\ndeother\nf\nghi\n"
+
+
+def test_a_torn_line_while_another_writes(file, full, tmp_path):
+    """What is taken off the end might be the other's."""
+    with open(tmp_path / "log", "a") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert full(6, also=lambda: None) == 1
+        assert (tmp_path / "log").read_text() == "abc\nde"
+    assert file.write(["ghi\n"]) == 1
+    assert full(6, also=lambda: None) == 1
+    assert (tmp_path / "log").read_text() == "abc\nde\nghi\nabc\n"
 
 
 def test_a_pipe_that_nobody_reads(tmp_path):

@@ -122,14 +122,27 @@ def test_ends(slow, run, caplog):
 
 
 def test_a_thread_that_was_written_off(slow, run, caplog):
-    """Its client was answered, and that was told: that the thread goes on is no news of the request. Others are."""
-    late, gone = run(3.0), run(3.0)
+    """Its client was answered, and that was told, by the access log's word: that the thread goes on is no news of the request."""
+    seen, unseen, cut = run(3.0), run(1.0), run(3.0)
     slow.look()
-    late.end, gone.end = "timed_out", "client_gone"
-    for each in (late, gone):
+    seen.end = unseen.end = cut.end = "timed_out"
+    for each in (seen, unseen):
         slow.write_refused(None, each, RequestRefused(504, "late"))
+    slow.write(cut)
+    slow.clock.now += 3.0
     slow.look()
-    assert [line.split(" so far")[0] for line in slow_lines(caplog)[4:]] == ["GET /a has taken 3.0 s"]
+    assert [line.partition(" s")[2] for line in slow_lines(caplog)[2:]] == [": timed_out 504", ": timed_out 200"]
+    run.running.clear()
+    slow.look()
+    assert not slow._over
+
+
+def test_a_client_that_did_not_read(slow, run, caplog):
+    """Its connection was closed, but the request goes on: that is told."""
+    run(3.0).end = "timed_out"
+    slow.look()
+    (line,) = slow_lines(caplog)
+    assert line.startswith("GET /a has taken 3.0 s so far")
 
 
 def test_an_end_without_a_response(slow, run, caplog):

@@ -221,7 +221,7 @@ def _of_requests(worker: Mapping[str, Any]) -> Iterator[Advice]:
         seconds, text = worker["at"][0]
         yield Advice(
             f"{_name(worker)} has been at a request for {seconds:.0f} s: {text}",
-            f"If that is not meant, {_stacks(worker)} shows where it is; {_cure(worker)}--request-timeout answers in the app's place.",
+            f"If that is not meant, {_stacks(worker)} shows where it is{_cure(worker)}. --request-timeout ends the next in time.",
         )
 
 
@@ -233,10 +233,11 @@ def _name(worker: Mapping[str, Any]) -> str:
 
 
 def _cure(worker: Mapping[str, Any]) -> str:
-    """Return what frees it of a request, as it is."""
+    """Return what frees it of a request."""
     if worker["state"] == "draining":
-        return "--drain-timeout cuts it; "
-    return f"`aserve recycle {worker['slot']}` replaces the worker; " if worker["slot"] else ""
+        return ", and --drain-timeout cuts it"
+    is_replaceable = worker["slot"] and worker["state"] == "ready"
+    return f", and `aserve recycle {worker['slot']}` replaces the worker" if is_replaceable else ""
 
 
 def _stacks(worker: Mapping[str, Any]) -> str:

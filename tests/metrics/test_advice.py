@@ -216,7 +216,8 @@ def test_who_drains_is_no_failure():
     [
         ({}, "`aserve recycle 2`"),
         ({"state": "draining"}, "--drain-timeout"),
-        ({"slot": 0}, "where it is; --request-timeout"),
+        ({"slot": 0}, "where it is. --request-timeout"),
+        ({"state": "killed"}, "where it is. --request-timeout"),
     ],
 )
 def test_how_to_be_rid_of_a_request(worker, cure):

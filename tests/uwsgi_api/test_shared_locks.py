@@ -17,14 +17,16 @@ from aserve.uwsgi_api.shared_locks import SharedLocks
 @pytest.fixture
 def new(store_server):
     """Make the locks of one host: new() -> SharedLocks."""
-    stores = []
+    made = []
 
     def new_():
-        stores.append(Store(Shared(store_server.url, "shop")))
-        return SharedLocks(stores[-1], Leases(stores[-1]))
+        store = Store(Shared(store_server.url, "shop"))
+        made.append((store, Leases(store)))
+        return SharedLocks(*made[-1])
 
     yield new_
-    for store in stores:
+    for store, leases in made:
+        leases.end()  # a thread would renew what is left, and tell another test that it is lost
         store.close()
 
 
