@@ -113,7 +113,8 @@ static int look(load_board *board, int is_waiting)
     uint64_t own =
         whole(board, __atomic_load_n(&board->own, __ATOMIC_RELAXED));
     uint32_t requests = part(own, LOAD_REQUEST_SHIFT);
-    int has_emptier = 0, has_less = 0, has_idle = 0;
+    uint32_t most = board->threads;
+    int has_emptier = 0, has_less = 0;
     int32_t lag = 0;
     uint32_t count = __atomic_load_n(&board->count, __ATOMIC_RELAXED);
 
@@ -124,7 +125,8 @@ static int look(load_board *board, int is_waiting)
 
         if (i == board->index || word == NOBODY || is_given_up(wait, word))
             continue;
-        has_idle |= part(word, LOAD_REQUEST_SHIFT) == 0;
+        if (part(word, LOAD_REQUEST_SHIFT) < most)
+            most = part(word, LOAD_REQUEST_SHIFT);
         has_less |= is_less(word, own);
         if (is_emptier(word, own)) {
             has_emptier = 1;
@@ -138,9 +140,7 @@ static int look(load_board *board, int is_waiting)
         load_board_add(board, LOAD_TURN_SHIFT, lag - MAX_LAG);
     if (has_emptier && has_less)
         return 0;
-    if (has_idle || requests >= board->threads)
-        return 1;
-    return 1 + (int)(board->threads - requests);
+    return requests < most ? 1 + (int)(most - requests) : 1;
 }
 
 int load_board_quota(load_board *board)

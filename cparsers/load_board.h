@@ -44,9 +44,9 @@ typedef struct {
 void load_board_add(load_board *board, uint32_t shift, int32_t count);
 
 /* How many connections to accept now.  0: another process has less to do, so
- * leave the listener alone for about a millisecond.  1 while another has
- * nothing to do, otherwise as many more as there are free threads.  Less to do
- * is: fewer requests; where they are alike, fewer connections; where these are
+ * leave the listener alone for about a millisecond.  Otherwise one more than
+ * what is missing until it has as many requests as each of the others, or as
+ * threads: who has nothing to do may be about to have.  Less to do is: fewer requests; where they are alike, fewer connections; where these are
  * alike, fewer turns.  One who is far behind in turns passes up some of them.
  * A process that does not accept though it is waited for is left out until it
  * does.  Of processes that look at the same words one at least accepts. */

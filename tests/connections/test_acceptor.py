@@ -250,7 +250,7 @@ async def test_few_at_a_time(limit, others, monkeypatch):
         assert own() == Load(connections=10, requests=0, turns=10)
 
     await run_acceptor(limit, scenario)
-    assert turns[:3] == [3, 6, 9] and own().connections == 0
+    assert turns[:3] == [2, 4, 6] and own().connections == 0
 
 
 async def test_others_have_less_to_do(limit, others):

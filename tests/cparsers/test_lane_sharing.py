@@ -52,12 +52,14 @@ def shared(new_lane, board):
 # Few at a time
 
 
-def test_as_many_as_threads_are_free(shared, board):
+def test_as_many_as_make_it_as_busy(shared, board):
     """One more than these are accepted by one poll; the rest is there for others, or for the next."""
     for _ in range(9):
         shared.connect(GET)
-    board.show(requests=1)
-    assert len(shared.poll()) == 5 and board.own == (5, 5, 5)
+    board.show(requests=2)
+    assert len(shared.poll()) == 3 and board.own == (3, 3, 3)
+    board.show(requests=9)
+    assert len(shared.poll()) == 2 and board.own == (5, 5, 5)
     board.show(requests=9)
     assert len(shared.poll()) == 1 and board.own == (6, 6, 6)
 

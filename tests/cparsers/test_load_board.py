@@ -73,15 +73,17 @@ def test_those_who_are_not_there(board):
         ((0, 0), (0, 0), 1),  # the other has nothing to do
         ((1, 0), (0, 0), 1),  # one ahead is not much
         ((2, 0), (0, 0), 0),
-        ((0, 0), (1, 0), 5),
-        ((2, 0), (1, 0), 3),
+        ((0, 0), (1, 0), 2),  # as many as make it as busy, and one
+        ((0, 0), (3, 0), 4),
+        ((0, 0), (9, 0), 5),  # but no more than it has threads
+        ((2, 0), (1, 0), 1),
         ((3, 0), (1, 0), 0),
         ((11, 0), (9, 0), 1),
         ((12, 0), (9, 0), 0),
         ((0, 1), (0, 0), 1),
         ((0, 2), (0, 0), 0),  # connections that idle count, too
         ((1, 2), (0, 0), 0),
-        ((0, 99), (1, 0), 5),  # but not where the other is busier
+        ((0, 99), (1, 0), 2),  # but not where the other is busier
         ((0, 10), (0, 8), 1),
         ((0, 11), (0, 8), 0),
     ],
@@ -100,7 +102,7 @@ def test_three(board):
     one.add(requests=2)
     two.add(requests=9)
     three.add(requests=0)
-    assert (one.quota(), two.quota(), three.quota()) == (0, 0, 5)
+    assert (one.quota(), two.quota(), three.quota()) == (0, 0, 3)
 
 
 def test_one_who_does_not_accept(board):
@@ -157,7 +159,7 @@ def test_turns_count_last(board):
     one, other = board(2)
     one.add(turns=100)
     other.add(requests=1)
-    assert one.quota() == 5
+    assert one.quota() == 2
     other.add(requests=-1, connections=2)
     assert one.quota() == 1
     other.add(connections=-1)
