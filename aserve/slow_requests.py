@@ -145,7 +145,7 @@ class SlowRequests:
             return
         if exchange in self._running:
             self._end(exchange, REFUSED if exchange.end == ANSWERED else exchange.end, why.status)
-        if exchange.began_at:  # a thread has it
+        elif exchange.began_at:  # a thread has it
             with self._lock:
                 self._over.add(exchange)
 

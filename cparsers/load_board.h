@@ -44,12 +44,13 @@ typedef struct {
 void load_board_add(load_board *board, uint32_t shift, int32_t count);
 
 /* How many connections to accept now.  0: another process has less to do, so
- * leave the listener alone for about a millisecond.  Otherwise one more than
- * what is missing until it has as many requests as each of the others, or as
- * threads: who has nothing to do may be about to have.  Less to do is: fewer requests; where they are alike, fewer connections; where these are
- * alike, fewer turns.  One who is far behind in turns passes up some of them.
- * A process that does not accept though it is waited for is left out until it
- * does.  Of processes that look at the same words one at least accepts. */
+ * leave the listener alone for about a millisecond.  Otherwise as many as it
+ * takes to have as many requests as the least busy of the others, and no more
+ * than threads, and one.  Less to do is: fewer requests; where they are alike,
+ * fewer connections; where these are alike, fewer turns.  One who is far behind
+ * in turns passes up some of them.  A process that does not accept though it is
+ * waited for is left out until it does.  Of processes that look at the same
+ * words one at least accepts. */
 int load_board_quota(load_board *board);
 
 /* Whether it would be more than 0 by now; this does not count as waiting. */

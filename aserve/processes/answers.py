@@ -126,7 +126,7 @@ class Answers:
             if self._supervised.is_ending:
                 caller.refuse("the server is ending")
             elif serving and child not in serving:
-                (new,) = serving[:1]
+                new = serving[0]
                 seconds = new.ready_at - new.began_at
                 text = f"worker {new.slot} is replaced: pid {new.pid} serves, ready after {seconds:.1f} s"
                 caller.say({"text": text + self._status.describe_drains()})
