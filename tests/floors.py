@@ -146,7 +146,7 @@ FLOORS = {
     "aserve/privileges.py": 100,
     "aserve/processes/__init__.py": 100,
     "aserve/processes/absences.py": 100,
-    "aserve/processes/answers.py": 99,
+    "aserve/processes/answers.py": 100,
     "aserve/processes/app_files.py": 100,
     "aserve/processes/ask.py": 100,
     "aserve/processes/attached.py": 98,

@@ -203,9 +203,11 @@ class Answers:
 
     def _have_logged(self, caller: Caller, child: Child, why: str) -> None:
         """Have the kernel interrupt it, and write its stacks where nobody need wait for it."""
-        if not child.is_reaped:
+        if child.is_reaped:
+            text = "it has ended meanwhile\n"
+        else:
             os.kill(child.pid, STACKS_SIGNAL)
-        text = f"{why}: its stacks are written to its standard error, where the log goes\n"
+            text = f"{why}: its stacks are written to its standard error, where the log goes\n"
         caller.say({"worker": child.slot, "pid": child.pid, "text": text})
 
     def _end_stacks(self, caller: Caller) -> None:

@@ -172,6 +172,16 @@ def test_one_is_replaced_after_failures(ask):
     assert len(ask.one.children) == count + 1
 
 
+def test_a_failure_of_another(ask):
+    """Who waits for another worker's successor waits on."""
+    ask.one.start()
+    first, second = ask(ask="recycle", worker=1), ask(ask="recycle", worker=2)
+    failing = ask.one.children[-1]
+    ask.one.end(failing, status=1)
+    ask.one.turn()
+    assert failing.slot == 1 and "error" in first.read()[0] and second.read() == []
+
+
 def test_one_that_is_not_replaced_any_more(ask):
     """As it has gone itself, or a reload that was to replace it has failed, or all is to end."""
     ask.one.start()
@@ -246,6 +256,16 @@ def test_stacks_of_one_that_starts(ask):
     assert ask(ask="stacks", worker=1).read()[0]["text"].startswith("it does not serve")
     assert (first.pid, STACKS_SIGNAL) in ask.one.system.signals and ask.one.heard(first) == []
     assert ask(ask="stacks", worker=9).read() == [{"error": "there is no worker 9"}]
+
+
+def test_stacks_of_one_that_ends_meanwhile(ask):
+    """Nobody is interrupted, and who asks hears why there are none."""
+    first, _ = ask.one.start()
+    caller = ask(ask="stacks", worker=1)
+    ask.one.end(first, number=signal.SIGKILL)
+    ask.one.turn(2.0)
+    assert caller.read() == [{"worker": 1, "pid": first.pid, "text": "it has ended meanwhile\n"}]
+    assert (first.pid, STACKS_SIGNAL) not in ask.one.system.signals and caller.is_answered
 
 
 @pytest.mark.parametrize("question", ["reload", "recycle", "workers"])
