@@ -9,6 +9,7 @@ from aserve.errors import AppError
 from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD
 from aserve.wsgi import head as head_module
 from aserve.wsgi import response as response_module
+from aserve.wsgi.response import CommonFields
 
 # What the app may not give
 
@@ -214,8 +215,12 @@ def known_heads(monkeypatch):
     return heads
 
 
+COMMON = CommonFields("s")
+
+
 def whole_response(status, headers, body=b"x", form=None):
     response, _ = new(form=form)
+    response._common_fields = COMMON  # of one second
     response.start_response(status, headers)
     return response.complete(body)
 
