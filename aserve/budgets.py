@@ -1,10 +1,10 @@
 """How much memory, disk and how many descriptors large bodies may take, all connections together.
 
-Owns:     Budget, a count with a limit; SpoolSpace, what temporary files of one
-          kind may take; SpoolFile, one of them, which is counted as long as it
+Owns:     Budget, a count with a limit; MemoryBudget, for whose room a worker waits a moment; SpoolSpace, what temporary
+          files of one kind may take; SpoolFile, one of them, which is counted as long as it
           is open; Budgets, those of one server; the log lines when a budget is
           used up, and when it has room again.
-Thread:   any; each Budget has a lock, which is held for a sum and no longer.
+Thread:   any; each Budget has a lock, which is held for a sum and no longer. `reserve_soon`: never the event loop.
           A SpoolFile is used by one thread at a time.
 Not here: what happens to a body for which there is no room (body.py, connections/sending.py);
           the values (settings/table.py).
@@ -15,10 +15,12 @@ from __future__ import annotations
 import collections
 import errno
 import logging
+import math
 import os
 import resource
 import tempfile
 import threading
+import time
 from typing import Any, BinaryIO, cast
 
 from .episode import Episode
@@ -37,6 +39,9 @@ BODY_DISK_SHARE, RESPONSE_DISK_SHARE = 2, 4
 SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 # Descriptors of a file being sent: the app's own, which outlives the worker, and one that the loop watches.
 SENT_FILE_COUNT = 2
+# A worker waits for memory while some was given back in so many seconds: clients read, and each that ends leaves room. But no
+# longer than this in all, as others may wait for the worker. Guesses: 5 MB to a client that reads take some milliseconds.
+MOVING_SECONDS, LONGEST_SECONDS = 0.05, 0.25
 
 
 class Budget:
@@ -95,6 +100,35 @@ class Budget:
             is_over = self._episode.is_over_at_second()
         if is_over and self._texts[1]:
             logger.warning("%s", self._texts[1])
+
+
+class MemoryBudget(Budget):
+    """A Budget for whose room a worker waits while clients read: that costs less than a temporary file."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit)
+        self._is_released = threading.Condition(self._lock)
+        self._released_at = -math.inf
+
+    def release(self, count: int) -> None:
+        """Count this many less, and wake who waits."""
+        with self._lock:
+            self.count -= count
+            self._released_at = time.monotonic()
+            self._is_released.notify_all()
+
+    def reserve_soon(self, count: int) -> bool:
+        """Count this many more; wait for room while some is given back; False: there is none, or there never will be."""
+        until = time.monotonic() + LONGEST_SECONDS if count <= self.limit else 0.0
+        with self._lock:
+            while self.count + count > self.limit:
+                seconds = min(until, self._released_at + MOVING_SECONDS) - time.monotonic()
+                if seconds <= 0:
+                    self.refused_count += 1
+                    return False
+                self._is_released.wait(seconds)
+            self.count += count
+        return True
 
 
 class SpoolSpace:
@@ -239,7 +273,7 @@ class Budgets:
     """The budgets of one server."""
 
     def __init__(self, config: Config) -> None:
-        self.memory = Budget(config.response_memory_bytes)
+        self.memory = MemoryBudget(config.response_memory_bytes)
         count = config.spool_files or default_spool_files()
         self.files = Budget(
             count,
@@ -247,6 +281,8 @@ class Budgets:
             "are answered 503, and responses wait for their clients, until there is room",
             f"fewer than {count} temporary files again (--spool-files)",
         )
+        # Bodies in memory that are sent by a descriptor each; others are sent by the transport's. Guess.
+        self.watched = Budget(max(count // 4, 1))
         free_bytes = _free_disk_bytes()
         limit = config.body_spool_total_bytes or free_bytes // BODY_DISK_SHARE
         self.bodies = BodySpace(

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from aserve import budgets as budgets_module
-from aserve.budgets import BodySpace, Budget, Budgets, SpoolFile, SpoolSpace
+from aserve.budgets import BodySpace, Budget, Budgets, MemoryBudget, SpoolFile, SpoolSpace
 from aserve.episode import CALM_SECONDS
 from aserve.errors import RequestRefused
 from aserve.settings import Config
@@ -124,6 +124,58 @@ def test_dropped_while_the_lock_is_held():
     budget.release_later(10)
     budget.on_second()
     assert budget.count == 0
+
+
+# Memory, whose room workers wait for
+
+
+@pytest.fixture
+def waits(monkeypatch):
+    """How long they wait: waits(moving, longest), in seconds."""
+
+    def set_seconds(moving, longest):
+        monkeypatch.setattr(budgets_module, "MOVING_SECONDS", moving)
+        monkeypatch.setattr(budgets_module, "LONGEST_SECONDS", longest)
+
+    set_seconds(moving=60.0, longest=60.0)
+    return set_seconds
+
+
+def test_memory_that_is_given_back_soon(waits):
+    """Who waits has it then; and so has who waits behind, if there is room for both."""
+    memory = MemoryBudget(100)
+    assert memory.reserve_soon(90) and memory.reserve_soon(10)
+    memory.release(10)
+    threads = [threading.Thread(target=memory.reserve_soon, args=(50,)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    while len(memory._is_released._waiters) < len(threads):
+        threads[0].join(0.001)
+    memory.release(90)
+    for thread in threads:
+        thread.join(60)
+    assert memory.count == 100 and memory.refused_count == 0
+
+
+def test_memory_that_nobody_gives_back(waits):
+    """Nobody has read anything, or not for long enough, or not enough of it in time: then there is none."""
+    memory = MemoryBudget(100)
+    memory.reserve(100)
+    assert not memory.reserve_soon(1)
+    memory.release(5)
+    waits(moving=0.0, longest=60.0)
+    assert not memory.reserve_soon(10)
+    waits(moving=60.0, longest=0.01)
+    assert not memory.reserve_soon(10)
+    assert memory.reserve_soon(5) and memory.refused_count == 3
+
+
+def test_memory_that_will_never_do(waits):
+    """Nobody waits for more than there can be."""
+    memory = MemoryBudget(100)
+    memory.reserve(1)
+    memory.release(1)
+    assert not memory.reserve_soon(101)
 
 
 # A file

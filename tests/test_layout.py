@@ -79,13 +79,15 @@ WITHIN = {
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
-        "states data_rate sendfile listeners shared_memory health",
+        "states data_rate sender listeners shared_memory health",
+        "sendfile",
         "load_board",
         "in_flight limit",
         "lane_memory",
         "service",
         "connection",  # knows no wire
         "writing",  # the event loop's half of a wire
+        "large_bodies",
         "sending",  # the workers' half
         "ending",
         "timeouts websockets",

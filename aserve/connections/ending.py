@@ -81,6 +81,14 @@ class EndingHalf(SendingHalf):
         """Whether there is nothing in the transport, nor in TLS, that a descriptor does not take along."""
         return self._can_bypass and not self._transport.is_closing() and not self._transport.get_write_buffer_size()
 
+    def _forget_lost(self, exchange: Exchange) -> None:
+        """Let go of an exchange that nobody will end: its worker was written off, and its client has gone, or is about to."""
+        self._leave_exchange(exchange)
+        self._release_memory(exchange)
+        self._service.lost.add(exchange)  # see Service.end_lost
+        if self._state == State.CLOSED:
+            self._leave_connection()
+
     def _leave_connection(self) -> None:
         self.connection.wire = LOST  # each knows the other: that would wait for the garbage collector
 

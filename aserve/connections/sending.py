@@ -20,21 +20,21 @@ from ..exchange import Exchange
 from ..spool import ResponseSpool
 from ..workers.executor import Executor
 from ..wsgi import FileResponse, Reply
+from .large_bodies import LargeBodies
 from .sendfile import read_pieces
 from .states import Event, State
-from .writing import WritingHalf
 
 # A worker writes to the socket itself up to this size; a larger response hardly fits the socket's buffer.
 DIRECT_BYTES = 1 << 16
 # Once --response-memory is full, larger pieces are sent in parts, so that a client that is behind has only the first
-# in memory. Measured 2026-11-22: 5 MB to a client on the loopback address then cost 1.4 to 1.6 times as much.
-PART_BYTES = 1 << 20
+# in memory.
+PART_BYTES = 1 << 18
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 RUNNING, LOOP_ENDS = State.RUNNING, State.LOOP_ENDS
 
 
-class SendingHalf(WritingHalf):
+class SendingHalf(LargeBodies):
     """What workers do with the event loop's wire."""
 
     __slots__ = ()
@@ -66,7 +66,9 @@ class SendingHalf(WritingHalf):
 
     def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> bool:
         """Hand over a head and a large body; when too much of them waits in memory, as pieces."""
-        if self._reserve_memory(exchange, len(reply[1])):
+        size = len(reply[1])
+        has_client = exchange is self.connection.exchange and self._state <= LOOP_ENDS
+        if self._reserve_memory(exchange, size, is_patient=has_client and size > PART_BYTES):
             self._executor.post(self._on_large, exchange, reply)
             return False
         return self._run_pieces(exchange, (octets for octets in reply))
@@ -103,31 +105,31 @@ class SendingHalf(WritingHalf):
                 executor.yield_slot()
             else:
                 executor.end_slice()  # from memory it goes as any other
-        if len(octets) <= PART_BYTES or self._reserve_memory(exchange, len(octets)):
+        is_for_disk = spool is not None and spool.is_begun
+        if len(octets) <= PART_BYTES or (not is_for_disk and self._reserve_memory(exchange, len(octets))):
             self._send_part(exchange, octets)
             return
         parts = memoryview(octets)
         for at in range(0, len(octets), PART_BYTES):
             self._send_part(exchange, parts[at : at + PART_BYTES])
 
-    def _reserve_memory(self, exchange: Exchange, count: int) -> bool:
-        """Count this much of a response, one piece at a time, in --response-memory; False: there is no room for it."""
-        has_spool = not self._executor.is_inline and count <= self._service.config.response_spool_bytes
-        with self._lock:  # a second thread of the app may write(), too
-            more = count - exchange.counted_bytes
-            if more > 0:
-                if not self._service.budgets.memory.reserve(more, is_forced=not has_spool):
-                    return False
-                exchange.counted_bytes = count
+    def _reserve_memory(self, exchange: Exchange, count: int, is_patient: bool = False) -> bool:
+        """
+        Count this much of a response, one piece at a time, in --response-memory; False: there is no room for it.
+
+        `is_patient`: wait a moment for room.
+        """
+        memory, more = self._service.budgets.memory, count - exchange.counted_bytes
+        if more > 0:
+            if self._executor.is_inline or count > self._service.config.response_spool_bytes:
+                memory.reserve(more, is_forced=True)
+            elif not (memory.reserve_soon if is_patient else memory.reserve)(more):
+                return False
+            with self._lock:  # a second thread of the app may write(), too: then both are counted
+                exchange.counted_bytes += more
         if exchange is not self.connection.exchange:
             self._release_memory(exchange)  # it has ended meanwhile
         return True
-
-    def _release_memory(self, exchange: Exchange) -> None:
-        """Count what is large of this exchange no longer: it is not in memory any more."""
-        with self._lock:
-            counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0
-        self._service.budgets.memory.release(counted_bytes)
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > LOOP_ENDS or exchange is not self.connection.exchange:

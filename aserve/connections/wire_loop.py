@@ -107,7 +107,7 @@ class LoopWire(UpgradingHalf):
             self._pause_if_full()
         elif exchanges:
             self._start_first(exchanges)
-        else:
+        elif self._protocol.is_mid_message:  # else it was an empty line (RFC 9112 2.2)
             self._expect_more()
 
     def eof_received(self) -> bool:
@@ -204,7 +204,10 @@ class LoopWire(UpgradingHalf):
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Wire.take_over."""
-        if exchange is not self.connection.exchange or not self._take_completion():
+        if exchange is not self.connection.exchange:
+            return
+        if not self._take_completion():
+            self._forget_lost(exchange)
             return
         if exchange.response.head_is_out:
             self._on_abort(exchange, str(why))
@@ -267,7 +270,7 @@ class LoopWire(UpgradingHalf):
         if isinstance(body, LiveBody):
             post = self._executor.post
             body.on_low = lambda: post(self._on_body_low, exchange, None)
-            if self._protocol.is_continue_due:
+            if self._protocol.is_continue_due and body is self._protocol.live_body:
                 body.on_wanted = lambda: post(self._on_body_wanted, exchange, None)
 
     def _expect_more(self) -> None:
@@ -304,7 +307,8 @@ class LoopWire(UpgradingHalf):
         # After the response's head an interim response would be part of its body.
         if self._state > LOOP_ENDS or exchange is not self.connection.exchange:
             return  # the client has gone meanwhile
-        if self._protocol.is_continue_due and not exchange.response.head_is_out:
+        is_due = self._protocol.is_continue_due and exchange.body is self._protocol.live_body  # and not the next one's
+        if is_due and not exchange.response.head_is_out:
             self._protocol.is_continue_due = False
             self._quiet_seconds = 0.0
             self._transport.write(CONTINUE)

@@ -1,10 +1,9 @@
 """The writing half of the event loop's wire: from what workers hand over to the transport.
 
-Owns:     the order of what is written: memory first, then the response's spool; large bodies, files; how a response is
-          cut short.
+Owns:     the order of what is written: memory first, then the response's spool; how a response is cut short.
 Thread:   event loop only. What workers look at, too, is under the connection's lock: docs/threads.md.
 Spec:     RFC 9112 section 9.
-Not here: what workers do (sending.py), receiving (wire_loop.py), time-outs (timeouts.py); what the octets are (wsgi/response.py).
+Not here: what workers do (sending.py), large bodies and files (large_bodies.py), receiving (wire_loop.py), time-outs (timeouts.py); what the octets are (wsgi/response.py).
 """
 
 from __future__ import annotations
@@ -19,15 +18,13 @@ import threading
 from collections.abc import Iterator
 from typing import Any, Callable, cast
 
-from ..budgets import SENT_FILE_COUNT
 from ..errors import ClientDisconnected, ResponseTruncated
 from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
 from ..spool import ResponseSpool
 from ..wire_log import tell
-from ..wsgi import FileResponse
 from .connection import Connection, tells_its_end
-from .listeners import UNSENT_BYTES, limit_unsent
-from .sendfile import FileSender, call_close, read_piece
+from .sender import Sender
+from .sendfile import call_close
 from .states import TRANSITIONS, Event, State
 
 if sys.platform == "linux":
@@ -36,8 +33,6 @@ if sys.platform == "linux":
 
 logger = logging.getLogger("aserve")
 
-# A large body goes to the transport in pieces, so that what waits there stays small.
-PIECE_BYTES = 1 << 18
 # What is read from a spool is a new object each time, and PyPy has its nursery for those up to
 # about this size. Measured 2026-11-21, 64 readers of 8 MiB each: PyPy grew by 350 MB with 256 KiB.
 SPOOL_PIECE_BYTES = 1 << 16
@@ -89,7 +84,7 @@ class WritingHalf(asyncio.Protocol):
         self._quiet_seconds = 0.0  # since the last progress
         self._is_write_paused = False
         self._on_writable: Callable[[], None] | None = None  # goes on with a body when there is room
-        self._sender: FileSender | None = None
+        self._sender: Sender | None = None  # writes to the socket past the transport
         self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
         self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
         # What the client reads, counted while it is behind: see _count_read.
@@ -159,87 +154,6 @@ class WritingHalf(asyncio.Protocol):
         if not self._is_write_paused:
             self._release_backlog()
 
-    def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
-        """The whole response is here, and its body is large."""
-        head, body = reply
-        if self._take_completion():
-            self._transport.write(head)
-        self._feed_large(exchange, memoryview(body))
-
-    def _feed_large(self, exchange: Exchange, rest: memoryview) -> None:
-        while rest and self._state <= LOOP_ENDS and not self._transport.is_closing():
-            if self._is_write_paused:
-                self._on_writable = functools.partial(self._feed_large, exchange, rest)
-                return
-            piece, rest = rest[:PIECE_BYTES], rest[PIECE_BYTES:]
-            # What the transport still has at the end must not keep a body of megabytes.
-            is_end = len(rest) <= PIECE_BYTES and len(cast(bytes, rest.obj)) > 4 * PIECE_BYTES
-            self._transport.write(bytes(piece) if is_end else piece)
-            self._put_bytes += len(piece)
-        self._end_exchange(exchange)
-
-    def _on_file(self, exchange: Exchange, reply: FileResponse) -> None:
-        """A head is here, and the file that holds the body."""
-        if not self._can_bypass:
-            self._transport.write(reply.head)
-            self._feed_file(exchange, reply, 0)
-            return
-        if self._take_completion():
-            self._transport.write(reply.head)
-            # What is written to the socket past the transport must come after all that it has.
-            self._transport.set_write_buffer_limits(high=0)
-            if self._is_write_paused:
-                self._on_writable = functools.partial(self._send_file, exchange, reply)
-                return
-        self._send_file(exchange, reply)
-
-    def _send_file(self, exchange: Exchange, reply: FileResponse) -> None:
-        if self._state > LOOP_ENDS:
-            self._end_file(exchange, reply, "the client closed the connection")
-            return
-        try:
-            # A file takes no memory of ours. Measured 2026-11-22: 10 MiB of one cost 1.4 times as much with the limit.
-            limit_unsent(self._transport.get_extra_info("socket"), 0)
-            self._sender = FileSender(
-                self._service.loop, self._fd, reply.file, reply.offset, reply.size,
-                functools.partial(self._end_file, exchange, reply),
-            )  # fmt: skip
-        except OSError as exc:  # no descriptor left
-            self._end_file(exchange, reply, f"sendfile failed: {exc}")
-            return
-        self._sender.start()
-
-    def _feed_file(self, exchange: Exchange, reply: FileResponse, sent: int) -> None:
-        """Read the next piece here, so that no worker waits for the client; then others have their turn."""
-        if self._state > LOOP_ENDS or self._transport.is_closing():
-            self._end_file(exchange, reply, "the client closed the connection")
-        elif self._is_write_paused:
-            self._on_writable = functools.partial(self._feed_file, exchange, reply, sent)
-        elif sent == reply.size:
-            self._end_file(exchange, reply, None)
-        else:
-            try:
-                octets = read_piece(reply.file, reply.offset + sent, reply.size - sent, PIECE_BYTES)
-            except ResponseTruncated as exc:
-                self._end_file(exchange, reply, str(exc))
-                return
-            self._transport.write(octets)
-            self._service.loop.call_soon(self._feed_file, exchange, reply, sent + len(octets))
-
-    def _end_file(self, exchange: Exchange, reply: FileResponse, error: str | None) -> None:
-        self._sender = None
-        self._executor.submit(self._close_file, reply)
-        if error is not None:
-            self._on_abort(exchange, error)
-            return
-        self._transport.set_write_buffer_limits()
-        limit_unsent(self._transport.get_extra_info("socket"), UNSENT_BYTES)
-        self._end_exchange(exchange)
-
-    def _close_file(self, reply: FileResponse) -> None:
-        call_close(reply.close)
-        self._service.budgets.files.release(SENT_FILE_COUNT)
-
     def _on_spool(self, exchange: Exchange, _: None = None) -> None:
         """Octets are in the spool of the response: send a piece whenever there is room."""
         if exchange is not self.connection.exchange:
@@ -293,9 +207,9 @@ class WritingHalf(asyncio.Protocol):
         if close_file is not None:
             self._executor.submit(call_close, close_file)
 
-    def _on_pieces(self, exchange: Exchange, pieces: Iterator[bytes]) -> None:
+    def _on_pieces(self, exchange: Exchange, pieces: Iterator[bytes | memoryview]) -> None:
         """
-        With --threads 0: step the app's iterable while there is room.
+        Step an iterable while there is room; with --threads 0 it is the app's.
 
         Nothing is spooled: an iterable that is not stepped blocks no thread, and the disk would block the loop.
         """
@@ -371,15 +285,25 @@ class WritingHalf(asyncio.Protocol):
 
     def _release_backlog(self) -> None:
         """Count no longer what the transport had, as it has gone or is lost; wake a worker that waits for that."""
+        exchange, had_backlog = self.connection.exchange, self._backlog_bytes > 0
         with self._lock:
             self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
             self._buffered_bytes = 0
+        if had_backlog and not self._backlog_bytes and exchange is not None and exchange.counted_bytes:
+            self._release_memory(exchange)  # that of its pieces; one large body has no backlog
         if self._is_writable or self._state > LOOP_ENDS:
             self._wake_waiter()
 
     @property
     def _is_writable(self) -> bool:
         return self._backlog_bytes <= self._service.config.write_buffer_bytes
+
+    def _release_memory(self, exchange: Exchange) -> None:
+        """Count what is large of this exchange no longer: it is not in memory any more."""
+        with self._lock:
+            counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0
+        if counted_bytes:
+            self._service.budgets.memory.release(counted_bytes)
 
     def _wake_waiter(self) -> None:
         """Let a worker that waits look again."""

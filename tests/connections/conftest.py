@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,17 @@ def new() -> Iterator[Callable[..., tuple[Harness, Any, Any]]]:
     yield make
     for harness in harnesses:
         harness.dispose()
+
+
+@pytest.fixture
+def socket_ends():
+    """The two ends of a connection; neither blocks."""
+    ends = socket.socketpair()
+    for end in ends:
+        end.setblocking(False)
+    yield ends
+    for end in ends:
+        end.close()
 
 
 @pytest.fixture

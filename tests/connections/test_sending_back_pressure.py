@@ -7,9 +7,9 @@ import threading
 
 import pytest
 from harness.replies import GET, POST, Chunks, body_of, returning
-from harness.slow_clients import go_on, read_all, start_stuck
+from harness.slow_clients import go_on, read_all, start_stuck, through_transports
 
-from aserve.connections import writing as writing_module
+from aserve.connections.sender import PIECE_BYTES
 from aserve.errors import ClientDisconnected
 from aserve.exchange import Exchange
 from aserve.workers.inline import InlineExecutor
@@ -20,10 +20,11 @@ def test_a_large_body_waits_in_pieces(new):
     """Of a large body, the transport holds a piece at a time; the next request is answered after it."""
     body = os.urandom(3_000_000)
     harness, connection, transport = new(returning([body]))
+    through_transports(harness)
     transport.is_stuck = True
     connection.data_received(GET)
     harness.executor.run()
-    assert len(transport.held) < 2 * writing_module.PIECE_BYTES
+    assert len(transport.held) < 2 * PIECE_BYTES
     connection.data_received(GET)
     assert harness.executor.jobs == []
     transport.unstick()
@@ -162,6 +163,7 @@ def test_a_slow_client_gets_one_response_at_a_time(new):
 def test_the_end_of_a_large_body(new):
     """What is left with the transport does not keep the whole of it."""
     harness, connection, transport = new(returning([bytes(3_000_000)]))
+    through_transports(harness)
     kinds = []
     write = transport.write
     transport.write = lambda octets: kinds.append(type(octets)) or write(octets)
@@ -208,6 +210,7 @@ def test_large_bodies_with_threads_0(new):
     harness, connection, transport = new(
         returning([body]), executor=InlineExecutor(), threads=0, response_memory_bytes=0
     )
+    through_transports(harness)
     transport.is_stuck = True
     connection.data_received(GET)
     assert harness.service.budgets.memory.count == len(body)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 from harness.replies import GET, echo, is_reset
+from harness.slow_clients import through_transports
 from harness.wires import bodies, pass_seconds
 
 from aserve.connections.states import State
@@ -158,6 +159,7 @@ def test_sending_more_is_not_reading(new):
 def test_a_client_that_reads_slowly_is_not_cut_off(new):
     """--write-timeout: whoever reads something is served, however little it is at a time."""
     harness, connection, transport = new(large, write_seconds=5)
+    through_transports(harness)
     transport.is_stuck = True
     connection.data_received(GET)
     harness.executor.run()
@@ -170,6 +172,7 @@ def test_a_client_that_reads_slowly_is_not_cut_off(new):
 def test_there_need_be_no_minimum_rate(new):
     """--min-rate 0: an octet a second is enough."""
     harness, connection, transport = new(large, write_seconds=5, min_rate_bytes=0)
+    through_transports(harness)
     transport.is_stuck = True
     connection.data_received(GET)
     harness.executor.run()
@@ -182,6 +185,7 @@ def test_there_need_be_no_minimum_rate(new):
 def test_a_client_must_read_at_the_minimum_rate(new, caplog):
     """--min-rate: the mean over each --write-timeout; an octet a second is progress, and yet the end."""
     harness, connection, transport = new(large, write_seconds=5, min_rate_bytes=100)
+    through_transports(harness)
     transport.is_stuck = True
     connection.data_received(GET)
     harness.executor.run()
@@ -224,6 +228,7 @@ def test_a_closing_connection_has_a_time_limit_too(new):
 def test_a_client_that_does_not_read_gets_no_more(new):
     """Who sends request after request and reads nothing has one response waiting, not all of them."""
     harness, connection, transport = new(large)
+    through_transports(harness)
     transport.is_stuck = True
     connection.data_received(GET + GET)
     harness.executor.run()

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import mmap
 import socket
+import threading
 import time
 
 import pytest
 from harness.fakes import FakeTransport
 from harness.replies import echo
-from harness.wires import BAD, CONTINUE, EXPECT, GET, GET_CLOSE, POST, POST_HEAD, bodies, get
+from harness.slow_clients import go_on
+from harness.wires import BAD, CONTINUE, EXPECT, GET, GET_CLOSE, POST, POST_HEAD, bodies, get, pass_seconds
 
 from aserve.connections.connection import Connection
 from aserve.connections.in_flight import TABLE_BYTES, InFlight, read_in_flight
+from aserve.connections.states import State
 from aserve.connections.wire_loop import LoopWire
 from aserve.errors import ClientDisconnected, RequestRefused
 from aserve.exchange import Exchange
@@ -372,3 +375,36 @@ def test_a_client_without_an_address(new):
         transport.connect(connection)
         connection.data_received(GET)
     assert transport.calls == ["close"] and not harness.executor.jobs
+
+
+def test_an_empty_line_while_idle(new):
+    """RFC 9112 2.2: some clients send one behind a body; no request has begun by it, and no head is awaited."""
+    harness, connection, transport = new()
+    connection.data_received(POST)
+    harness.executor.run()
+    transport.received()
+    connection.data_received(b"\r\n")
+    pass_seconds(connection, 40)
+    assert transport.received() == b"" and not transport.is_closing() and connection.state is State.IDLE
+    connection.data_received(POST)
+    harness.executor.run()
+    assert transport.received().startswith(b"HTTP/1.1 200 OK")
+
+
+def test_a_continue_for_the_request_behind(new):
+    """It is that request's: neither the one before gets it, nor is it lost."""
+    harness, connection, transport = new(body="stream")
+    connection.data_received(POST + EXPECT)
+    harness.executor.run_job()
+    harness.executor.flush()
+    assert CONTINUE not in transport.received()
+    worker = threading.Thread(target=harness.executor.run_job, daemon=True)
+    worker.start()
+    octets = b""
+    while CONTINUE not in octets:
+        assert worker.is_alive()
+        harness.executor.flush()
+        octets += transport.received()
+    connection.data_received(b"hello")
+    go_on(harness, worker)
+    assert transport.received().startswith(b"HTTP/1.1 200 OK")

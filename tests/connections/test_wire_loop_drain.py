@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from harness.replies import returning
+from harness.slow_clients import through_transports
 from harness.wires import GET, GET_CLOSE, POST, bodies, get, pass_seconds
 
 
@@ -134,6 +135,7 @@ def test_a_front_server_is_waited_for(new):
 def test_within_the_drain_delay(new):
     """Who has not been told that the connection closes may send on; who connects within it is told."""
     harness, connection, transport = new(returning([bytes(1 << 20)]))  # the loop itself ends what is so large
+    through_transports(harness)
     harness.service.is_draining = True
     late, late_transport = harness.connect()
     for client, wire, is_kept in ((connection, transport, True), (late, late_transport, False)):

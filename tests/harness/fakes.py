@@ -25,6 +25,23 @@ from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import CommonFields
 
 
+class Writers:
+    """A loop's add_writer and remove_writer; `turn` is one of its iterations."""
+
+    def __init__(self) -> None:
+        self.callbacks: dict[int, Any] = {}
+
+    def add_writer(self, fd: int, callback: Any) -> None:
+        self.callbacks[fd] = callback
+
+    def remove_writer(self, fd: int) -> None:
+        del self.callbacks[fd]
+
+    def turn(self) -> None:
+        for callback in list(self.callbacks.values()):
+            callback()
+
+
 class FakeTransport:
     """An asyncio transport without a loop; what its socket does not take, it holds."""
 

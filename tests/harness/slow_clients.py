@@ -18,6 +18,11 @@ def numbered(count, first=0):
     return [b"%04d" % number * 250 for number in range(first, first + count)]
 
 
+def through_transports(harness):
+    """Let large bodies go through transports, which can be stuck, as where no descriptor is left to send them by."""
+    harness.service.budgets.watched.limit = 0
+
+
 def start_stuck(new, app, raw=POST, is_inside=False, **settings):
     """Let a worker answer a client that does not read; return when the worker is done, or waits for good."""
     settings.setdefault("write_buffer_bytes", 2048)

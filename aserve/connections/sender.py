@@ -1,0 +1,143 @@
+"""A body to a socket past the transport: without a copy of it, and without Python for each piece.
+
+Owns:     Sender: a part of the body each time the socket has room; MemorySender, of a body in memory; pieces_of, for who
+          cannot do so.
+Thread:   event loop only.
+Not here: bodies in files (sendfile.py), the transport (writing.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from typing import Any, Callable, Union
+
+from ..errors import ClientDisconnected, ResponseTruncated
+
+# What becomes of one who sends: None, all is with the kernel; else what went wrong, and whose fault it is.
+Outcome = Union[ClientDisconnected, ResponseTruncated, None]
+# Errors of the socket. Any other is the file's, and so the server's.
+_CLIENT_ERRORS = (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN)
+# Goes out with the head.
+_FIRST_BYTES = 1 << 15
+# Where there must be a transport, it gets a body in pieces, so that what waits there stays small.
+PIECE_BYTES = 1 << 18
+
+
+class Sender:
+    """Send `head`, then `count` octets of a body from `offset`; then call `on_end`."""
+
+    # One call's worth, in octets: it holds up the loop for no more than this.
+    most_bytes: int
+
+    def __init__(
+        self, loop: Any, fd: int, head: bytes, offset: int, count: int, on_end: Callable[[Outcome], None]
+    ) -> None:
+        """`fd` is the transport's, which has nothing to send."""
+        self._loop = loop
+        self._fd = fd  # -1: over
+        self._is_watched = False  # then it is a duplicate
+        self._head = head
+        self._offset = offset
+        self._left = count
+        self._on_end = on_end
+        self._moved_bytes = 0  # since the last take_progress
+
+    def start(self) -> bool:
+        """Send what the socket takes, and the rest whenever it has room; False: for that no descriptor is left."""
+        self._send()
+        if self._fd < 0:
+            return True
+        try:
+            # The loop refuses to watch a transport's own descriptor; a duplicate is the same socket.
+            self._fd = os.dup(self._fd)
+        except OSError:
+            self._fd = -1
+            return False
+        self._is_watched = True
+        self._loop.add_writer(self._fd, self._send)
+        return True
+
+    def cancel(self) -> None:
+        """Stop sending: the connection is gone."""
+        self._finish(ClientDisconnected("the client closed the connection"))
+
+    def take_progress(self) -> int:
+        """Return how many octets were sent since the last call."""
+        moved_bytes, self._moved_bytes = self._moved_bytes, 0
+        return moved_bytes
+
+    def _send_part(self, offset: int, count: int) -> int:
+        """
+        Send from there so many octets of the body, or fewer; return how many.
+
+        Raises:
+            ResponseTruncated: there are no more.
+        """
+        raise NotImplementedError
+
+    def _send(self) -> None:
+        if self._fd < 0:
+            return
+        try:
+            if self._head:
+                sent = os.write(self._fd, self._head)
+                self._moved_bytes += sent
+                self._head = self._head[sent:]
+            while self._left and not self._head:
+                sent = self._send_part(self._offset, min(self._left, self.most_bytes))
+                self._offset += sent
+                self._left -= sent
+                self._moved_bytes += sent
+                if sent == self.most_bytes:
+                    break  # others have their turn; the socket is writable, so the loop comes back
+        except BlockingIOError:
+            return
+        except ResponseTruncated as exc:
+            self._finish(exc)
+        except (OSError, ValueError) as exc:  # ValueError: the app closed its file
+            kind = ClientDisconnected if getattr(exc, "errno", None) in _CLIENT_ERRORS else ResponseTruncated
+            self._finish(kind(f"sending failed: {exc}"))
+        else:
+            if not self._left and not self._head:
+                self._finish(None)
+
+    def _finish(self, outcome: Outcome) -> None:
+        if self._fd < 0:
+            return
+        fd, self._fd = self._fd, -1
+        if self._is_watched:
+            self._loop.remove_writer(fd)
+            os.close(fd)
+        self._on_end(outcome)
+
+
+class MemorySender(Sender):
+    """A Sender of a body in memory."""
+
+    most_bytes = 1 << 20  # Guess: a fifth of a millisecond
+
+    def __init__(self, loop: Any, fd: int, head: bytes, body: bytes, on_end: Callable[[Outcome], None]) -> None:
+        first = body[:_FIRST_BYTES]
+        super().__init__(loop, fd, head + first, len(first), len(body) - len(first), on_end)
+        self._body = memoryview(body)
+
+    @property
+    def rest(self) -> tuple[bytes, memoryview]:
+        """What is unsent, of the head and of the body."""
+        return self._head, self._body[self._offset :]
+
+    def _send_part(self, offset: int, count: int) -> int:
+        return os.write(self._fd, self._body[offset : offset + count])
+
+
+def pieces_of(head: bytes, body: bytes | memoryview) -> Iterator[bytes | memoryview]:
+    """Yield a response's head and its body."""
+    yield head
+    view, size = memoryview(body), len(body)
+    for at in range(0, size, PIECE_BYTES):
+        piece = view[at : at + PIECE_BYTES]
+        # What the transport still has at the end must not keep a body of megabytes.
+        is_end = at + 2 * PIECE_BYTES >= size > 4 * PIECE_BYTES
+        yield bytes(piece) if is_end else piece
