@@ -13,6 +13,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator
+from selectors import EVENT_READ, EVENT_WRITE
 from typing import Callable
 
 from . import forks
@@ -20,7 +21,7 @@ from .footprint import Footprints, memory_of
 from .metrics.advice import add_warnings
 from .metrics.growth import SAMPLE_SECONDS, Growth
 from .metrics.status import describe_single
-from .processes.control import Caller, Control, Message
+from .processes.control import Caller, Control, Message, Watch
 from .processes.wishes import tell_balancers
 from .server import Server
 from .stacks import describe_stacks
@@ -50,7 +51,7 @@ def control_of(server: Server, path: str) -> Iterator[None]:
         "workers": lambda caller, _: caller.refuse(NO_WORKERS),
         "balancers": lambda caller, message: tell_balancers(caller, message, server.set_unready),
     }
-    control = Control(path, _watch_on(loop), answers)
+    control = Control(path, _watch_on(loop), answers, loop.call_later)
     looking = loop.create_task(_look_at_memory(growth))
     forks.watch(control)
     try:
@@ -67,13 +68,13 @@ async def _look_at_memory(growth: Growth) -> None:
         growth.add(memory_of(os.getpid()))
 
 
-def _watch_on(loop: asyncio.AbstractEventLoop) -> Callable[[int, Callable[[], None] | None, bool], None]:
-    def watch(fd: int, callback: Callable[[], None] | None, wants_room: bool) -> None:
-        if callback is None:
-            loop.remove_reader(fd)
-        else:
+def _watch_on(loop: asyncio.AbstractEventLoop) -> Watch:
+    def watch(fd: int, callback: Callable[[], None], events: int) -> None:
+        if events & EVENT_READ:
             loop.add_reader(fd, callback)
-        if callback is not None and wants_room:
+        else:
+            loop.remove_reader(fd)
+        if events & EVENT_WRITE:
             loop.add_writer(fd, callback)
         else:
             loop.remove_writer(fd)

@@ -1,6 +1,7 @@
 """Processes that the app forks: they drop what is the server's, and end if they come back into it.
 
-Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`); `weakly`, for hooks of objects.
+Owns:     the hooks around os.fork(); the end of a child that returns from the app (`end_child`); what was printed before (`flush_output`);
+          `weakly`, for hooks of objects.
 Thread:   the one that forks, which is the only thread of the child.
 Not here: subprocess, which starts another program: there all our descriptors close, and hooks
           run only with preexec_fn.
@@ -157,14 +158,19 @@ def end_process(status: int, say: Callable[[], object]) -> NoReturn:
             signal.alarm(LAST_WORDS_SECONDS)
         with contextlib.suppress(Exception):
             say()
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # None, closed, or nobody reads it
-                stream.flush()
+        flush_output()
         if status < 0:
             signal.signal(-status, signal.SIG_DFL)
             os.kill(os.getpid(), -status)  # unless it is blocked, nothing follows
     finally:
         os._exit(status if status >= 0 else 128 - status)
+
+
+def flush_output() -> None:
+    """Write what was printed, as far as somebody takes it: before a fork, or the child would write it again, and before an end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):  # None, closed, a full disk, or nobody reads it
+            stream.flush()
 
 
 # The hooks
@@ -175,9 +181,7 @@ def _before() -> None:
         # A signal for a child that is a microsecond old (`process.start(); process.terminate()`) must wait for _in_child.
         _masks[threading.get_ident()] = signal.pthread_sigmask(signal.SIG_BLOCK, set(_handlers))
     if _watched:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(Exception):  # what is buffered must not be written twice; see `end_child`
-                stream.flush()
+        flush_output()  # what is buffered must not be written twice; see `end_child`
 
 
 def _unblock() -> None:

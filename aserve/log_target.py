@@ -1,6 +1,6 @@
 """Where the lines of the access log go: a file, standard output, or syslog.
 
-Owns:     FileTarget, StreamTarget, SyslogTarget; `open_target` chooses, also a PipeTarget (log_pipe.py).
+Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget; `open_target` chooses, also a PipeTarget (log_pipe.py).
 Thread:   who flushes the log, one at a time (access_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
 Not here: what is done when a line cannot be written (access_log.py).
@@ -70,35 +70,16 @@ class FileTarget:
 
     def write(self, lines: Sequence[str]) -> int:
         """See Target.write."""
-        octets = "".join(lines).encode("ascii")
-        if self._is_torn:
-            octets = b"\n" + octets
+        octets = _octets_of(lines, self._is_torn)
         with _locked(self._fd):
-            sent, last = self._put(octets)
+            sent, last, self.why_in_part = _put(self._fd, octets)
             if sent == len(octets):
                 self._is_torn = False
                 return len(lines)
             begun = sent - octets.rfind(b"\n", 0, sent) - 1
             # What went out in two pieces may have another process's line between them.
             self._is_torn = begun > 0 and not (begun <= last and self._cut_back(begun))
-        return octets[:sent].lstrip(b"\n").count(b"\n")
-
-    def _put(self, octets: bytes) -> tuple[int, int]:
-        """
-        Write until there is no room; return how many went out, and how many of them at the last.
-
-        Raises:
-            OSError: none did.
-        """
-        sent = last = os.write(self._fd, octets)
-        while sent < len(octets):
-            try:
-                last = os.write(self._fd, octets[sent:])
-            except OSError as exc:  # the disk is full
-                self.why_in_part = exc.strerror or str(exc)
-                break
-            sent += last
-        return sent, last
+        return _count_of(octets[:sent])
 
     def _cut_back(self, count: int) -> bool:
         """Take the beginning of a line, so many octets, off the end again: another process's next line would follow it; False: one does."""
@@ -127,6 +108,34 @@ class FileTarget:
         self._fd = -1
 
 
+def _octets_of(lines: Sequence[str], is_behind_torn: bool) -> bytes:
+    """Return what to write for these lines; if the last before them has no end, with its end."""
+    octets = "".join(lines).encode("ascii")
+    return b"\n" + octets if is_behind_torn else octets
+
+
+def _count_of(octets: bytes) -> int:
+    """Return how many whole lines there are, without the end of the torn one before them."""
+    return octets.lstrip(b"\n").count(b"\n")
+
+
+def _put(fd: int, octets: bytes) -> tuple[int, int, str]:
+    """
+    Write until there is no room; return how many went out, how many of them at the last, and why no more did.
+
+    Raises:
+        OSError: none did.
+    """
+    sent = last = os.write(fd, octets)
+    while sent < len(octets):
+        try:
+            last = os.write(fd, octets[sent:])
+        except OSError as exc:  # the disk is full
+            return sent, last, exc.strerror or str(exc)
+        sent += last
+    return sent, last, ""
+
+
 @contextlib.contextmanager
 def _locked(fd: int) -> Iterator[None]:
     """Let no other process take anything off the end meanwhile; all may write. Where there are no locks, nobody takes anything off."""
@@ -139,8 +148,42 @@ def _locked(fd: int) -> Iterator[None]:
             fcntl.flock(fd, fcntl.LOCK_UN)
 
 
+class OutputTarget:
+    """
+    Standard output that is a file: it is the program's, which prints there, too.
+
+    Lines go past the stream, which would keep what a full disk does not take, and write it later, or fail at it again and again. Nothing
+    is locked or cut off: other processes have the same open file, which a lock does not tell apart.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._fd = stream, stream.fileno()
+        self._is_torn = False  # our last line has no end
+        self.why_in_part = ""  # of the last that was written in part
+
+    def write(self, lines: Sequence[str]) -> int:
+        """See Target.write."""
+        try:
+            self._stream.flush()  # what was printed before
+        except ValueError as exc:  # the program has closed it
+            raise OSError(0, str(exc)) from None
+        except OSError:
+            pass  # what was printed is the program's to lose
+        octets = _octets_of(lines, self._is_torn)
+        sent, _, self.why_in_part = _put(self._fd, octets)
+        self._is_torn = not octets[:sent].endswith(b"\n")
+        return _count_of(octets[:sent])
+
+    def reopen(self) -> bool:
+        """See Target.reopen: nothing has moved it."""
+        return False
+
+    def close(self) -> None:
+        """Do nothing: it is not ours."""
+
+
 class StreamTarget:
-    """Standard output that is a file, or what the program has put in its place: it is the program's."""
+    """What the program has put in the place of standard output: it is the program's."""
 
     why_in_part = "only a part of it was taken"
 
@@ -266,6 +309,8 @@ def _open_stream(stream: TextIO) -> Target:
         fd = stream.fileno()
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             return PipeTarget.beside(fd)
+        if stream is sys.__stdout__:
+            return OutputTarget(stream)
     except (AttributeError, OSError, ValueError):  # it is none of the system's: the program's own
         pass
     return StreamTarget(stream)

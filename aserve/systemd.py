@@ -89,7 +89,8 @@ class Notifier:
     """
     Tells the service manager where a service stands; without a manager nobody is told.
 
-    Nothing is raised: a service goes on without its manager. The first message that is lost is in the log.
+    Nothing is raised: a service goes on without its manager. The first message that is lost is in the log; what must be heard
+    returns whether it went out, to be said again. Without a manager it has.
     """
 
     def __init__(self, address: str) -> None:
@@ -106,22 +107,22 @@ class Notifier:
         """Whether there is a manager."""
         return bool(self._address)
 
-    def ready(self, status: str, main_pid: int | None = None) -> None:
+    def ready(self, status: str, main_pid: int | None = None) -> bool:
         """Say that it serves, after the start or after `reloading`; `main_pid`: which process is the service."""
         pid = [] if main_pid is None else [f"MAINPID={main_pid}"]
-        self.send("READY=1", *pid, _status(status))
+        return self.send("READY=1", *pid, _status(status))
 
-    def reloading(self, status: str) -> None:
+    def reloading(self, status: str) -> bool:
         """Say that a reload has begun; `ready` ends it. (Type=notify-reload compares the time with that of its signal.)"""
-        self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", _status(status))
+        return self.send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}", _status(status))
 
     def stopping(self, status: str) -> None:
         """Say that it ends."""
         self.send("STOPPING=1", _status(status))
 
-    def status(self, status: str) -> None:
+    def status(self, status: str) -> bool:
         """Say in one line what `systemctl status` shows."""
-        self.send(_status(status))
+        return self.send(_status(status))
 
     def alive(self) -> None:
         """Put off the watchdog."""
@@ -135,21 +136,23 @@ class Notifier:
         """Let it close those."""
         self.send("FDSTOREREMOVE=1", f"FDNAME={name}")
 
-    def send(self, *fields: str, fds: Sequence[int] = ()) -> None:
-        """Send one message, NAME=VALUE each."""
+    def send(self, *fields: str, fds: Sequence[int] = ()) -> bool:
+        """Send one message, NAME=VALUE each; return whether it went out."""
         if not self._address:
-            return
+            return True
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
                 sock.sendmsg(["\n".join(fields).encode("utf-8", "replace")], rights, NONBLOCKING, self._address)
-        except OSError as exc:
+            return True
+        except OSError as exc:  # also: its queue is full
             if not self._is_told:
                 self._is_told = True
                 logger.warning(
                     "systemd cannot be told %s: %s: %s; it may take this service for one that has not started",
                     fields[0], self._address.replace("\0", "@"), exc.strerror or exc,
                 )  # fmt: skip
+            return False
 
 
 def _status(text: str) -> str:

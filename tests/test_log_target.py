@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import os
@@ -48,21 +49,27 @@ def test_a_batch_is_one_write(file, monkeypatch):
     assert written == [b"a\n" * 10_000]
 
 
-def test_a_disk_that_becomes_full(file, tmp_path):
-    """The lines that it takes are counted; a torn one is taken back, or another process's next line would follow it."""
+@contextlib.contextmanager
+def no_file_beyond(size):
+    """Let files be as if the disk were full at this size."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (7, before[1]))
-        assert file.write(["abc\n", "def\n", "ghi\n"]) == 1
-        assert file.why_in_part == "File too large"
-        assert (tmp_path / "log").read_text() == "abc\n"
-        with pytest.raises(OSError, match="too large"):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (4, before[1]))
-            file.write(["jkl\n"])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+        yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_a_disk_that_becomes_full(file, tmp_path):
+    """The lines that it takes are counted; a torn one is taken back, or another process's next line would follow it."""
+    with no_file_beyond(7):
+        assert file.write(["abc\n", "def\n", "ghi\n"]) == 1
+    assert file.why_in_part == "File too large"
+    assert (tmp_path / "log").read_text() == "abc\n"
+    with no_file_beyond(4), pytest.raises(OSError, match="too large"):
+        file.write(["jkl\n"])
     assert file.write(["mno\n", "pqr\n"]) == 2
     assert (tmp_path / "log").read_text() == "abc\nmno\npqr\n"
 
@@ -147,6 +154,64 @@ def test_standard_output(monkeypatch):
     stream.close()
     with pytest.raises(OSError, match="closed"):
         target.write(["b\n"])
+
+
+@pytest.fixture(params=["buffered", "unbuffered"])
+def output(request, tmp_path):
+    """A stream into a file below tmp_path, named log; unbuffered: as with PYTHONUNBUFFERED."""
+    is_buffered = request.param == "buffered"
+    raw = open(tmp_path / "log", "wb", buffering=-1 if is_buffered else 0)
+    stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=not is_buffered)
+    yield stream
+    stream.close()
+
+
+def open_output(stream, monkeypatch):
+    """Return the target of a process whose standard output this is."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        patch.setattr(sys, "__stdout__", stream)
+        return open_target("-")
+
+
+def test_standard_output_on_a_disk_that_becomes_full(output, tmp_path, monkeypatch):
+    """What it does not take is lost, and not written later; a torn line is not cut back, as others have the file, too, but ended."""
+    target = open_output(output, monkeypatch)
+    with no_file_beyond(7):
+        assert target.write(["abc\n", "def\n", "ghi\n"]) == 1
+        assert target.why_in_part == "File too large"
+        for _ in range(2):
+            with pytest.raises(OSError, match="too large"):
+                target.write(["jkl\n"])
+    assert (tmp_path / "log").read_text() == "abc\ndef"
+    assert target.write(["mno\n", "pqr\n"]) == 2 and not target.reopen()
+    target.close()
+    output.close()
+    assert (tmp_path / "log").read_text() == "abc\ndef\nmno\npqr\n"
+
+
+def test_what_the_program_prints(output, tmp_path, monkeypatch):
+    """It comes before a line that was written later, but on a full disk its loss is not ours, nor ours its."""
+    target = open_output(output, monkeypatch)
+    output.write("printed\n")
+    assert target.write(["a\n"]) == 1 and (tmp_path / "log").read_text() == "printed\na\n"
+    with no_file_beyond(10):
+        with contextlib.suppress(OSError):  # unbuffered
+            output.write("lost?\n")
+        with pytest.raises(OSError, match="too large"):
+            target.write(["b\n"])
+    assert target.write(["c\n"]) == 1
+    assert (tmp_path / "log").read_text() in ("printed\na\nlost?\nc\n", "printed\na\nc\n")
+    output.close()
+    with pytest.raises(OSError, match="closed"):
+        target.write(["d\n"])
+
+
+def test_another_file_in_its_place(tmp_path, monkeypatch):
+    """What the program has put there gets the text as a stream: it may do more than to write it."""
+    with open(tmp_path / "other", "w") as other:
+        monkeypatch.setattr(sys, "stdout", other)
+        assert isinstance(open_target("-"), StreamTarget)
 
 
 def test_no_standard_output(monkeypatch):

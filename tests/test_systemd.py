@@ -143,22 +143,25 @@ def test_no_manager(monkeypatch):
     """Without NOTIFY_SOCKET nobody is told, and no socket is made."""
     monkeypatch.setattr(socket, "socket", None)
     notifier = Notifier.from_environ({})
-    notifier.ready("serving")
-    assert not notifier.is_heard
+    assert notifier.ready("serving") and not notifier.is_heard
 
 
 def test_a_manager_that_is_gone(tmp_path, caplog):
     """What is lost is told once, and does no harm."""
     notifier = Notifier(str(tmp_path / "gone"))
-    notifier.ready("serving")
+    assert not notifier.ready("serving")
     notifier.alive()
     [record] = caplog.records
     assert f"told READY=1: {tmp_path}/gone: No such file" in record.getMessage() and notifier.is_heard
 
 
 def test_a_manager_that_does_not_listen(manager, caplog):
-    """A full socket does not hold us up: the rest is lost."""
+    """A full socket does not hold us up: the rest is lost, and whoever must say it can say it again."""
     notifier = Notifier(manager.address)
     for _ in range(2000):
         notifier.alive()
+    for tell in (notifier.ready, notifier.reloading, notifier.status):
+        assert not tell("serving")
     assert len(caplog.records) == 1 and len(manager.hear()) < 2000
+    for tell in (notifier.ready, notifier.reloading, notifier.status):
+        assert tell("serving")

@@ -14,7 +14,7 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable, NoReturn, TextIO
 
 from ..metrics.balance import WISHES
 from ..settings import ConfigError, read_toml, show_bytes
@@ -82,13 +82,21 @@ def _ask(path: str, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
             raise ConfigError(
                 f"no server answers at {path!r} ({exc.strerror}); is it running, with --control?"
             ) from None
-        has_answered = False
         with sock.makefile("r", encoding="utf-8") as lines:
-            for line in lines:
-                has_answered = True
+            yield from _read(lines)
+
+
+def _read(lines: TextIO) -> Iterator[dict[str, Any]]:
+    """Yield what the server answers, line by line; where the answer is missing or cut off, at last an error."""
+    line = ""
+    try:
+        for line in lines:
+            if line.endswith("\n"):
                 yield json.loads(line)
-        if not has_answered:
-            yield {"error": "the server ended before it had answered"}
+    except OSError:  # it was reset
+        line = ""
+    if not line.endswith("\n"):
+        yield {"error": "the server ended, or became another, before it had answered"}
 
 
 # Questions, and how their answers are shown
@@ -103,10 +111,11 @@ def _show_text(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> in
 
 
 def _show_status(args: argparse.Namespace, answer: Iterator[dict[str, Any]]) -> int:
-    server: dict[str, Any] = next(answer)
-    if "error" in server:
-        return _fail(server)
-    workers, warnings = [message["worker"] for message in answer], server.get("warnings", [])  # older code has none
+    server, *others = answer
+    for message in (server, *others[-1:]):  # refused, or cut off
+        if "error" in message:
+            return _fail(message)
+    workers, warnings = [message["worker"] for message in others], server.get("warnings", [])  # older code has none
     if args.json:
         sys.stdout.write(json.dumps({**server, "workers": workers}, indent=1) + "\n")
     else:

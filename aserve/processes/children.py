@@ -20,11 +20,11 @@ import logging
 import os
 import selectors
 import signal
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
+from .. import forks
 from ..connections.in_flight import TABLE_BYTES, read_in_flight
 from ..connections.load_board import LoadBoard
 from .channel import Channel, Message
@@ -120,7 +120,7 @@ class Children:
         """
         with contextlib.ExitStack() as undo:
             child, theirs = self._new_child(undo, slot, plan)
-            sys.stdout.flush()  # or the child would write it again
+            forks.flush_output()
             child.pid = os.fork()
             undo.pop_all()
         if child.pid == 0:
@@ -354,9 +354,9 @@ class Children:
         with contextlib.suppress(ChildProcessError):  # there is none at all
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 pid, status = ended
-                child = self._pop(pid)
+                child = self._find_by_pid(pid)
                 if child is not None:
-                    if status:
+                    if status or child.state is not State.DRAINING:  # 0 of one that serves may be the app's os._exit(0)
                         child.was_at = read_in_flight(os.pread(child.in_flight, TABLE_BYTES, 0))
                     yield child, self._remove(child), describe_end(status)
                 else:
@@ -367,17 +367,18 @@ class Children:
             unborn.failure = unborn.failure or "its mold has ended before it could fork"
             yield unborn, self._remove(unborn), "was not forked"
 
-    def _pop(self, pid: int) -> Child | None:
+    def _find_by_pid(self, pid: int) -> Child | None:
         """Return the child that had this pid, if any; one that has just begun may not have been heard yet."""
         if pid not in self._by_pid:
             for child in list(self._unborn):
                 self._read_words(child)
-        return self._by_pid.pop(pid, None)
+        return self._by_pid.get(pid)
 
     def _remove(self, child: Child) -> State:
         """Forget a child that was reaped; return where it stood."""
         child.is_reaped = True
-        self._read_words(child)  # its last ones
+        self._read_words(child)  # its last ones, while it is still counted: they may lead to a scrape
+        self._by_pid.pop(child.pid, None)
         _cancel(child)
         self._unwatch(child)
         child.close()

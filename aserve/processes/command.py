@@ -14,6 +14,8 @@ import sys
 from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
+from ..forks import flush_output
+
 COMMAND_LINE = "/proc/self/cmdline"
 # Each names a descriptor to new code: of a trial's channel, and of what the supervisor has left to it (upgrade.py).
 TRIAL_VARIABLE = "ASERVE_TRIAL"
@@ -47,7 +49,7 @@ class Command(NamedTuple):
         here = os.open(".", getattr(os, "O_PATH", os.O_RDONLY))
         try:
             os.chdir(self.folder)
-            sys.stdout.flush()  # or it would be lost
+            flush_output()
             os.execve(self.words[0], self.words, {**self.environ, variable: str(fd)})  # noqa: S606 - it was run before
         finally:
             os.fchdir(here)

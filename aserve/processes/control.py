@@ -13,13 +13,15 @@ Only root and the user that the server runs as may ask. The mode of the file say
 from __future__ import annotations
 
 import collections
-import contextlib
+import errno
 import json
 import logging
 import os
+import select
 import selectors
 import socket
 from collections.abc import Mapping
+from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, Callable
 
 from .. import forks
@@ -34,24 +36,27 @@ MAX_CALLERS = 16  # beyond it, the one that came first is closed. Guess: people 
 MAX_QUESTION_BYTES = 4096
 MAX_UNSENT_BYTES = 16 << 20  # of answers that a caller does not read. Guess: the stacks of 128 workers are a tenth.
 MODE = 0o600
+NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+NO_ROOM_SECONDS = 1.0  # until the next who calls is accepted
 
 Message = dict[str, Any]
-# Have it called whenever the descriptor can be read, or, if the flag is set, written to; or, with None, no more.
-Watch = Callable[[int, "Callable[[], None] | None", bool], None]
+# Have it called whenever one of these of selectors' events is there for the descriptor; with none of them: no more.
+Watch = Callable[[int, "Callable[[], None]", int], None]
+Later = Callable[[float, "Callable[[], None]"], object]  # have it called in so many seconds
 Answer = Callable[["Caller", Message], None]
 
 
 def watch_with(selector: selectors.BaseSelector) -> Watch:
     """Return a Watch for a process that waits with this selector, and calls the data of what is ready."""
 
-    def watch(fd: int, callback: Callable[[], None] | None, wants_room: bool) -> None:
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
-        if callback is None:
-            selector.unregister(fd)
-        elif fd in selector.get_map():
+    def watch(fd: int, callback: Callable[[], None], events: int) -> None:
+        is_known = fd in selector.get_map()
+        if events and is_known:
             selector.modify(fd, events, callback)
-        else:
+        elif events:
             selector.register(fd, events, callback)
+        elif is_known:
+            selector.unregister(fd)
 
     return watch
 
@@ -69,6 +74,7 @@ class Caller:
         self._question = bytearray()
         self._unsent = bytearray()
         self._is_ended = False  # the answer is whole
+        self._may_speak = True  # it has not closed its side
         self.is_open = True
         self._watch_for_room(False)
 
@@ -94,7 +100,7 @@ class Caller:
         """Close at once."""
         if self.is_open:
             self.is_open = False
-            self._watch(self._socket.fileno(), None, False)
+            self._watch(self._socket.fileno(), self._on_event, 0)
             self._socket.close()
 
     def let_go(self) -> None:
@@ -102,23 +108,39 @@ class Caller:
         self._socket.close()
 
     def _watch_for_room(self, wants_room: bool) -> None:
-        self._watch(self._socket.fileno(), self._on_event, wants_room)
+        events = (EVENT_READ if self._may_speak else 0) | (EVENT_WRITE if wants_room else 0)
+        self._watch(self._socket.fileno(), self._on_event, events)
 
     def _on_event(self) -> None:
         self._flush()
-        if not self.is_open:
-            return
+        if self.is_open and self._may_speak:
+            self._listen()
+
+    def _listen(self) -> None:
         try:
             octets = self._socket.recv(MAX_QUESTION_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            octets = b""
-        if not octets:
-            self.close()
-        elif self._answer is not None:
+            self.close()  # it has gone
+            return
+        if octets and self._answer is not None:
             self._question += octets
             self._ask()
+        elif not octets:
+            self._on_silence()
+
+    def _on_silence(self) -> None:
+        """
+        It has closed its side; one that has asked (`echo ... | socat`) may still read.
+
+        Nobody watches it any more then: if it goes before its answer, that cannot be sent, or others' calls close it.
+        """
+        if self._answer is not None or _has_gone(self._socket):
+            self.close()
+        else:
+            self._may_speak = False
+            self._watch_for_room(bool(self._unsent))
 
     def _ask(self) -> None:
         line, newline, _ = self._question.partition(b"\n")
@@ -152,10 +174,17 @@ class Caller:
             self._watch_for_room(False)
 
 
+def _has_gone(sock: socket.socket) -> bool:
+    """Whether the other end is closed for reading, too."""
+    poll = select.poll()
+    poll.register(sock, 0)
+    return bool(poll.poll(0))
+
+
 class Control:
     """The socket, from the first call to the last."""
 
-    def __init__(self, path: str, watch: Watch, answers: Mapping[str, Answer]) -> None:
+    def __init__(self, path: str, watch: Watch, answers: Mapping[str, Answer], later: Later) -> None:
         """
         Listen at this path, and answer each question by the name that it asks for.
 
@@ -164,14 +193,21 @@ class Control:
         """
         self._answers = answers
         self._watch = watch
+        self._later = later
+        self._is_open = True
         self._callers: collections.deque[Caller] = collections.deque()
         (self._listener,) = open_listeners([parse_bind(f"unix:{path}")], UnixRights(mode=MODE))
         self._address = forks.local_address(self._listener.socket.fileno())
-        self._watch(self._listener.socket.fileno(), self._on_call, False)
+        self._listen()
+
+    def _listen(self) -> None:
+        if self._is_open:
+            self._watch(self._listener.socket.fileno(), self._on_call, EVENT_READ)
 
     def close(self) -> None:
         """Answer nobody any more."""
-        self._watch(self._listener.socket.fileno(), None, False)
+        self._is_open = False
+        self._watch(self._listener.socket.fileno(), self._on_call, 0)
         self._listener.close()
         for caller in self._callers:
             caller.close()
@@ -187,13 +223,18 @@ class Control:
         return [], [self._address]
 
     def _on_call(self) -> None:
-        with contextlib.suppress(OSError):  # it has gone; or no descriptor is left, and it may call again
+        try:
             sock, _ = self._listener.socket.accept()
-            caller = Caller(sock, self._watch, self._on_question)
-            self._callers = collections.deque(one for one in self._callers if one.is_open)
-            self._callers.append(caller)
-            if len(self._callers) > MAX_CALLERS:
-                self._callers.popleft().close()
+        except OSError as exc:  # it has gone; or there is no room, and it is accepted later
+            if exc.errno in NO_ROOM:
+                self._watch(self._listener.socket.fileno(), self._on_call, 0)  # it would be ready all the time
+                self._later(NO_ROOM_SECONDS, self._listen)
+            return
+        caller = Caller(sock, self._watch, self._on_question)
+        self._callers = collections.deque(one for one in self._callers if one.is_open)
+        self._callers.append(caller)
+        if len(self._callers) > MAX_CALLERS:
+            self._callers.popleft().close()
 
     def _on_question(self, caller: Caller, message: Message) -> None:
         answer = self._answers.get(str(message.get("ask")))
@@ -206,7 +247,9 @@ class Control:
             answer(caller, message)
 
 
-def open_control(path: str | None, watch: Watch, answers: Mapping[str, Answer], is_upgraded: bool) -> Control | None:
+def open_control(
+    path: str | None, watch: Watch, answers: Mapping[str, Answer], later: Later, is_upgraded: bool
+) -> Control | None:
     """
     Return a supervisor's control socket, if it is to have one; after an upgrade it does without one that cannot be bound.
 
@@ -216,7 +259,7 @@ def open_control(path: str | None, watch: Watch, answers: Mapping[str, Answer], 
     if path is None:
         return None
     try:
-        return Control(path, watch, answers)
+        return Control(path, watch, answers, later)
     except BindError as fault:
         if not is_upgraded:
             raise

@@ -4,7 +4,8 @@ Owns:     Manager: what was said last.
 Thread:   the supervisor's only one.
 Not here: the words (systemd.py); when anything changes (supervisor.py), which workers make progress (watch.py).
 
-The supervisor says after each event how things are, and only what has changed goes out. A reload is the exception, and so
+The supervisor says after each event how things are, and only what has changed goes out; what systemd could not take is said
+again with the next event, which is a second later at most. A reload is the exception, and so
 is an upgrade: they are answered even when they fail at once, or `systemctl reload` waits in vain (Type=notify-reload).
 """
 
@@ -24,6 +25,7 @@ class Manager:
     def __init__(self, notifier: Notifier | None = None) -> None:
         self._notifier = notifier or Notifier.from_environ()
         self._is_ready = False  # the last word was READY
+        self._unsaid = ""  # that it reloads, which could not be said
         self._is_stopping = False
         self._status = ""
         self._unchanged = ""  # what has changed nothing, and was the last to try
@@ -35,16 +37,24 @@ class Manager:
             return
         if self._unchanged:
             status += f"; {self._unchanged} has changed nothing, see the log"
+        if self._unsaid and not self._say_reloading(self._unsaid):
+            return
         if not self._is_ready:
-            self._notifier.ready(status, os.getpid())
-        elif status != self._status:
-            self._notifier.status(status)
-        self._is_ready, self._status = True, status
+            is_said = self._notifier.ready(status, os.getpid())
+        else:
+            is_said = status != self._status and self._notifier.status(status)
+        if is_said:
+            self._is_ready, self._status = True, status
 
     def tell_reloading(self, why: str) -> None:
         """Say that a reload, or an upgrade, has begun: what follows is `tell_ready`, at its end."""
         self._is_ready, self._unchanged = False, ""
-        self._notifier.reloading(f"reloading: {why}")
+        self._say_reloading(f"reloading: {why}")
+
+    def _say_reloading(self, text: str) -> bool:
+        is_said = self._notifier.reloading(text)
+        self._unsaid = "" if is_said else text
+        return is_said
 
     def note_unchanged(self, why: str) -> None:
         """Have `tell_ready` say from now on, until the next reload, that this one has failed."""

@@ -29,7 +29,6 @@ import logging
 import os
 import select
 import signal
-import sys
 from collections.abc import Sequence
 from typing import Any, Callable
 
@@ -133,9 +132,7 @@ class Mold:
         channel, memory = Channel.inherit(fds[0]), fds[1]
         role = None
         with block_signals():
-            for stream in (sys.stdout, sys.stderr):
-                with contextlib.suppress(Exception):  # None, closed, or nobody reads it
-                    stream.flush()  # or each worker would write it again
+            forks.flush_output()
             try:
                 if _fork_twice():
                     role = self._begin(message, channel, memory)

@@ -186,8 +186,8 @@ class Supervisor:
             attached=attached, losses=Losses(slots.totals, tally, status),
             molds=molds, shutdown=shutdown, upgrade=upgrade, overview=self._overview, status=status, watch=self._watch,
         )  # fmt: skip
-        watch, questions = watch_with(self._selector), self._answers.by_question
-        self._control = open_control(plan.config.control, watch, questions, is_upgraded=inherited is not None)
+        asking = watch_with(self._selector), self._answers.by_question, self._timers.after
+        self._control = open_control(plan.config.control, *asking, is_upgraded=inherited is not None)
         if inherited is not None:
             self._take_over(inherited)
         self._check()

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -41,6 +42,23 @@ def ready_pids(control):
 def status_of(control):
     _, out, _ = run(control, "status", "--json")
     return json.loads(out)
+
+
+@pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])
+def test_a_caller_that_says_no_more(start_workers, start_process, control, flags):
+    """As `echo ... | socat` does: it closes its side, and gets its answer, at once or later."""
+    flags = (*flags, "--control", control)
+    start = start_workers if "--workers" in flags else lambda *flags: start_process("hello", *flags)
+    start(*flags)
+    for question in ("stacks", "reload"):
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(60)
+            sock.connect(control)
+            sock.sendall(json.dumps({"ask": question}).encode() + b"\n")
+            sock.shutdown(socket.SHUT_WR)
+            with sock.makefile() as lines:
+                answer = [json.loads(line) for line in lines]
+        assert "text" in answer[0] or answer[0]["error"].startswith("this server has no supervisor")
 
 
 @pytest.mark.parametrize("flags", [("--workers", "1"), ()], ids=["workers", "alone"])

@@ -121,6 +121,21 @@ def test_what_a_worker_was_at_when_it_crashed(start_workers, tmp_path, wait_unti
     assert found == [f"worker_died 1 0 GET /wait{tmp_path}/in -", "worker_died 1 0 GET /die?a=1 -"]
 
 
+def test_what_a_worker_was_at_when_the_app_ended_it(start_workers, tmp_path):
+    """An exit status of 0 is no better: nobody had told it to end, and its requests have their lines."""
+    log = tmp_path / "access.log"
+    app = "import os\ndef app(environ, start_response):\n    os._exit(0)\n"
+    process = start_workers("--workers", "1", "--access-log", str(log), app=app)
+    process.wait_for_workers(1)
+    client = RawClient(process.address)
+    client.request("/exit")
+    process.wait_for_log(
+        r"has crashed after \d s: it exited with status 0; another .*; it was at: GET /exit \(\d\.\d s\)\n"
+    )
+    client.close()
+    assert process.stop() == 0 and '"GET /exit' in log.read_text()
+
+
 def test_workers_share_the_work(start_workers):
     """Who has a connection that idles leaves the next one to the other."""
     process = start_workers("--workers", "2", "--threads", "2", app=APP)

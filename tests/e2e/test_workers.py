@@ -83,6 +83,16 @@ def test_the_supervisor_is_small(start, loop):
         assert ("uvloop" in maps) == (loop == "auto" and find_spec("uvloop") is not None)
 
 
+def test_without_standard_output(start):
+    """It may be closed; workers are started, and started again."""
+    closing = ["sh", "-c", 'exec "$@" >&-', "sh"]
+    process = start("--bind", "127.0.0.1:0", "--workers", "1", launcher=closing, PYTHONUNBUFFERED="")
+    (first,) = process.wait_for_workers(1)
+    os.kill(first, signal.SIGKILL)
+    process.wait_for_log(r"(?s)has crashed.*is ready")
+    assert ask(process)[0] == "one" and process.stop() == 0
+
+
 def test_as_many_as_cpus(start):
     """--workers auto: one for each CPU that may be used."""
     process = start("--workers", "auto")
@@ -291,6 +301,15 @@ def test_a_supervisor_that_dies(start, raw_client, tmp_path, wait_until):
     assert client.recv_response().status == 200
     wait_until(lambda: not any(map(is_alive, pids)))
     assert not (tmp_path / "s").exists()
+
+
+def test_a_supervisor_that_dies_before_a_worker_that_is_kept(start, wait_until):
+    """A thread of the app's that never ends keeps its process for some seconds after the drain, and no longer."""
+    source = "import threading\nthreading.Thread(target=threading.Event().wait).start()\ndef app(*args): pass\n"
+    process = start("--workers", "1", "--drain-timeout", "0.1", app=source)
+    (pid,) = process.wait_for_workers(1)
+    process.signal(signal.SIGKILL)
+    wait_until(lambda: not is_alive(pid))
 
 
 def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):

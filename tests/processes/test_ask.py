@@ -23,6 +23,7 @@ HUNG = {**WORKER, "slot": 2, "silent_seconds": 12.0, "websockets": 2}
 SERVER = {
     "version": "1", "python": "cpython 3", "pid": 10, "seconds": 5.0, "text": "serving on x", "workers_wanted": 2, "workers_ready": 2,
 }  # fmt: skip
+ENDED = "the server ended, or became another, before it had answered"
 
 
 class FakeServer:
@@ -30,6 +31,7 @@ class FakeServer:
 
     def __init__(self, path):
         self.path, self.question, self.answer = str(path), None, []
+        self.octets, self.is_reset = b"", False  # what follows, and how it ends
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(self.path)
         self._listener.listen()
@@ -43,8 +45,11 @@ class FakeServer:
             except OSError:
                 return
             with sock, sock.makefile("r") as lines:
+                if self.is_reset:
+                    sock.recv(1, socket.MSG_PEEK)  # who closes with something unread resets
+                    continue
                 self.question = json.loads(lines.readline())
-                sock.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in self.answer))
+                sock.sendall(b"".join(json.dumps(message).encode() + b"\n" for message in self.answer) + self.octets)
 
     def close(self):
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -180,8 +185,24 @@ def test_a_refusal(server, command, answer, capsys):
     """It is told on standard error, and so is an answer that does not come."""
     server.answer = answer
     assert run(server, command) == 1
-    why = "not now" if answer else "the server ended before it had answered"
+    why = "not now" if answer else ENDED
     assert capsys.readouterr().err == f"aserve: error: {why}\n"
+
+
+@pytest.mark.parametrize("command", ["status", "reload", "stacks"])
+@pytest.mark.parametrize("octets", [b"", b'{"text": "do'], ids=["nothing", "part of a line"])
+def test_a_server_that_is_gone(server, command, octets, capsys):
+    """A connection that is reset, as by an upgrade, and a line without an end are told as an early end."""
+    server.octets, server.is_reset = octets, not octets
+    assert run(server, command) == 1
+    assert capsys.readouterr().err == f"aserve: error: {ENDED}\n"
+
+
+def test_a_status_that_is_cut_off(server, capsys):
+    """Half a table is not shown."""
+    server.answer, server.octets = [SERVER, {"worker": WORKER}], b'{"worker'
+    assert run(server, "status") == 1
+    assert capsys.readouterr() == ("", f"aserve: error: {ENDED}\n")
 
 
 def test_who_is_asked(server, tmp_path, capsys):

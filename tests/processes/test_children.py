@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+import types
 
 import pytest
 
 from aserve.connections.in_flight import TABLE_BYTES
+from aserve.processes import children as children_module
 from aserve.processes.child import State
 from aserve.processes.children import ENDING_SECONDS, STACK_SECONDS, Children
 from aserve.processes.plan import Plan
@@ -76,6 +78,19 @@ def test_a_fork_that_fails(new, system):
     assert len(os.listdir("/proc/self/fd")) == before and len(new.children) == 0
     system.fork_error = None
     assert new().page == 1
+
+
+def _fail():
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("output", [types.SimpleNamespace(flush=_fail), None], ids=["full", "closed"])
+def test_output_that_nobody_takes(new, monkeypatch, output):
+    """What was printed may be lost; workers are forked."""
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout", output)
+        child = new()
+    assert child.pid and len(new.children) == 1
 
 
 def test_what_a_worker_writes(new):
@@ -178,6 +193,34 @@ def test_the_end(new, system):
     with pytest.raises(KeyError):
         new.children.kill(child)
     assert system.signals == [] and child.channel.fileno() == -1
+
+
+@pytest.mark.parametrize(
+    ("is_told", "status", "was_at"),
+    [(False, 0, ["GET /x"]), (False, 3, ["GET /x"]), (True, 0, []), (True, 3, ["GET /x"])],
+)
+def test_what_one_that_has_ended_was_at(new, system, monkeypatch, is_told, status, was_at):
+    """Its requests are lost, with status 0 as well, unless it was told to end: then 0 says that it has seen to them."""
+    monkeypatch.setattr(children_module, "read_in_flight", lambda table: [(1.0, "GET /x")])
+    child = new()
+    new.children.admit(child)
+    if is_told:
+        new.children.drain(child, is_replaced=True)
+    system.ends.append((child.pid, status << 8))
+    list(new.children.reap(_ignore))
+    assert [text for _, text in child.was_at] == was_at
+
+
+def test_last_words_find_it_among_the_children(new, system):
+    """Who counts all of them meanwhile misses none: its page is still its own."""
+    child, found = new(), []
+    new.children._hear = lambda child, message, fds: found.append(
+        (list(new.children), new.children.page(child)[Field.PID])
+    )
+    system.workers_ends[child.pid].send({"say": "app metrics"})
+    system.ends.append((child.pid, 0))
+    list(new.children.reap(_ignore))
+    assert found == [([child], child.pid)] and list(new.children) == []
 
 
 def test_last_words_are_no_beginning(new, system):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -12,6 +13,13 @@ from aserve.processes import command as command_module
 from aserve.processes.command import Command
 
 OTHER = ["-c", "import os, sys; print(os.getcwd(), os.environ['FD'], os.environ.get('A'), sys.argv[1:])", "a b"]
+
+
+def _fail():
+    raise OSError(28, "No space left on device")
+
+
+FULL = types.SimpleNamespace(flush=_fail)
 
 
 @pytest.mark.parametrize("is_known_by", ["/proc", "Python"])
@@ -63,6 +71,16 @@ def test_execute(tmp_path):
     arguments = [sys.executable, "-Ic", source, repr(sys.path), repr(tuple(command))]
     done = subprocess.run(arguments, stdout=subprocess.PIPE, text=True, timeout=60, check=True)
     assert done.stdout.splitlines() == ["before", f"{tmp_path} 7 1 ['a b']"]
+
+
+@pytest.mark.parametrize("output", ["full", "closed"])
+def test_output_that_nobody_takes(monkeypatch, output):
+    """What was printed may be lost; the command is run."""
+    run = []
+    monkeypatch.setattr(os, "execve", lambda *command: run.append(command))
+    monkeypatch.setattr("sys.stdout", FULL if output == "full" else None)
+    Command([sys.executable, "-V"], {}, "/").execute("FD", 7)
+    assert run == [(sys.executable, [sys.executable, "-V"], {"FD": "7"})]
 
 
 @pytest.mark.parametrize(

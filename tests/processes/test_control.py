@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
+import socket
 import stat
 import types
 
@@ -13,7 +15,7 @@ from harness.callers import TestCaller
 from aserve import forks
 from aserve.errors import BindError
 from aserve.processes import control as control_module
-from aserve.processes.control import Control, open_control
+from aserve.processes.control import Control, open_control, watch_with
 
 
 class Loop:
@@ -22,26 +24,42 @@ class Loop:
     def __init__(self):
         self.selector = selectors.DefaultSelector()
 
-    def watch(self, fd, callback, wants_room):
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
-        if callback is None:
-            self.selector.unregister(fd)
-        elif fd in self.selector.get_map():
-            self.selector.modify(fd, events, callback)
-        else:
-            self.selector.register(fd, events, callback)
+        self.watch = watch_with(self.selector)
+        self.delayed = []
+
+    def later(self, seconds, call):
+        self.delayed.append((seconds, call))
 
     def turn(self):
-        while ready := self.selector.select(0):
+        for _ in range(1000):
+            ready = self.selector.select(0)
+            if not ready:
+                return
             for key, _ in ready:
                 if key.fd in self.selector.get_map():
                     key.data()
+        pytest.fail(f"it spins: {ready}")
+
+
+class Refusing:
+    """A listener that can accept nobody."""
+
+    def __init__(self, listener, number):
+        self.socket = self
+        self.fileno = listener.socket.fileno
+        self._number = number
+
+    def accept(self):
+        raise OSError(self._number, os.strerror(self._number))
 
 
 class Setup:
     def __init__(self, path):
         self.path, self.loop, self.asked, self.callers = path, Loop(), [], []
-        self.control = Control(str(path), self.loop.watch, {"it": self._answer, "later": self._keep})
+        self.control = self.new({"it": self._answer, "later": self._keep})
+
+    def new(self, answers):
+        return Control(str(self.path), self.loop.watch, answers, self.loop.later)
 
     def _answer(self, caller, message):
         self.asked.append(message)
@@ -173,6 +191,93 @@ def test_a_caller_that_goes(setup):
         kept.end()
 
 
+def test_a_caller_that_goes_without_reading(setup):
+    """The kernel tells of it by a reset; what else it has said before is not read as a question."""
+    caller = setup.call()
+    for _ in range(2):
+        caller.ask(ask="later")
+        setup.loop.turn()
+    (kept,) = setup.asked
+    kept.say({"text": "x"})
+    caller.close()
+    setup.loop.turn()
+    assert not kept.is_open
+
+
+def test_a_caller_that_says_no_more(setup):
+    """One that has closed its side has asked, and reads: an answer that comes later, and a long one."""
+    caller = setup.call()
+    caller.ask(ask="later")
+    caller.sock.shutdown(socket.SHUT_WR)
+    setup.loop.turn()
+    (kept,) = setup.asked
+    assert kept.is_open
+    for number in range(20):
+        kept.say({"number": number, "text": "x" * 50_000})
+    kept.end()
+    setup.loop.turn()  # it waits for room, and for nothing else
+    while not caller.is_answered:
+        found = caller.read()
+        setup.loop.turn()
+    assert [message["number"] for message in found] == list(range(20)) and not kept.is_open
+
+
+def test_a_caller_that_says_no_more_and_goes(setup):
+    """It is closed when its answer cannot be sent, whether that was to come or has begun."""
+    callers = setup.call(), setup.call()
+    for caller in callers:
+        caller.ask(ask="later")
+        caller.sock.shutdown(socket.SHUT_WR)
+    setup.loop.turn()
+    begun, waiting = setup.asked
+    begun.say({"text": "x" * 1_000_000})
+    for caller in callers:
+        caller.close()
+    setup.loop.turn()
+    assert not begun.is_open and waiting.is_open
+    waiting.say({"text": "x"})
+    assert not waiting.is_open
+
+
+def test_a_caller_that_leaves_without_a_question(setup):
+    """Nothing is kept of it."""
+    caller = setup.call()
+    caller.sock.sendall(b'{"ask": ')
+    caller.sock.shutdown(socket.SHUT_WR)
+    setup.loop.turn()
+    assert caller.read() == [] and caller.is_answered
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
+def test_no_descriptor_is_left(setup, monkeypatch, number):
+    """Who calls waits for a second, and the loop does not spin."""
+    with monkeypatch.context() as patch:
+        patch.setattr(setup.control, "_listener", Refusing(setup.control._listener, number))
+        caller = setup.call()
+        caller.ask(ask="it")
+        setup.loop.turn()
+        assert caller.read() == [] and not caller.is_answered
+    ((seconds, again),) = setup.loop.delayed
+    again()
+    setup.loop.turn()
+    assert seconds == 1 and caller.read() == [{"said": None}]
+    setup.control.close()
+    again()  # it was closed meanwhile
+    setup.control = setup.new({})
+
+
+def test_a_call_that_was_given_up(setup, monkeypatch):
+    """Others are accepted as before."""
+    with monkeypatch.context() as patch:
+        patch.setattr(setup.control, "_listener", Refusing(setup.control._listener, errno.ECONNABORTED))
+        setup.control._on_call()
+    assert setup.loop.delayed == []
+    caller = setup.call()
+    caller.ask(ask="it")
+    setup.loop.turn()
+    assert caller.read() == [{"said": None}]
+
+
 def test_too_many_callers(setup, monkeypatch):
     """The one that came first is closed."""
     monkeypatch.setattr(control_module, "MAX_CALLERS", 2)
@@ -188,7 +293,7 @@ def test_too_many_callers(setup, monkeypatch):
 def test_another_server_is_there(setup):
     """A path where somebody answers is not taken away."""
     with pytest.raises(BindError, match="another program is serving on this socket"):
-        Control(str(setup.path), setup.loop.watch, {})
+        setup.new({})
 
 
 def test_the_end(setup):
@@ -197,7 +302,7 @@ def test_the_end(setup):
     setup.control.close()
     caller.read()
     assert caller.is_answered and not setup.path.exists()
-    setup.control = Control(str(setup.path), setup.loop.watch, {})
+    setup.control = setup.new({})
 
 
 def test_a_process_that_was_forked(setup):
@@ -217,11 +322,11 @@ def test_a_socket_that_cannot_be_had(tmp_path, caplog):
     """At the start it is an error; new code of a supervisor whose workers serve goes on without it."""
     path = str(tmp_path / "no" / "control")
     with pytest.raises(BindError, match=r"the folder .* does not exist"):
-        open_control(path, lambda *_: None, {}, is_upgraded=False)
-    assert open_control(path, lambda *_: None, {}, is_upgraded=True) is None
+        open_control(path, lambda *_: None, {}, lambda *_: None, is_upgraded=False)
+    assert open_control(path, lambda *_: None, {}, lambda *_: None, is_upgraded=True) is None
     assert "--control: cannot listen on" in caplog.text and "; serving without it" in caplog.text
 
 
 def test_none_is_asked_for():
     """Without --control there is none."""
-    assert open_control(None, lambda *_: None, {}, is_upgraded=False) is None
+    assert open_control(None, lambda *_: None, {}, lambda *_: None, is_upgraded=False) is None

@@ -36,6 +36,38 @@ def test_only_what_has_changed(heard):
     assert stopping == ["STOPPING=1", "STATUS=SIGTERM"]
 
 
+class Deaf(Notifier):
+    """Its messages do not go out for so many times."""
+
+    times = 0
+
+    def send(self, *fields, fds=()):
+        self.times -= 1
+        return super().send(*fields, fds=fds) if self.times < 0 else False
+
+
+def test_what_has_not_gone_out(heard):
+    """It is said again with the next event: that it reloads, too, and before it is ready."""
+    notifier = Deaf(heard.address)
+    manager = Manager(notifier)
+    notifier.times = 2
+    for _ in range(4):
+        manager.tell_ready("2 workers")
+    notifier.times = 1
+    for _ in range(3):
+        manager.tell_ready("degraded")
+    notifier.times = 3
+    manager.tell_reloading("SIGHUP")
+    for _ in range(5):
+        manager.tell_ready("2 workers")
+    assert [(message[0], message[-1]) for message in heard.hear()] == [
+        ("READY=1", "STATUS=2 workers"),
+        ("STATUS=degraded", "STATUS=degraded"),
+        ("RELOADING=1", "STATUS=reloading: SIGHUP"),
+        ("READY=1", "STATUS=2 workers"),
+    ]
+
+
 def test_what_has_changed_nothing(heard):
     """The status says so after READY, whatever else changes, until the next reload."""
     manager = Manager(Notifier(heard.address))
