@@ -31,7 +31,6 @@ PASTE = "config:"  # PasteDeploy's own word for a file of its form
 DEFAULT_NAMES = ("app", "application")  # the names in frameworks' tutorials; tried in this order
 FACTORY_NAMES = ("create_app", "make_app", "get_app", "get_wsgi_application")
 
-
 # Modules that gevent and eventlet replace, and that a server with real threads and an event loop needs as they are.
 NEEDED_MODULES = ("thread", "threading", "_thread", "socket", "select")
 
@@ -104,7 +103,19 @@ def load_module(where: str) -> ModuleType:
 def folder_of(spec: str) -> str:
     """Return the folder that comes first on sys.path for this app, whether or not there is one."""
     where = spec.partition(":")[0]
-    return _split(os.path.abspath(where))[0] if _is_file(where) else os.getcwd()
+    return _split(_absolute(where))[0] if _is_file(where) else working_folder()
+
+
+def working_folder() -> str:
+    """Return the working directory, or raise LoadError: it was removed, and sys.path may have another app of that name."""
+    try:
+        return os.getcwd()
+    except OSError:
+        raise LoadError("the working directory was removed: start aserve in one that stays") from None
+
+
+def _absolute(path: str) -> str:
+    return os.path.normpath(path if os.path.isabs(path) else os.path.join(working_folder(), path))
 
 
 def _is_file(where: str) -> bool:
@@ -113,8 +124,8 @@ def _is_file(where: str) -> bool:
 
 def _load_paste(place: str) -> object:
     """Return what PasteDeploy makes of FILE[#NAME]; first, set up logging as the file says."""
-    path, _, name = place.partition("#")
-    path = os.path.abspath(path)
+    relative, _, name = place.partition("#")
+    path = _absolute(relative)
     if not os.path.isfile(path):
         raise LoadError(f"there is no file {path}; check the path")
     try:
@@ -126,7 +137,7 @@ def _load_paste(place: str) -> object:
     import configparser  # PasteDeploy has it; 1 MB of each process, both with what they need
     import logging.config
 
-    _put_first_on_path(os.getcwd())
+    _put_first_on_path(working_folder())
     try:
         parser = configparser.RawConfigParser()
         parser.read(path, encoding="utf-8")
@@ -144,14 +155,14 @@ def _load_paste(place: str) -> object:
 def _load_module(name: str) -> ModuleType:
     if not all(part.isidentifier() for part in name.split(".")):
         raise LoadError(f"{name!r} is not a module name; a file's path ends in .py")
-    folder = os.getcwd()
+    folder = working_folder()
     _put_first_on_path(folder)
     return _import(name, f"{name!r} in {folder} or on sys.path")
 
 
 def _load_file(path: str) -> ModuleType:
     """Import a file under its package's name, or under its own."""
-    path = os.path.abspath(path)
+    path = _absolute(path)
     if not os.path.isfile(path):
         hint = f"; {path}.py exists: add .py" if os.path.isfile(path + ".py") else ""
         raise LoadError(f"there is no file {path}{hint or '; check the path'}")

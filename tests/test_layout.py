@@ -198,6 +198,7 @@ RESERVED = {
             "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
             "signals": "tells of threads that keep the process",
+            "processes.worker": "a timer ends it, whatever keeps it, when no supervisor would",
             "workers.interrupt": "one of them takes an exception back",
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",

@@ -440,3 +440,36 @@ def test_folder_of_an_app(folder, monkeypatch):
     (folder / "sub/package/__init__.py").touch()
     assert folder_of("a:app") == folder_of("a.b") == os.getcwd()
     assert folder_of("sub/a.py:app") == folder_of("sub/package/a.py") == os.path.join(os.getcwd(), "sub")
+
+
+@pytest.mark.parametrize(
+    ("call", "spec"),
+    [
+        (load_app, "own:app"),
+        (load_app, "own.py:app"),
+        (load_app, "config:own.ini"),
+        (folder_of, "own:app"),
+        (folder_of, "own.py:app"),
+    ],
+)
+def test_a_working_directory_that_was_removed(folder, monkeypatch, call, spec):
+    """
+    It is told, and what to do. Nothing goes on without that folder: another module of the app's name may be on sys.path,
+    an older one that is installed, say, and would be served in its place.
+    """
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(LoadError, match=r"^the working directory was removed: start aserve in one that stays$"):
+        call(spec)
+
+
+def test_a_path_from_the_root_needs_no_working_directory(folder, monkeypatch):
+    """Such an app is served all the same."""
+    (folder / "own_app.py").write_text("def app(environ, start_response): pass\n")
+    gone = folder / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert callable(load_app(f"{folder}/own_app.py:app"))

@@ -48,6 +48,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Co
     workers = status["workers"]
     return [
         *_of_server(status),
+        *_of_reload(status.get("half_done", "")),
         *_of_crashes(status["crashes"]),
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
         *(warning for worker in workers for warning in _of_loop(worker)),
@@ -75,6 +76,15 @@ def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
             f"{missing} of {status['workers_wanted']} workers {'is' if missing == 1 else 'are'} not ready: {status['text']}.",
             "If it stays so, the log has the reason; correct it, and `aserve reload` or SIGHUP tries again at once.",
             is_failure=True,
+        )
+
+
+def _of_reload(half_done: str) -> Iterator[Advice]:
+    """Of one that does not come to its end."""
+    if half_done:
+        yield Advice(
+            f"A reload is half done: {half_done}.",
+            "Correct it; `aserve reload` or SIGHUP tries again at once. What is not replaced serves the code of before.",
         )
 
 
@@ -206,8 +216,10 @@ def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
     full = minute["refused"].get("503", 0)
     if full:
         yield Advice(
-            f"{full} {'request was' if full == 1 else 'requests were'} refused in the last minute with 503: no room for bodies.",
-            "Raise --body-spool-total or --spool-files, or free the disk of TMPDIR.",
+            f"{full} {'request was' if full == 1 else 'requests were'} refused in the last minute with 503: no room for bodies, "
+            "too many WebSockets, or no descriptors.",
+            "The log says which. For bodies raise --body-spool-total or --spool-files, or free the disk of TMPDIR; for WebSockets "
+            "--websockets, or add --workers; for descriptors `ulimit -n` (systemd: LimitNOFILE=).",
         )
     if minute["lost_lines"]:
         yield Advice(

@@ -62,6 +62,7 @@ class Answers:
         self._timers = timers
         self._status = status
         self._reloading: list[tuple[Caller, int]] = []  # for how many ends of reloads each waits
+        self._half_done = ""  # why the reload that is under way does not come to its end; "": it does, or there is none
         self._recycling: list[tuple[Caller, Child]] = []  # who waits for which worker to be replaced
         self._numbers = itertools.count(1)
         self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
@@ -77,8 +78,9 @@ class Answers:
     # Status
 
     def _on_status(self, caller: Caller, message: Message) -> None:
-        status = add_warnings(self._status.describe(), self._status.known.config)
-        workers = status.pop("workers")
+        known = {**self._status.describe(), "half_done": self._half_done}
+        status = add_warnings(known, self._status.known.config)
+        workers, _ = status.pop("workers"), status.pop("half_done")  # which is among the warnings
         caller.say(status)
         for worker in workers:
             caller.say({"worker": worker})
@@ -96,7 +98,7 @@ class Answers:
 
     def on_reload_end(self, text: str, is_done: bool) -> None:
         """Tell who has asked for it that a reload has ended, or has failed and changed nothing."""
-        waiting, self._reloading = self._reloading, []
+        waiting, self._reloading, self._half_done = self._reloading, [], ""
         for caller, ends in waiting:
             if ends > 1:
                 self._reloading.append((caller, ends - 1))
@@ -105,6 +107,12 @@ class Answers:
                 caller.end()
             else:
                 caller.refuse(text)
+
+    def on_half_done(self, text: str) -> None:
+        """Tell all who have asked for a reload, or for one more, why the one that is under way may never end."""
+        waiting, self._reloading, self._half_done = self._reloading, [], text
+        for caller, _ in waiting:
+            caller.refuse(text)
 
     def _on_recycle(self, caller: Caller, message: Message) -> None:
         slot = message.get("worker")

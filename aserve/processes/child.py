@@ -72,7 +72,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 
 
 # Handed down as they are, when the supervisor becomes new code (inheritance.py); times are the system's, not the process's.
-_HANDED_DOWN = ("began_at", "ready_at", "has_left", "failure", "app_traceback")
+_HANDED_DOWN = ("began_at", "ready_at", "has_left", "has_told", "failure", "app_traceback")
 MAX_TOLD_REQUESTS = 10
 
 
@@ -98,6 +98,9 @@ class Child:
         self.ready_at = 0.0
         self.killed_in: State | None = None  # where it stood when it was told to end at once
         self.has_left = False  # it drains, and accepts nobody any more
+        self.has_told = (
+            False  # it has seen to its requests itself: cut them off at the end of its drain, and logged that
+        )
         self.failure = ""  # why it ends, if it has said so, or was killed for it
         self.app_traceback = ""
         self.deadline: Timer | None = None  # to be ready, or to have ended
@@ -119,7 +122,7 @@ class Child:
         child.state = State[state["state"]]
         child.killed_in = State[state["killed_in"]] if state["killed_in"] else None
         for name in _HANDED_DOWN:
-            setattr(child, name, state[name])
+            setattr(child, name, state.get(name, getattr(child, name)))  # code of before may not know it
         return child
 
     def describe(self) -> dict[str, Any]:
@@ -149,6 +152,7 @@ class Child:
     def on_failed(self, message: Message, fds: list[int]) -> None:
         """It says why it is about to end."""
         self.failure, self.app_traceback = message["why"], message["traceback"]
+        self.has_told |= message.get("has_told", False)
 
     def transition(self, event: Event) -> State:
         """Change the state by the table; return the state before."""

@@ -25,11 +25,8 @@ from .shutdown import Shutdown
 from .status import Status
 from .upgrade import Upgrade
 from .watch import Watch
-from .worker import FAILED
 
 logger = logging.getLogger("aserve")
-
-UNFINISHED = f"exited with status {FAILED}"  # of a worker that has cut requests off, at the end of its drain
 
 
 class Ends:
@@ -83,8 +80,7 @@ class Ends:
             elif child.slot == MOLD:
                 self._molds.on_end(child, before, explained)
             else:
-                has_told = before is State.DRAINING and how == UNFINISHED  # at the end of its drain
-                self._losses.on_end(child, before, has_told, is_oom=explained != how)
+                self._losses.on_end(child, before, is_oom=explained != how)
                 if child.plan.origin is not None:
                     child.plan.origin.hooks.child_exit(child.pid, child.slot)
                 self._by_state[before](child, explained)

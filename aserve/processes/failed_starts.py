@@ -11,6 +11,7 @@ Not here: the end of a child that served (ends.py), how long a pause is (backoff
 | the first successor of a reload, or its mold | the reload is undone, and those of before serve on                   |
 | one that begins though all is to end         | clients that waited are lost, which the exit status says             |
 | any other                                    | another try after a pause, which grows; who is missing is in the log |
+| the same, for a reload                       | and who waits for its end is told how far it has come                |
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class FailedStarts:
         else:
             logger.error("%s could not start: %s; the next try is in %.1f s", who, why, seconds)
             self._answers.on_failed_start(slot, who, why)
+            self._reloads.tell_half_done(who, why)
         if slot <= self._crew.size and not self._children.find(slot, State.READY):
             self._crew.absences.begin(slot, why)
             logger.error("%s; correct it; SIGHUP tries again at once", self._crew.describe())

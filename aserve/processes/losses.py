@@ -24,10 +24,10 @@ class Losses:
     def __init__(self, totals: Totals, tally: Tally, status: Status) -> None:
         self._totals, self._tally, self._status = totals, tally, status
 
-    def on_end(self, child: Child, before: State, has_told: bool, is_oom: bool) -> None:
-        """A worker has ended; `has_told`: at the end of its drain, it has seen to its requests itself."""
+    def on_end(self, child: Child, before: State, is_oom: bool) -> None:
+        """A worker has ended; if it has told of its requests itself, before something kept it until it was killed, they are not told again."""
         self._status.on_end(child)
-        if not child.was_at or has_told:
+        if not child.was_at or child.has_told:
             return
         append_unanswered(child.plan.config, child.was_at, child.slot, child.pid)
         self._totals.add_lost(child.slot, len(child.was_at))

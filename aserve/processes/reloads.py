@@ -9,7 +9,7 @@ Not here: whose turn it is (rollout.py), starting a successor (supervisor.py), n
   reload: settings are read -----> the first successor starts -----> commit: the others -----> finish: all of before are gone
              |  a mistake                |  it cannot
              v                           v
-        nothing is reloaded         abandon: all is as before
+        nothing is reloaded         abandon: all is as before              tell_half_done: another cannot, and is tried again
 ```
 
 One is under way at a time. Who asks meanwhile gets another after it, as the code of before may have been read already.
@@ -22,6 +22,7 @@ import time
 
 from ..errors import AserveError
 from ..fault_page import Fault
+from ..loading import LoadError, working_folder
 from ..metrics.table import RELOADS
 from ..settings import ConfigError
 from .answers import Answers
@@ -98,11 +99,8 @@ class Reloads:
         self._manager.tell_reloading(why)
         try:
             plan, fixed = self._read().keep_fixed(self._rollout.plan)
-        except (ConfigError, AserveError) as fault:
-            self._tally.count(RELOADS, 'result="refused"')
-            logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, fault)
-            self._manager.note_unchanged(why)
-            self._answers.on_reload_end(f"nothing was reloaded: {fault}", is_done=False)
+        except Exception as fault:
+            self._refuse(why, fault)
             return
         if fixed:
             logger.warning("%s: %s stay as they are until the command is started anew", why, ", ".join(fixed))
@@ -117,6 +115,17 @@ class Reloads:
         width = len(slots) if plan.config.reload_at_once else 1
         self._rollout.begin_reload(Reload(why, plan, time.monotonic()), slots, width)
 
+    def _refuse(self, why: str, fault: Exception) -> None:
+        """The settings cannot be read: say so, and leave everything as it is."""
+        text = str(fault)
+        if not isinstance(fault, (ConfigError, AserveError)):
+            logger.error("%s: the settings could not be read", why, exc_info=fault)
+            text = describe_unexpected(fault)
+        self._tally.count(RELOADS, 'result="refused"')
+        logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, text)
+        self._manager.note_unchanged(why)
+        self._answers.on_reload_end(f"nothing was reloaded: {text}", is_done=False)
+
     # Its end
 
     def commit(self, child: Child) -> None:
@@ -125,7 +134,8 @@ class Reloads:
         self._molds.end(State.STARTING, State.READY, but=self._rollout.plan)
         if config.log_config is None:
             logger.setLevel(config.log_level.upper())
-        self._touched = TouchedFiles(config.touch_reload)
+        if config.touch_reload != before.touch_reload:
+            self._touched.follow(config.touch_reload)
         if config.workers != before.workers:
             self._crew.change_plan(child)
 
@@ -145,6 +155,16 @@ class Reloads:
         )  # fmt: skip
         self._answers.on_reload_end(text, is_done=False)
         self._begin_next()
+
+    def tell_half_done(self, who: str, why: str) -> None:
+        """The new code serves, and `who` could not start with it: if a reload is under way, nobody knows when that can end."""
+        reload, size = self._rollout.reload, self._crew.size
+        if reload is None:
+            return
+        new = sum(child.plan is reload.plan for child in self._children.having(State.READY))
+        text = f"{new} of {workers(size)} {'has' if new == 1 else 'have'} the new code"
+        logger.warning("%s: half done: %s", reload.why, text)
+        self._answers.on_half_done(f"{who} could not start: {why}; {text}; it is tried again")
 
     def finish(self) -> None:
         """If every slot has its successor, and nobody of before accepts any more, say so; begin what was asked for meanwhile."""
@@ -187,3 +207,12 @@ class Reloads:
         for child in self._children.having(State.READY):
             self._children.tell(child, {"do": "show fault", "why": fault.why, "traceback": fault.app_traceback})
         return not was_shown
+
+
+def describe_unexpected(fault: Exception) -> str:
+    """Return why settings could not be read, for something that nobody has foreseen, and where to look for the cure."""
+    try:
+        working_folder()  # relative paths need it
+    except LoadError as gone:
+        return str(gone)
+    return f"the settings could not be read: {type(fault).__name__}: {fault}; the log has the traceback"

@@ -9,13 +9,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Optional
+
+Look = Optional[tuple[int, int, int]]
 
 
 class TouchedFiles:
     """Some files, looked at from time to time; a look costs one stat() each."""
 
     def __init__(self, paths: Sequence[str]) -> None:
-        self._seen = {path: look_at(path) for path in map(os.path.abspath, paths)}
+        self._seen: dict[str, Look] = {}
+        self.follow(paths)
+
+    def follow(self, paths: Sequence[str]) -> None:
+        """Look at these from now on; of one that was among those of before it is known what it was like."""
+        before = self._seen
+        self._seen = {path: before[path] if path in before else look_at(path) for path in map(os.path.abspath, paths)}
 
     def find_changed(self) -> str:
         """Return a file that has changed or appeared since the last time; "": none."""
@@ -27,7 +36,7 @@ class TouchedFiles:
         return changed
 
 
-def look_at(path: str) -> tuple[int, int, int] | None:
+def look_at(path: str) -> Look:
     """Return what changes when a file is touched, written or replaced; None: it is not there."""
     try:
         status = os.stat(path)

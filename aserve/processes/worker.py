@@ -20,6 +20,7 @@ import logging
 import os
 import select
 import signal
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, NamedTuple
@@ -41,6 +42,7 @@ from ..stacks import describe_stacks
 from ..wsgi import WSGIApp
 from .channel import Channel, Message
 from .child import STACKS_SIGNAL, name_of
+from .children import ENDING_SECONDS
 from .memory_file import open_memory_file
 from .plan import Plan
 from .reloading import Reloader, reloading
@@ -80,9 +82,8 @@ class Role(NamedTuple):
     load_board: LoadBoard | None = None  # among them
     in_flight: Any = None  # memory for the table of the requests that it is at
     supervisor_pid: int = 0
-    app_files: tuple[str, str] | None = (
-        None  # where it keeps what the app counts: the folder, and the name of its files
-    )
+    # Where it keeps what the app counts: the folder, and the name of its files.
+    app_files: tuple[str, str] | None = None
     fault: Fault | None = None  # why the app cannot start: to be shown in its place
 
     @property
@@ -160,6 +161,13 @@ def do_nothing(number: int, frame: Any) -> None:
     """Leave it to the supervisor."""
 
 
+def end_in_time(seconds: float) -> None:
+    """End this process then if anything keeps it, as a thread of the app's does: without a supervisor nobody else would."""
+    timer = threading.Timer(seconds, os._exit, [FAILED])
+    timer.daemon = True
+    timer.start()
+
+
 @contextlib.contextmanager
 def dying_with(channel: Channel) -> Iterator[None]:
     """
@@ -189,6 +197,7 @@ class Worker:
         self._page = role.page
         self._loop = loop
         self._slots, self._board = role.slots, role.load_board
+        self._drain_seconds = role.plan.config.drain_delay_seconds + role.plan.config.drain_seconds
         self._server = Server(
             app,
             role.plan.config,
@@ -204,7 +213,7 @@ class Worker:
         self._adopting: set[asyncio.Task[None]] = set()
         # By what the supervisor says to `do`.
         self._orders: dict[str, Callable[[Message, list[int]], None]] = {
-            "drain": self._on_drain,
+            "drain": lambda message, _: self._end(is_replaced=not message["stopping"]),
             "hand over": lambda message, _: self._hand_over(message["count"]),
             "adopt": self._on_adopt,
             "reopen logs": lambda *_: self._server.reopen_logs(),
@@ -232,7 +241,8 @@ class Worker:
                 await self._server.start()
                 await asyncio.sleep(0)  # one turn of the loop: it accepts
                 failing = self._loop.create_task(self._wait_failing())
-                self._begin()
+                self._tick()
+                self._say({"say": "ready"})
                 is_replaced = await self._told_to_end
             failing.cancel()
             if is_replaced:
@@ -241,6 +251,9 @@ class Worker:
                 if self._channel.is_heard:
                     self._keep_handing_over()
             is_clean = await self._server.drain(is_replaced)
+            if not is_clean:  # whatever keeps it from ending now, until it is killed
+                why = "it has cut requests off at the end of its drain"
+                self._say({"say": "failed", "why": why, "traceback": "", "has_told": True})
             self._tell_slow_requests()
             await self._say_the_rest()
         finally:
@@ -261,11 +274,6 @@ class Worker:
         """Listen to the supervisor from now on, and to what it has said since the import."""
         self._loop.add_reader(self._channel.fileno(), self._on_readable)
         self._on_readable()
-
-    def _begin(self) -> None:
-        """Say that it serves."""
-        self._tick()
-        self._say({"say": "ready"})
 
     async def _wait_failing(self) -> None:
         self._ask_for_successor(await self._server.wait_failing())
@@ -317,12 +325,10 @@ class Worker:
         self._loop.remove_reader(self._channel.fileno())
         self._loop.remove_writer(self._channel.fileno())
         logger.error("the supervisor has died: draining; start the command again")
+        end_in_time(self._drain_seconds + ENDING_SECONDS)
         self._end(is_replaced=False)
 
     # Orders
-
-    def _on_drain(self, message: Message, fds: list[int]) -> None:
-        self._end(is_replaced=not message["stopping"])
 
     def _end(self, is_replaced: bool) -> None:
         if not self._told_to_end.done():

@@ -45,6 +45,13 @@ def test_all_is_well(found):
     )
 
 
+def test_a_reload_that_is_half_done(found):
+    """It says who is missing; all are served meanwhile."""
+    ((text, do),) = found(half_done="worker 2 could not start: no module 'a'; 1 of 2 workers has the new code")
+    assert text == "A reload is half done: worker 2 could not start: no module 'a'; 1 of 2 workers has the new code."
+    assert do.startswith("Correct it; `aserve reload`")
+
+
 PROGRAM = {
     "name": "celery",
     "when": "",
@@ -124,6 +131,8 @@ def test_programs(found, program, text):
         ),
         ({"minute": {"refused": {"503": 1}}}, "1 request was refused in the last minute with 503", "--spool-files"),
         ({"minute": {"refused": {"503": 3}}}, "3 requests were refused in the last minute with 503", "TMPDIR"),
+        ({"minute": {"refused": {"503": 3}}}, "3 requests were refused in the last minute with 503: no room for bodies, too many WebSockets, or no descriptors.", "for WebSockets --websockets"),
+        ({"minute": {"refused": {"503": 3}}}, "3 requests were refused in the last minute with 503: no room for bodies, too many WebSockets, or no descriptors.", "for descriptors `ulimit -n`"),
         ({"minute": {"lost_lines": 7}}, "Lines of the access log were lost in the last minute: 7.", "a full disk"),
         (
             {"crashes": [{"seconds": 32.4, "worker": 1, "how": "it was killed by SIGSEGV"}]},

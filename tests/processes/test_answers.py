@@ -100,6 +100,25 @@ def test_a_reload_that_fails(ask):
     assert caller.read()[0]["error"].startswith(f"nothing was reloaded: {newest} could not start")
 
 
+def test_a_reload_that_stays_half_done(ask):
+    """Whoever waits for its end, or for that of the next, hears why it does not come; the status has it until it does."""
+    before = ask.one.start()
+    callers = [ask(ask="reload"), ask(ask="reload")]  # the second is for one more
+    ask.one.say(ask.one.children[-1], say="ready")
+    other = ask.one.children[-1]
+    ask.one.say(other, say="failed", why="no module 'a'", traceback="")
+    ask.one.end(other, status=1)
+    half_done = f"{other} could not start: no module 'a'; 1 of 2 workers has the new code; it is tried again"
+    assert [caller.read() for caller in callers] == [[{"error": half_done}]] * 2
+    server, *_ = ask(ask="status").read()
+    (warning,) = server["warnings"]
+    assert warning["text"] == f"A reload is half done: {half_done}." and not warning["is_failure"]
+    (other,) = ask.one.turn(0.11)
+    ask.one.say(other, say="ready")
+    ask.one.leave(*before)
+    assert ask(ask="status").read()[0]["warnings"] == []
+
+
 def test_a_reload_during_another(ask):
     """It ends with the one that begins after it was asked for."""
     ask.one.start()

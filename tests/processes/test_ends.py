@@ -12,6 +12,8 @@ from harness.supervising import slots_of
 
 from aserve.connections.in_flight import TABLE_BYTES, InFlight
 from aserve.exchange import Exchange
+from aserve.metrics.table import LOST
+from aserve.processes.memory_file import map_memory_file
 
 TERM = signal.SIGTERM
 
@@ -28,6 +30,24 @@ def test_a_crash(supervised, caplog):
     assert (successor.slot, successor.generation, successor.page) == (2, 2, second.page)
     one.say(successor, say="ready")
     assert "no worker is missing any more: 2 workers" in caplog.text
+
+
+def test_what_a_drain_has_cut(supervised, tmp_path, caplog):
+    """A worker that has told of it, and does not end, is killed: each request still has one line in the access log, its own."""
+    log = tmp_path / "log"
+    log.touch()
+    one = supervised(1, access_log=str(log), drain_seconds=1)
+    (child,) = one.start()
+    InFlight(None, map_memory_file(child.in_flight)).begin(Exchange("REQUEST_METHOD\0GET\0REQUEST_URI\0/a\0", 2))
+    one.signal(signal.SIGHUP)
+    one.say(one.children[-1], say="ready")
+    one.say(child, say="failed", why="it has cut requests off at the end of its drain", traceback="", has_told=True)
+    one.turn(6.1)
+    assert one.system.signals == [(child.pid, signal.SIGKILL)]
+    one.end(child, number=9)
+    assert f"{child} has ended: it was killed by SIGKILL; it was at: GET /a (" in caplog.text
+    assert log.read_text() == ""
+    assert not [cell for cell, count in one.supervisor._overview.tally.describe().items() if count and LOST in cell]
 
 
 @pytest.mark.parametrize("is_logged", [True, False])

@@ -24,8 +24,8 @@ def losses(tmp_path):
     config = Config(access_log=str(tmp_path / "log"), access_log_format="json")
 
     def losses(was_at, before=State.READY, has_told=False, is_oom=False):
-        child = SimpleNamespace(was_at=was_at, plan=Plan(config, None), slot=3, pid=4711)
-        made.on_end(child, before, has_told, is_oom)
+        child = SimpleNamespace(was_at=was_at, plan=Plan(config, None), slot=3, pid=4711, has_told=has_told)
+        made.on_end(child, before, is_oom)
         assert ended == [child]
         return (
             [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
 
+from harness.callers import TestCaller
 from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.in_flight import InFlight
@@ -133,6 +136,7 @@ def test_a_later_successor_that_does_not_start(supervised, caplog):
         f"{other} could not start: it was killed by SIGKILL before it was ready, without a word; the next"
         in caplog.text
     )
+    assert "SIGHUP: half done: 1 of 2 workers has the new code" in caplog.text
     assert second.state == State.READY and "degraded" not in caplog.text
     (other,) = one.turn(0.11)
     one.say(other, say="ready")
@@ -150,6 +154,32 @@ def test_settings_that_are_wrong(supervised, caplog):
         one.read_error = error
         one.signal(HUP)
         assert len(one.children) == 1 and f"SIGHUP: nothing was reloaded: {error}; correct it" in caplog.text
+
+
+def test_settings_that_cannot_be_read(supervised, tmp_path, monkeypatch, caplog):
+    """Whatever it is, it changes nothing, and the log has its traceback; of a folder that has gone it says what to do."""
+    one = supervised(1, control=str(tmp_path / "control"))
+    one.start()
+    one.read_error = RuntimeError("of a plug-in")
+    refused = "the settings could not be read: RuntimeError: of a plug-in; the log has the traceback"
+    one.signal(HUP)
+    assert f"SIGHUP: nothing was reloaded: {refused}; correct it" in caplog.text
+    assert "Traceback (most recent call last)" in caplog.text
+    with contextlib.closing(TestCaller(tmp_path / "control")) as caller:
+        caller.ask(ask="reload")
+        for _ in range(3):
+            one.turn()
+        assert caller.read() == [{"error": f"nothing was reloaded: {refused}"}]
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    one.read_error = FileNotFoundError(2, "No such file or directory")
+    one.signal(HUP)
+    assert (
+        "SIGHUP: nothing was reloaded: the working directory was removed: start aserve in one that stays" in caplog.text
+    )
+    assert len(one.children) == 1
+    one.supervisor._control.close()
 
 
 def test_settings_that_have_changed(supervised, caplog):
@@ -248,3 +278,28 @@ def test_a_file_that_has_changed(supervised, tmp_path, caplog):
     assert len(one.children) == 1
     assert slots_of(one.turn(0.6)) == [1]
     assert "touched has changed: replacing 1 worker, one after another" in caplog.text
+
+
+def test_a_file_that_has_changed_during_a_reload(supervised, tmp_path, caplog):
+    """Touched again before the first successor serves: another reload follows, for what that may have read before."""
+    path = tmp_path / "touched"
+    path.touch()
+    one = supervised(1, touch_reload=[str(path)])
+    one.start()
+    one.signal(HUP)
+    os.utime(path, (1, 1))
+    one.say(one.children[-1], say="ready")
+    one.turn(1.1)
+    assert "touched has changed: once more, after what is under way" in caplog.text
+
+
+def test_other_files_that_may_change(supervised, tmp_path, caplog):
+    """They are those of the settings that serve."""
+    one = supervised(1)
+    one.start()
+    one.settings.update(touch_reload=[str(tmp_path / "touched")])
+    one.signal(HUP)
+    one.say(one.children[-1], say="ready")
+    (tmp_path / "touched").touch()
+    one.turn(1.1)
+    assert "touched has changed: once more" in caplog.text

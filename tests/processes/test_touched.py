@@ -31,3 +31,19 @@ def test_changes(tmp_path, monkeypatch):
 def test_none():
     """Without files there is nothing to see."""
     assert TouchedFiles([]).find_changed() == ""
+
+
+def test_other_files_from_now_on(tmp_path):
+    """What has changed since the last look is found, where a file was known before; one that is new has not changed."""
+    known, new = tmp_path / "known", tmp_path / "new"
+    known.touch()
+    touched = TouchedFiles([str(known), str(tmp_path / "gone")])
+    os.utime(known, (1, 1))
+    new.touch()
+    touched.follow([str(known), str(new)])
+    assert touched.find_changed() == str(known)
+    assert touched.find_changed() == ""
+    os.utime(new, (1, 1))
+    (tmp_path / "gone").touch()
+    assert touched.find_changed() == str(new)
+    assert touched.find_changed() == ""

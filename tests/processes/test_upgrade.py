@@ -105,6 +105,25 @@ def test_signals_wait(supervised, execed):
     assert heard == [] and (os.getpid(), signal.SIGTTIN) in kills
 
 
+def test_after_a_reload(supervised, execed, caplog):
+    """A reload that is under way comes first, be it its first worker that starts or its last that leaves; the log says so."""
+    one = supervised(1)
+    (before,) = one.start()
+    waits = "SIGUSR2: new code is tried after the reload that is under way"
+    one.signal(signal.SIGHUP)
+    one.signal(USR2)
+    new = one.children[-1]
+    one.say(new, say="ready")
+    one.signal(USR2)
+    assert caplog.text.count(waits) == 2 and TRIAL not in [child.slot for child in one.children]
+    one.leave(before)
+    one.turn()
+    assert trial_of(one).state == State.STARTING
+    one.end(trial_of(one), status=1)
+    one.signal(USR2)
+    assert caplog.text.count(waits) == 2 and trial_of(one).state == State.STARTING
+
+
 BROKEN = [
     ({"why": "no module 'a'", "traceback": "Traceback: here\n"}, {"status": 1}, "no module 'a'"),
     (None, {"status": 3}, "it exited with status 3 before it was ready, without a word"),

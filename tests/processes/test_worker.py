@@ -37,6 +37,17 @@ def hello(environ, start_response):
     return [b"hello"]
 
 
+END_IN_TIME = worker_module.end_in_time
+
+
+@pytest.fixture(autouse=True)
+def ended_in_time(monkeypatch):
+    """After how many seconds a worker would end this process; it would be the tests'."""
+    found = []
+    monkeypatch.setattr(worker_module, "end_in_time", found.append)
+    return found
+
+
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch):
     """Put back what a process that is a worker has set for good."""
@@ -208,7 +219,7 @@ def test_told_to_end_before_the_import(lead, monkeypatch):
 
 
 def test_what_was_not_finished(lead, wait_until, tmp_path):
-    """The exit status says so."""
+    """The exit status says so; the supervisor is told before, as something may keep the process from ending."""
     led = lead(drain_seconds=0)
     gate = threading.Event()
 
@@ -225,6 +236,8 @@ def test_what_was_not_finished(lead, wait_until, tmp_path):
         clients[0].sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
 
     assert led.run(lambda: app, supervise) == 1
+    (failed,) = [message for message in led.heard() if message["say"] == "failed"]
+    assert failed["has_told"] and failed["why"] == "it has cut requests off at the end of its drain"
     gate.set()
     clients[0].close()
 
@@ -237,9 +250,9 @@ def test_a_server_that_cannot_start(lead, tmp_path):
     assert said["why"].startswith("cannot write the access log")
 
 
-def test_without_a_supervisor(lead, wait_until, caplog):
-    """A worker whose supervisor has died drains, and ends."""
-    led = lead()
+def test_without_a_supervisor(lead, wait_until, caplog, ended_in_time):
+    """A worker whose supervisor has died drains, and ends; or it is ended, five seconds after it should have."""
+    led = lead(drain_seconds=3, drain_delay_seconds=1)
 
     def supervise():
         led.wait_for("ready", wait_until)
@@ -247,6 +260,15 @@ def test_without_a_supervisor(lead, wait_until, caplog):
 
     assert led.run(lambda: hello, supervise) == 0
     assert "the supervisor has died: draining; start the command again" in caplog.text
+    assert ended_in_time == [9.0]
+
+
+def test_an_end_in_time(monkeypatch):
+    """A process ends then, also if a thread of the app's would keep it."""
+    ended, statuses = threading.Event(), []
+    monkeypatch.setattr(worker_module.os, "_exit", lambda status: (statuses.append(status), ended.set()))
+    END_IN_TIME(0.0)
+    assert ended.wait(10) and statuses == [1]
 
 
 def test_signals(lead, wait_until, caplog):
