@@ -111,11 +111,11 @@ class MemoryBudget(Budget):
         self._released_at = -math.inf
 
     def release(self, count: int) -> None:
-        """Count this many less, and wake who waits."""
+        """Count this many less, and wake one that waits."""
         with self._lock:
             self.count -= count
             self._released_at = time.monotonic()
-            self._is_released.notify_all()
+            self._is_released.notify()  # not all: dozens may wait, and room for one is what there is
 
     def reserve_soon(self, count: int) -> bool:
         """Count this many more; wait for room while some is given back; False: there is none, or there never will be."""
@@ -128,6 +128,7 @@ class MemoryBudget(Budget):
                     return False
                 self._is_released.wait(seconds)
             self.count += count
+            self._is_released.notify()  # there may be room for one more; one for whom there is not looks again in MOVING_SECONDS
         return True
 
 
