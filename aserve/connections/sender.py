@@ -30,6 +30,8 @@ class Sender:
 
     # One call's worth, in octets: it holds up the loop for no more than this.
     most_bytes: int
+    # The most that the kernel may take of what it cannot send yet; 0: as it likes. It is as good as sent for all limits and drains.
+    unsent_bytes: int
 
     def __init__(
         self, loop: Any, fd: int, head: bytes, offset: int, count: int, on_end: Callable[[Outcome], None]
@@ -117,6 +119,8 @@ class MemorySender(Sender):
     """A Sender of a body in memory."""
 
     most_bytes = 1 << 20  # Guess: a fifth of a millisecond
+    # Measured 2026-11-23, 5.2 MB to clients on the loopback address that read: with 256 KiB 1.4 times the CPU, without a limit 1.0 to 1.1.
+    unsent_bytes = 1 << 20
 
     def __init__(self, loop: Any, fd: int, head: bytes, body: bytes, on_end: Callable[[Outcome], None]) -> None:
         first = body[:_FIRST_BYTES]

@@ -28,6 +28,8 @@ class FileSender(Sender):
     """A Sender of a file: the kernel moves its octets."""
 
     most_bytes = 1 << 19  # a slow disk holds up the loop for no more than this. Guess.
+    # A file takes no memory of ours. Measured 2026-11-22: 10 MiB of one cost 1.4 times as much with the limit.
+    unsent_bytes = 0
 
     def __init__(
         self,

@@ -84,7 +84,7 @@ def _of_reload(half_done: str) -> Iterator[Advice]:
     if half_done:
         yield Advice(
             f"A reload is half done: {half_done}.",
-            "Correct it; `aserve reload` or SIGHUP tries again at once. What is not replaced serves the code of before.",
+            "Correct it, and reload once more: `aserve reload` or SIGHUP. What is not replaced serves the code of before.",
         )
 
 

@@ -93,7 +93,7 @@ class Answers:
             caller.refuse("the server is ending")
             return
         # One that is under way may have read the code of before.
-        self._reloading.append((caller, 2 if self._supervised.is_reloading else 1))
+        self._reloading.append((caller, 2 if self._supervised.is_reloading and not self.is_half_done else 1))
         self._supervised.reload("aserve reload")
 
     def on_reload_end(self, text: str, is_done: bool) -> None:
@@ -107,6 +107,15 @@ class Answers:
                 caller.end()
             else:
                 caller.refuse(text)
+
+    @property
+    def is_half_done(self) -> bool:
+        """Whether a reload is under way that may never end: the next need not wait for it."""
+        return bool(self._half_done)
+
+    def forget_half_done(self) -> None:
+        """Another reload begins in its place."""
+        self._half_done = ""
 
     def on_half_done(self, text: str) -> None:
         """Tell all who have asked for a reload, or for one more, why the one that is under way may never end."""

@@ -91,7 +91,8 @@ class Reloads:
         """Read the settings anew, and replace all workers, if the first successor can start."""
         if self._shutdown.has_begun:
             return
-        if self._rollout.reload is not None or not self._crew.has_served:
+        is_under_way = self._rollout.reload is not None and not self._answers.is_half_done
+        if is_under_way or not self._crew.has_served:
             self._next = why
             self._crew.forget_failures()
             logger.info("%s: once more, after what is under way%s", why, self._children.describe_slow_start())
@@ -107,6 +108,7 @@ class Reloads:
         how = "all at once" if plan.config.reload_at_once else "one after another"
         logger.info("%s: replacing %s, %s", why, workers(self._crew.size), how)
         self.fault = None
+        self._answers.forget_half_done()  # this one takes its place
         for child in self._children.having(State.STARTING):
             self._children.drain(child, is_replaced=True)  # what it imports may be what has been repaired
         self._molds.end(State.STARTING)

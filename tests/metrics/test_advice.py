@@ -49,7 +49,7 @@ def test_a_reload_that_is_half_done(found):
     """It says who is missing; all are served meanwhile."""
     ((text, do),) = found(half_done="worker 2 could not start: no module 'a'; 1 of 2 workers has the new code")
     assert text == "A reload is half done: worker 2 could not start: no module 'a'; 1 of 2 workers has the new code."
-    assert do.startswith("Correct it; `aserve reload`")
+    assert do.startswith("Correct it, and reload once more: `aserve reload`")
 
 
 PROGRAM = {
