@@ -15,12 +15,10 @@ from ..errors import ClientDisconnected, ResponseTruncated
 from ..exchange import ANSWERED, CLIENT_GONE, Exchange
 from ..wsgi import FileResponse
 from .listeners import UNSENT_BYTES, limit_unsent
-from .sender import PIECE_BYTES, MemorySender, Outcome, Sender, pieces_of
+from .sender import GONE, PIECE_BYTES, MemorySender, Outcome, Sender, pieces_of
 from .sendfile import FileSender, call_close, read_piece
 from .states import State
 from .writing import WritingHalf
-
-GONE = "the client closed the connection"
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 LOOP_ENDS = State.LOOP_ENDS

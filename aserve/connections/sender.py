@@ -19,6 +19,7 @@ from ..errors import ClientDisconnected, ResponseTruncated
 Outcome = Union[ClientDisconnected, ResponseTruncated, None]
 # Errors of the socket. Any other is the file's, and so the server's.
 _CLIENT_ERRORS = (errno.EPIPE, errno.ECONNRESET, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOTCONN)
+GONE = "the client closed the connection"
 # Goes out with the head.
 _FIRST_BYTES = 1 << 15
 # Where there must be a transport, it gets a body in pieces, so that what waits there stays small.
@@ -63,7 +64,7 @@ class Sender:
 
     def cancel(self) -> None:
         """Stop sending: the connection is gone."""
-        self._finish(ClientDisconnected("the client closed the connection"))
+        self._finish(ClientDisconnected(GONE))
 
     def take_progress(self) -> int:
         """Return how many octets were sent since the last call."""

@@ -20,7 +20,6 @@ for that, and calls `on_ready`. It is not aserve's own HTTP, which takes an even
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import logging
 import selectors
@@ -29,6 +28,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Callable
 
+from ..connections.acceptor import SHORTAGES
 from ..connections.listeners import Listener, UnixRights, open_listeners
 from ..errors import BindError
 from ..log_once import LogOnce
@@ -200,7 +200,7 @@ class Scrapes:
         try:
             accepted, peer = listener.socket.accept()
         except OSError as exc:
-            if exc.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            if exc.errno in SHORTAGES:
                 self._selector.unregister(listener.socket)  # for a second: it would be ready all the time
             return
         accepted.setblocking(False)

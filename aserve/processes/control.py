@@ -13,7 +13,6 @@ Only root and the user that the server runs as may ask. The mode of the file say
 from __future__ import annotations
 
 import collections
-import errno
 import json
 import logging
 import os
@@ -25,6 +24,7 @@ from selectors import EVENT_READ, EVENT_WRITE
 from typing import Any, Callable
 
 from .. import forks
+from ..connections.acceptor import SHORTAGES
 from ..connections.listeners import UnixRights, open_listeners
 from ..errors import BindError
 from ..proxies.peers import credentials_of
@@ -36,7 +36,6 @@ MAX_CALLERS = 16  # beyond it, the one that came first is closed. Guess: people 
 MAX_QUESTION_BYTES = 4096
 MAX_UNSENT_BYTES = 16 << 20  # of answers that a caller does not read. Guess: the stacks of 128 workers are a tenth.
 MODE = 0o600
-NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 NO_ROOM_SECONDS = 1.0  # until the next who calls is accepted
 
 Message = dict[str, Any]
@@ -226,7 +225,7 @@ class Control:
         try:
             sock, _ = self._listener.socket.accept()
         except OSError as exc:  # it has gone; or there is no room, and it is accepted later
-            if exc.errno in NO_ROOM:
+            if exc.errno in SHORTAGES:
                 self._watch(self._listener.socket.fileno(), self._on_call, 0)  # it would be ready all the time
                 self._later(NO_ROOM_SECONDS, self._listen)
             return

@@ -102,7 +102,7 @@ class Supervisor:
             signal.SIGTTIN: lambda number: self.resize(self.size + 1, number.name),
             signal.SIGTTOU: lambda number: self.resize(self.size - 1, number.name),
             signal.SIGUSR1: self._reopen_logs,
-            signal.SIGUSR2: lambda number: self._upgrade.ask(number.name),
+            signal.SIGUSR2: lambda number: self._upgrade.ask(number.name, self.is_reloading),
             signal.SIGCHLD: lambda number: self._ends.reap(),
         }
         self._by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {

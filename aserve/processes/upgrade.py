@@ -77,18 +77,13 @@ class Upgrade:
         """Whether new code is tried, or about to take over."""
         return self._trial is not None or self._has_shown
 
-    def ask(self, why: str) -> None:
+    def ask(self, why: str, is_reloading: bool) -> None:
         """Ask for new code: `advance` begins when it can."""
         self._asked = why
         if self._trial is not None:
             logger.info("%s: once more, after %s; kill it if it hangs", why, self._trial)
-        elif self._is_reloading():
+        elif is_reloading:
             logger.info("%s: new code is tried after the reload that is under way; `aserve status` shows it", why)
-
-    def _is_reloading(self) -> bool:
-        """Whether a reload is under way: until its end there are two plans among those who accept, or are to."""
-        children = [child for child in self._children if child.slot != TRIAL and child.state is not State.KILLED]
-        return len({id(child.plan) for child in children if not child.has_left}) > 1
 
     def advance(self, plan: Plan, size: int, listeners: Sequence[Listener], overview: Overview) -> None:
         """Do what is due: try the new code, or become it."""

@@ -310,7 +310,7 @@ def test_the_child(supervised, execed, error, why):
     one.start()
     closed = []
     execed[1].append(error)
-    one.supervisor._upgrade.ask("SIGUSR2")
+    one.supervisor._upgrade.ask("SIGUSR2", is_reloading=False)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Left, match="1"):
         patch.setattr(one.supervisor._children, "fork", lambda slot, plan: (None, theirs))
         patch.setattr(os, "_exit", lambda status: (_ for _ in ()).throw(Left(status)))
