@@ -25,6 +25,7 @@ from .errors import WorkersStuck
 from .fd_store import FdStore
 from .hooks import call_at_end, call_post_fork
 from .loading import check_unpatched
+from .manager import Manager
 from .pid_file import kept_pid_file, pid_file
 from .privileges import become, find_account
 from .server import Server
@@ -43,7 +44,7 @@ logger = logging.getLogger("aserve")
 SAME_SIGNAL_SECONDS = 0.5
 
 
-FEEDING_SECONDS = 1.0  # between two words to systemd's watchdog
+TELLING_SECONDS = 1.0  # between two words to systemd
 
 
 Beside = Callable[[Server], "contextlib.AbstractContextManager[object]"]
@@ -165,7 +166,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
     signalled: asyncio.Future[tuple[str, float]] = loop.create_future()
     signals = Signals(loop)
     is_main = threading.current_thread() is threading.main_thread()
-    manager = Notifier.from_environ() if is_main else Notifier("")
+    manager = Manager() if is_main else Manager(Notifier(""))
     try:
         # Before anybody can connect: after that, to end without a drain would lose requests.
         if is_main:
@@ -178,9 +179,9 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
                 signals.handle(signal.SIGHUP, functools.partial(_on_reload, reload, server, manager))
         await server.start()
         logger.info("%s", _status_of(server))
-        manager.ready(_status_of(server))
+        manager.tell_ready(_status_of(server))
         failing = loop.create_task(server.wait_failing())
-        feeding = loop.create_task(_feed_watchdog(server, manager, watchdog_seconds()))
+        telling = loop.create_task(_tell_manager(server, manager))
         waited: set[asyncio.Future[Any]] = {signalled, failing}
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if signalled.done():
@@ -189,11 +190,11 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
             name, hint = "too many workers are stuck", ""
         draining = f"draining, at most {config.drain_seconds:g} s"
         logger.info("%s: %s%s", name, draining, hint)
-        manager.stopping(f"{name}: {draining}")
+        manager.tell_stopping(f"{name}: {draining}")
         failing.cancel()
         is_clean = await server.drain() and not server.failure
-        feeding.cancel()
-        await asyncio.wait({feeding})
+        telling.cancel()
+        await asyncio.wait({telling})
         logger.info("stopped")
     finally:
         signals.close()
@@ -204,10 +205,11 @@ def _status_of(server: Server) -> str:
     return f"serving on {', '.join(map(with_reach, server.urls, server.addresses))}"
 
 
-def _on_reload(reload: Callable[[], bool], server: Server, manager: Notifier) -> None:
-    manager.reloading("loading certificates anew")
-    kept = "" if reload() else "; SIGHUP has changed nothing, see the log"
-    manager.ready(_status_of(server) + kept)
+def _on_reload(reload: Callable[[], bool], server: Server, manager: Manager) -> None:
+    manager.tell_reloading("SIGHUP")
+    if not reload():
+        manager.note_unchanged("SIGHUP")
+    manager.tell_ready(_status_of(server))
 
 
 def _reload_nothing() -> bool:
@@ -217,25 +219,16 @@ def _reload_nothing() -> bool:
     return False
 
 
-async def _feed_watchdog(server: Server, manager: Notifier, seconds: float) -> None:
-    """Put off systemd's watchdog while the loop turns and workers begin what waits; without one, do nothing."""
-    if not (seconds and manager.is_heard):
+async def _tell_manager(server: Server, manager: Manager) -> None:
+    """Say again what systemd could not take; put off its watchdog while the loop turns and workers begin what waits."""
+    if not manager.is_heard:
         return
-    if not faulthandler.is_enabled():
+    if watchdog_seconds() and not faulthandler.is_enabled():
         faulthandler.enable()  # it ends us by SIGABRT, and then the log has every thread's stack
-    is_warned = False
     while True:
-        await asyncio.sleep(FEEDING_SECONDS)
-        stalled = server.statistics().requests_stalled_seconds
-        if not stalled:
-            manager.alive()
-            is_warned = False
-        elif stalled >= seconds / 2 and not is_warned:
-            is_warned = True
-            logger.warning(
-                "every worker is busy, and for %d s none has begun a request that waits; in %d s systemd's watchdog ends "
-                "this process (WatchdogSec=)", stalled, max(round(seconds - stalled), 0),
-            )  # fmt: skip
+        await asyncio.sleep(TELLING_SECONDS)
+        manager.tell_ready(_status_of(server))
+        manager.feed_watchdog(not server.statistics().requests_stalled_seconds)
 
 
 def _on_signal(number: signal.Signals, signalled: asyncio.Future[tuple[str, float]], now: Callable[[], float]) -> None:

@@ -27,7 +27,7 @@ TESTS = ROOT / "tests"
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
     "errors episode escaping footprint frames http_date local_time log_once near_names shielding systemd _cparsers",
-    "forks",
+    "forks manager",  # manager: what systemd is told, and when
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo surroundings",
@@ -112,7 +112,7 @@ WITHIN = {
     "processes": (
         "cgroups",
         "resources opened warming",
-        "absences app_files ask backoff channel command control liveness manager memory_file plan recycling signal_pipe tally timers touched",
+        "absences app_files ask backoff channel command control liveness memory_file plan recycling signal_pipe tally timers touched",
         "child rollout slots sources wishes",
         "children programs",
         "spoolers",

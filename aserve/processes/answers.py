@@ -36,7 +36,7 @@ class Supervised(Protocol):
 
     @property
     def is_reloading(self) -> bool:
-        """Whether a reload is under way."""
+        """Whether a reload is on its way to its end."""
 
     @property
     def is_ending(self) -> bool:
@@ -62,7 +62,6 @@ class Answers:
         self._timers = timers
         self._status = status
         self._reloading: list[tuple[Caller, int]] = []  # for how many ends of reloads each waits
-        self._half_done = ""  # why the reload that is under way does not come to its end; "": it does, or there is none
         self._recycling: list[tuple[Caller, Child]] = []  # who waits for which worker to be replaced
         self._numbers = itertools.count(1)
         self._stacks: dict[int, tuple[Caller, Child]] = {}  # asked for, by number
@@ -78,9 +77,8 @@ class Answers:
     # Status
 
     def _on_status(self, caller: Caller, message: Message) -> None:
-        known = {**self._status.describe(), "half_done": self._half_done}
-        status = add_warnings(known, self._status.known.config)
-        workers, _ = status.pop("workers"), status.pop("half_done")  # which is among the warnings
+        status = add_warnings(self._status.describe(), self._status.known.config)
+        workers = status.pop("workers")
         caller.say(status)
         for worker in workers:
             caller.say({"worker": worker})
@@ -93,12 +91,12 @@ class Answers:
             caller.refuse("the server is ending")
             return
         # One that is under way may have read the code of before.
-        self._reloading.append((caller, 2 if self._supervised.is_reloading and not self.is_half_done else 1))
+        self._reloading.append((caller, 2 if self._supervised.is_reloading else 1))
         self._supervised.reload("aserve reload")
 
     def on_reload_end(self, text: str, is_done: bool) -> None:
         """Tell who has asked for it that a reload has ended, or has failed and changed nothing."""
-        waiting, self._reloading, self._half_done = self._reloading, [], ""
+        waiting, self._reloading = self._reloading, []
         for caller, ends in waiting:
             if ends > 1:
                 self._reloading.append((caller, ends - 1))
@@ -108,18 +106,9 @@ class Answers:
             else:
                 caller.refuse(text)
 
-    @property
-    def is_half_done(self) -> bool:
-        """Whether a reload is under way that may never end: the next need not wait for it."""
-        return bool(self._half_done)
-
-    def forget_half_done(self) -> None:
-        """Another reload begins in its place."""
-        self._half_done = ""
-
     def on_half_done(self, text: str) -> None:
         """Tell all who have asked for a reload, or for one more, why the one that is under way may never end."""
-        waiting, self._reloading, self._half_done = self._reloading, [], text
+        waiting, self._reloading = self._reloading, []
         for caller, _ in waiting:
             caller.refuse(text)
 

@@ -23,6 +23,7 @@ import time
 from ..errors import AserveError
 from ..fault_page import Fault
 from ..loading import LoadError, working_folder
+from ..manager import Manager
 from ..metrics.table import RELOADS
 from ..settings import ConfigError
 from .answers import Answers
@@ -31,7 +32,6 @@ from .channel import Message
 from .child import Child, State
 from .children import Children
 from .crew import Crew, workers
-from .manager import Manager
 from .molds import Molds
 from .plan import Read
 from .rollout import Reload, Rollout
@@ -91,8 +91,7 @@ class Reloads:
         """Read the settings anew, and replace all workers, if the first successor can start."""
         if self._shutdown.has_begun:
             return
-        is_under_way = self._rollout.reload is not None and not self._answers.is_half_done
-        if is_under_way or not self._crew.has_served:
+        if self._rollout.is_moving or not self._crew.has_served:
             self._next = why
             self._crew.forget_failures()
             logger.info("%s: once more, after what is under way%s", why, self._children.describe_slow_start())
@@ -108,7 +107,6 @@ class Reloads:
         how = "all at once" if plan.config.reload_at_once else "one after another"
         logger.info("%s: replacing %s, %s", why, workers(self._crew.size), how)
         self.fault = None
-        self._answers.forget_half_done()  # this one takes its place
         for child in self._children.having(State.STARTING):
             self._children.drain(child, is_replaced=True)  # what it imports may be what has been repaired
         self._molds.end(State.STARTING)
@@ -166,7 +164,8 @@ class Reloads:
         new = sum(child.plan is reload.plan for child in self._children.having(State.READY))
         text = f"{new} of {workers(size)} {'has' if new == 1 else 'have'} the new code"
         logger.warning("%s: half done: %s", reload.why, text)
-        self._answers.on_half_done(f"{who} could not start: {why}; {text}; it is tried again")
+        self._rollout.half_done = f"{who} could not start: {why}; {text}; it is tried again"
+        self._answers.on_half_done(self._rollout.half_done)
 
     def finish(self) -> None:
         """If every slot has its successor, and nobody of before accepts any more, say so; begin what was asked for meanwhile."""

@@ -34,6 +34,7 @@ class Rollout:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan  # with which a worker has served
         self.reload: Reload | None = None  # the one that is under way
+        self.half_done = ""  # why it may never come to its end, as far as is known
         self.width = 1  # so many successors may be starting at once
         self._waiting: dict[int, str] = {}  # slot: why; the first comes first
         self._starting: dict[int, str] = {}
@@ -88,9 +89,18 @@ class Rollout:
 
     # All of them
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether a reload is on its way to its end: one that is half done may never be there, and another may take its place."""
+        return self.reload is not None and not self.half_done
+
+    def describe(self) -> str:
+        """Return that one is half done, for the end of a line; empty: none is."""
+        return "; a reload is half done" if self.half_done else ""
+
     def begin_reload(self, reload: Reload, slots: Iterable[int], width: int) -> None:
         """Ask for a successor in each of these slots, so many at a time."""
-        self.reload, self.width = reload, width
+        self.reload, self.half_done, self.width = reload, "", width
         for slot in slots:
             self._owed.add(slot)
             self.fail(slot)  # what is starting there is not what is asked for now
@@ -109,7 +119,7 @@ class Rollout:
     def abandon(self) -> Reload:
         """End a reload without effect: ask for its successors no more; return it."""
         assert self.reload is not None
-        reload, self.reload, self.width = self.reload, None, 1
+        reload, self.reload, self.half_done, self.width = self.reload, None, "", 1
         self._owed.clear()
         for slots in (self._waiting, self._starting):
             for slot in [slot for slot, why in slots.items() if why == reload.why]:
@@ -123,5 +133,5 @@ class Rollout:
         reload = self.reload
         if reload is None or self._owed:
             return None
-        self.reload, self.width = None, 1
+        self.reload, self.half_done, self.width = None, "", 1
         return reload

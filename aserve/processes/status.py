@@ -27,6 +27,7 @@ from .channel import Message
 from .child import MOLD, Child, State
 from .children import Children
 from .memory_file import map_memory_file
+from .rollout import Rollout
 from .slots import Field
 
 # For so long a crash is news. Guess.
@@ -58,9 +59,10 @@ class Known(Protocol):
 class Status:
     """What is known at this moment."""
 
-    def __init__(self, known: Known, children: Children, attached: Attached | None = None) -> None:
+    def __init__(self, known: Known, children: Children, rollout: Rollout, attached: Attached | None = None) -> None:
         self.known = known
         self._children = children
+        self._rollout = rollout
         self._attached = attached
         self._began_at = time.monotonic()
         self._footprints = Footprints()
@@ -77,6 +79,7 @@ class Status:
             **describe_server(now - self._began_at, self.known.describe(), self.known.config.threads),
             "workers_wanted": self.known.size,
             "workers_ready": states.count(State.READY),
+            "half_done": self._rollout.half_done,
             "slow": list(self._slow.values()),
             "crashes": [
                 {"seconds": round(now - at, 1), "worker": slot, "how": how}

@@ -14,7 +14,7 @@ Not here: below, by who does it.
 | `Attached`, `Losses`           | programs beside the workers (attached.py); the requests of one that dies (losses.py)       |
 | `Shutdown`, `Upgrade`          | the end of it all (shutdown.py), and new code of aserve's own (upgrade.py)                 |
 | `Answers`, `Status`            | what people ask on the control socket (answers.py, status.py)                              |
-| `Overview`, `Watch`, `Manager` | what Prometheus, the supervisor itself and systemd see (overview.py, watch.py, manager.py) |
+| `Overview`, `Watch`, `Manager` | what Prometheus, the supervisor itself and systemd see (overview.py, watch.py, ../manager.py) |
 
 What happens, by event:
 
@@ -44,6 +44,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 from ..connections.listeners import Listener
+from ..manager import Manager
 from ..settings import MAX_WORKERS, Config
 from .answers import Answers
 from .app_files import chosen_folder
@@ -58,7 +59,6 @@ from .ends import Ends
 from .failed_starts import FailedStarts
 from .inheritance import Inheritance
 from .losses import Losses
-from .manager import Manager
 from .molds import Molds
 from .overview import Overview
 from .plan import Plan, Read
@@ -161,7 +161,7 @@ class Supervisor:
             self._command, self._signals, self._timers, lambda *cell: tally.count(*cell), kept
         )
         attached.follow(plan.config)
-        status = self._status = Status(self, children, attached)
+        status = self._status = Status(self, children, self._rollout, attached)
         folder = chosen_folder(plan.config, self._command.environ)
         self._overview = Overview(slots, children, self._metrics_listeners, status, folder)
         tally, scrapes = self._overview.tally, self._overview.scrapes
@@ -296,8 +296,8 @@ class Supervisor:
 
     @property
     def is_reloading(self) -> bool:
-        """Whether a reload is under way."""
-        return self._rollout.reload is not None
+        """Whether a reload is on its way to its end."""
+        return self._rollout.is_moving
 
     @property
     def is_ending(self) -> bool:
@@ -306,7 +306,7 @@ class Supervisor:
 
     def describe(self) -> str:
         """Return in one line how things are."""
-        return self._crew.describe() + self._attached.describe_missing()
+        return self._crew.describe() + self._rollout.describe() + self._attached.describe_missing()
 
     def reload(self, why: str) -> None:
         """Read the settings anew, and replace all workers, if the first successor can start."""

@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from typing import Callable, NoReturn
 
 from ..connections.listeners import Listener
+from ..manager import Manager
 from ..settings import VERSION
 from . import inheritance
 from .attached import Attached
@@ -36,7 +37,6 @@ from .child import TRIAL, Child, State
 from .children import Children
 from .command import INHERITANCE_VARIABLE, TRIAL_VARIABLE, Command
 from .inheritance import Inheritance, Strangers
-from .manager import Manager
 from .overview import Overview
 from .plan import Plan
 from .signal_pipe import SignalPipe, block_signals, unblock_signals

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 
@@ -113,10 +114,24 @@ def test_a_reload_that_stays_half_done(ask):
     server, *_ = ask(ask="status").read()
     (warning,) = server["warnings"]
     assert warning["text"] == f"A reload is half done: {half_done}." and not warning["is_failure"]
+    assert json.loads(ask.one.supervisor._overview._picture.event())["warnings"] == [warning]
     (other,) = ask.one.turn(0.11)
     ask.one.say(other, say="ready")
     ask.one.leave(*before)
     assert ask(ask="status").read()[0]["warnings"] == []
+
+
+def test_fewer_workers_beside_a_reload_that_is_half_done(ask):
+    """If the one that cannot start is not wanted any more, the reload is done."""
+    first, second = ask.one.start()
+    ask(ask="reload")
+    ask.one.say(ask.one.children[-1], say="ready")
+    ask.one.end(ask.one.children[-1], status=1)
+    ask.one.leave(first)
+    assert ask(ask="status").read()[0]["half_done"]
+    ask(ask="workers", count=1)
+    ask.one.leave(second)
+    assert not ask(ask="status").read()[0]["half_done"] and ask.one.supervisor._rollout.reload is None
 
 
 def test_a_reload_in_place_of_one_that_is_half_done(ask):

@@ -20,6 +20,7 @@ from aserve.processes.children import Children
 from aserve.processes.inheritance import FORM, Inheritance, hand_down
 from aserve.processes.overview import Overview
 from aserve.processes.plan import Plan
+from aserve.processes.rollout import Rollout
 from aserve.processes.slots import Field, Slots
 from aserve.processes.status import Status
 from aserve.processes.timers import Timers
@@ -40,7 +41,10 @@ class Before:
         self.listeners = open_listeners([parse_bind("127.0.0.1:0"), parse_bind(f"uwsgi://unix:{tmp_path}/s")])
         known = types.SimpleNamespace(size=3, config=PLAN.config, describe=lambda: "serving")
         self.overview = Overview(
-            self.slots, self.children, open_listeners([parse_bind("127.0.0.1:0")]), Status(known, self.children)
+            self.slots,
+            self.children,
+            open_listeners([parse_bind("127.0.0.1:0")]),
+            Status(known, self.children, Rollout(PLAN)),
         )
         for slot in (1, 2):
             child, _ = self.children.fork(slot, PLAN)

@@ -7,6 +7,7 @@ import os
 import signal
 
 from harness.callers import TestCaller
+from harness.manager import Manager
 from harness.supervising import LEAVE, slots_of, told
 
 from aserve.connections.in_flight import InFlight
@@ -144,6 +145,27 @@ def test_a_later_successor_that_does_not_start(supervised, caplog):
     assert second.state == State.DRAINING and "SIGHUP: done" not in caplog.text
     one.end(second, number=9)
     assert "SIGHUP: done" in caplog.text
+
+
+def test_what_systemd_is_told_of_one_that_is_half_done(supervised, monkeypatch, tmp_path):
+    """READY, with a status that says so: `systemctl reload` need not wait for what may never end; then that it is done."""
+    heard = Manager(tmp_path / "notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", heard.address)
+    one = supervised(2)
+    before = one.start()
+    one.signal(HUP)
+    one.say(one.children[-1], say="ready")
+    one.turn()
+    assert [message[0] for message in heard.hear()] == ["READY=1", "RELOADING=1"]
+    one.end(one.children[-1], number=9)
+    one.turn()
+    assert heard.hear()[2][-1].endswith(" with 2 workers; a reload is half done")
+    one.turn(0.11)
+    one.say(one.children[-1], say="ready")
+    one.leave(*before)
+    one.turn()
+    assert [message[0] for message in heard.hear()[2:]] == ["READY=1", heard.hear()[0][-1]]
+    heard.close()
 
 
 def test_settings_that_are_wrong(supervised, caplog):

@@ -115,6 +115,7 @@ def test_attached(supervised, monkeypatch):
     status = module.Status(
         one.supervisor,
         one.supervisor._children,
+        one.supervisor._rollout,
         SimpleNamespace(describe=lambda: programs, describe_jobs=lambda: {"waiting": {}}),
     )
     described = status.describe()

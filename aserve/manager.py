@@ -1,10 +1,10 @@
-"""What systemd is told of a supervisor: where it stands, and that a worker makes progress.
+"""What systemd is told while a service runs: where it stands, and that it makes progress.
 
 Owns:     Manager: what was said last.
-Thread:   the supervisor's only one.
-Not here: the words (systemd.py); when anything changes (supervisor.py), which workers make progress (watch.py).
+Thread:   the supervisor's only one; without --workers, the event loop's.
+Not here: the words (systemd.py); when anything changes (running.py, processes/supervisor.py), what is progress (processes/watch.py).
 
-The supervisor says after each event how things are, and only what has changed goes out; what systemd could not take is said
+Whoever has one says after each event how things are, and only what has changed goes out; what systemd could not take is said
 again with the next event, which is a second later at most. A reload is the exception, and so
 is an upgrade: they are answered even when they fail at once, or `systemctl reload` waits in vain (Type=notify-reload).
 """
@@ -14,13 +14,13 @@ from __future__ import annotations
 import logging
 import os
 
-from ..systemd import Notifier, watchdog_seconds
+from .systemd import Notifier, watchdog_seconds
 
 logger = logging.getLogger("aserve")
 
 
 class Manager:
-    """The service manager that has started the supervisor; without one, nobody."""
+    """The service manager that has started this process; without one, nobody."""
 
     def __init__(self, notifier: Notifier | None = None) -> None:
         self._notifier = notifier or Notifier.from_environ()
@@ -29,10 +29,15 @@ class Manager:
         self._is_stopping = False
         self._status = ""
         self._unchanged = ""  # what has changed nothing, and was the last to try
-        self._still_seconds = 0  # since when no worker has made progress
+        self._still_seconds = 0  # since when nothing has made progress
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether there is one."""
+        return self._notifier.is_heard
 
     def tell_ready(self, status: str) -> None:
-        """Say that workers serve, unless that was said last; and in one line how they are, and what has failed."""
+        """Say that it serves, unless that was said last; and in one line how it is, and what has failed."""
         if self._is_stopping:
             return
         if self._unchanged:
@@ -67,7 +72,7 @@ class Manager:
             self._notifier.stopping(why)
 
     def feed_watchdog(self, has_moved: bool) -> None:
-        """Put off the watchdog, if there is one and a worker has made progress; called once a second."""
+        """Put off the watchdog, if there is one and something has made progress; called once a second."""
         seconds = watchdog_seconds()
         if not seconds:
             return
@@ -78,6 +83,6 @@ class Manager:
         self._still_seconds += 1
         if self._still_seconds == max(round(seconds / 2), 1):
             logger.warning(
-                "no worker has made progress for %d s: event loops hang, or no thread begins a request that waits; in %d s "
-                "systemd's watchdog ends all of this (WatchdogSec=)", self._still_seconds, round(seconds) - self._still_seconds,
+                "no progress for %d s: event loops hang, or no thread begins a request that waits; in %d s systemd's watchdog "
+                "ends this service (WatchdogSec=)", self._still_seconds, round(seconds) - self._still_seconds,
             )  # fmt: skip
