@@ -23,7 +23,7 @@ from textual.coordinate import Coordinate
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Static
 
-from .processes.ask import show_stacks
+from .processes.ask import ENDED, show_stacks
 from .top import Looks, Message, Table, head_of, printable, requests_table, slow_table, workers_table
 
 EVERY_SECONDS = 1.0  # as often as a worker writes its numbers
@@ -62,7 +62,7 @@ async def ask(path: str, question: Message, seconds: float | None = None) -> lis
     except ValueError:
         answer = []
     if not answer:
-        raise NoAnswer("the server ended before it had answered")
+        raise NoAnswer(ENDED)
     for message in answer:
         if "error" in message:
             raise NoAnswer(message["error"])

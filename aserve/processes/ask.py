@@ -22,6 +22,7 @@ from ..stacks import ORDER
 
 # Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.
 REFUSED = 1
+ENDED = "the server ended, or became another, before it had answered"
 TOP = "top"
 SILENT_SECONDS = 5  # of an event loop that has not turned: a person is told
 COLUMNS = (
@@ -96,7 +97,7 @@ def _read(lines: TextIO) -> Iterator[dict[str, Any]]:
     except OSError:  # it was reset
         line = ""
     if not line.endswith("\n"):
-        yield {"error": "the server ended, or became another, before it had answered"}
+        yield {"error": ENDED}
 
 
 # Questions, and how their answers are shown
