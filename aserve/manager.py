@@ -5,14 +5,13 @@ Thread:   the supervisor's only one; without --workers, the event loop's.
 Not here: the words (systemd.py); when anything changes (running.py, processes/supervisor.py), what is progress (processes/watch.py).
 
 Whoever has one says after each event how things are, and only what has changed goes out; what systemd could not take is said
-again with the next event, which is a second later at most. A reload is the exception, and so
+again with the next event, which is a second later at most (that it ends, once). A reload is the exception, and so
 is an upgrade: they are answered even when they fail at once, or `systemctl reload` waits in vain (Type=notify-reload).
 """
 
 from __future__ import annotations
 
 import logging
-import os
 
 from .systemd import Notifier, watchdog_seconds
 
@@ -22,7 +21,9 @@ logger = logging.getLogger("aserve")
 class Manager:
     """The service manager that has started this process; without one, nobody."""
 
-    def __init__(self, notifier: Notifier | None = None) -> None:
+    def __init__(self, notifier: Notifier | None = None, main_pid: int | None = None) -> None:
+        """`main_pid`: the process that is the service, if systemd is to be told: it may be another than the one that it has started."""
+        self._main_pid = main_pid
         self._notifier = notifier or Notifier.from_environ()
         self._is_ready = False  # the last word was READY
         self._unsaid = ""  # that it reloads, which could not be said
@@ -45,7 +46,7 @@ class Manager:
         if self._unsaid and not self._say_reloading(self._unsaid):
             return
         if not self._is_ready:
-            is_said = self._notifier.ready(status, os.getpid())
+            is_said = self._notifier.ready(status, self._main_pid)
         else:
             is_said = status != self._status and self._notifier.status(status)
         if is_said:
@@ -53,6 +54,8 @@ class Manager:
 
     def tell_reloading(self, why: str) -> None:
         """Say that a reload, or an upgrade, has begun: what follows is `tell_ready`, at its end."""
+        if self._is_stopping:
+            return
         self._is_ready, self._unchanged = False, ""
         self._say_reloading(f"reloading: {why}")
 

@@ -20,13 +20,14 @@ def heard(tmp_path):
 
 def test_only_what_has_changed(heard):
     """READY goes out once, and after each reload; a status when it is another; at the end nothing follows."""
-    manager = Manager(Notifier(heard.address))
+    manager = Manager(Notifier(heard.address), os.getpid())
     for status in ("2 workers", "2 workers", "degraded", "degraded"):
         manager.tell_ready(status)
     manager.tell_reloading("SIGHUP")
     manager.tell_ready("degraded")
     manager.tell_stopping("SIGTERM")
     manager.tell_stopping("SIGQUIT")
+    manager.tell_reloading("SIGHUP")
     manager.tell_ready("2 workers")
     ready, status, reloading, again, stopping = heard.hear()
     assert ready == ["READY=1", f"MAINPID={os.getpid()}", "STATUS=2 workers"]

@@ -85,6 +85,7 @@ class EndingHalf(SendingHalf):
         """Let go of an exchange that nobody will end: its worker was written off, and its client has gone, or is about to."""
         self._leave_exchange(exchange)
         self._release_memory(exchange)
+        self._close_spool(exchange.spool)
         self._service.lost.add(exchange)  # see Service.end_lost
         if self._state == State.CLOSED:
             self._leave_connection()

@@ -289,8 +289,10 @@ class WritingHalf(asyncio.Protocol):
         with self._lock:
             self._backlog_bytes = max(self._backlog_bytes - self._buffered_bytes, 0)
             self._buffered_bytes = 0
-        if had_backlog and not self._backlog_bytes and exchange is not None and exchange.counted_bytes:
-            self._release_memory(exchange)  # that of its pieces; one large body has no backlog
+        is_gone = had_backlog and not self._backlog_bytes
+        # A whole response is counted to its end; what has gone was before it, such as early hints.
+        if is_gone and exchange is not None and exchange.counted_bytes and not exchange.response.is_full:
+            self._release_memory(exchange)
         if self._is_writable or self._state > LOOP_ENDS:
             self._wake_waiter()
 

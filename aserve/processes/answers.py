@@ -106,11 +106,14 @@ class Answers:
             else:
                 caller.refuse(text)
 
-    def on_half_done(self, text: str) -> None:
-        """Tell all who have asked for a reload, or for one more, why the one that is under way may never end."""
+    def on_half_done(self, text: str, has_next: bool) -> None:
+        """Tell who has asked for a reload why it may never end; who has asked for one more waits for that, if it begins now."""
         waiting, self._reloading = self._reloading, []
-        for caller, _ in waiting:
-            caller.refuse(text)
+        for caller, ends in waiting:
+            if ends > 1 and has_next:
+                self._reloading.append((caller, ends - 1))
+            else:
+                caller.refuse(text)
 
     def _on_recycle(self, caller: Caller, message: Message) -> None:
         slot = message.get("worker")
@@ -124,14 +127,14 @@ class Answers:
             self._crew.replace(serving[0].slot, "aserve recycle", "asked")
             self._recycling.append((caller, serving[0]))
 
-    def tell_recycled(self) -> None:
+    def tell_waiting(self) -> None:
         """Called after each event: tell those who wait for a worker's successor if it serves, or will not come."""
+        if self._supervised.is_ending:
+            self._refuse_all("the server is ending")
         waiting, self._recycling = self._recycling, []
         for caller, child in waiting:
             serving = self._children.find(child.slot, State.READY)
-            if self._supervised.is_ending:
-                caller.refuse("the server is ending")
-            elif serving and child not in serving:
+            if serving and child not in serving:
                 new = serving[0]
                 seconds = new.ready_at - new.began_at
                 text = f"worker {new.slot} is replaced: pid {new.pid} serves, ready after {seconds:.1f} s"
@@ -141,6 +144,12 @@ class Answers:
                 self._recycling.append((caller, child))
             else:
                 caller.refuse(f"worker {child.slot} gets no successor any more: see `aserve status`, and the log")
+
+    def _refuse_all(self, text: str) -> None:
+        waiting = [*self._reloading, *self._recycling]
+        self._reloading, self._recycling = [], []
+        for caller, _ in waiting:
+            caller.refuse(text)
 
     def on_failed_start(self, slot: int, who: str, why: str) -> None:
         """Tell those who wait for this slot's successor that it could not start."""

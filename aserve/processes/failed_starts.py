@@ -10,6 +10,7 @@ Not here: the end of a child that served (ends.py), how long a pause is (backoff
 | the same, with --reload                      | a worker that shows why, until the app is mended                     |
 | the first successor of a reload, or its mold | the reload is undone, and those of before serve on                   |
 | one that begins though all is to end         | clients that waited are lost, which the exit status says             |
+| one that was begun before a reload           | nothing: the reload has its slot begin anew                          |
 | any other                                    | another try after a pause, which grows; who is missing is in the log |
 | the same, for a reload                       | and who waits for its end is told how far it has come                |
 """
@@ -65,7 +66,7 @@ class FailedStarts:
         if self._shutdown.has_begun:
             self._shutdown.on_failed_start(slot, who, why)
             return
-        is_shown = self._reloads.show_fault(Fault(why, app_traceback)) if plan.config.reload else False
+        is_shown = self._reloads.show_fault(Fault(why, app_traceback), plan) if plan.config.reload else False
         if not self._crew.has_served and not is_shown:
             self._shutdown.give_up(StartFailed(f"{who} could not start: {why}", app_traceback))
             return
@@ -78,13 +79,15 @@ class FailedStarts:
             self._crew.forget_failures(slot)  # who shows it begins at once
             logger.error("%s could not start: %s; correct it, and save it", who, why)
             return
-        seconds = self._crew.pause(slot)
-        if self._rollout.is_unproven(plan):
+        if plan is not self._rollout.next:
+            logger.error("%s could not start: %s; a reload has begun since", who, why)
+        elif self._rollout.is_unproven(plan):
+            self._crew.pause(slot)
             self._reloads.abandon(who, why)
         else:
-            logger.error("%s could not start: %s; the next try is in %.1f s", who, why, seconds)
+            logger.error("%s could not start: %s; the next try is in %.1f s", who, why, self._crew.pause(slot))
             self._answers.on_failed_start(slot, who, why)
-            self._reloads.tell_half_done(who, why)
+            self._reloads.tell_half_done(slot, who, why)
         if slot <= self._crew.size and not self._children.find(slot, State.READY):
             self._crew.absences.begin(slot, why)
             logger.error("%s; correct it; SIGHUP tries again at once", self._crew.describe())

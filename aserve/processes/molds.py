@@ -44,7 +44,7 @@ class Molds:
         self._is_unproven = is_unproven  # see Rollout
         self._fail_start = fail_start
         self._delay = delay  # lets a slot wait for its next child; says for how long
-        self._unfit: Plan | None = None  # whose app cannot be shared
+        self._unfit: list[Plan] = []  # whose app cannot be shared
         # By what a mold says.
         self.by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
             "ready": self._on_ready,
@@ -101,7 +101,7 @@ class Molds:
             )
 
     def _is_asked_for(self, plan: Plan) -> bool:
-        return plan.config.preload and plan is not self._unfit
+        return plan.config.preload and not any(plan is unfit for unfit in self._unfit)
 
     def _find(self, plan: Plan, *states: State) -> list[Child]:
         return [mold for mold in self._children.find(MOLD, *states) if mold.plan is plan]
@@ -116,7 +116,8 @@ class Molds:
         """The app cannot be shared: each worker imports it."""
         if mold.state is not State.STARTING:
             return
-        self._unfit = mold.plan
+        in_use = [plan for plan in self._unfit if any(child.plan is plan for child in self._children)]
+        self._unfit = [*in_use, mold.plan]
         logger.warning(
             "--preload: each worker imports the app by itself, as the app has opened what processes cannot share, %s; "
             "open it in a function with @aserve.post_fork",

@@ -33,7 +33,7 @@ from .child import Child, State
 from .children import Children
 from .crew import Crew, workers
 from .molds import Molds
-from .plan import Read
+from .plan import Plan, Read
 from .rollout import Reload, Rollout
 from .shutdown import Shutdown
 from .status import Status
@@ -96,6 +96,7 @@ class Reloads:
             self._crew.forget_failures()
             logger.info("%s: once more, after what is under way%s", why, self._children.describe_slow_start())
             return
+        self._next = ""  # what was asked for until now is in this one
         self._manager.tell_reloading(why)
         try:
             plan, fixed = self._read().keep_fixed(self._rollout.plan)
@@ -156,16 +157,15 @@ class Reloads:
         self._answers.on_reload_end(text, is_done=False)
         self._begin_next()
 
-    def tell_half_done(self, who: str, why: str) -> None:
+    def tell_half_done(self, slot: int, who: str, why: str) -> None:
         """The new code serves, and `who` could not start with it: if a reload is under way, nobody knows when that can end."""
-        reload, size = self._rollout.reload, self._crew.size
+        reload = self._rollout.reload
         if reload is None:
             return
-        new = sum(child.plan is reload.plan for child in self._children.having(State.READY))
-        text = f"{new} of {workers(size)} {'has' if new == 1 else 'have'} the new code"
-        logger.warning("%s: half done: %s", reload.why, text)
-        self._rollout.half_done = f"{who} could not start: {why}; {text}; it is tried again"
-        self._answers.on_half_done(self._rollout.half_done)
+        self._rollout.note_half_done(slot, f"{who} could not start: {why}")
+        logger.warning("%s: half done: %s", reload.why, self._status.describe_progress())
+        self._answers.on_half_done(self._status.half_done, has_next=bool(self._next))
+        self._begin_next()  # which may be the cure
 
     def finish(self) -> None:
         """If every slot has its successor, and nobody of before accepts any more, say so; begin what was asked for meanwhile."""
@@ -181,6 +181,7 @@ class Reloads:
             self._answers.on_reload_end(text, is_done=True)
             self._attached.renew(plan.config)
             self._upgrade.dismiss_strangers()
+            self.fault = None
         if self._rollout.reload is None:
             self._begin_next()
 
@@ -202,11 +203,16 @@ class Reloads:
             self._answers.on_reload_end(f"nothing was reloaded: {message['why']} meanwhile", is_done=False)
         self.begin(message["why"])
 
-    def show_fault(self, fault: Fault) -> bool:
-        """Have workers show why the app cannot start, those that are there and the next; return False if one that was to show it could not."""
+    def show_fault(self, fault: Fault, plan: Plan) -> bool:
+        """
+        Have workers show why the app cannot start: those that are there of another plan, and the next.
+
+        Return False if one that was to show it could not.
+        """
         was_shown, self.fault = self.fault is not None, fault
         for child in self._children.having(State.READY):
-            self._children.tell(child, {"do": "show fault", "why": fault.why, "traceback": fault.app_traceback})
+            if child.plan is not plan:  # else it can
+                self._children.tell(child, {"do": "show fault", "why": fault.why, "traceback": fault.app_traceback})
         return not was_shown
 
 

@@ -79,7 +79,7 @@ class Status:
             **describe_server(now - self._began_at, self.known.describe(), self.known.config.threads),
             "workers_wanted": self.known.size,
             "workers_ready": states.count(State.READY),
-            "half_done": self._rollout.half_done,
+            "half_done": self.half_done,
             "slow": list(self._slow.values()),
             "crashes": [
                 {"seconds": round(now - at, 1), "worker": slot, "how": how}
@@ -119,6 +119,17 @@ class Status:
         self._growths = {child: self._growths.get(child) or Growth() for child in self._children.having(State.READY)}
         for child, growth in self._growths.items():
             growth.add(memory_of(child.pid))
+
+    @property
+    def half_done(self) -> str:
+        """Why a reload may never come to its end, and how far it has come; "": none is half done."""
+        failed = self._rollout.failed
+        return "; ".join([*failed, self.describe_progress(), "it is tried again"]) if failed else ""
+
+    def describe_progress(self) -> str:
+        """Return how far a reload has come."""
+        new = sum(child.plan is self._rollout.plan for child in self._children.having(State.READY))
+        return f"{new} of {self.known.size} workers {'has' if new == 1 else 'have'} the new code"
 
     def describe_drains(self) -> str:
         """Return what is still to end after a reload, for the end of its line; "": nothing."""

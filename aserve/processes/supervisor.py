@@ -92,7 +92,7 @@ class Supervisor:
         self._listeners = listeners  # closed in the end
         self._timers = Timers()
         self._rollout = Rollout(plan)
-        self._manager = Manager()
+        self._manager = Manager(main_pid=os.getpid())
         self._logs_reopened_at = 0.0
         self._by_signal: dict[signal.Signals, Callable[[signal.Signals], None]] = {
             signal.SIGTERM: self._stop,
@@ -102,7 +102,7 @@ class Supervisor:
             signal.SIGTTIN: lambda number: self.resize(self.size + 1, number.name),
             signal.SIGTTOU: lambda number: self.resize(self.size - 1, number.name),
             signal.SIGUSR1: self._reopen_logs,
-            signal.SIGUSR2: lambda number: self._upgrade.ask(number.name, self.is_reloading),
+            signal.SIGUSR2: lambda number: self._upgrade.ask(number.name, self._rollout.reload is not None),
             signal.SIGCHLD: lambda number: self._ends.reap(),
         }
         self._by_word: dict[str, Callable[[Child, Message, list[int]], None]] = {
@@ -133,9 +133,11 @@ class Supervisor:
             _guard(self._advance_upgrade)
             _guard(self._attached.start_due)
             for slot in self._due():
-                role = self._fork(slot)
-                if role is not None:
-                    return role
+                forked = self._fork(slot)
+                if isinstance(forked, Role):
+                    return forked
+                if not forked:
+                    break  # with it a reload may have ended: then something else is due
             self._wait()
         for listener in self._listeners:
             listener.close()
@@ -227,12 +229,11 @@ class Supervisor:
 
     def _advance_upgrade(self) -> None:
         """Try new code, or become it, if that was asked for, and nothing else is under way."""
-        is_quiet = not (self.is_reloading or self.is_ending or self._children.has_unborn)
-        if self._crew.has_served and is_quiet:
+        if self._crew.has_served and not (self._rollout.reload or self.is_ending or self._children.has_unborn):
             self._upgrade.advance(self._rollout.plan, self._crew.size, self._listeners, self._overview)
 
-    def _fork(self, slot: int) -> Role | None:
-        """Start a worker or a mold, here or by a mold; return None, and in a child that was forked here its role."""
+    def _fork(self, slot: int) -> Role | bool:
+        """Start a worker or a mold, here or by a mold; return whether that went well, and in a child that was forked here its role."""
         plan = self._rollout.begin(slot)
         self._overview.app_files_of(0)  # the folder is there before the first child
         with block_signals():
@@ -240,10 +241,10 @@ class Supervisor:
                 child, channel = self._molds.fork(slot, plan)
             except OSError as exc:
                 self._failed_starts.note(slot, plan, name_of(slot), f"it could not be forked: {exc.strerror or exc}")
-                return None
+                return False
             if channel is None:
                 self._shutdown.on_begun(child)
-                return None
+                return True
             if self._control is not None:
                 self._control.let_go()
             self._let_go()
@@ -265,7 +266,7 @@ class Supervisor:
             _guard(key.data)
         for timer in self._timers.pop_due():
             _guard(timer.run)
-        _guard(self._answers.tell_recycled)
+        _guard(self._answers.tell_waiting)
         if self._crew.has_served and not self.is_reloading and not self._upgrade.is_under_way:
             self._manager.tell_ready(self.describe())
 

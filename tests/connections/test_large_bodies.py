@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 
@@ -9,6 +10,7 @@ import pytest
 from harness.replies import GET, body_of, returning
 from harness.slow_clients import go_on, read_all
 
+import aserve
 from aserve.connections import sender as sender_module
 from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.connections.states import State
@@ -159,3 +161,20 @@ def test_a_worker_that_is_written_off_when_its_client_has_gone(new, state):
     worker.join(10)
     harness.executor.flush()
     assert len(harness.log.codes) == 1 and taken(harness) == (0, 0, 0)
+
+
+async def test_early_hints_before_a_large_body():
+    """What has gone out before a body in memory gives back nothing of what is counted for it."""
+    size = 32 << 20
+
+    def app(environ, start_response):
+        environ["wsgi.early_hints"]([("Link", "</a.css>; rel=preload")])
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [bytes(size)]
+
+    async with aserve.Server(app, bind="127.0.0.1:0", drain_seconds=0.1) as server:
+        reader, writer = await asyncio.open_connection(*server.addresses[0], limit=1 << 16)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await reader.readuntil(b"Server: aserve\r\n\r\n")
+        assert server.statistics().responses_memory_bytes == size
+        writer.close()

@@ -135,7 +135,7 @@ def test_what_systemd_is_told(start_process, manager):
     """READY when it accepts, WATCHDOG each second, RELOADING and READY for SIGHUP, STOPPING; each from the process itself."""
     process = start_process("hello", **manager.environ, WATCHDOG_USEC="30000000")
     ready = manager.wait_for("READY=1")
-    assert ready[1:] == [f"MAINPID={process.pid}", f"STATUS=serving on {process.url}"]
+    assert ready[1:] == [f"STATUS=serving on {process.url}"]  # no MAINPID: it may be a child of the service
     manager.wait_for("WATCHDOG=1", count=2)
     process.signal(signal.SIGHUP)
     assert manager.wait_for("RELOADING=1")[1].startswith("MONOTONIC_USEC=")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 
+import pytest
 from harness.callers import TestCaller
 from harness.manager import Manager
 from harness.supervising import LEAVE, slots_of, told
@@ -56,7 +57,7 @@ def test_asked_for_while_a_successor_cannot_start(supervised):
     assert [child.state for child in one.children if child.slot == 2] == [State.READY]
     one.signal(HUP)
     again = one.children[-1]
-    assert (again.slot, again.state) == (2, State.STARTING)
+    assert (again.slot, again.state) == (1, State.STARTING)
     one.say(again, say="ready")
     one.leave(*(child for child in one.children if child.state == State.DRAINING))
     assert one.supervisor._rollout.reload is not None
@@ -145,6 +146,44 @@ def test_a_later_successor_that_does_not_start(supervised, caplog):
     assert second.state == State.DRAINING and "SIGHUP: done" not in caplog.text
     one.end(second, number=9)
     assert "SIGHUP: done" in caplog.text
+
+
+@pytest.mark.parametrize("is_unfit", [True, False])
+def test_a_fork_that_fails(supervised, monkeypatch, caplog, is_unfit):
+    """Nothing is reloaded, and nothing of it goes on: no other slot begins, and the supervisor lives, also with --preload."""
+    one = supervised(2, preload=is_unfit)
+    if is_unfit:
+        (mold,) = one.turn()
+        one.say(mold, say="unfit", why="at import: thread ticker")
+        one.end(mold)
+    workers = one.start()
+    one.system.fork_error = None if is_unfit else OSError(11, "Resource temporarily unavailable")
+    one.signal(HUP)
+    if is_unfit:
+        (mold,) = one.molds
+        one.system.fork_error = OSError(11, "Resource temporarily unavailable")
+        one.say(mold, say="unfit", why="at import: thread ticker")
+        one.end(mold)
+    assert "still serving as before: 2 of 2 workers" in caplog.text
+    one.turn()
+    assert one.children == list(workers) and one.supervisor._rollout.reload is None
+
+
+def test_who_started_before_it(supervised, caplog):
+    """That it could not is nothing that the reload must wait for."""
+    one = supervised(2, start_seconds=5)
+    _, second = one.start()
+    one.end(second, number=9)
+    one.turn(0.2)
+    late = one.children[-1]
+    one.turn(6)
+    one.signal(HUP)
+    one.end(late, number=6)
+    assert (
+        f"{late} could not start: it was not ready within 5 s (--start-timeout); a reload has begun since"
+        in caplog.text
+    )
+    assert one.supervisor.is_reloading and "half done" not in caplog.text
 
 
 def test_what_systemd_is_told_of_one_that_is_half_done(supervised, monkeypatch, tmp_path):

@@ -20,8 +20,9 @@ def begin_all(rollout):
     return begun
 
 
-def reload(why="SIGHUP", plan=NEW):
-    return Reload(why, plan, 0.0)
+@pytest.fixture
+def reload():
+    return Reload("SIGHUP", NEW, 0.0)
 
 
 def test_one_after_another():
@@ -71,31 +72,66 @@ def test_forgotten():
 
 
 @pytest.mark.parametrize("is_starting", [True, False])
-def test_a_reload_of_a_slot_that_waits_already(is_starting):
+def test_a_reload_of_a_slot_that_waits_already(is_starting, reload):
     """It is not done before that has its successor, too; undone, the wish of before stays."""
     rollout = Rollout(OLD)
     rollout.add(2, "its own wish")
     if is_starting:
         begin_all(rollout)
-    rollout.begin_reload(reload(), [1, 2], 2)
+    rollout.begin_reload(reload, [1, 2], 2)
     assert sorted(begin_all(rollout)) == [1, 2]
     rollout.commit()
     rollout.succeed(1)
     assert rollout.take_done() is None
     rollout.fail(2)
     assert rollout.take_done() is None and begin_all(rollout) == [2]
-    assert rollout.succeed(2) == "its own wish" and rollout.take_done() == reload()
+    assert rollout.succeed(2) == "its own wish" and rollout.take_done() is reload
     rollout.add(2, "its own wish")
-    rollout.begin_reload(reload(), [1, 2], 2)
+    rollout.begin_reload(reload, [1, 2], 2)
     rollout.abandon()
     assert rollout.has_asked(2) and not rollout.has_asked(1)
 
 
+def test_a_wish_during_a_reload(reload):
+    """It stays when that is abandoned."""
+    rollout = Rollout(OLD)
+    rollout.begin_reload(reload, [1, 2], 1)
+    assert not rollout.add(2, "its own wish")
+    assert begin_all(rollout) == [2], "nobody knows whether a reload comes to its end"
+    rollout.abandon()
+    assert rollout.has_asked(2) and not rollout.has_asked(1) and begin_all(rollout) == [2]
+
+
+def test_a_reload_that_is_half_done(reload):
+    """It is until all that have failed serve: the mold does if one that it has forked does; another may take its place."""
+    rollout = Rollout(OLD)
+    rollout.note_half_done(3, "there is none")
+    rollout.begin_reload(reload, [1, 2, 3], 1)
+    rollout.commit()
+    rollout.succeed(1)
+    for slot in (2, 3, 99):
+        rollout.fail(slot)
+        rollout.note_half_done(slot, f"{slot} could not")
+    assert rollout.failed == ["2 could not", "3 could not", "99 could not"] and not rollout.is_moving
+    assert rollout.describe() == "; a reload is half done"
+    rollout.succeed(2)
+    assert rollout.failed == ["3 could not"]
+    other = Reload("SIGHUP", OLD._replace(), 0.0)
+    rollout.begin_reload(other, [1, 2, 3], 1)
+    assert rollout.is_moving and rollout.failed == [] and begin_all(rollout) == [1]
+    assert rollout.abandon() is other
+    assert rollout.failed == ["3 could not"] and begin_all(rollout) == [3], "the first goes on"
+    rollout.begin_reload(other, [1, 2, 3], 1)
+    rollout.forget(3)
+    rollout.abandon()
+    assert rollout.take_done() is reload and rollout.describe() == ""
+
+
 @pytest.mark.parametrize("width", [1, 3])
-def test_reload(width):
+def test_reload(width, reload):
     """Every slot gets its successor, so many at a time; the first that serves decides for all that follow."""
     rollout = Rollout(OLD)
-    rollout.begin_reload(reload(), [1, 2, 3], width)
+    rollout.begin_reload(reload, [1, 2, 3], width)
     assert begin_all(rollout) == [1, 2, 3][:width]
     assert rollout.is_unproven(NEW) and not rollout.is_unproven(OLD) and rollout.take_done() is None
     rollout.succeed(1)
@@ -104,37 +140,37 @@ def test_reload(width):
         assert rollout.take_done() is None
         begin_all(rollout)
         rollout.succeed(slot)
-    assert rollout.take_done() == reload() and rollout.take_done() is None and rollout.reload is None
+    assert rollout.take_done() is reload and rollout.take_done() is None and rollout.reload is None
     rollout.add(1, "old age")
     rollout.add(2, "old age")
     assert begin_all(rollout) == [1], "from now on one after another"
 
 
-def test_what_starts_during_a_reload():
+def test_what_starts_during_a_reload(reload):
     """It is started for what is new."""
     rollout = Rollout(OLD)
-    rollout.begin_reload(reload(), [1, 2], 1)
+    rollout.begin_reload(reload, [1, 2], 1)
     assert rollout.begin(2) is NEW
 
 
-def test_a_reload_that_is_abandoned():
+def test_a_reload_that_is_abandoned(reload):
     """Everything is as before; what was asked for with another reason still is, also where it was starting."""
     rollout = Rollout(OLD)
     rollout.add(3, "old age")
-    rollout.begin_reload(reload(), [1, 2, 3], 3)
+    rollout.begin_reload(reload, [1, 2, 3], 3)
     assert begin_all(rollout) == [3, 1, 2]
-    assert rollout.abandon() == reload()
+    assert rollout.abandon() is reload
     assert rollout.plan is OLD and rollout.reload is None and rollout.take_done() is None
     assert begin_all(rollout) == [3] and rollout.begin(3) is OLD
 
 
-def test_a_reload_while_a_successor_starts():
+def test_a_reload_while_a_successor_starts(reload):
     """That one is started again, for what is new."""
     rollout = Rollout(OLD)
     rollout.add(1, "old age")
     begin_all(rollout)
-    rollout.begin_reload(reload(), [1], 1)
+    rollout.begin_reload(reload, [1], 1)
     assert begin_all(rollout) == [1]
     rollout.commit()
     assert rollout.succeed(1) == "old age"
-    assert rollout.take_done() == reload()
+    assert rollout.take_done() is reload

@@ -186,3 +186,19 @@ def test_its_run_when_nothing_starts():
     assert isinstance(role, Role)
     role.channel.send({"say": "failed", "why": "no module", "traceback": "Traceback: here"})
     os._exit(1)
+
+
+def test_the_loop_when_a_fork_fails(supervised, monkeypatch):
+    """What is due is asked anew: with the fork a reload may have ended."""
+    supervisor, forked = supervised(2).supervisor, []
+
+    def wait():
+        raise EOFError
+
+    monkeypatch.setattr(supervisor, "_open", lambda inherited: None)
+    monkeypatch.setattr(supervisor, "_due", lambda: iter((1, 2)))
+    monkeypatch.setattr(supervisor, "_fork", lambda slot: forked.append(slot) or False)
+    monkeypatch.setattr(supervisor, "_wait", wait)
+    with pytest.raises(EOFError):
+        supervisor.run()
+    assert forked == [1]

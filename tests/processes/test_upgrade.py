@@ -193,20 +193,6 @@ def test_what_systemd_is_told(supervised, execed, monkeypatch, tmp_path, fails):
     heard.close()
 
 
-def test_beside_a_reload_that_is_half_done(supervised, execed):
-    """It need not wait for what may never end: new code may be the cure."""
-    one = supervised(2)
-    one.start()
-    one.signal(signal.SIGHUP)
-    one.say(one.children[-1], say="ready")
-    one.signal(USR2)
-    one.turn()
-    assert not [child for child in one.children if child.slot == TRIAL]
-    one.end(one.children[-1], status=1)
-    one.turn()
-    assert trial_of(one)
-
-
 def test_what_cannot_be_run(supervised, execed, caplog):
     """If exec fails, this code goes on, with its signals and without descriptors that others inherit."""
     one = supervised(1)

@@ -9,7 +9,6 @@ from aserve.errors import AppError
 from aserve.exchange import HTTP_1_0, SCGI_STATUS_FIELD
 from aserve.wsgi import head as head_module
 from aserve.wsgi import response as response_module
-from aserve.wsgi.response import CommonFields
 
 # What the app may not give
 
@@ -208,19 +207,16 @@ def test_caches_are_bounded():
 
 @pytest.fixture
 def known_heads(monkeypatch):
-    """Nothing is known yet."""
+    """Nothing is known yet, and all dates are one."""
+    monkeypatch.setattr(response_module, "http_date", lambda at: "Mon, 23 Nov 2026 22:00:35 GMT")
     heads = {}
     for module in (head_module, response_module):
         monkeypatch.setattr(module, "known_heads", heads)
     return heads
 
 
-COMMON = CommonFields("s")
-
-
 def whole_response(status, headers, body=b"x", form=None):
     response, _ = new(form=form)
-    response._common_fields = COMMON  # of one second
     response.start_response(status, headers)
     return response.complete(body)
 
