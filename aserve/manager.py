@@ -5,7 +5,7 @@ Thread:   the supervisor's only one; without --workers, the event loop's.
 Not here: the words (systemd.py); when anything changes (running.py, processes/supervisor.py), what is progress (processes/watch.py).
 
 Whoever has one says after each event how things are, and only what has changed goes out; what systemd could not take is said
-again with the next event, which is a second later at most (that it ends, once). A reload is the exception, and so
+again with the next event, which is a second later at most. That it ends is said once. A reload is the exception, and so
 is an upgrade: they are answered even when they fail at once, or `systemctl reload` waits in vain (Type=notify-reload).
 """
 
@@ -22,7 +22,7 @@ class Manager:
     """The service manager that has started this process; without one, nobody."""
 
     def __init__(self, notifier: Notifier | None = None, main_pid: int | None = None) -> None:
-        """`main_pid`: the process that is the service, if systemd is to be told: it may be another than the one that it has started."""
+        """`main_pid`: the process that is the service; None: systemd is not told which."""
         self._main_pid = main_pid
         self._notifier = notifier or Notifier.from_environ()
         self._is_ready = False  # the last word was READY

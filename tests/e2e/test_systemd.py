@@ -146,15 +146,9 @@ def test_what_systemd_is_told(start_process, manager):
 
 
 @pytest.mark.parametrize(
-    ("flags", "warning"),
-    [
-        (["--lane", "auto"], "no progress for . s"),
-        (["--lane", "off"], "no progress for . s"),
-        (["--workers", "1"], "no progress for . s"),
-    ],
-    ids=["lane", "loop", "workers"],
+    "flags", [["--lane", "auto"], ["--lane", "off"], ["--workers", "1"]], ids=["lane", "loop", "workers"]
 )
-def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_path, wait_until, flags, warning):
+def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_path, wait_until, flags):
     """While every thread hangs and requests wait, it is not fed, and the log warns; when they move, it is again."""
     process = start_process("steered", "--threads", "1", *flags, **manager.environ, WATCHDOG_USEC="4000000")
     clients = [raw_client(process) for _ in range(2)]
@@ -162,7 +156,7 @@ def test_the_watchdog_of_a_stuck_app(start_process, raw_client, manager, tmp_pat
         client.request(f"/wait{tmp_path}/gate{number}")
         if not number:
             wait_until((tmp_path / "gate0.in").exists)
-    process.wait_for_log(f"{warning}.* in . s systemd's watchdog")
+    process.wait_for_log("no progress for . s.* in . s systemd's watchdog")
     fed = manager.hear().count(["WATCHDOG=1"])
     for number in range(2):
         (tmp_path / f"gate{number}.go").touch()
