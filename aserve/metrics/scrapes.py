@@ -20,12 +20,11 @@ for that, and calls `on_ready`. It is not aserve's own HTTP, which takes an even
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 import selectors
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 from ..connections.acceptor import SHORTAGES
@@ -39,7 +38,7 @@ logger = logging.getLogger("aserve")
 
 # For a request, its answer, and the client's close, together. Guess: Prometheus itself gives up after 10 s.
 CONNECTION_SECONDS = 5.0
-# For those who are being answered when the process becomes another program. Guess: a request is a packet.
+# For answers that are being sent when the process becomes another program. Guess: Prometheus reads as fast as it can.
 FINISH_SECONDS = 1.0
 MAX_REQUEST_BYTES = 8192
 # At once. Guess: a few that scrape, and people with a browser.
@@ -135,14 +134,28 @@ class Scrapes:
         self._turn(0)
 
     def finish(self) -> None:
-        """Answer those who have been accepted, within a moment; until the next second, nobody else is: they wait in the kernel."""
+        """Send what is being sent, within a moment; until the next second, nobody is accepted: they wait in the kernel."""
         for listener in self._listeners:
             if listener.socket in self._selector.get_map():
                 self._selector.unregister(listener.socket)
-        self._answer_waiting(b"")
         deadline = time.monotonic() + FINISH_SECONDS
-        while any(not one.is_settled for one in self._connections) and time.monotonic() < deadline:
+        self._turn(0)
+        self._answer_waiting(b"")
+        while any(one.unsent for one in self._connections) and time.monotonic() < deadline:
             self._turn(deadline - time.monotonic())
+            self._answer_waiting(b"")
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return those who have not asked yet: for `restore`, in the program that this process becomes."""
+        return [one.describe() for one in self._connections if one.unsent is None]
+
+    def restore(self, states: Iterable[dict[str, Any]]) -> None:
+        """Go on with those who have not asked yet."""
+        for state in states:
+            accepted = socket.socket(fileno=state["fd"])
+            accepted.setblocking(False)
+            whence, received = Whence(**state["whence"]), state["received"].encode("latin-1")
+            self._add(_Connection(accepted, whence, self._answer, received))
 
     def _turn(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):
@@ -153,6 +166,7 @@ class Scrapes:
 
     def on_second(self) -> None:
         """Called once a second: tell the readers, let go of those that take too long."""
+        self._turn(0)  # whoever has asked in time is answered, however late this process is
         if self._waiting and time.monotonic() - self._asked_at >= APP_SECONDS:
             self.on_app_metrics(b"", f"they could not be read within {APP_SECONDS:g} s")
         oldest = time.monotonic() - CONNECTION_SECONDS
@@ -206,12 +220,15 @@ class Scrapes:
         accepted.setblocking(False)
         if len(self._connections) >= MAX_CONNECTIONS:
             self._close(next(one for one in self._connections if not one.is_reader))
-        connection = _Connection(accepted, functools.partial(self._answer, _whence(listener, peer)))
-        self._connections[connection] = None
+        connection = _Connection(accepted, _whence(listener, peer), self._answer)
         if listener.is_stats or listener.is_agent:
             connection.unsent = memoryview(self._pages.stats() if listener.is_stats else self._pages.agent_line())
+        self._add(connection)
+
+    def _add(self, connection: _Connection) -> None:
+        self._connections[connection] = None
         events = selectors.EVENT_READ if connection.unsent is None else selectors.EVENT_WRITE
-        self._selector.register(accepted, events, connection)
+        self._selector.register(connection.socket, events, connection)
 
     def _advance(self, connection: _Connection) -> None:
         try:
@@ -233,9 +250,9 @@ class Scrapes:
             self._selector.unregister(connection.socket)
         connection.socket.close()
 
-    def _answer(self, whence: Whence, connection: _Connection, head: bytes) -> Reply | None:
+    def _answer(self, connection: _Connection, head: bytes) -> Reply | None:
         """Return the response to a request; None: it comes later."""
-        reply = self._pages.answer(head, whence, len(self._readers) < MAX_READERS)
+        reply = self._pages.answer(head, connection.whence, len(self._readers) < MAX_READERS)
         if isinstance(reply, Reply):
             return reply
         if self._waiting or self._ask_app():
@@ -263,12 +280,19 @@ def _whence(listener: Listener, peer: Any) -> Whence:
 class _Connection:
     """One client, and its one request."""
 
-    def __init__(self, accepted: socket.socket, answer: Callable[[_Connection, bytes], Reply | None]) -> None:
+    def __init__(
+        self,
+        accepted: socket.socket,
+        whence: Whence,
+        answer: Callable[[_Connection, bytes], Reply | None],
+        received: bytes = b"",
+    ) -> None:
         self.socket = accepted
+        self.whence = whence
         self.is_reader = False  # of events, which go on
         self._began_at = time.monotonic()
         self._answer = answer  # None: it comes later, in `unsent`
-        self._received = b""
+        self._received = received
         self.unsent: memoryview | None = None  # None: the request is not whole, or its answer is not made
         self._late = 0  # events that have found the one before unsent
 
@@ -276,6 +300,12 @@ class _Connection:
     def is_settled(self) -> bool:
         """Whether all of the answer is with the kernel, or of the events so far."""
         return self.unsent is not None and not self.unsent
+
+    def describe(self) -> dict[str, Any]:
+        """Return what `Scrapes.restore` makes it of."""
+        return {
+            "fd": self.socket.fileno(), "whence": self.whence._asdict(), "received": self._received.decode("latin-1"),
+        }  # fmt: skip
 
     def is_over(self, oldest: float) -> bool:
         """Whether it has taken too long, if it may have begun at `oldest`."""

@@ -5,11 +5,12 @@ Thread:   the supervisor's only one.
 Not here: when that happens (upgrade.py), what the new code does with it (supervisor.py).
 
 It is an object in JSON, in a file in memory, whose descriptor a variable of the environment names. It names other
-descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight.
+descriptors, which stay open: the listeners, the workers' channels, their pages and tables of requests in flight, the
+clients of the metrics that have not asked yet.
 
 The new code may be of another version. What every version writes, and reads, are `form`, `version`, `blocked`, `descriptors`,
-`listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where that is known. The form is a number for all else, for the fields of a page and the words of a channel: raise it when the meaning
-of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
+`listeners` and `farewell`, since form 2 `metrics` and `counted`, and `attached`, where that is known. The form is a number
+for all else, for the fields of a page and the words of a channel: raise it when the meaning of one of these changes. New code that does not know the form has only the listeners. It starts workers of its own, and
 then lets those of before go, by the one message that they understand (`Strangers`).
 """
 

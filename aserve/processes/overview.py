@@ -160,13 +160,17 @@ class Overview:
             "started_at": self._started_at, "tally": self.tally.describe(), "gone": self._slots.totals.describe(),
             "present": present,
             "app_files": self._app_files.describe() if self._app_files is not None else None,
-            "why_unready": self.why_unready,
+            "why_unready": self.why_unready, "scrapes": self._scrapes_under_way(),
         }  # fmt: skip
 
     @property
     def fds(self) -> list[int]:
         """The descriptors that are described."""
-        return [self._app_files.lock] if self._app_files is not None and self._app_files.lock is not None else []
+        locks = [self._app_files.lock] if self._app_files is not None and self._app_files.lock is not None else []
+        return [*locks, *(each["fd"] for each in self._scrapes_under_way())]
+
+    def _scrapes_under_way(self) -> list[dict[str, Any]]:
+        return self.scrapes.describe() if self.scrapes is not None else []
 
     def restore(self, state: dict[str, Any], has_children: bool) -> None:
         """Go on counting; without its children, what they had counted up to now is all that is known of them."""
@@ -175,6 +179,8 @@ class Overview:
         self._slots.totals.restore(state["gone"])
         if has_children and state["app_files"] is not None:
             self._app_files = AppFiles.inherit(state["app_files"])
+        if has_children and self.scrapes is not None:
+            self.scrapes.restore(state.get("scrapes", ()))
         if not has_children:
             for slot, counts in state["present"]:
                 self._slots.totals.restore({slot: counts})

@@ -122,6 +122,22 @@ def test_its_own_code(start):
     assert process.stop() == 0
 
 
+def test_clients_of_the_metrics(start, tmp_path):
+    """Those whose request is on its way keep their connection, and the new code answers them."""
+    path, request = str(tmp_path / "m"), b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n"
+    process = start("--workers", "1", "--metrics", f"unix:{path}")
+    process.wait_for_workers(1)
+    silent, half = RawClient(path), RawClient(path)
+    half.send(request[:20])
+    upgrade(process)
+    silent.send(request)
+    half.send(request[20:])
+    for client in (silent, half):
+        response = client.recv_response()
+        assert response.status == 200 and b"aserve_build_info" in response.body
+        client.close()
+
+
 def test_settings(start, tmp_path):
     """They are read anew, as by SIGHUP: what is bound stays."""
     (tmp_path / "pyproject.toml").write_text("[tool.aserve]\nworkers = 1\nserver-name = 'one'\n")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import logging
+import os
 import selectors
-import socket
 
 import pytest
+from harness.scraping import BALANCE, EVENTS, GET
 
 from aserve.errors import BindError
 from aserve.metrics import scrapes as module
-from aserve.metrics.balance import Balance, Host, Reading
-from aserve.metrics.pages import FRESH_SECONDS, Pages
+from aserve.metrics.pages import FRESH_SECONDS, Pages, Whence
 from aserve.metrics.scrapes import (
-    APP_SECONDS,
     CONNECTION_SECONDS,
     FINISH_SECONDS,
     MAX_CONNECTIONS,
@@ -27,79 +27,6 @@ from aserve.metrics.scrapes import (
 )
 from aserve.metrics.text import CONTENT_TYPE
 from aserve.settings import Config
-
-BALANCE = Balance(lambda: Host([Reading(0, 0.0, 0.0)], 1, 4, 10.0))
-GET = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
-EVENTS = b"GET /events HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-class Answering:
-    """Scrapes whose loop turns when it is told to, and whose time is what a test says."""
-
-    def __init__(self, monkeypatch, path):
-        self.now = 0.0
-        self.text, self.made = b"a 1\n", 0
-        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
-        self.address = str(path)
-        self.listeners = open_metrics(Config(metrics=f"unix:{path}"))
-        self.event, self.events = b"{}", 0
-        self.pages = Pages(self._render, self._make_event, lambda: b"{}" * 200_000, lambda: "local", BALANCE)
-        self.scrapes = Scrapes(self.listeners, self.pages)
-        self.clients = []
-
-    def _render(self):
-        self.made += 1
-        if self.text is None:
-            raise ZeroDivisionError
-        return self.text
-
-    def _make_event(self):
-        self.events += 1
-        return self.event
-
-    def connect(self):
-        """Return a client, which does not wait."""
-        client = socket.socket(socket.AF_UNIX)
-        client.settimeout(10)
-        client.connect(self.address)
-        self.clients.append(client)
-        return client
-
-    def turn(self, count=20):
-        """Do what can be done."""
-        for _ in range(count):
-            self.scrapes.on_ready()
-
-    def ask(self, octets=GET):
-        """Return the status, the fields and the body of an answer."""
-        client = self.connect()
-        client.sendall(octets)
-        self.turn()
-        return self.read(client)
-
-    def read(self, client):
-        """Return what a client has got, to its end."""
-        received = b""
-        while octets := client.recv(1 << 20):
-            received += octets
-            self.turn()
-        head, _, body = received.partition(b"\r\n\r\n")
-        first, *fields = head.decode().split("\r\n")
-        return int(first.split()[1]), dict(field.split(": ") for field in fields), body
-
-    def close(self):
-        """Close all of it."""
-        for client in self.clients:
-            client.close()
-        self.scrapes.close()
-
-
-@pytest.fixture
-def answering(monkeypatch, tmp_path):
-    """Scrapes on a unix socket."""
-    answering = Answering(monkeypatch, tmp_path / "m")
-    yield answering
-    answering.close()
 
 
 def test_an_answer(answering):
@@ -258,8 +185,8 @@ def test_a_bug_of_ours(answering, caplog):
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_before_another_program(answering, monkeypatch):
-    """Who has been accepted is answered, if that does not take long; who has not waits for the program that follows."""
+def test_before_another_program(answering):
+    """Who has asked is answered first, and nobody waits for who has not; who is not accepted waits for the program that follows."""
     for _ in range(2):  # the other program may not be started at first
         answering.scrapes.finish()
     answering.scrapes.on_second()
@@ -268,14 +195,54 @@ def test_before_another_program(answering, monkeypatch):
     asking.sendall(GET)
     later = answering.connect()
     later.sendall(GET)
-    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
-    times = itertools.chain([0.0] * 4, itertools.repeat(FINISH_SECONDS))
     answering.scrapes.finish()
     assert asking.recv(15) == b"HTTP/1.1 200 OK"
     for client in (silent, later):
         client.settimeout(0)
         with pytest.raises(BlockingIOError):
             client.recv(1)
+
+
+def test_an_answer_before_another_program(answering, monkeypatch):
+    """One that its client does not read is waited for a moment, and no longer."""
+    answering.text = b"a 1\n" * 1_000_000
+    answering.connect().sendall(GET)
+    answering.turn()
+    times = itertools.chain([0.0] * 4, itertools.repeat(FINISH_SECONDS))
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(times))
+    answering.scrapes.finish()
+    assert next(times) == FINISH_SECONDS
+
+
+def test_who_has_not_asked_yet(answering):
+    """The program that follows answers, wherever in its request a client is; its rights are as they were."""
+    silent, half, settled = answering.connect(), answering.connect(), answering.connect()
+    half.sendall(GET[:10])
+    settled.sendall(GET)
+    answering.turn()
+    answering.scrapes.finish()
+    states = json.loads(json.dumps(answering.scrapes.describe()))
+    assert len(states) == 2 and all(Whence(**state["whence"]) == Whence(is_unix=True) for state in states)
+    for state in states:
+        state["fd"] = os.dup(state["fd"])
+    answering.scrapes.close(is_end=False)
+    answering.scrapes = Scrapes([], answering.pages)
+    answering.scrapes.restore(states)
+    silent.sendall(GET)
+    half.sendall(GET[10:])
+    answering.turn()
+    assert [answering.read(client)[0] for client in (silent, half, settled)] == [200] * 3
+    answering.listeners[0].close()
+
+
+def test_this_process_is_late(answering):
+    """Who asked in time is answered, although the second is seen to first."""
+    client = answering.connect()
+    answering.turn()
+    client.sendall(GET)
+    answering.now = CONNECTION_SECONDS + 1
+    answering.scrapes.on_second()
+    assert answering.read(client)[0] == 200
 
 
 def test_whoever_waits(answering):
@@ -436,100 +403,6 @@ def test_what_others_may_see(caplog, reach, said):
     (listener,) = open_metrics(Config(metrics="0.0.0.0:0", status_page=reach))
     listener.close()
     assert f"reads the metrics there{said};" in caplog.text
-
-
-class App:
-    """Reads the app's metrics when it is told to."""
-
-    def __init__(self, answering):
-        self.asked, self.has_any = 0, True
-        self.scrapes = answering.scrapes = Scrapes(answering.listeners, answering.pages, self._ask)
-        self.answering = answering
-
-    def _ask(self):
-        self.asked += 1
-        return self.has_any
-
-    def send(self, octets=GET):
-        """Return a client that has asked."""
-        client = self.answering.connect()
-        client.sendall(octets)
-        self.answering.turn()
-        return client
-
-    def tell(self, text, fault=""):
-        """Let it be read."""
-        self.scrapes.on_app_metrics(text, fault)
-        self.answering.turn()
-
-
-@pytest.fixture
-def app(answering):
-    """An app that counts."""
-    answering.scrapes.close(is_end=False)
-    answering.listeners[0] = open_metrics(Config(metrics=f"unix:{answering.address}2"))[0]
-    answering.address += "2"
-    return App(answering)
-
-
-def test_with_the_apps(app, answering):
-    """It stands behind ours; it is read once for all who ask meanwhile, and for a moment nobody asks again."""
-    clients = [app.send(), app.send(GET.replace(b"GET", b"HEAD")), app.send()]
-    assert app.asked == 1
-    app.tell(b"b 2\n")
-    assert [answering.read(client)[2] for client in clients] == [b"a 1\nb 2\n", b"", b"a 1\nb 2\n"]
-    assert answering.ask()[2] == b"a 1\nb 2\n" and (app.asked, answering.made) == (1, 1)
-    app.tell(b"c 3\n")  # nobody waits
-    answering.now = FRESH_SECONDS
-    app.has_any = False
-    assert answering.ask()[2] == b"a 1\n"
-
-
-def test_the_apps_cannot_be_read(app, answering, caplog):
-    """Ours are told all the same; why is said once, until it could be read again."""
-    for number, fault in enumerate(["ValueError: no", "ValueError: no", "", "ValueError: no"]):
-        answering.now = float(number)
-        client = app.send()
-        app.tell(b"", fault)
-        assert answering.read(client)[2] == b"a 1\n"
-    assert [record.getMessage() for record in caplog.records] == [
-        "the app's own metrics are left out: ValueError: no"
-    ] * 2
-
-
-def test_the_apps_take_too_long(app, answering, caplog):
-    """Then nobody waits for them any more."""
-    client = app.send()
-    answering.now = APP_SECONDS - 0.1
-    app.scrapes.on_second()
-    assert client in answering.clients and not caplog.records
-    answering.now = APP_SECONDS
-    app.scrapes.on_second()
-    answering.turn()
-    assert answering.read(client)[2] == b"a 1\n" and "could not be read within 3 s" in caplog.text
-
-
-def test_waiting_for_the_apps(app, answering):
-    """Of many who wait the oldest makes room; an exec and the end let none of them hang."""
-    clients = [app.send() for _ in range(MAX_CONNECTIONS + 1)]
-    assert clients[0].recv(1) == b"" and len(app.scrapes._waiting) == MAX_CONNECTIONS
-    app.scrapes.finish()
-    assert answering.read(clients[1])[2] == b"a 1\n"
-    answering.now = 1.0
-    app.scrapes.on_second()
-    last = app.send()
-    app.scrapes.close()
-    assert last.recv(1) == b""
-    app.scrapes.on_app_metrics(b"late", "")
-
-
-@pytest.mark.provokes("internal error")
-def test_ours_cannot_be_made(app, answering):
-    """A bug of ours is told to who waits."""
-    answering.text = None
-    client = app.send()
-    app.tell(b"b 1\n")
-    assert answering.read(client)[0] == 500
 
 
 # --stats

@@ -289,7 +289,11 @@ def reading(supervised, tmp_path):
     overview = one.supervisor._overview
     one.told = []
     overview.scrapes = types.SimpleNamespace(
-        on_app_metrics=lambda *what: one.told.append(what), close=lambda *_: None, on_second=lambda: None
+        on_app_metrics=lambda *what: one.told.append(what),
+        close=lambda *_: None,
+        on_second=lambda: None,
+        describe=list,
+        restore=list,
     )
     return one
 

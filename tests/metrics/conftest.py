@@ -1,0 +1,14 @@
+"""Scrapes on a socket."""
+
+from __future__ import annotations
+
+import pytest
+from harness.scraping import Answering
+
+
+@pytest.fixture
+def answering(monkeypatch, tmp_path):
+    """Scrapes on a unix socket."""
+    answering = Answering(monkeypatch, tmp_path / "m")
+    yield answering
+    answering.close()
