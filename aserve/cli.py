@@ -28,7 +28,7 @@ from .flags import build_parser, parse_args
 from .hooks import call_post_fork
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app, load_module
-from .logs import enable_loggers, set_up_logging
+from .logs import set_up_logging
 from .mounts import load_mounts
 from .moving import hooks_of, read_origin, take_flags
 from .privileges import find_account, is_root
@@ -191,7 +191,6 @@ def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSG
     app = load_mounts(config.mount, app)
     hooks.app_is_loaded()
     check_unpatched()
-    enable_loggers()  # after the app, whose own set-up of logging may disable the loggers that it finds
     return app
 
 

@@ -1,8 +1,12 @@
 """Where the server's own messages go, and in which form.
 
-Owns:     set_up_logging, enable_loggers: the "aserve" loggers of a command; LineFormatter.
+Owns:     set_up_logging: the "aserve" loggers of a command; LineFormatter.
 Thread:   the main thread, before it serves.
 Not here: what is logged; the access log (access_log.py); the app's loggers, which nothing here touches.
+
+The command owns the log of its process, so no configuration of the app, at whatever time, takes a logger away from it as a side effect. What
+names our loggers on purpose is obeyed: a level, a handler, `logging.disable`. A program that embeds a Server owns its logging: there
+the loggers are ordinary ones, as nothing here is called.
 """
 
 from __future__ import annotations
@@ -15,6 +19,8 @@ from .local_time import local_time
 from .settings import Config, ConfigError, read_toml
 
 logger = logging.getLogger("aserve")
+# All loggers of ours: some modules that have one are imported late.
+NAMES = ("aserve", "aserve.app", "aserve.rpc", "aserve.slow", "aserve.wire")
 
 # What could forge a line, or move the cursor of a terminal: C0 but HTAB and LF, DEL, C1, and two that some take for a new line.
 _CONTROLS = {n: f"\\x{n:02x}" for n in (*range(9), *range(11, 32), *range(127, 160))}
@@ -35,6 +41,33 @@ class LineFormatter(logging.Formatter):
         return super().format(record).translate(_CONTROLS).replace("\n", "\n  ")
 
 
+class OwnLogger(logging.Logger):
+    """
+    A logger that is never disabled, and never without a handler.
+
+    `logging.config.dictConfig` and `fileConfig` disable each logger that they find and that their configuration does not name, unless
+    they are told otherwise. If they name it without a handler, they take ours.
+    """
+
+    fallback: logging.Handler
+
+    @property
+    def disabled(self) -> bool:
+        """False: `logging` asks before each record."""
+        return False
+
+    @disabled.setter
+    def disabled(self, _: bool) -> None:
+        """Leave it as it is."""
+
+    def callHandlers(self, record: logging.LogRecord) -> None:
+        """Hand the record to the handlers; if there is none, to standard error."""
+        if self.hasHandlers():
+            super().callHandlers(record)
+        else:
+            self.fallback.handle(record)
+
+
 def set_up_logging(config: Config, name: str = "") -> None:
     """
     Send the "aserve" loggers to standard error; then do what --log-config says; `name` is this process's.
@@ -48,16 +81,17 @@ def set_up_logging(config: Config, name: str = "") -> None:
     logger.handlers[:] = [handler]
     logger.setLevel(config.log_level.upper())
     logger.propagate = False  # the app's root handler would show each message again
+    OwnLogger.fallback = handler
+    _own_loggers()
     if config.log_config is not None:
         _configure(config.log_config)
-    enable_loggers()
 
 
-def enable_loggers() -> None:
-    """Let all our loggers speak, whatever the app's own set-up has done with those that it found."""
-    for name, known in logging.root.manager.loggerDict.items():
-        if name.split(".")[0] == "aserve" and isinstance(known, logging.Logger):
-            known.disabled = False
+def _own_loggers() -> None:
+    known = [name for name in logging.root.manager.loggerDict if name.startswith("aserve.")]
+    for found in map(logging.getLogger, (*NAMES, *known)):
+        if not isinstance(found, OwnLogger):
+            found.__class__ = type("OwnLogger", (OwnLogger, type(found)), {})  # an agent may have a class of its own
 
 
 def _configure(path: str) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import logging.config
+import pathlib
 import re
 import sys
 
 import pytest
 
-from aserve.logs import LineFormatter, enable_loggers, set_up_logging
+import aserve
+from aserve.logs import NAMES, LineFormatter, set_up_logging
 from aserve.settings import Config, ConfigError
 
 ours = logging.getLogger("aserve")
@@ -20,7 +24,11 @@ def put_back():
     """What a set-up changes in this process."""
     root = logging.getLogger()
     before = ours.handlers[:], ours.level, ours.propagate, root.handlers[:], root.level
+    loggers = {known: (known.__class__, known.__dict__.copy()) for known in map(logging.getLogger, NAMES)}
     yield
+    for known, (its_class, its_state) in loggers.items():
+        known.__class__ = its_class
+        known.__dict__.update(its_state)
     ours.handlers[:], ours.level, ours.propagate, root.handlers[:], root.level = before
 
 
@@ -118,10 +126,63 @@ def test_no_such_file(tmp_path, name):
         set_up_logging(Config(log_config=str(tmp_path / name)))
 
 
-def test_loggers_that_an_app_has_disabled():
-    """They speak again; the app's own stay as they are."""
-    child, other = logging.getLogger("aserve.test_logs"), logging.getLogger("aserve_not.ours")
-    child.disabled = other.disabled = True
-    enable_loggers()
-    assert (child.disabled, other.disabled) == (False, True)
-    other.disabled = False
+FILE_CONFIG = """\
+[loggers]
+keys = root
+[handlers]
+keys =
+[formatters]
+keys =
+[logger_root]
+handlers =
+"""
+CONFIGURATIONS = {
+    "dictConfig": lambda: logging.config.dictConfig({"version": 1}),
+    "fileConfig": lambda: logging.config.fileConfig(io.StringIO(FILE_CONFIG)),
+    "naming ours": lambda: logging.config.dictConfig({"version": 1, "loggers": {"aserve": {"level": "INFO"}}}),
+    "shutdown": logging.shutdown,
+}
+
+
+@pytest.fixture
+def others():
+    """The other loggers of this process, which a configuration disables, stay as they are."""
+    known = [found for found in logging.root.manager.loggerDict.values() if isinstance(found, logging.Logger)]
+    before = [(found, found.disabled) for found in known]
+    handlers, listed = logging._handlers.copy(), logging._handlerList[:]
+    yield
+    for found, was_disabled in before:
+        found.disabled = was_disabled
+    logging._handlers.update(handlers)
+    logging._handlerList[:] = listed
+
+
+@pytest.mark.parametrize("configure", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_an_app_that_configures_logging_late(capsys, others, configure):
+    """None of our loggers is disabled or left without a handler; the app's own are, as it says."""
+    set_up_logging(Config(log_level="info"))
+    configure()
+    for name in NAMES:
+        logging.getLogger(name).error("of %s", name)
+    assert re.findall(r"ERROR    of (.*)\n", capsys.readouterr().err) == list(NAMES)
+
+
+def test_what_an_app_asks_for(capsys, others):
+    """A level and logging.disable() are obeyed; so are handlers."""
+    set_up_logging(Config(log_level="info"))
+    ours.setLevel(logging.ERROR)
+    ours.warning("not shown")
+    try:
+        logging.disable(logging.CRITICAL)
+        ours.critical("not shown")
+    finally:
+        logging.disable(logging.NOTSET)
+    ours.handlers[:] = [logging.NullHandler()]
+    ours.error("not shown")
+    assert capsys.readouterr().err == ""
+
+
+def test_all_loggers_are_known():
+    """Each that a module has is in NAMES."""
+    sources = [path.read_text() for path in pathlib.Path(aserve.__file__).parent.rglob("*.py")]
+    assert {name for text in sources for name in re.findall(r"getLogger\(\"([^\"]+)\"\)", text)} == set(NAMES)
