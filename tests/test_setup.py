@@ -124,29 +124,86 @@ def test_every_version_is_tested():
 
 # .ci/need
 
+# Debian's programs, below a folder that stands for /: installing enables what it brings, as packages do.
+PROGRAMS = {
+    "id": "echo 0",
+    "apt-get": """
+case "$*" in *install*) ;; *) exit ;; esac
+[ -e "$ROOT/usr/sbin/policy-rc.d" ] || exit
+cd "$ROOT/etc"
+ln -s /lib/systemd/system/new.service systemd/system/alias.service
+ln -s /lib/systemd/system/new.timer systemd/system/timers.wants/new.timer
+ln -s /lib/systemd/user/new.socket systemd/user/sockets.wants/new.socket
+ln -s /dev/null systemd/system/masked.service
+ln -s ../init.d/new rc2.d/S01new; ln -s ../init.d/new rc3.d/S02new; ln -s ../init.d/new rc6.d/K01new
+[ -z "$SIGNAL" ] || kill "-$SIGNAL" $PPID
+exit $STATUS""",
+    "update-rc.d": """
+echo "update-rc.d $*" >>"$ROOT/said"
+cd "$ROOT/etc" && mv rc2.d/S01new rc2.d/K01new && mv rc3.d/S02new rc3.d/K02new""",
+    "service": 'echo "service $*" >>"$ROOT/said"',
+    "systemctl": 'echo "systemctl $*" >>"$ROOT/said"',
+}
+ENABLED = {"rc2.d/S01old", "systemd/system/old.service", "systemd/system/timers.wants/old.timer"}
+LEFT = {"rc2.d/K01new", "rc3.d/K02new", "rc6.d/K01new", "systemd/system/masked.service"}
+
+
+def run_need(root: pathlib.Path, number: int = 0, status: int = 0) -> subprocess.CompletedProcess[str]:
+    """Have `.ci/need` install a package into a folder that stands for /; a signal or a status ends that."""
+    for folder in ("bin", "usr/sbin", "etc/rc3.d", "etc/rc6.d", "etc/systemd/user/sockets.wants"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for link in ENABLED:
+        (root / "etc" / link).parent.mkdir(parents=True, exist_ok=True)
+        (root / "etc" / link).symlink_to("/old")
+    text = re.sub(r"/(etc|run|usr/sbin)/", rf"{root}/\1/", (ROOT / ".ci" / "need").read_text())
+    (root / "need").write_text(text)
+    for name, script in PROGRAMS.items():
+        (root / "bin" / name).write_text(f"#!/bin/sh\n{script}\n")
+        (root / "bin" / name).chmod(0o755)
+    environ = {"PATH": f"{root}/bin:/usr/bin:/bin", "ROOT": str(root), "STATUS": str(status)}
+    return subprocess.run(
+        ["sh", str(root / "need"), "packages", "new"], env={**environ, "SIGNAL": str(number or "")},
+        capture_output=True, text=True, timeout=30, check=False,
+        # A shell cannot trap what it was begun without, as under nohup, or in the background of a script.
+        preexec_fn=lambda: number and signal.signal(number, signal.SIG_DFL),
+    )  # fmt: skip
+
+
+def links_below(folder: pathlib.Path) -> set[str]:
+    """Return the names of all links in a folder and its folders."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink()}
+
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Debian is a Linux")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_installation_that_is_ended(tmp_path, number):
-    """Who ends it, or closes its terminal, leaves no file behind that keeps Debian's services from starting."""
-    policy, tools = tmp_path / "policy-rc.d", tmp_path / "bin"
-    text = (ROOT / ".ci" / "need").read_text()
-    assert text.count("policy=/usr/sbin/policy-rc.d\n") == 1
-    (tmp_path / "need").write_text(text.replace("/usr/sbin/policy-rc.d", str(policy)))
-    tools.mkdir()
-    apt_get = f'#!/bin/sh\ncase "$*" in *install*) [ -e {policy} ] && kill -{int(number)} $PPID ;; esac\n'
-    for name, script in ("id", "#!/bin/sh\necho 0\n"), ("apt-get", apt_get):
-        (tools / name).write_text(script)
-        (tools / name).chmod(0o755)
-    environ = {"PATH": f"{tools}:/usr/bin:/bin"}
-    need = ["sh", str(tmp_path / "need"), "packages", "anything"]
-    done = subprocess.run(
-        need, env=environ, capture_output=True, text=True, timeout=30, check=False,
-        # A shell cannot trap what it was begun without, as under nohup, or in the background of a script.
-        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
-    )  # fmt: skip
-    assert done.returncode > 128 and done.stderr == "aserve: installing anything\n"
-    assert not policy.exists()
+@pytest.mark.parametrize(
+    "end", [{"number": signal.SIGINT}, {"number": signal.SIGTERM}, {"number": signal.SIGHUP}, {"status": 100}, {}]
+)
+def test_an_installation_enables_nothing(tmp_path, end):
+    """However it ends, only what was enabled before begins at boot, and Debian's services may start again."""
+    done = run_need(tmp_path, **end)
+    assert done.returncode > 128 if "number" in end else done.returncode == end.get("status", 0)
+    assert done.stderr == "aserve: installing new\n"
+    assert not (tmp_path / "usr/sbin/policy-rc.d").exists()
+    assert links_below(tmp_path / "etc") == ENABLED | LEFT
+    assert (tmp_path / "said").read_text() == "update-rc.d new disable\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Debian is a Linux")
+def test_what_the_owner_lets_start_is_stopped(tmp_path):
+    """A policy of the machine's owner stays; it may let the new servers start."""
+    policy = tmp_path / "usr/sbin/policy-rc.d"
+    policy.parent.mkdir(parents=True)
+    policy.write_text("the owner's")
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    assert run_need(tmp_path).returncode == 0
+    assert policy.read_text() == "the owner's"
+    assert links_below(tmp_path / "etc") == ENABLED | LEFT
+    *said, last = (tmp_path / "said").read_text().splitlines()
+    assert sorted(said) == [
+        "service new stop", "systemctl stop alias.service", "systemctl stop new.socket", "systemctl stop new.timer",
+        "update-rc.d new disable",
+    ]  # fmt: skip
+    assert last == "systemctl daemon-reload"
 
 
 # .ci/next
