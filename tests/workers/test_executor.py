@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import logging
+import os
 import random
 import threading
 import time
@@ -282,20 +283,20 @@ async def test_how_long_the_first_job_has_waited():
     assert await run(test, max_threads=1) == []
 
 
-@pytest.mark.parametrize("how", ["refused", "missing"])
-async def test_without_a_scheduler_to_ask(how, monkeypatch):
-    """Where the kernel does not take the hint, workers work all the same."""
-
-    def refuse(*_):
-        raise PermissionError(1, "Operation not permitted")
-
-    if how == "refused":
-        monkeypatch.setattr(executor_module.os, "sched_setscheduler", refuse, raising=False)
-    else:
-        monkeypatch.delattr(executor_module.os, "SCHED_BATCH", raising=False)
+@pytest.mark.skipif(not hasattr(os, "sched_getscheduler"), reason="a platform without sched(7)")
+async def test_a_worker_is_scheduled_as_the_process():
+    """A worker has the policy of the thread that made the executor, and so the CPU beside a process that computes."""
 
     async def test(harness):
-        await wait(harness.submit())
+        policy = harness.loop.create_future()
+
+        def job(_):
+            harness.executor.post(resolve, policy, os.sched_getscheduler(0))
+
+        harness.executor.submit(job, None)
+        assert await wait(policy) == os.sched_getscheduler(
+            0
+        )  # with the flags: what a child process inherits is no other, either
 
     assert await run(test) == []
 
