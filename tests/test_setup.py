@@ -162,7 +162,7 @@ def run_need(root: pathlib.Path, number: int = 0, status: int = 0) -> subprocess
         (root / "bin" / name).chmod(0o755)
     environ = {"PATH": f"{root}/bin:/usr/bin:/bin", "ROOT": str(root), "STATUS": str(status)}
     return subprocess.run(
-        ["sh", str(root / "need"), "packages", "new"], env={**environ, "SIGNAL": str(number or "")},
+        ["sh", str(root / "need"), "packages", "new"], env={**environ, "SIGNAL": str(int(number) or "")},
         capture_output=True, text=True, timeout=30, check=False,
         # A shell cannot trap what it was begun without, as under nohup, or in the background of a script.
         preexec_fn=lambda: number and signal.signal(number, signal.SIG_DFL),
