@@ -78,7 +78,8 @@ static uint32_t kind_of(const lane *set, const lane_arrival *arrival,
     return LANE_WHOLE;
 }
 
-/* Write the peer's address and port after the vars.  Returns 0 when it has
+/* Write the peer's address and port after the vars; IPv4 as such, also on a
+ * socket of both families, which has it as ::ffff:a.b.c.d.  Returns 0 when it has
  * gone: reset before it was accepted, and its request is there all the same. */
 static int add_peer(lane *set, lane_arrival *arrival)
 {
@@ -89,17 +90,23 @@ static int add_peer(lane *set, lane_arrival *arrival)
     char *to = set->vars + set->vars_len;
     const void *address;
     unsigned port;
+    int family;
 
     if (getpeername(arrival->fd, (struct sockaddr *)&peer, &size) != 0)
         return 0;
-    if (peer.ss_family == AF_INET) {
+    family = peer.ss_family;
+    if (family == AF_INET) {
         address = &v4->sin_addr;
         port = ntohs(v4->sin_port);
     } else {
         address = &v6->sin6_addr;
         port = ntohs(v6->sin6_port);
     }
-    if (inet_ntop(peer.ss_family, address, to, PEER_LEN - 6) == NULL)
+    if (family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
+        family = AF_INET;
+        address = &v6->sin6_addr.s6_addr[12];
+    }
+    if (inet_ntop(family, address, to, PEER_LEN - 6) == NULL)
         return 0;
     size = (socklen_t)strlen(to) + 1;
     size += (socklen_t)snprintf(to + size, 6, "%u", port);

@@ -37,6 +37,7 @@ FLOORS = {
     "aserve/completion.py": 100,
     "aserve/connections/__init__.py": 100,
     "aserve/connections/acceptor.py": 100,
+    "aserve/connections/addresses.py": 100,
     "aserve/connections/connection.py": 100,
     "aserve/connections/data_rate.py": 100,
     "aserve/connections/detaching.py": 100,

@@ -79,6 +79,7 @@ WITHIN = {
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
     "protocols": ("base", "one_request", "http1 httptools1 scgi uwsgi"),
     "connections": (
+        "addresses",
         "states data_rate sender listeners shared_memory health",
         "sendfile",
         "load_board",

@@ -19,6 +19,7 @@ from ..errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from ..exchange import ANSWERED, CLIENT_GONE, TIMED_OUT
 from ..wire_log import tell
 from ..wsgi import Reply
+from .addresses import unmapped
 
 if TYPE_CHECKING:
     import asyncio
@@ -170,7 +171,7 @@ def peer_of(transport: asyncio.BaseTransport) -> tuple[str, str] | None:
     """Return a client's address and port, both empty on a unix socket; None: it has gone already."""
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple):
-        return peer[0], str(peer[1])
+        return unmapped(peer[0]), str(peer[1])
     # Reset before it was accepted: its request is there, and without its address would pass for a unix socket's.
     return ("", "") if transport.get_extra_info("socket").family == socket.AF_UNIX else None
 

@@ -1,27 +1,25 @@
 """Bind specs to listening sockets.
 
-Owns:     binding, taking sockets that are given, the texts of what can go wrong there, stale unix
-          sockets, what connections inherit.
+Owns:     binding, taking sockets that are given, what connections inherit.
 Thread:   event loop only, before it serves.
-Not here: the spec's grammar (settings/bind.py), which sockets systemd has passed (systemd.py), accepting
-          (acceptor.py, the lane).
+Not here: the spec's grammar (settings/bind.py), addresses and what can go wrong with them (addresses.py), which
+          sockets systemd has passed (systemd.py), accepting (acceptor.py, the lane).
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import ipaddress
 import logging
 import os
 import shutil
 import socket
-import stat
 from typing import Callable, NamedTuple, Union
 
 from ..errors import BindError
 from ..settings import PROXIED, Bind, Config, parse_bind
 from ..systemd import passed_sockets
+from .addresses import binds_beside, is_loopback, is_v6_only, look_up, remedy, remove_stale
 
 # How much of a response the kernel takes before it can send it. Left to itself it takes 2.7 MiB for a client
 # on the loopback address that does not read, and as much of the app's time before anybody sees that it is
@@ -83,7 +81,7 @@ class Listener(NamedTuple):
         """Whether other machines may connect and are believed what a front server is: REMOTE_USER, HTTPS."""
         if self.bind.kind == "unix" or self.bind.protocol not in ("uwsgi", "scgi"):
             return False
-        return not ipaddress.ip_address(self.socket.getsockname()[0].partition("%")[0]).is_loopback
+        return not is_loopback(self.socket.getsockname()[0])
 
     def take_queued(self) -> list[Socket]:
         """
@@ -144,33 +142,39 @@ def bind_listeners(config: Config, kept: Callable[[Bind], list[int]] = lambda bi
         BindError: one could not be bound; then none is.
     """
     rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
-    binds = map(parse_bind, config.bind)
-    placed = [[bind._replace(kind="fd", name=str(fd)) for fd in kept(bind)] or [bind] for bind in binds]
-    return open_listeners([bind for each in placed for bind in each], rights, config.backlog)
+    placed: list[Bind] = []
+    new: list[Bind] = []
+    for bind in map(parse_bind, config.bind):
+        fds = kept(bind)
+        placed += [bind._replace(kind="fd", name=str(fd)) for fd in fds] or [bind]
+        new += [] if fds else [bind]
+    return open_listeners(placed, rights, config.backlog, binds_beside(config, new))
 
 
 def open_listeners(
     binds: list[Bind],
     rights: UnixRights = UnixRights(),  # noqa: B008
     backlog: int = 128,
+    beside: list[Bind] = [],  # noqa: B006
 ) -> list[Listener]:
     """
     Bind all of them, or none, and listen; warn of those that are open to too many.
 
-    The kernel keeps as many as `backlog` connections waiting for accept.
+    The kernel keeps as many as `backlog` connections waiting for accept. `beside`: what the configuration listens on besides.
 
     Raises:
         BindError: one could not be bound; those before it are closed again.
     """
     listeners: list[Listener] = []
     try:
-        for bind in binds:
+        for number, bind in enumerate(binds):
+            others = [*binds[:number], *binds[number + 1 :], *beside]
             if bind.is_given:
                 listeners += [_open_given(fd, bind) for fd in _given_fds(bind)]
             elif bind.kind == "unix":
-                listeners.append(_open_abstract(bind) if bind.is_abstract else _open_unix(bind, rights))
+                listeners.append(_open_abstract(bind, others) if bind.is_abstract else _open_unix(bind, rights, others))
             else:
-                listeners += _open_tcp(bind)
+                listeners += _open_tcp(bind, others)
         for listener in listeners:
             listener.socket.listen(backlog)  # they have listened since they were bound: this only sets the length
     except BaseException:
@@ -194,22 +198,17 @@ def limit_unsent(sock: Socket, most_bytes: int) -> None:
             sock.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, most_bytes)
 
 
-def _open_tcp(bind: Bind) -> list[Listener]:
-    try:
-        found = socket.getaddrinfo(bind.host or None, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except (OSError, UnicodeError) as exc:  # UnicodeError: a label that is empty or too long
-        why = exc.strerror if isinstance(exc, OSError) else "no host name"
-        raise BindError(f"cannot listen on {bind}: the host {bind.host!r} was not found ({why})") from None
+def _open_tcp(bind: Bind, others: list[Bind]) -> list[Listener]:
     listeners: list[Listener] = []
     port = bind.port
-    for family, kind, protocol, _, address in dict.fromkeys(found):
+    for family, kind, protocol, _, address in look_up(bind):
         try:
             sock = socket.socket(family, kind, protocol)
         except OSError:
             continue  # the kernel has no such family, as in a container without IPv6
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
+            if family == socket.AF_INET6 and is_v6_only(address[0], bind, others):
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             limit_unsent(sock, UNSENT_BYTES)  # each connection inherits it
             # With port 0 every family gets the port that the first one got.
@@ -221,7 +220,7 @@ def _open_tcp(bind: Bind) -> list[Listener]:
                 continue  # a name such as localhost with an IPv6 address that this machine lacks
             for listener in listeners:
                 listener.close()
-            raise BindError(f"cannot listen on {bind}: {_remedy(exc, bind)}") from None
+            raise BindError(f"cannot listen on {bind}: {remedy(exc, bind, others)}") from None
         port = sock.getsockname()[1]
         sock.setblocking(False)
         listeners.append(Listener(sock, bind))
@@ -230,9 +229,9 @@ def _open_tcp(bind: Bind) -> list[Listener]:
     return listeners
 
 
-def _open_unix(bind: Bind, rights: UnixRights) -> Listener:
-    _remove_stale(bind)
-    listener = _bind_unix(bind)
+def _open_unix(bind: Bind, rights: UnixRights, others: list[Bind]) -> Listener:
+    remove_stale(bind, others)
+    listener = _bind_unix(bind, others)
     try:
         # Nobody can connect before listen(), so the umask's mode is never in force.
         _set_rights(bind, rights)
@@ -243,19 +242,19 @@ def _open_unix(bind: Bind, rights: UnixRights) -> Listener:
     return listener
 
 
-def _open_abstract(bind: Bind) -> Listener:
-    listener = _bind_unix(bind)
+def _open_abstract(bind: Bind, others: list[Bind]) -> Listener:
+    listener = _bind_unix(bind, others)
     listener.socket.listen()
     return listener
 
 
-def _bind_unix(bind: Bind) -> Listener:
+def _bind_unix(bind: Bind, others: list[Bind]) -> Listener:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(bind.unix_address)
     except OSError as exc:
         sock.close()
-        raise BindError(f"cannot listen on {bind}: {_remedy(exc, bind)}") from None
+        raise BindError(f"cannot listen on {bind}: {remedy(exc, bind, others)}") from None
     sock.setblocking(False)
     return Listener(sock, bind, None if bind.is_abstract else _inode(bind.path))
 
@@ -273,30 +272,6 @@ def _set_rights(bind: Bind, rights: UnixRights) -> None:
             f"cannot set the rights of {bind}: {exc.strerror}; only root may give a socket to another user, or to a "
             "group that it is no member of (--unix-owner, --unix-group)"
         ) from None
-
-
-def _remove_stale(bind: Bind) -> None:
-    """Remove the socket file of a server that is gone; refuse to touch anything else."""
-    try:
-        is_socket = stat.S_ISSOCK(os.stat(bind.path).st_mode)
-    except OSError:
-        return  # nothing there; or bind() will say what is wrong
-    if not is_socket:
-        raise BindError(
-            f"cannot listen on {bind}: the file exists and is not a socket; remove it or choose another path"
-        )
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(bind.path)
-        except ConnectionRefusedError:
-            os.unlink(bind.path)  # proven dead: nobody listens
-            return
-        except OSError:
-            pass  # a full backlog, no permission: somebody may be alive
-    raise BindError(
-        f"cannot listen on {bind}: another program is serving on this socket; stop it or choose another path"
-    )
 
 
 def _given_fds(bind: Bind) -> list[int]:
@@ -333,7 +308,7 @@ def _open_given(fd: int, bind: Bind) -> Listener:
         raise
     except OSError as exc:
         sock.close()
-        raise BindError(f"cannot listen on {bind}: {_remedy(exc, bind)}") from None
+        raise BindError(f"cannot listen on {bind}: {remedy(exc, bind, ())}") from None
     return Listener(sock, place, is_given=True)
 
 
@@ -377,22 +352,3 @@ def _inode(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _remedy(exc: OSError, bind: Bind) -> str:
-    """Say what is wrong and what to do next."""
-    number: int | None = exc.errno
-    if number == errno.EADDRINUSE:
-        who = f" ('ss -ltnp sport = :{bind.port}' tells which)" if bind.kind == "tcp" else ""
-        return f"another program listens there{who}; stop it or choose another address with --bind"
-    if number == errno.EACCES:
-        return (
-            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with --bind"
-            if bind.kind == "tcp"
-            else "no permission to create the socket in that folder"
-        )
-    if number == errno.EADDRNOTAVAIL:
-        return "this machine has no such address; 0.0.0.0 or [::] mean all that it has"
-    if number == errno.ENOENT:
-        return f"the folder {os.path.dirname(bind.path)!r} does not exist"
-    return exc.strerror or str(exc)

@@ -189,13 +189,6 @@ def respond(status: int, body: bytes | str, method: str = "GET", fields: str = "
     return Reply(head.encode() + (b"" if method == "HEAD" else octets))
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address is one of this machine's own, that nobody else reaches."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
 def _host_of(lines: list[str]) -> str:
     """Return the Host field; "" without one, as no browser would send it."""
     for line in lines:

@@ -28,11 +28,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Callable
 
 from ..connections.acceptor import SHORTAGES
+from ..connections.addresses import binds_beside, is_loopback
 from ..connections.listeners import Listener, UnixRights, open_listeners
 from ..errors import BindError
 from ..log_once import LogOnce
 from ..settings import Config, parse_bind, with_reach
-from .pages import METRICS, Pages, Reply, Whence, is_loopback, respond
+from .pages import METRICS, Pages, Reply, Whence, respond
 
 logger = logging.getLogger("aserve")
 
@@ -85,7 +86,7 @@ def open_metrics(config: Config) -> list[Listener]:
 
 
 def _open_pages(config: Config, place: str) -> list[Listener]:
-    listeners = open_listeners([parse_bind(place)], _rights(config))
+    listeners = _open(config, place)
     page = "" if config.status_page == "off" else ", the status page on /"
     logger.info("metrics on %s%s", ", ".join(f"{listener.url}{METRICS}" for listener in listeners), page)
     return listeners
@@ -93,14 +94,16 @@ def _open_pages(config: Config, place: str) -> list[Listener]:
 
 def _open_told(config: Config, place: str, what: str) -> list[Listener]:
     """Listen for those who are told something as soon as they connect."""
-    listeners = open_listeners([parse_bind(place)], _rights(config))
+    listeners = _open(config, place)
     places = (str(each.bind) if each.bind.kind == "unix" else each.url.partition("//")[2] for each in listeners)
     logger.info("%s on %s", what, ", ".join(places))
     return listeners
 
 
-def _rights(config: Config) -> UnixRights:
-    return UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
+def _open(config: Config, place: str) -> list[Listener]:
+    bind = parse_bind(place)
+    rights = UnixRights(config.unix_mode, config.unix_owner, config.unix_group)
+    return open_listeners([bind], rights, beside=binds_beside(config, [bind]))
 
 
 def _is_own(listener: Listener) -> bool:

@@ -128,7 +128,8 @@ class Config:
         ("127.0.0.1:8000",), "Serving", "--bind", BINDS,
         "where to listen; repeatable, or separated by commas; https:// for TLS",
         "Loopback: nothing is reachable from outside until you say so. Without a bind, the command takes the sockets that systemd has "
-        "passed, or, where a platform sets PORT, 0.0.0.0 and that port.",
+        "passed, or, where a platform sets PORT, 0.0.0.0 and that port. [::] takes IPv4 clients as well, as the kernel has it "
+        "(net.ipv6.bindv6only), unless a bind of IPv4 has the same port; REMOTE_ADDR is then their IPv4 address.",
     )
     threads: int = _row(
         32, "Serving", "--threads", count(0, 4096),

@@ -86,6 +86,24 @@ def test_tcp_v6(opened):
 
 
 @needs_ipv6
+@pytest.mark.parametrize("count", [1, 2])
+def test_all_interfaces_of_v6(opened, count):
+    """[::] takes IPv4 clients as the kernel has it; a bind of IPv4 beside it, in whichever order, has its own."""
+    (free,) = opened("0.0.0.0:0")
+    port = free.address[1]
+    free.close()
+    binds = [f"[::]:{port}", f"127.0.0.1:{port}"][:count]
+    v6, *v4 = opened(*binds)
+    default = pathlib.Path("/proc/sys/net/ipv6/bindv6only").read_text() == "0\n" if sys.platform == "linux" else True
+    assert v6.socket.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY) == (count == 2 or not default)
+    assert is_open(("127.0.0.1", port)) is (count == 2 or default)
+    assert is_open(("::1", port))
+    for listener in (v6, *v4):
+        listener.close()
+    assert len(opened(*reversed(binds))) == count
+
+
+@needs_ipv6
 def test_all_interfaces(opened):
     """No host means both families, on one port; its URLs are ones that work."""
     found = opened(":0")
@@ -156,11 +174,11 @@ def test_a_port_in_use(opened):
 
 
 def test_the_same_address_twice(opened):
-    """A spec given twice is in its own way: BindError, not an OSError later."""
+    """A spec given twice is in its own way, and is told so: BindError, not an OSError later."""
     (first,) = opened("127.0.0.1:0")
     port = first.address[1]
     first.close()
-    with pytest.raises(BindError, match="another program listens there"):
+    with pytest.raises(BindError, match="the settings name this address twice"):
         opened(f"127.0.0.1:{port}", f"127.0.0.1:{port}")
     assert not is_open(("127.0.0.1", port))
 

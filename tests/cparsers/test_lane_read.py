@@ -49,9 +49,9 @@ def test_a_request(lane):
     assert second.fd == arrival.fd and not second.is_first and second.peer == ""
 
 
-@pytest.mark.parametrize(("kind", "host"), [("tcp6", "::1"), ("unix", None)])
+@pytest.mark.parametrize(("kind", "host"), [("tcp6", "::1"), ("mapped", "127.0.0.1"), ("unix", None)])
 def test_addresses(new_lane, kind, host):
-    """The client's address as text; nobody has one on a unix socket."""
+    """The client's address as text, IPv4 as such on a socket of both families; on a unix socket there is none."""
     try:
         lane = new_lane(f"http {kind}")
     except OSError:

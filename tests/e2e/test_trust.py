@@ -11,6 +11,7 @@ import pytest
 from harness import apps
 
 from aserve import rpc
+from aserve.errors import BindError
 from aserve.proxies import peers as peers_module
 
 FIELDS = [
@@ -62,6 +63,22 @@ def test_nothing_of_a_client_is_believed(start_server, raw_client, caplog, setti
 
 
 # Proxies are believed
+
+
+@pytest.mark.plain
+@pytest.mark.parametrize("proxies", [None, "127.0.0.1"])
+def test_ipv4_on_a_socket_of_both_families(start_server, raw_client, proxies):
+    """A client of IPv4 has its IPv4 address on [::] as well: for the app, and where it is looked for among proxies."""
+    try:
+        server = start_server(apps.environ_json, bind="[::]:0", trusted_proxies=proxies or (), forwarded_fields=ALL)
+    except BindError:
+        pytest.skip("there is no IPv6 here")
+    try:
+        client = raw_client(("127.0.0.1", server.address[1]))
+    except ConnectionRefusedError:
+        pytest.skip("net.ipv6.bindv6only is set here")
+    environ = client.fetch("/", "X-Forwarded-For: 203.0.113.7").json()
+    assert environ["REMOTE_ADDR"] == ("203.0.113.7" if proxies else "127.0.0.1")
 
 
 @pytest.mark.plain

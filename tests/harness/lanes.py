@@ -140,11 +140,13 @@ class Lane:
 
 
 def new_listener(kind: str) -> socket.socket:
-    """Return a listening socket: tcp, tcp6 or unix."""
-    family = {"tcp": socket.AF_INET, "tcp6": socket.AF_INET6, "unix": socket.AF_UNIX}[kind]
+    """Return a listening socket: tcp, tcp6, unix, or mapped: IPv4 on a socket of IPv6."""
+    family = {"tcp": socket.AF_INET, "unix": socket.AF_UNIX}.get(kind, socket.AF_INET6)
     listener = socket.socket(family)
     # An autobound abstract name: nothing to remove.
-    listener.bind({"tcp": ("127.0.0.1", 0), "tcp6": ("::1", 0), "unix": ""}[kind])
+    if kind == "mapped":
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    listener.bind({"tcp": ("127.0.0.1", 0), "tcp6": ("::1", 0), "mapped": ("::ffff:127.0.0.1", 0), "unix": ""}[kind])
     listener.listen(256)
     listener.setblocking(False)
     return listener

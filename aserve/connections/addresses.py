@@ -1,0 +1,152 @@
+"""Addresses that binds name: which of one configuration meet, and what to do where the kernel refuses one.
+
+Owns:     looking up a bind's addresses, whether `[::]` takes IPv4 as well, the texts of what can go wrong, stale
+          unix sockets.
+Thread:   event loop only, before it serves.
+Not here: the spec's grammar (settings/bind.py), opening sockets (listeners.py).
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..errors import BindError
+from ..settings import Bind, Config, parse_bind
+
+_ANY = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}
+_LISTENING_SETTINGS = ("metrics", "stats", "agent_check")  # beside --bind
+_MAPPED = "::ffff:"  # RFC 4291 2.5.5.2: as the kernel writes an IPv4 client of a socket of both families
+
+
+def binds_beside(config: Config, binds: Iterable[Bind]) -> list[Bind]:
+    """Return the addresses that a configuration listens on beside these."""
+    settings = [getattr(config, name) for name in _LISTENING_SETTINGS]
+    beside = [parse_bind(text) for text in [*config.bind, *settings] if text is not None]
+    for bind in binds:
+        beside.remove(bind)
+    return beside
+
+
+def look_up(bind: Bind) -> list[tuple[Any, ...]]:
+    """
+    Return what getaddrinfo says of a bind's host, each result once.
+
+    Raises:
+        BindError: the host is not found.
+    """
+    try:
+        found = socket.getaddrinfo(bind.host or None, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as exc:  # UnicodeError: a label that is empty or too long
+        why = exc.strerror if isinstance(exc, OSError) else "no host name"
+        raise BindError(f"cannot listen on {bind}: the host {bind.host!r} was not found ({why})") from None
+    return list(dict.fromkeys(found))
+
+
+def is_v6_only(host: str, bind: Bind, others: Iterable[Bind]) -> bool:
+    """
+    Whether a socket at this IPv6 address of a bind must leave IPv4 alone.
+
+    `[::]` takes IPv4 clients as the kernel has it by default (net.ipv6.bindv6only), as with other servers, unless the
+    same bind or another one has IPv4 addresses of its own on that port.
+    """
+    if host != "::":
+        return not host.startswith(_MAPPED)
+    # With port 0 only addresses of the same bind get the same port.
+    same_port = [bind, *(other for other in others if other.kind == "tcp" and other.port == bind.port != 0)]
+    return any(family == socket.AF_INET for each in same_port for family, _ in _hosts(each))
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    return ipaddress.ip_address(unmapped(host.partition("%")[0])).is_loopback
+
+
+def unmapped(host: str) -> str:
+    """Return an address as text, IPv4 as such: a socket of both families has it as ::ffff:192.0.2.1."""
+    return host[len(_MAPPED) :] if host.startswith(_MAPPED) and "." in host else host
+
+
+def remedy(exc: OSError, bind: Bind, others: Sequence[Bind]) -> str:
+    """Say what is wrong and what to do next; `others`: the other binds of the configuration."""
+    number: int | None = exc.errno
+    if number == errno.EADDRINUSE:
+        if any(_meet(bind, other) for other in others):
+            return _TWICE
+        which = f" ('ss -ltnp sport = :{bind.port}' tells which)" if bind.kind == "tcp" else ""
+        return f"another program listens there{which}; stop it or choose another address with --bind"
+    if number == errno.EACCES:
+        return (
+            "ports below 1024 need root or CAP_NET_BIND_SERVICE; choose a higher one with --bind"
+            if bind.kind == "tcp"
+            else "no permission to create the socket in that folder"
+        )
+    if number == errno.EADDRNOTAVAIL:
+        return "this machine has no such address; 0.0.0.0 or [::] mean all that it has"
+    if number == errno.ENOENT:
+        return f"the folder {os.path.dirname(bind.path)!r} does not exist"
+    return exc.strerror or str(exc)
+
+
+def remove_stale(bind: Bind, others: Sequence[Bind]) -> None:
+    """
+    Remove the socket file of a server that is gone; refuse to touch anything else.
+
+    Raises:
+        BindError: something else is there.
+    """
+    try:
+        is_socket = stat.S_ISSOCK(os.stat(bind.path).st_mode)
+    except OSError:
+        if os.path.islink(bind.path):
+            raise BindError(
+                f"cannot listen on {bind}: the path is a link to {os.readlink(bind.path)!r}, where nothing is; remove "
+                "the link, or give the path of the socket itself"
+            ) from None
+        return  # nothing there; or bind() will say what is wrong
+    if not is_socket:
+        raise BindError(
+            f"cannot listen on {bind}: the file exists and is not a socket; remove it or choose another path"
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(bind.path)
+        except ConnectionRefusedError:
+            os.unlink(bind.path)  # proven dead: no program listens
+            return
+        except OSError:
+            pass  # a full backlog, no permission: its server may be alive
+    why = "another program is serving on this socket; stop it or choose another path"
+    raise BindError(f"cannot listen on {bind}: {_TWICE if any(_meet(bind, other) for other in others) else why}")
+
+
+_TWICE = "the settings name this address twice (--bind, --metrics, --stats, --agent-check); remove one, or change it"
+
+
+def _meet(bind: Bind, other: Bind) -> bool:
+    """Whether two binds cannot both be had."""
+    if bind.kind != other.kind:
+        return False
+    if bind.kind == "unix":
+        return bind.path == other.path or os.path.realpath(bind.path) == os.path.realpath(other.path)
+    if bind.kind != "tcp" or bind.port != other.port:
+        return False
+    mine, its = _hosts(bind), _hosts(other)
+    return any(
+        family == another and (host == name or _ANY[family] in (host, name))
+        for family, host in mine
+        for another, name in its
+    )
+
+
+def _hosts(bind: Bind) -> set[tuple[Any, str]]:
+    try:
+        return {(family, address[0]) for family, _, _, _, address in look_up(bind)}
+    except BindError:
+        return set()

@@ -1,0 +1,117 @@
+"""Addresses that binds name: which of one configuration meet, and what is said where the kernel refuses one."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+import pytest
+
+from aserve.connections import addresses
+from aserve.connections.addresses import binds_beside, is_loopback, is_v6_only, remedy, remove_stale, unmapped
+from aserve.errors import BindError
+from aserve.settings import Config, parse_bind
+
+BOTH = [
+    (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("0.0.0.0", 8000)),
+    (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::", 8000, 0, 0)),
+]
+
+
+@pytest.fixture
+def both_families(monkeypatch):
+    """A host that is empty means both families here, whatever this machine has."""
+    ask = socket.getaddrinfo
+    monkeypatch.setattr(
+        addresses.socket, "getaddrinfo", lambda host, *args, **named: ask(host, *args, **named) if host else BOTH
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "bind", "others", "expected"),
+    [
+        ("::", "[::]:8000", [], False),
+        ("::", "[::]:8000", ["0.0.0.0:8000"], True),
+        ("::", "[::]:8000", ["127.0.0.1:8000"], True),
+        ("::", "[::]:8000", ["https://0.0.0.0:8000"], True),
+        ("::", "[::]:8000", ["0.0.0.0:8001", "[::1]:8000", "unix:/run/s", "fd:3"], False),
+        ("::", "[::]:8000", ["no-such-host.invalid:8000"], False),
+        ("::", "[::]:0", ["0.0.0.0:0"], False),
+        ("::", ":8000", [], True),
+        ("::", ":0", [], True),
+        ("::1", "[::1]:8000", [], True),
+        ("::ffff:127.0.0.1", "[::ffff:127.0.0.1]:8000", [], False),
+    ],
+    ids=str,
+)
+def test_whether_ipv4_is_left_alone(both_families, host, bind, others, expected):
+    """All IPv6 addresses take IPv4 as well, unless the configuration has that port for IPv4 by itself."""
+    assert is_v6_only(host, parse_bind(bind), [parse_bind(other) for other in others]) is expected
+
+
+def test_what_a_configuration_listens_on_besides():
+    """Its other binds, and what has settings of its own."""
+    config = Config(bind=["[::]:1", ":2"], metrics="0.0.0.0:1", stats=":3", agent_check=":4")
+    assert list(map(str, binds_beside(config, [parse_bind(":2")]))) == ["[::]:1", "0.0.0.0:1", ":3", ":4"]
+    assert binds_beside(Config(bind=[":2"]), [parse_bind(":2")]) == []
+
+
+@pytest.mark.parametrize(
+    ("bind", "other", "is_own"),
+    [
+        ("127.0.0.1:8000", "127.0.0.1:8000", True),
+        ("127.0.0.1:8000", "uwsgi://0.0.0.0:8000", True),
+        (":8000", "127.0.0.1:8000", True),
+        ("127.0.0.1:8000", "127.0.0.1:8001", False),
+        ("127.0.0.1:8000", "127.0.0.2:8000", False),
+        ("127.0.0.1:8000", "[::1]:8000", False),
+        ("127.0.0.1:8000", "unix:/run/s", False),
+        ("unix:@name", "unix:@name", True),
+        ("unix:@name", "unix:@other", False),
+        ("fd:3", "fd:3", False),
+    ],
+)
+def test_an_address_in_use(both_families, bind, other, is_own):
+    """It is said whether the configuration is in its own way, or another program."""
+    said = remedy(OSError(errno.EADDRINUSE, "in use"), parse_bind(bind), [parse_bind(other)])
+    assert ("the settings name this address twice" in said) is is_own
+    assert ("another program listens there" in said) is not is_own
+
+
+def test_the_same_unix_socket_twice(tmp_path):
+    """By whatever path: the first one is not taken for another program."""
+    os.symlink("s", tmp_path / "link")
+    with socket.socket(socket.AF_UNIX) as first:
+        first.bind(str(tmp_path / "s"))
+        first.listen()
+        bind = parse_bind(f"unix:{tmp_path}/s")
+        for other in (f"unix:{tmp_path}/s", f"unix:{tmp_path}/link"):
+            with pytest.raises(BindError, match="the settings name this address twice"):
+                remove_stale(bind, [parse_bind(other)])
+
+
+def test_a_link_that_leads_nowhere(tmp_path):
+    """It is called what it is, and stays."""
+    os.symlink("gone", tmp_path / "link")
+    with pytest.raises(BindError, match="the path is a link to 'gone', where nothing is; remove the link"):
+        remove_stale(parse_bind(f"unix:{tmp_path}/link"), [])
+    assert os.path.islink(tmp_path / "link")
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("127.0.0.1", True), ("127.5.5.5", True), ("::1", True), ("::ffff:127.0.0.1", True), ("fe80::1%eth0", False), ("10.0.0.1", False)],
+)  # fmt: skip
+def test_own_addresses(host, expected):
+    """Those that no other machine reaches."""
+    assert is_loopback(host) is expected
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("::ffff:192.0.2.1", "192.0.2.1"), ("192.0.2.1", "192.0.2.1"), ("::1", "::1"), ("::ffff:0:1", "::ffff:0:1"), ("", "")],
+)  # fmt: skip
+def test_ipv4_as_such(host, expected):
+    """A client of IPv4 has the same address on each socket."""
+    assert unmapped(host) == expected
