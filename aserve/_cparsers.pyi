@@ -75,6 +75,9 @@ class _Lib:
     HTTP1_EXPECT_CONTINUE: int
     HTTP1_FORWARDED: int
     HTTP1_WEBSOCKET: int
+    HTTP1_LINE_VARS: int
+    KNOWN_RAW_MAX: int
+    KNOWN_VARS_MAX: int
     UWSGI_WSGI: int
     UWSGI_WSGI_MOUNT: int
     UWSGI_PING: int
@@ -82,6 +85,7 @@ class _Lib:
     LANE_HTTP: int
     LANE_UWSGI: int
     LANE_SCGI: int
+    LANE_KNOWN: int
     LANE_LEFT: int
     LANE_WHOLE: int
     LANE_BEGUN: int
@@ -108,6 +112,10 @@ class _Lib:
     def http1_parse_head_at(self, buf: bytes, at: int, len: int, scanned: int, head: _CData, /) -> int: ...
     def http1_decode_chunked(self, body: _CData, buf: _CData, len: int, dst: _CData, /) -> int: ...
     def http1_decode_chunked_at(self, body: _CData, buf: bytes, at: int, len: int, dst: _CData, /) -> int: ...
+    # known.h
+    def known_parse_head(self, known: _CData, buf: _CData, len: int, head: _CData, /) -> int: ...
+    def known_hash(self, buf: _CData, head_len: int, /) -> int: ...
+    def known_keep(self, known: _CData, buf: _CData, head_len: int, head: _CData, /) -> int: ...
     # uwsgi.h
     def uwsgi_parse_packet(self, buf: _CData, len: int, packet: _CData, /) -> int: ...
     def uwsgi_parse_array(self, buf: _CData, len: int, items: _CData, cap: int, /) -> int: ...

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HEADERS = [
     "aserve.h",
     "http1.h",
+    "known.h",
     "uwsgi.h",
     "scgi.h",
     "load_board.h",
@@ -44,6 +45,7 @@ SOURCES = [
     "request_line.c",
     "fields.c",
     "http1.c",
+    "known.c",
     "chunked.c",
     "uwsgi.c",
     "scgi.c",

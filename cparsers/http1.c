@@ -88,6 +88,7 @@ static int parse_head(const char *p, const char *end, http1_head *head)
     code = parse_request_line(p, line_end, &line);
     if (code == 0)
         code = append_request_line(&all.vars, &line);
+    head->fields_off = all.vars.len;
     all.authority = line.authority;
     p = line_end + 2;
     end -= 2; /* the empty line */

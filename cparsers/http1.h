@@ -22,6 +22,9 @@ enum {
                                    upgrade to websocket */
 };
 
+/* Pairs that stand for the request line. */
+enum { HTTP1_LINE_VARS = 5 };
+
 typedef struct {
     /* set by the caller, once */
     char *vars;        /* scratch; 2 * max_head_len + 256 always suffices */
@@ -35,7 +38,8 @@ typedef struct {
     uint32_t vars_len;       /* octets written to `vars`, no NUL at the end */
     uint32_t nvars;          /* name/value pairs written to `vars` */
     uint32_t flags;          /* HTTP1_* */
-    uint32_t reserved;
+    uint32_t fields_off;     /* the pairs of fields begin here in `vars`,
+                                after HTTP1_LINE_VARS of the request line */
 } http1_head;
 
 /* Parse one request head at buf[0 .. len).

@@ -14,12 +14,17 @@
 #include "aserve.h"
 #include "http1.h"
 #include "in_flight.h"
+#include "known.h"
 #include "load_board.h"
 #include "scgi.h"
 #include "uwsgi.h"
 /* cdef:begin */
 
 enum { LANE_HTTP = 0, LANE_UWSGI = 1, LANE_SCGI = 2 };
+
+/* Field sections that are kept at most, for all connections together.  Guess:
+ * more clients than are at work at once. */
+enum { LANE_KNOWN = 256 };
 
 /* Where a connection of the lane stands. */
 enum {
@@ -49,8 +54,8 @@ typedef struct {
     uint16_t listener;  /* which one has accepted it */
     uint8_t used;       /* 1: has carried a request; atomic */
     uint8_t last;       /* 1: the client expects the connection to close */
-    uint8_t reserved[2];
-    uint32_t since; /* lane->now when it became IDLE; atomic */
+    uint16_t section;   /* known_hash of its last field section; 0: none */
+    uint32_t since;     /* lane->now when it became IDLE; atomic */
 } lane_conn;
 
 /* One request, a part of it, or what else came on a connection. */
@@ -109,6 +114,7 @@ typedef struct {
     load_board *board;        /* NULL: no other process has our listeners */
     uint64_t *entries_used;   /* the highest descriptor in there so far, + 1 */
     in_flight_entry *entries; /* by descriptor, conns_cap of them, or NULL */
+    known_section *known;     /* zero-filled, LANE_KNOWN of them, or NULL */
     /* set by the caller, at any time */
     uint32_t now;       /* seconds since the start; atomic */
     uint32_t max_conns; /* beyond so many nobody is accepted; atomic */

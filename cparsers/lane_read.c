@@ -12,6 +12,32 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Parse a head, by its connection's last field section if it is the same one.
+ * A section is kept when it comes a second time: one with a field of the
+ * request's own (an identifier, a time) would be copied each time in vain. */
+static int parse_http(lane *set, lane_conn *conn, const char *input,
+                      uint32_t len, http1_head *head)
+{
+    uint16_t section;
+    int code;
+
+    if (set->known == NULL)
+        return http1_parse_head(input, len, 0, head);
+    code = known_parse_head(&set->known[conn->section % LANE_KNOWN], input,
+                            len, head);
+    if (code > 0)
+        return code;
+    code = http1_parse_head(input, len, 0, head);
+    if (code <= 0)
+        return code;
+    section = known_hash(input, (size_t)code);
+    if (section == conn->section)
+        known_keep(&set->known[section % LANE_KNOWN], input, (size_t)code,
+                   head);
+    conn->section = section;
+    return code;
+}
+
 /* Parse what one connection sent; the caller has set input_off and _len. */
 static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
 {
@@ -25,8 +51,8 @@ static void parse_arrival(lane *set, lane_arrival *arrival, uint32_t protocol)
                            .max_line_len = set->max_line_len,
                            .max_head_len = set->max_head_len,
                            .max_fields = set->max_fields};
-        arrival->consumed =
-            http1_parse_head(input, arrival->input_len, 0, &head);
+        arrival->consumed = parse_http(set, &set->conns[arrival->fd], input,
+                                       arrival->input_len, &head);
         arrival->content_length = head.content_length;
         arrival->vars_len = head.vars_len;
         arrival->flags = head.flags;

@@ -31,6 +31,7 @@ READ_BYTES = 1 << 17
 BATCH_BYTES = 4 * READ_BYTES
 ARRIVAL_BYTES: int = ffi.sizeof("lane_arrival")
 CONN_BYTES: int = ffi.sizeof("lane_conn")
+KNOWN_BYTES: int = lib.LANE_KNOWN * ffi.sizeof("known_section")  # 1.2 MB, of which the kernel gives what is used
 
 
 def _raise_trim_threshold(octets: int) -> None:
@@ -44,10 +45,9 @@ def _raise_trim_threshold(octets: int) -> None:
     bytes(octets)
 
 
-def _new_table() -> mmap.mmap:
+def _new_table(octets: int) -> mmap.mmap:
     # Python's default would share it with processes that the app forks.
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    return mmap.mmap(-1, MAX_DESCRIPTORS * CONN_BYTES, flags=flags)
+    return mmap.mmap(-1, octets, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class Memory:
@@ -65,7 +65,8 @@ class Memory:
         self._vars = new("char[]", vars_bytes)
         self._arrivals = new("lane_arrival[]", BATCH_COUNT)
         self._listeners = ffi.new("lane_listener[]", len(listeners))
-        self._conns = ffi.from_buffer("lane_conn[]", _new_table())
+        self._conns = ffi.from_buffer("lane_conn[]", _new_table(MAX_DESCRIPTORS * CONN_BYTES))
+        self._known = ffi.from_buffer("known_section[]", _new_table(KNOWN_BYTES))
         self.views = (
             ffi.buffer(self._input, BATCH_BYTES),
             ffi.buffer(self._vars, vars_bytes),
@@ -78,6 +79,7 @@ class Memory:
         set = self.set = ffi.new("lane *")
         set.listeners, set.nlisteners = self._listeners, len(listeners)
         set.conns, set.conns_cap = self._conns, MAX_DESCRIPTORS
+        set.known = self._known
         set.input, set.input_cap, set.read_cap = self._input, BATCH_BYTES, READ_BYTES
         set.vars, set.vars_cap = self._vars, vars_bytes
         set.arrivals, set.arrivals_cap = self._arrivals, BATCH_COUNT

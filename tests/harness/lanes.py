@@ -53,6 +53,7 @@ class Lane:
         self.owned = {
             "listeners": ffi.new("lane_listener[]", len(self.listeners)),
             "conns": ffi.new("lane_conn[]", set.conns_cap),
+            "known": ffi.new("known_section[]", lib.LANE_KNOWN),
             "input": ffi.new("char[]", set.input_cap),
             "vars": ffi.new("char[]", set.vars_cap),
             "arrivals": ffi.new("lane_arrival[]", set.arrivals_cap),
