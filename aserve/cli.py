@@ -43,6 +43,7 @@ from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
 from .signals import log_what_remains
+from .start_folder import FolderGoneError, StartFolder
 from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
@@ -83,6 +84,7 @@ def _run(argv: Sequence[str]) -> int:
     if argv[:1] == [CONFIG]:
         sys.stdout.write(_explain(argv[1:]))
         return 0
+    folder, own = StartFolder.of_this_process(os.environ), frozenset(sys.modules)
     args = parse_args(argv)
     spooler_folder = os.environ.pop(SPOOLER_VARIABLE, None)
     if spooler_folder is not None:
@@ -124,8 +126,8 @@ def _run(argv: Sequence[str]) -> int:
     with prepared(plan.config, inherited.listeners if inherited else None) as listeners:
         if plan.config.workers is not None:
             _share_uwsgi(plan, inherited.kept if inherited else {})
-            read = functools.partial(_read_again, args)
-            status = run_workers(plan, read, listeners, inherited, os.environ, _load, _enter)
+            read, load = functools.partial(_read_again, args, folder, own), functools.partial(_load_worker, folder, own)
+            status = run_workers(plan, read, listeners, inherited, os.environ, load, _enter)
         else:
             status = run_server(_load(plan), plan.config, listeners, _beside(plan.config.control))
     log_what_remains()
@@ -166,7 +168,7 @@ def _read_settings(args: Mapping[str, object]) -> Plan:
         spec = spec or origin.draft.app
         toml = {**origin.settings, **toml}  # each of the origin's has been checked, with the line that it is from
     config = Config.from_sources(given, os.environ, toml, toml_name)
-    config = with_whole_paths(config)
+    config = with_whole_paths(config, StartFolder.of_this_process(os.environ))
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
     if config.shared is not None and not (spec or config.shared_prefix):
@@ -174,9 +176,22 @@ def _read_settings(args: Mapping[str, object]) -> Plan:
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
 
 
-def _read_again(args: Mapping[str, object]) -> Plan:
-    """Return what is to be served from now on."""
+def _read_again(args: Mapping[str, object], folder: StartFolder, own: frozenset[str]) -> Plan:
+    """
+    Return what is to be served from now on; `own`: the names of modules that are aserve's.
+
+    Raises:
+        ConfigError: a source has a mistake.
+        FolderGoneError: the app would be that of before, as the folder from which it is imported has moved.
+    """
+    gone = None
+    try:
+        folder.enter(own, is_anew=True)
+    except FolderGoneError as fault:
+        gone = fault
     plan = _read_plan(args)
+    if gone is not None and _depends_on_folder(plan):
+        raise gone
     hooks_of(plan.origin).in_supervisor("on_reload")
     return plan
 
@@ -192,6 +207,16 @@ def _load(plan: Plan, role: Role | None = None, is_spooler: bool = False) -> WSG
     hooks.app_is_loaded()
     check_unpatched()
     return app
+
+
+def _load_worker(folder: StartFolder, own: frozenset[str], plan: Plan, role: Role) -> WSGIApp:
+    """Import the app for a worker or a mold, from where the name of the folder leads now."""
+    try:
+        folder.enter(own)
+    except FolderGoneError as fault:  # what the other workers serve is better than nothing
+        if _depends_on_folder(plan):
+            logger.warning("%s; until then workers have the code of before", fault)
+    return _load(plan, role)
 
 
 def _enter(role: Role) -> None:
@@ -319,6 +344,12 @@ def _has_uwsgi(config: Config) -> bool:
 def _needs_no_app(config: Config) -> bool:
     """Whether there is something to serve without an APP, and so no need of the demo."""
     return bool(config.static or config.mount)
+
+
+def _depends_on_folder(plan: Plan) -> bool:
+    """Whether an app is imported from the folder of the start, or from below it."""
+    specs = [*([plan.spec] if plan.spec else []), *(parse_mount(text).what for text in plan.config.mount)]
+    return not os.path.isabs(plan.config.chdir or "") and not all(map(os.path.isabs, specs or [""]))
 
 
 def _speaks_uwsgi(config: Config) -> bool:

@@ -17,6 +17,9 @@ from typing import Any
 from .errors import AserveError
 from .settings import Bind, Config, parse_bind
 from .settings.shared import QUEUE
+from .start_folder import StartFolder
+
+HERE = StartFolder(".", is_said=False)
 
 
 class SurroundingsError(AserveError):
@@ -42,7 +45,7 @@ def set_surroundings(config: Config, environ: MutableMapping[str, str]) -> None:
         _import_from(os.path.abspath(folder))
 
 
-def with_whole_paths(config: Config) -> Config:
+def with_whole_paths(config: Config, folder: StartFolder = HERE) -> Config:
     """Return settings by whose paths everybody means the same file: the app may change the folder, and a supervisor has them, too."""
     changed: dict[str, Any] = {
         name: os.path.abspath(getattr(config, name))
@@ -52,6 +55,9 @@ def with_whole_paths(config: Config) -> Config:
     if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
         changed["access_log"] = os.path.abspath(config.access_log)
     changed["spooler"] = [folder if folder.startswith(QUEUE) else os.path.abspath(folder) for folder in config.spooler]
+    changed["touch_reload"] = list(
+        map(folder.whole, config.touch_reload)
+    )  # a link that leads elsewhere is a change, too
     if config.chdir is not None:
         changed["bind"] = [_with_whole_path(parse_bind(bind)) for bind in config.bind]
         for name in ("static", "x_sendfile"):

@@ -27,7 +27,7 @@ TESTS = ROOT / "tests"
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
     "errors episode escaping footprint frames http_date local_time log_once near_names shielding systemd _cparsers",
-    "forks manager",  # manager: what systemd is told, and when
+    "forks manager start_folder",  # manager: what systemd is told, and when
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo surroundings",

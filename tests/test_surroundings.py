@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from aserve.settings import Config
+from aserve.start_folder import StartFolder
 from aserve.surroundings import SurroundingsError, set_surroundings, with_whole_paths
 
 
@@ -66,3 +67,9 @@ def test_whole_paths(tmp_path):
     files = with_whole_paths(Config(chdir="x", static=["/s=a", "/t=/b"], x_sendfile=["c", "/p=d"]))
     assert files.static == (f"/s={tmp_path}/a", "/t=/b") and files.x_sendfile == (f"{tmp_path}/c", f"/p={tmp_path}/d")
     assert moved.bind == (f"uwsgi://unix:{tmp_path}/s", ":1", "unix:@a")
+
+
+def test_touched_files_by_the_name_of_the_folder(tmp_path):
+    """A link that leads to another release is a change of them, too."""
+    folder = StartFolder(str(tmp_path), is_said=True)
+    assert with_whole_paths(Config(workers=1, touch_reload=["a", "/b"]), folder).touch_reload == (f"{tmp_path}/a", "/b")

@@ -24,6 +24,7 @@ from aserve.processes.shutdown import StartFailed
 from aserve.processes.worker import Role
 from aserve.settings import Config, ConfigError
 from aserve.spooler import runner
+from aserve.start_folder import FolderGoneError
 from aserve.uwsgi_api import memory
 
 
@@ -68,6 +69,51 @@ def test_workers(supervised, served, capsys, tmp_path):
     with pytest.raises(ConfigError):
         read()
     assert served == [] and supervised.roles == []
+
+
+def test_a_folder_that_is_a_link(supervised, tmp_path, monkeypatch, caplog):
+    """Settings and app are those of the folder to which its name leads by then; where it leads nowhere, that is told."""
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "linked_app.py").write_text(f"def {name}(environ, start_response): pass\napp = {name}\n")
+        (tmp_path / name / "pyproject.toml").write_text(f"[tool.aserve]\nserver-name = '{name}'\n")
+    (tmp_path / "current").symlink_to("one")
+    monkeypatch.chdir(tmp_path / "current")
+    monkeypatch.setenv("PWD", str(tmp_path / "current"))
+    assert cli.main(["linked_app:app", "--workers", "1"]) == 0
+    ((plan, read, _, _),) = supervised.made
+    (tmp_path / "current").unlink()
+    with pytest.raises(FolderGoneError, match="current, where aserve was started, cannot be entered any more"):
+        read()
+    (tmp_path / "two").rename(tmp_path / "current")
+    assert (plan.config.server_name, read().config.server_name) == ("one", "two")
+    monkeypatch.chdir(tmp_path / "one")
+    supervised.outcome = Role(1, 1, plan, None, (), None, supervisor_pid=4242)
+    assert cli.main(["linked_app:app", "--workers", "1"]) == 7
+    assert supervised.roles[-1][1].__name__ == "one"  # PWD was not true any more: this is where it was started
+    sys.modules.pop("linked_app", None)
+
+
+@pytest.mark.parametrize(("spec", "is_told"), [("late_app:app", True), ("{}/late_app.py:app", False)])
+def test_a_folder_that_moves_before_the_import(supervised, tmp_path, monkeypatch, capsys, spec, is_told):
+    """A worker has the code that the others have, and says so, if it imports from there; a reload goes on if it does not."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "late_app.py").write_text("def app(environ, start_response): pass\n")
+    monkeypatch.chdir(tmp_path / "in")
+    monkeypatch.delenv("PWD", raising=False)
+    reads = []
+
+    def run(self, inherited):
+        (tmp_path / "in").rename(tmp_path / "moved")
+        reads.append(supervised.made[-1][1])
+        return Role(1, 1, supervised.made[-1][0], None, (), None, supervisor_pid=4242)
+
+    monkeypatch.setattr(with_workers.Supervisor, "run", run)
+    assert cli.main([spec.format(tmp_path / "moved"), "--workers", "1"]) == 7
+    assert ("until then workers have the code of before" in capsys.readouterr().err) is is_told
+    if not is_told:
+        assert reads[0]().spec == spec.format(tmp_path / "moved")
+    sys.modules.pop("late_app", None)
 
 
 def test_what_workers_share(supervised, monkeypatch):

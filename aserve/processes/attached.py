@@ -224,12 +224,12 @@ class Attached:
 
     def _start(self, one: _One, now: float) -> None:
         environ = {**environ_for(self._config, self._command.environ), **dict(one.program.variables)}
-        folder, kept = self._config.chdir, -1
+        folder, kept = self._command.start.whole(self._config.chdir or ""), -1
         if one.program.variables and self._spoolers is not None:
-            folder, kept = None, self._spoolers.fd
+            folder, kept = self._command.start.whole(""), self._spoolers.fd
             environ.update(self._spoolers.variables(one.program.name))
         try:
-            one.pid = start_program(one.program, environ, folder, self._signals, kept)
+            one.pid = start_program(one.program, environ, folder or None, self._signals, kept)
         except OSError as exc:
             seconds = self._delay(one)
             logger.error("%s could not be forked: %s; the next try is in %.1f s", one, exc.strerror or exc, seconds)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
 from ..forks import flush_output
+from ..start_folder import StartFolder
 
 COMMAND_LINE = "/proc/self/cmdline"
 # Each names a descriptor to new code: of a trial's channel, and of what the supervisor has left to it (upgrade.py).
@@ -29,13 +30,18 @@ class Command(NamedTuple):
     environ: Mapping[str, str]
     folder: str
 
+    @property
+    def start(self) -> StartFolder:
+        """Its folder, and whether that is the name that was typed."""
+        return StartFolder(self.folder, self.environ.get("PWD") == self.folder)
+
     def __str__(self) -> str:
         return shlex.join(self.words)
 
     @classmethod
     def of_this_process(cls, environ: Mapping[str, str]) -> Command:
         """Return the one that has started this process, with this environment."""
-        return cls([sys.executable, *_words()[1:]], dict(environ), _folder(environ.get("PWD", "")))
+        return cls([sys.executable, *_words()[1:]], dict(environ), StartFolder.of_this_process(environ).name)
 
     def execute(self, variable: str, fd: int) -> NoReturn:
         """
@@ -63,16 +69,3 @@ def _words() -> list[str]:
             return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
     except OSError:  # there is no /proc
         return list(getattr(sys, "orig_argv", []))
-
-
-def _folder(said: str) -> str:
-    """
-    Return the working directory by the name that the shell or systemd has given it, if that is true.
-
-    It may be a symbolic link to the release that is current: os.getcwd() would say where it led to at the start.
-    """
-    try:
-        here = os.getcwd()
-        return said if os.path.isabs(said) and os.path.samefile(said, here) else here
-    except OSError:  # it was removed, or may not be entered
-        return "."

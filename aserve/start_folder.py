@@ -1,0 +1,120 @@
+"""The folder in which the command was started, by its name: where that leads now, and not where it led then.
+
+Owns:     StartFolder: its name, entering it again, and what Python has kept of the folder to which the name led before.
+Thread:   the main thread.
+Not here: --chdir and --python-path (surroundings.py), the folder of the app on sys.path (loading.py).
+
+A deploy puts a new release beside the current one, and lets a symbolic link lead to it. A process stays in the folder where it began,
+whatever the link does: so before each import, and before settings are read again, it enters the folder by the link's name.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .errors import AserveError
+
+
+class FolderGoneError(AserveError):
+    """The folder of the start has another name now, or none: what is imported from it is the code of before."""
+
+
+class StartFolder(NamedTuple):
+    """A name, and what says that it is the right one."""
+
+    name: str
+    is_said: bool  # by the environment, so it is the name that was typed; else where that led at the start
+
+    @classmethod
+    def of_this_process(cls, environ: Mapping[str, str]) -> StartFolder:
+        """
+        Return the working directory by the name that the shell or systemd has given it, if that is true.
+
+        It may be a symbolic link to the release that is current: os.getcwd() would say where it leads.
+        """
+        said = environ.get("PWD", "")
+        try:
+            here = os.getcwd()
+            is_said = os.path.isabs(said) and os.path.samefile(said, here)
+            return cls(said if is_said else here, is_said)
+        except OSError:  # it was removed, or may not be entered
+            return cls(".", False)
+
+    def whole(self, path: str) -> str:
+        """Return a path that is meant from here, from the root on; as it is where the name is not known for sure."""
+        return os.path.join(self.name, path) if self.is_said and os.path.isdir(self.name) else path
+
+    def enter(self, own: frozenset[str], is_anew: bool = False) -> None:
+        """
+        Be where the name leads now; if that is another folder, or all is read anew, forget what was imported from the one of before.
+
+        `own` are the names of the modules that stay, whatever they are.
+
+        Raises:
+            FolderGoneError: the name leads nowhere, or elsewhere and may not be the one that was meant.
+        """
+        before = _real_folder()
+        is_moved = self._leads_elsewhere()
+        if is_moved:
+            self._change_folder()
+            _move_path(before, os.getcwd())
+        if is_moved or is_anew:
+            sys.path_importer_cache.clear()  # lists of folders: old ones, if a link has another folder of the same time
+            _forget_modules(before, own)
+
+    def _leads_elsewhere(self) -> bool:
+        try:
+            return not os.path.samefile(self.name, ".")
+        except PermissionError:  # after --user: it cannot be seen where it leads
+            return False
+        except OSError as exc:
+            raise FolderGoneError(
+                f"{self.name}, where aserve was started, cannot be entered any more ({exc.strerror}): "
+                "put it back, or start aserve in a folder that stays, or with --chdir"
+            ) from None
+
+    def _change_folder(self) -> None:
+        if not self.is_said:
+            raise FolderGoneError(
+                f"{self.name}, where aserve was started, is another folder now, and without PWD in the environment it is not known "
+                "which one is meant: start aserve anew, with --chdir"
+            )
+        try:
+            os.chdir(self.name)
+        except OSError as exc:
+            raise FolderGoneError(f"{self.name}, where aserve was started, cannot be entered: {exc.strerror}") from None
+
+
+def _real_folder() -> str:
+    """Return the working directory without links, or ""."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _move_path(before: str, after: str) -> None:
+    """Have sys.path name the other folder, where PYTHONPATH or `python -m` have put this one, or a part of it."""
+    moved = [after + path[len(before) :] if _is_below(path, before) else path for path in sys.path]
+    sys.path[:] = moved  # the same list: others refer to it
+
+
+def _forget_modules(folder: str, own: frozenset[str]) -> None:
+    """Have modules of the folder imported again, which a configuration has imported; not aserve's, nor those in C."""
+    for name, module in [*sys.modules.items()]:
+        path = getattr(module, "__file__", None) or ""
+        if name not in own and name.partition(".")[0] != "aserve" and path.endswith(".py") and _is_below(path, folder):
+            del sys.modules[name]
+
+
+def _is_below(path: str, folder: str) -> bool:
+    """Whether this is the app's: in this folder, and not in an environment that lies there."""
+    is_installed = any(_begins(path, prefix) for prefix in (sys.prefix, sys.base_prefix))
+    return bool(folder) and _begins(path, folder) and not is_installed
+
+
+def _begins(path: str, folder: str) -> bool:
+    return f"{path}/".startswith(f"{folder.rstrip('/')}/")

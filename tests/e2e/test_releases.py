@@ -1,0 +1,133 @@
+"""A deploy by a symbolic link: what is imported, or read again, is what the link's name leads to by then."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import pytest
+from harness.client import RawClient
+from harness.waiting import wait_until
+from harness.workers import Workers
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"),
+    pytest.mark.any_parser,
+]
+
+# What each file of a release says is the name of the release; `kept` is imported by the configuration, too.
+APP = """\
+import os, kept, lib_of_release
+with open("data") as file:
+    VERSION = (NAME, file.read(), kept.NAME, lib_of_release.NAME, os.environ["CONF"])
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [" ".join([*VERSION, str(os.getpid())]).encode()]
+"""
+CONF = "import kept\nraw_env = [f'CONF={NAME}']\n"
+
+
+class Released(Workers):
+    """Started by a shell, in the folder to which the link `current` leads."""
+
+    command = ("sh", "-c", 'cd current && exec "$0" "$@"', sys.executable, "-m", "aserve")
+    target = "shop:app"
+
+
+class Unnamed(Released):
+    """Started as by systemd: nothing says by which name the folder was entered."""
+
+    command = ("sh", "-c", 'cd current && exec env -u PWD "$0" "$@"', *Released.command[3:])
+
+
+def write_release(folder, name):
+    (folder / "lib").mkdir(parents=True)
+    for path, text in (("shop.py", APP), ("gunicorn.conf.py", CONF), ("kept.py", ""), ("lib/lib_of_release.py", "")):
+        (folder / path).write_text(f"NAME = {name!r}\n{text}")
+    (folder / "data").write_text(name)
+    for path in folder.rglob("*"):  # as an archive or rsync has them: what Python keeps by time is no help
+        os.utime(path, (1e9, 1e9))
+    for path in (folder, folder / "lib"):
+        os.utime(path, (1e9, 1e9))
+
+
+def lead_to(folder, name):
+    (folder / "next").symlink_to(name)
+    (folder / "next").rename(folder / "current")
+
+
+def versions(process):
+    """Return which releases an answer is from: the app, what it reads and imports; then the settings."""
+    client = RawClient(process.address)
+    try:
+        *code, setting, _ = client.fetch("/", "Connection: close").body.decode().split()
+        return set(code), setting
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def released(tmp_path):
+    """Start a supervisor in `current`: released(*flags, **env) -> it."""
+    running = []
+    for name in ("one", "two", "six"):
+        write_release(tmp_path / name, name)
+    (tmp_path / "current").symlink_to("one")
+
+    def start(*flags, kind=Released):
+        running.append(kind(tmp_path, "one", "--gunicorn-conf", "gunicorn.conf.py", "--python-path", "lib", *flags))
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.end()
+    for process in running:
+        assert not process.faults()
+
+
+@pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["each imports", "a mold imports"])
+def test_a_link_that_leads_to_the_next_release(released, tmp_path, flags):
+    """A reload, and without a mold whatever begins of itself, has all of the next release; touched files are the link's, too."""
+    process = released("--workers", "1", "--touch-reload", "data", *flags)
+    process.wait_for_log("worker 1 .* is ready")
+    assert versions(process) == ({"one"}, "one")
+    lead_to(tmp_path, "two")
+    process.wait_for_log(f"{tmp_path}/current/data has changed: done in", 20)
+    assert versions(process) == ({"two"}, "two")
+    assert process.stop() == 0
+
+
+def test_what_begins_without_a_reload(released, tmp_path):
+    """A crash's successor imports from where the link leads by then; settings are read by a reload."""
+    process = released("--workers", "1")
+    process.wait_for_log("worker 1 .* is ready")
+    lead_to(tmp_path, "two")
+    (pid,) = process.workers
+    os.kill(pid, 9)
+    wait_until(lambda: process.count("worker 1 .* is ready") == 2)
+    assert versions(process) == ({"two"}, "one")
+    assert process.stop() == 0
+
+
+@pytest.mark.parametrize("becomes", ["removed", "replaced"])
+def test_a_name_that_is_not_known(released, tmp_path, becomes):
+    """Without PWD there is no telling which folder is meant: nothing is reloaded, what is said why; workers go on."""
+    process = released("--workers", "1", kind=Unnamed)
+    process.wait_for_log("worker 1 .* is ready")
+    (tmp_path / "one").rename(tmp_path / "old")
+    if becomes == "replaced":
+        (tmp_path / "six").rename(tmp_path / "one")
+    process.signal(signal.SIGHUP)
+    why = {
+        "removed": r"cannot be entered any more \(No such file",
+        "replaced": "is another folder now, and without PWD",
+    }
+    process.wait_for_log(f"SIGHUP: nothing was reloaded: {tmp_path}/one, where aserve was started, {why[becomes]}")
+    assert versions(process) == ({"one"}, "one")
+    (pid,) = process.workers
+    os.kill(pid, 9)
+    process.wait_for_log("until then workers have the code of before")
+    wait_until(lambda: process.count("worker 1 .* is ready") == 2)
+    assert versions(process) == ({"one"}, "one")
+    assert process.stop() == 0
