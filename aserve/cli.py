@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from . import exits
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
 from .demo import app as demo_app
@@ -42,7 +43,6 @@ from .running import Beside, prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
-from .signals import log_what_remains
 from .start_folder import FolderGoneError, StartFolder
 from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
@@ -61,14 +61,16 @@ INTERRUPTED = 130  # what a shell reports for SIGINT
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status: 0 done, 2 a mistake in what was asked."""
     try:
-        return _run(sys.argv[1:] if argv is None else argv)
+        status = _run(sys.argv[1:] if argv is None else argv)
     except (ConfigError, AserveError, BindError) as fault:
         if isinstance(fault, LoadError):
             sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")
-        return USAGE_ERROR
+        status = USAGE_ERROR
     except KeyboardInterrupt:  # while the app was imported
-        return INTERRUPTED
+        status = INTERRUPTED
+    exits.bound_exit(status)
+    return status
 
 
 def _run(argv: Sequence[str]) -> int:
@@ -127,11 +129,8 @@ def _run(argv: Sequence[str]) -> int:
         if plan.config.workers is not None:
             _share_uwsgi(plan, inherited.kept if inherited else {})
             read, load = functools.partial(_read_again, args, folder, own), functools.partial(_load_worker, folder, own)
-            status = run_workers(plan, read, listeners, inherited, os.environ, load, _enter)
-        else:
-            status = run_server(_load(plan), plan.config, listeners, _beside(plan.config.control))
-    log_what_remains()
-    return status
+            return run_workers(plan, read, listeners, inherited, os.environ, load, _enter)
+        return run_server(_load(plan), plan.config, listeners, _beside(plan.config.control))
 
 
 def _beside(control: str | None) -> Beside:
@@ -290,15 +289,15 @@ def _run_spooler(args: Mapping[str, object], folder: str) -> int:
         return run_spooler(folder, spooler_function, page, plan.config.spooler_max_jobs, queue_of(folder))
     except OSError as fault:
         raise ConfigError(f"spooler {folder}: {fault.strerror or fault}") from None
+    finally:
+        exits.begin_ending(plan.config.drain_seconds)
 
 
 def _run_trial(argv: Sequence[str], channel_fd: int) -> int:
     """Show the supervisor, which is of the code of before, whether this code can serve."""
     from .with_workers import run_trial
 
-    status = run_trial(channel_fd, lambda: _read_plan(parse_args(argv)), os.environ, _load, _enter)
-    log_what_remains()
-    return status
+    return run_trial(channel_fd, lambda: _read_plan(parse_args(argv)), os.environ, _load, _enter)
 
 
 def _take_fd(variable: str) -> int | None:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .connections.listeners import Listener
 from .errors import WorkersStuck
+from .exits import begin_ending
 from .fd_store import FdStore
 from .hooks import call_at_end, call_post_fork
 from .loading import check_unpatched
@@ -191,6 +192,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
         draining = f"draining, at most {config.drain_seconds:g} s"
         logger.info("%s: %s%s", name, draining, hint)
         manager.tell_stopping(f"{name}: {draining}")
+        begin_ending(config.drain_delay_seconds + config.drain_seconds)
         failing.cancel()
         is_clean = await server.drain() and not server.failure
         telling.cancel()

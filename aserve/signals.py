@@ -1,9 +1,9 @@
-"""The signals of a process that serves, and of one that has stopped and does not end.
+"""The signals of a process that serves.
 
-Owns:     the handlers that run() sets, and the app's own, which they call first; the log
-          line about threads or processes of the app that keep a stopped process.
-Thread:   the main thread; a separate thread writes that line.
-Not here: what a signal means to the server (running.py), what children inherit (forks.py).
+Owns:     the handlers that run() sets, and the app's own, which they call first; the end at a second signal.
+Thread:   the main thread.
+Not here: what a signal means to the server (running.py), what children inherit (forks.py), a process that has stopped and does
+          not end (exits.py).
 """
 
 from __future__ import annotations
@@ -12,16 +12,11 @@ import asyncio
 import logging
 import signal
 import sys
-import threading
-import time
 from typing import Any, Callable, NoReturn
 
 from . import forks
 
 logger = logging.getLogger("aserve")
-
-# Threads of pools end with the interpreter: report those that are still there after this. Guess.
-REPORT_SECONDS = 1.0
 
 
 class Signals:
@@ -80,40 +75,3 @@ def end_at_once(number: signal.Signals) -> NoReturn:
         logging.shutdown()
 
     forks.end_process(128 + number, say)
-
-
-# After the end
-
-
-def log_what_remains() -> None:
-    """
-    Log which threads or processes of the app keep this process, if any do, and let a signal end it; called last.
-
-    Python waits for threads that are not daemons and for processes of multiprocessing; it terminates daemons among these.
-    """
-    if threading.current_thread() is not threading.main_thread() or not _what_remains():
-        return
-    for number in (signal.SIGTERM, signal.SIGINT):
-        earlier = signal.signal(number, lambda number, _: end_at_once(signal.Signals(number)))
-        forks.own_handlers({number: earlier})
-    threading.Thread(target=_log_after_a_moment, name="aserve-ending", daemon=True).start()
-
-
-def _log_after_a_moment() -> None:
-    time.sleep(REPORT_SECONDS)
-    remaining = _what_remains()
-    if remaining:
-        logger.warning("waiting for the app's %s; a second signal ends it", ", ".join(remaining))
-
-
-def _what_remains() -> list[str]:
-    """Return the names of what the interpreter will wait for."""
-    names = [
-        f"thread {thread.name}"
-        for thread in threading.enumerate()
-        if not thread.daemon and thread is not threading.main_thread()
-    ]
-    multiprocessing = sys.modules.get("multiprocessing.process")
-    if multiprocessing is not None:  # otherwise the app has no such processes
-        names += [f"process {child.name} (pid {child.pid})" for child in multiprocessing.active_children()]
-    return names

@@ -18,6 +18,7 @@ from typing import Callable
 
 from .connections.listeners import Listener, bind_listeners
 from .errors import AserveError, BindError
+from .exits import begin_ending
 from .logs import set_up_logging
 from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
@@ -72,6 +73,7 @@ def run_workers(
         return FAILED
     if not isinstance(role, int):
         return _work(role, environ, load, enter)
+    begin_ending(plan.config.drain_seconds)
     hooks_of(plan.origin).in_supervisor("on_exit")
     return role
 

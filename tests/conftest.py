@@ -33,7 +33,7 @@ from harness.stores import SERVERS, StoreServer
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-from aserve import cli
+from aserve import cli, exits
 from aserve.protocols import PROTOCOLS
 
 TESTS = pathlib.Path(__file__).parent
@@ -122,6 +122,14 @@ def fault_watch(request: pytest.FixtureRequest) -> Iterator[faults.Watch]:
     logging.getLogger().removeHandler(watch)
     text = watch.text(provoked_by(request.node))
     assert not text, f"logged while the test ran:\n{text}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lasting() -> Iterator[None]:
+    """Keep the command from ending this process, which it is called in: other tests may have left something that runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exits, "bound_exit", lambda status: None)
+        yield
 
 
 @pytest.fixture(autouse=True)

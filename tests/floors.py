@@ -80,6 +80,7 @@ FLOORS = {
     "aserve/episode.py": 100,
     "aserve/errors.py": 94,
     "aserve/exchange.py": 100,
+    "aserve/exits.py": 100,
     "aserve/explain.py": 100,
     "aserve/failing.py": 100,
     "aserve/fault_page.py": 100,

@@ -198,10 +198,12 @@ def test_mounts_that_cannot_be(served, capsys, mount, text):
 
 
 def test_what_keeps_the_process_is_told_last(served, monkeypatch):
-    """When the server has stopped, what keeps the process is looked for."""
-    monkeypatch.setattr(cli, "log_what_remains", lambda: served.append("told"))
+    """When the server has stopped, or the app could not be imported, what keeps the process is looked for, and bounded."""
+    monkeypatch.setattr(cli.exits, "bound_exit", served.append)
     cli.main([])
-    assert served[1:] == ["told"]
+    assert served[1:] == [0]
+    status = cli.main(["no_such_module_at_all:app"])
+    assert served[2:] == [status] != [0]
 
 
 def test_an_app_that_has_patched_threads(served, monkeypatch, capsys):

@@ -44,7 +44,7 @@ FLOORS = (
     "protocols",
     "connections",
     "failing signals stacks statistics services privileges pid_file fd_store",  # statistics looks at all of them
-    "metrics slow_requests stalls titles",  # metrics: counts what statistics knows
+    "exits metrics slow_requests stalls titles",  # metrics: counts what statistics knows
     "records",  # what a server keeps of its requests: log and counters
     "server",
     "running",  # run() makes the loop that a server runs on
@@ -181,7 +181,6 @@ RESERVED = {
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
             "request_log": "one thread at a time tells of ends",
-            "metrics.app": "reads the app's registry off the loop",
             "slow_requests": "workers tell it of ends; with --threads 0 it looks from a thread",
             "metrics.counting": "workers and the loop count at the same time",
             "metrics.gil": "a thread of its own waits for the GIL",
@@ -198,8 +197,7 @@ RESERVED = {
             "stacks": "asks for their names",
             "running": "asks whether it runs on the main thread, the only one with signals",
             "rpc.registry": "functions are registered from any thread",
-            "signals": "tells of threads that keep the process",
-            "processes.worker": "a timer ends it, whatever keeps it, when no supervisor would",
+            "exits": "tells of threads that keep the process, and a timer ends it",
             "workers.interrupt": "one of them takes an exception back",
             "wsgi.deadlines": "asks which of them it is in",
             "demo": "shows the name of its worker",

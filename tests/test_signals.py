@@ -1,21 +1,18 @@
-"""What signals do beside the server's own: the app's handlers, and the end of a process that is kept."""
+"""What signals do beside the server's own: the app's handlers, and the end at a second one."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import os
 import signal
 import sys
-import threading
 
 import pytest
 from harness.interpreter import has_module, new_loop
-from harness.places import run_in
 
 from aserve import forks, signals
-from aserve.signals import Signals, log_what_remains
+from aserve.signals import Signals
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -136,107 +133,3 @@ def test_leaving_at_once(stdout):
         finally:
             os._exit(99)
     assert os.waitpid(pid, 0)[1] == (128 + signal.SIGTERM) << 8
-
-
-@pytest.fixture
-def only_new(monkeypatch):
-    """Let nothing remain but what a test has begun: in this process others may have left something."""
-    what_remains = signals._what_remains
-    before = what_remains()
-    monkeypatch.setattr(signals, "_what_remains", lambda: [name for name in what_remains() if name not in before])
-
-
-@pytest.fixture
-def kept(monkeypatch, only_new):
-    """Let a thread that is no daemon keep the process; called: it ends."""
-    monkeypatch.setattr(signals, "REPORT_SECONDS", 0.0)
-    gate = threading.Event()
-    thread = threading.Thread(target=gate.wait, name="of-the-app")
-    thread.start()
-
-    def end():
-        gate.set()
-        thread.join()
-
-    yield end
-    end()
-
-
-def wait_for_teller():
-    """Wait until the thread that tells has ended."""
-    for thread in threading.enumerate():
-        if thread.name == "aserve-ending":
-            thread.join()
-
-
-def test_a_thread_that_remains(kept, caplog, monkeypatch):
-    """A thread of the app's is named, and a signal ends the process at once."""
-    statuses = []
-    monkeypatch.setattr(forks, "end_process", lambda status, say: statuses.append(status) or say())
-    monkeypatch.setattr(signals.logging, "shutdown", lambda: None)
-    log_what_remains()
-    wait_for_teller()
-    assert caplog.messages == ["waiting for the app's thread of-the-app; a second signal ends it"]
-    os.kill(os.getpid(), signal.SIGTERM)
-    assert statuses == [128 + signal.SIGTERM]
-    assert caplog.messages[1:] == ["SIGTERM again: leaving at once"]
-
-
-def test_a_thread_that_ends_in_time(kept, caplog, monkeypatch):
-    """One that ends soon is not worth a line."""
-    monkeypatch.setattr(signals.time, "sleep", lambda _: kept())
-    log_what_remains()
-    wait_for_teller()
-    assert caplog.messages == []
-
-
-@pytest.mark.usefixtures("kept")
-@pytest.mark.parametrize("in_thread", [False, True])
-def test_a_child_of_what_remains(in_thread):
-    """A process that a thread of the app's forks after the end has the handlers of before, and not those that end its parent."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    before = signal.SIG_DFL, signal.getsignal(signal.SIGINT)
-    log_what_remains()
-    assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
-    statuses = []
-
-    def fork():
-        pid = os.fork()
-        if not pid:
-            os._exit((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) != before)
-        statuses.append(os.waitpid(pid, 0)[1])
-
-    run_in(in_thread, fork)
-    assert statuses == [0]
-
-
-@pytest.mark.usefixtures("only_new")
-def test_nothing_remains(caplog):
-    """Without such threads nothing is told, and signals are as before."""
-    before = signal.getsignal(signal.SIGTERM)
-    log_what_remains()
-    assert signal.getsignal(signal.SIGTERM) == before and caplog.messages == []
-
-
-def test_beside_the_main_thread(kept):
-    """Where signals cannot be handled, somebody else ends the process."""
-    before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=log_what_remains)
-    thread.start()
-    thread.join()
-    assert signal.getsignal(signal.SIGTERM) == before
-
-
-@pytest.mark.usefixtures("only_new")
-def test_a_process_that_remains(caplog, monkeypatch):
-    """A process of multiprocessing is named, too."""
-    monkeypatch.setattr(signals, "REPORT_SECONDS", 0.0)
-    process = multiprocessing.get_context("spawn").Process(target=signal.pause, name="of-the-app")
-    process.start()
-    try:
-        log_what_remains()
-        wait_for_teller()
-        assert f"process of-the-app (pid {process.pid})" in caplog.text
-    finally:
-        process.kill()
-        process.join()

@@ -21,11 +21,11 @@ import asyncio
 import contextlib
 import os
 import sys
-import threading
 from collections.abc import Iterator, MutableMapping
 from importlib.util import find_spec
 from typing import Any, Callable
 
+from ..workers.threads import OwnThread
 from .table import METRICS
 
 PACKAGE = "prometheus_client"
@@ -76,7 +76,7 @@ class AppMetrics:
         if PACKAGE not in sys.modules:
             return False
         if not self._is_reading:
-            threading.Thread(target=self._read, name="aserve-app-metrics", daemon=True).start()
+            OwnThread(self._read, "aserve-app-metrics").start()
             self._is_reading = True
         return True
 

@@ -20,7 +20,6 @@ import logging
 import os
 import select
 import signal
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable, NamedTuple
@@ -30,6 +29,7 @@ from ..connections.detaching import Detached
 from ..connections.listeners import Listener
 from ..connections.load_board import LoadBoard
 from ..errors import AserveError, BindError
+from ..exits import begin_ending, end_in_time
 from ..fault_page import Fault, FaultPage
 from ..hooks import call_post_fork
 from ..loading import LoadError
@@ -159,13 +159,6 @@ def _leave_to_supervisor(numbers: Sequence[signal.Signals]) -> dict[signal.Signa
 
 def do_nothing(number: int, frame: Any) -> None:
     """Leave it to the supervisor."""
-
-
-def end_in_time(seconds: float) -> None:
-    """End this process then if anything keeps it, as a thread of the app's does: without a supervisor nobody else would."""
-    timer = threading.Timer(seconds, os._exit, [FAILED])
-    timer.daemon = True
-    timer.start()
 
 
 @contextlib.contextmanager
@@ -332,6 +325,7 @@ class Worker:
 
     def _end(self, is_replaced: bool) -> None:
         if not self._told_to_end.done():
+            begin_ending(self._drain_seconds if not is_replaced else self._server.config.drain_seconds)
             self._told_to_end.set_result(is_replaced)
 
     def _tell_stacks(self, number: int) -> None:

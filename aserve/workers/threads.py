@@ -1,6 +1,6 @@
 """The threads of an executor.
 
-Owns:     WorkerThreads: which are at work, compensated or written off; their names and numbers.
+Owns:     OwnThread; WorkerThreads: which are at work, compensated or written off; their names and numbers.
 Thread:   any, under one lock.
 Not here: what they do, who sleeps (executor.py); which of the compensated may continue (time_slices.py).
 """
@@ -15,6 +15,30 @@ from typing import Callable, NamedTuple
 from ..log_once import LogOnce
 
 logger = logging.getLogger("aserve")
+
+
+class OwnThread(threading.Thread):
+    """
+    A thread of ours that runs code of the app: the interpreter does not wait for it at exit, but for the threads that it starts.
+
+    It starts as a daemon. Threads inherit that from the thread that makes them (threading.Thread), so it says that it is none as
+    soon as it runs: a thread that a view starts is what it would be under any other server, and is finished.
+    """
+
+    def __init__(self, target: Callable[[], object], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._call = target
+        self._runs = False
+
+    @property
+    def daemon(self) -> bool:  # type: ignore[override]
+        """Whether it has not begun to run: what the interpreter asks as it starts a thread, and a new thread asks later."""
+        return not self._runs
+
+    def run(self) -> None:
+        """Run the target."""
+        self._runs = True
+        self._call()
 
 
 class WorkerCounts(NamedTuple):
@@ -56,7 +80,7 @@ class WorkerThreads:
             if len(self.at_work) >= self.max_threads or total >= self._max_total:
                 return False
             name = f"aserve-worker-{self._started_count + 1}"
-            thread = threading.Thread(target=self._work, name=name, daemon=True)
+            thread = OwnThread(self._work, name)
             try:
                 thread.start()
             except RuntimeError as exc:

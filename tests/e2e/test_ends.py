@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -29,6 +32,7 @@ def handler(number, frame):
 signal.signal(signal.SIGTERM, handler)
 """
 )
+FAILING = APP + 'threading.Thread(target=until_it_goes, name="of-the-app").start()\n1/0\n'
 THREAD = APP + 'threading.Thread(target=until_it_goes, name="of-the-app").start()\n'
 POOL = APP + "from concurrent.futures import ThreadPoolExecutor\nThreadPoolExecutor().submit(len, '').result()\n"
 PROCESS = (
@@ -81,6 +85,27 @@ def test_nobody_need_wait_for_a_thread(start, number):
     server.wait_for_log("waiting for the app's thread")
     server.signal(number)
     assert server.wait() == 128 + number
+
+
+def test_a_thread_has_its_time(start):
+    """A thread that does not end has the time of the drain, and a second at least; then the process ends, and says where it was."""
+    server = start(THREAD, "--drain-timeout", "0.1")
+    server.signal()
+    assert server.wait() == 1
+    assert re.search(
+        r"leaving the app's thread of-the-app unfinished; at .*\n +of-the-app:\n.*until_it_goes", server.log
+    )
+
+
+def test_an_import_that_fails_beside_a_thread(tmp_path):
+    """The command says why it cannot serve, then what keeps it; it ends."""
+    (tmp_path / "own.py").write_text(FAILING)
+    command = [sys.executable, "-Im", "aserve", f"{tmp_path}/own.py:hello"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if "waiting for the app's thread of-the-app; " in line:
+                (tmp_path / "go").touch()
+        assert process.wait(10) != 0
 
 
 def test_threads_that_end_by_themselves(start):

@@ -37,9 +37,6 @@ def hello(environ, start_response):
     return [b"hello"]
 
 
-END_IN_TIME = worker_module.end_in_time
-
-
 @pytest.fixture(autouse=True)
 def ended_in_time(monkeypatch):
     """After how many seconds a worker would end this process; it would be the tests'."""
@@ -261,14 +258,6 @@ def test_without_a_supervisor(lead, wait_until, caplog, ended_in_time):
     assert led.run(lambda: hello, supervise) == 0
     assert "the supervisor has died: draining; start the command again" in caplog.text
     assert ended_in_time == [9.0]
-
-
-def test_an_end_in_time(monkeypatch):
-    """A process ends then, also if a thread of the app's would keep it."""
-    ended, statuses = threading.Event(), []
-    monkeypatch.setattr(worker_module.os, "_exit", lambda status: (statuses.append(status), ended.set()))
-    END_IN_TIME(0.0)
-    assert ended.wait(10) and statuses == [1]
 
 
 def test_signals(lead, wait_until, caplog):

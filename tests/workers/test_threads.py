@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from aserve.workers.threads import WorkerThreads
+from aserve.workers.threads import OwnThread, WorkerThreads
 
 PATIENCE_SECONDS = 30
 
@@ -185,3 +185,17 @@ def test_not_even_one(new, monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", refuse)
     with pytest.raises(RuntimeError):
         threads.start()
+
+
+def test_what_a_worker_starts():
+    """The interpreter does not wait for a worker, but a thread that it starts is Python's default: no daemon."""
+    found = []
+
+    def work():
+        found.append(threading.Thread(target=int).daemon)
+
+    thread = OwnThread(work, "ours")
+    assert thread.daemon  # as it starts: so it is not joined at exit
+    thread.start()
+    thread.join()
+    assert found == [False]

@@ -1,0 +1,245 @@
+"""The exit of a process that the app keeps: what is named, and how long that may last."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import types
+
+import pytest
+from harness.places import run_in
+
+from aserve import exits, forks
+from aserve.exits import Remaining, begin_ending, bound_exit
+from aserve.workers.threads import OwnThread
+
+# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+
+class Clock:
+    """Time that passes by sleeping; at a moment something may happen."""
+
+    def __init__(self):
+        self.now = 0.0
+        self.at = {}
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+        for moment in [moment for moment in self.at if moment <= self.now]:
+            self.at.pop(moment)()
+
+
+@pytest.fixture(autouse=True)
+def ends(monkeypatch):
+    """The exit statuses by which this process would have ended, with the moment; handlers are put back."""
+    found, before = [], {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def end(status, say):
+        say()
+        found.append((status, exits.time.monotonic()))
+
+    monkeypatch.setattr(forks, "end_process", end)
+    monkeypatch.setattr(exits.logging, "shutdown", lambda: None)
+    monkeypatch.setattr(exits, "_ends_at", [])
+    yield found
+    forks.disown_handlers()
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    """The time of the module."""
+    clock = Clock()
+    monkeypatch.setattr(exits, "time", clock)
+    return clock
+
+
+@pytest.fixture(autouse=True)
+def only_new(monkeypatch):
+    """Let nothing remain but what a test has begun: in this process others may have left something."""
+    find = exits.find_remaining
+    before = find()
+
+    def find_new():
+        threads, processes = find()
+        return Remaining(
+            [name for name in threads if name not in before.threads],
+            [child for child in processes if child not in before.processes],
+        )
+
+    monkeypatch.setattr(exits, "find_remaining", find_new)
+
+
+@pytest.fixture
+def kept():
+    """Let a thread that is no daemon keep the process; called: it ends."""
+    gate = threading.Event()
+    thread = threading.Thread(target=gate.wait, name="of-the-app")
+    thread.start()
+
+    def end():
+        gate.set()
+        thread.join()
+
+    yield end
+    end()
+
+
+def bound(status=0):
+    """Bound the exit, and wait until the thread that does it has ended."""
+    bound_exit(status)
+    for thread in threading.enumerate():
+        if thread.name == "aserve-ending":
+            thread.join()
+
+
+WAITING = "waiting for the app's thread of-the-app; a second signal ends it, or the time limit, in {} s"
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize(
+    ("seconds", "status", "expected"),
+    [
+        (None, 2, (2, 4.0)),  # it has not served: what does not end is not waited for for long
+        (30.0, 0, (1, 30.0)),
+        (30.0, 1, (1, 30.0)),
+        (0.5, 0, (1, 1.0)),  # requests have used it up
+    ],
+)
+def test_a_thread_that_does_not_end(ends, caplog, seconds, status, expected):
+    """A thread of the app's is named; at the time limit the process ends, and says where the thread was."""
+    if seconds is not None:
+        begin_ending(seconds)
+        begin_ending(99.0)  # it has begun already
+    bound(status)
+    assert ends == [expected]
+    waiting, leaving = caplog.messages
+    assert waiting == WAITING.format(f"{expected[1] - 1:.0f}")
+    first, *stack = leaving.splitlines()
+    assert first.startswith("the time to end is over: leaving the app's thread of-the-app unfinished; at (")
+    assert stack[0] == "of-the-app:" and "threading.py" in leaving
+
+
+@pytest.mark.usefixtures("kept")
+def test_a_signal_meanwhile(ends, caplog):
+    """A signal ends such a process at once."""
+    bound()
+    ends.clear()
+    os.kill(os.getpid(), signal.SIGTERM)
+    assert ends[0][0] == 128 + signal.SIGTERM
+    assert caplog.messages[2:] == ["SIGTERM again: leaving at once"]
+
+
+def test_a_thread_that_ends_in_time(kept, clock, ends, caplog):
+    """One that ends soon is not worth a line; one that ends before the time limit ends nothing."""
+    clock.at = {1.0: kept}
+    begin_ending(30.0)
+    bound()
+    [line] = caplog.messages
+    assert line.startswith("the time to end is over: leaving what the app does at exit unfinished; at (")
+    assert ends == [(1, 34.0)]  # if the interpreter has not ended by then
+
+
+def test_atexit_functions_that_do_not_end(ends, caplog):
+    """They have a while longer than threads; the line says where the main thread is."""
+    begin_ending(10.0)
+    bound()
+    assert ends == [(1, 14.0)]
+    assert "\nMainThread:\n" in caplog.messages[0] and "test_exits.py" in caplog.messages[0]
+
+
+@pytest.mark.usefixtures("kept")
+@pytest.mark.parametrize("in_thread", [False, True])
+def test_a_child_of_what_remains(in_thread):
+    """A process that a thread of the app's forks after the end has the handlers of before, and not those that end its parent."""
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    before = signal.SIG_DFL, signal.getsignal(signal.SIGINT)
+    bound()
+    assert signal.getsignal(signal.SIGTERM) != signal.SIG_DFL
+    statuses = []
+
+    def fork():
+        pid = os.fork()
+        if not pid:
+            os._exit((signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) != before)
+        statuses.append(os.waitpid(pid, 0)[1])
+
+    run_in(in_thread, fork)
+    assert statuses == [0]
+
+
+def test_nothing_remains(caplog, ends):
+    """Without such threads nothing is told, and signals are as before."""
+    before = signal.getsignal(signal.SIGTERM)
+    bound()
+    assert signal.getsignal(signal.SIGTERM) == before and caplog.messages == [] == ends
+
+
+def test_beside_the_main_thread(kept, ends):
+    """Where signals cannot be handled, the main thread's program ends the process."""
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=bound)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) == before and ends == []
+
+
+def test_a_process_that_remains(monkeypatch, caplog):
+    """A process of multiprocessing is named, too; at the time limit it gets SIGTERM."""
+    ended = []
+    child = types.SimpleNamespace(name="of-the-app", pid=7, terminate=lambda: ended.append("terminated"))
+    monkeypatch.setattr(multiprocessing.process, "active_children", lambda: [child])
+    bound()
+    assert "waiting for the app's process of-the-app (pid 7); " in caplog.messages[0]
+    assert "leaving the app's process of-the-app (pid 7) unfinished" in caplog.messages[1] and ended == ["terminated"]
+
+
+def test_without_pools_and_processes(monkeypatch, kept):
+    """Where the app has imported neither, threads are found all the same."""
+    for name in ("concurrent.futures.thread", "multiprocessing.process"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert exits.find_remaining() == Remaining(["of-the-app"], [])
+
+
+@pytest.mark.parametrize(
+    "kind", [OwnThread, lambda target, name: threading.Thread(target=target, name=name, daemon=True)]
+)
+def test_a_pool_that_a_thread_has_filled(kind):
+    """The interpreter joins its threads whoever has made them: one of ours, which is not waited for itself, or a daemon."""
+    gate, started = threading.Event(), threading.Event()
+    pool = concurrent.futures.ThreadPoolExecutor(1, "pooled")
+
+    def fill():
+        pool.submit(gate.wait)
+        started.set()
+        gate.wait()
+
+    thread = kind(fill, "filling")
+    thread.start()
+    started.wait()
+    try:
+        assert exits.find_remaining().threads == ["pooled_0"]
+    finally:
+        gate.set()
+        thread.join()
+        pool.shutdown()
+
+
+def test_end_in_time(monkeypatch):
+    """A process that has no supervisor any more ends, whatever keeps it."""
+    statuses = []
+    monkeypatch.setattr(exits.os, "_exit", statuses.append)
+    exits.end_in_time(0.0)
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join()
+    assert statuses == [1]
