@@ -116,6 +116,7 @@ class Exchange:
     # By time.monotonic(), and only if Service.times_requests, in the lane also for Ends; 0.0: it has not come so far.
     arrived_at: float = 0.0  # it was whole (of a live body: its head), and waited for a worker from then on
     began_at: float = 0.0  # a worker began it
+    left_at: float = 0.0  # it was done with it, and the event loop sends on; 0.0, too, where the worker has ended it
     thread_id = 0  # which
     end = ANSWERED
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 from . import forks
+from .metrics.busy import Busy
 from .metrics.status import Serving
 from .request_log import MOST, Ends, RequestLog
-from .stalls import Queue, StallWatch
+from .stalls import StallWatch
 from .titles import Title
 from .wire_log import WireLog, is_told
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from .slow_requests import SlowRequests
     from .workers.executor import Executor
     from .workers.inline import InlineExecutor
+    from .workers.threads import WorkerCounts
 
 
 class Records:
@@ -42,6 +45,7 @@ class Records:
         """
         config = server.config
         self._server = server
+        self.busy = Busy(config.threads or 1)  # --threads 0: the event loop's own
         # `aserve status` has the oldest requests, and so has a title; a response may tell of its wait.
         self._times_anyway = bool(
             (config.control is not None and slot is None) or config.process_titles or config.queue_wait_header
@@ -117,21 +121,29 @@ class Records:
         listeners = self._single.listeners if self._single is not None else ()
         return [forks.local_address(listener.socket.fileno()) for listener in listeners]
 
-    def on_second(self, queue: Queue) -> None:
-        """Called once a second: write what waits, and the numbers of this moment; `queue`: of requests."""
+    def on_second(self, executor: Executor | InlineExecutor) -> None:
+        """Called once a second: write what waits, and the numbers of this moment."""
         self._flush()
+        self._look_at_threads(executor.workers)
         if self._access_log is not None:
             self._access_log.on_second()
         if self._counters is not None:
             lost = self._access_log.lost_count if self._access_log is not None else 0
-            self._counters.on_second(self._server.statistics(), lost)
+            self._counters.on_second(self._server.statistics(), lost, self.busy.seconds)
         if self._single is not None:
             self._single.on_second()
         if self._slow is not None:
             self._slow.on_second()
-        self._stalls.on_second(queue)
+        self._stalls.on_second(executor)
         if self._title is not None:
             self._title.on_second(self._server.statistics(), self._server.ongoing(1))
+
+    def _look_at_threads(self, workers: WorkerCounts) -> None:
+        now, counted = time.monotonic(), None
+        if self._counters is not None:
+            under_way = self._server.thread_seconds(now)
+            counted = self._counters.thread_seconds + under_way  # in this order: none that ends now is missing
+        self.busy.look(now, max(workers.at_work - workers.idle, 0), workers.compensated, counted)
 
     def write_websocket(self, exchange: Exchange) -> None:
         """Note that a request ends as it becomes a WebSocket: others note the WebSocket's end."""

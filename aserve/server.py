@@ -33,7 +33,7 @@ from .services import Shared, new_service
 from .settings import Config
 from .shielding import shielded
 from .stacks import ORDER, describe_stacks
-from .statistics import Statistics, take_ongoing, take_statistics
+from .statistics import Statistics, take_ongoing, take_statistics, take_thread_seconds
 from .tls.certificates import Certificates, load_certificates
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
@@ -282,17 +282,17 @@ class Server:
         return any(service.is_draining or service.is_replaced for service in self._services)
 
     def statistics(self) -> Statistics:
-        """
-        Return what it is doing at this moment; see Statistics for the names.
-
-        To be called on the event loop's thread. It costs a step for each connection, and requests nothing.
-        """
-        memory_bytes = self._budgets.response_memory_bytes
-        return take_statistics(list(self._connections), self._lane, self._services, self._executor, memory_bytes)
+        """Return what it is doing at this moment. To be called on the event loop's thread; it costs a step for each connection."""
+        numbers = self._budgets.response_memory_bytes, self._records.busy.mean if self._records is not None else 0.0
+        return take_statistics(list(self._connections), self._lane, self._services, self._executor, *numbers)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return so many of the oldest requests that it is at; see take_ongoing. Only if times are taken: --metrics, --control."""
         return take_ongoing(list(self._connections), self._lane, count)
+
+    def thread_seconds(self, now: float) -> float:
+        """Return for how long threads have been with the requests that have not ended; see take_thread_seconds."""
+        return take_thread_seconds(list(self._connections), self._lane, now)
 
     def _drain_connections(self) -> None:
         """Close what idles, and let every other connection close after its response."""

@@ -22,6 +22,7 @@ from .connections.service import Service
 from .connections.states import State
 from .connections.websocket import WebSocket
 from .connections.wire_loop import LoopWire
+from .exchange import Exchange
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 
@@ -59,13 +60,14 @@ class Statistics(NamedTuple):
 
     workers: int  # threads in a slot of --threads
     workers_idle: int  # of these: they wait for requests
+    workers_busy_lately: float  # of these: they were with a request, as a mean of the last ten seconds
     workers_compensated: int  # in a slot of --extra-threads: their responses outrun their readers
     workers_stuck: int  # written off by --request-timeout, and still inside the app
     workers_written_off: int  # since the start, whether they have ended or not
 
     @property
     def workers_busy(self) -> int:
-        """Those in a slot that are with a request. (The two counts are of one moment each, and not of the same.)"""
+        """Those in a slot that are with a request at this moment. (The two counts are of one moment each, and not of the same.)"""
         return max(self.workers - self.workers_idle, 0)
 
 
@@ -75,6 +77,7 @@ def take_statistics(
     services: Sequence[Service],
     executor: Executor | InlineExecutor,
     response_memory_bytes: int,
+    busy_lately: float,
 ) -> Statistics:
     """Return the numbers of a server with these parts."""
     in_handshake = idle = receiving = running = ending = websocket = in_lane = 0
@@ -143,6 +146,7 @@ def take_statistics(
         responses_memory_bytes=response_memory_bytes,
         workers=workers.at_work,
         workers_idle=workers.idle,
+        workers_busy_lately=busy_lately,
         workers_compensated=workers.compensated,
         workers_stuck=workers.stuck,
         workers_written_off=workers.written_off,
@@ -155,9 +159,17 @@ def take_ongoing(wires: Iterable[OnLoop], lane: Lane | None, count: int) -> list
 
     Each: for how many seconds, and "METHOD target", escaped for a log. None is told that has no time (Service.times_requests).
     """
-    exchanges = [wire.exchange for wire in wires if isinstance(wire, LoopWire) and wire.exchange is not None]
-    if lane is not None:
-        exchanges += lane.exchanges
-    now = time.monotonic()
+    exchanges, now = _exchanges_of(wires, lane), time.monotonic()
     oldest = heapq.nsmallest(count, (each for each in exchanges if each.arrived_at), key=lambda each: each.arrived_at)
     return [(now - exchange.arrived_at, exchange.summary) for exchange in oldest]
+
+
+def take_thread_seconds(wires: Iterable[OnLoop], lane: Lane | None, now: float) -> float:
+    """Return for how long threads have been with the requests that have not ended, by the clock of `now`; 0: times are not taken."""
+    exchanges = _exchanges_of(wires, lane)
+    return sum((each.left_at or now) - began_at for each in exchanges if (began_at := each.began_at))
+
+
+def _exchanges_of(wires: Iterable[OnLoop], lane: Lane | None) -> list[Exchange]:
+    found = [wire.exchange for wire in wires if isinstance(wire, LoopWire) and wire.exchange is not None]
+    return found + lane.exchanges if lane is not None else found

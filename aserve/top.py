@@ -139,7 +139,7 @@ def _totals(looks: Looks, last: Look) -> Iterator[str]:
         yield f"{server['workers_ready']} of {server['workers_wanted']} workers ready"
     busy = sum(worker["threads_busy"] for worker in serving)
     threads = server.get("threads")  # code of before, which still serves, may not say it
-    yield f"{busy} of {threads * len(serving)} threads busy" if threads else f"{busy} threads busy"
+    yield f"{busy:.4g} of {threads * len(serving)} threads busy" if threads else f"{busy:.4g} threads busy"
 
 
 def show_rate(rate: float | None) -> str:
@@ -157,7 +157,8 @@ def needs_of(worker: Message, threads: int | None) -> list[str]:
     reasons = []
     if is_silent(worker):
         reasons.append("loop hangs")
-    if worker["waiting"] and worker["threads_busy"] >= max(threads or 0, 1):
+    busy: Any = worker.get("threads_busy_now", worker["threads_busy"])  # code of before has this moment's in the other
+    if worker["waiting"] and busy >= max(threads or 0, 1):
         reasons.append("no thread free")
     if worker.get("threads_stuck"):  # code of before does not say it
         reasons.append("stuck threads")
@@ -185,7 +186,7 @@ def workers_table(looks: Looks, width: int) -> Table:
             "req/s": show_rate(looks.rate_of(worker)),
             "running": str(worker["running"]),
             "waiting": str(worker["waiting"]),
-            "busy": str(worker["threads_busy"]),
+            "busy": f"{worker['threads_busy']:.4g}",
             "open": show_open(worker) if width >= WIDE else str(worker["connections"]),
             "memory": show_memory(worker),
             "oldest request": f"{_show_seconds(at[0])} {at[1]}" if at else "-",

@@ -117,6 +117,7 @@ FLOORS = {
     "aserve/metrics/advice.py": 100,
     "aserve/metrics/app.py": 100,
     "aserve/metrics/balance.py": 100,
+    "aserve/metrics/busy.py": 100,
     "aserve/metrics/counting.py": 100,
     "aserve/metrics/gil.py": 100,
     "aserve/metrics/growth.py": 100,

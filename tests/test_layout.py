@@ -104,7 +104,7 @@ WITHIN = {
         "detaching",  # lets go, from both wires
     ),
     "metrics": (
-        "table",
+        "busy table",
         "advice app balance counting gil growth history stats statsd status text totals",
         "pages picture",
         "scrapes",

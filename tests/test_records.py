@@ -23,7 +23,9 @@ NOTHING = Statistics(*[0] * len(Statistics._fields))
 
 def serving(statistics=NOTHING, **settings):
     """Return a server with such settings, that does so much."""
-    return types.SimpleNamespace(config=Config(**settings), statistics=lambda: statistics)
+    return types.SimpleNamespace(
+        config=Config(**settings), statistics=lambda: statistics, thread_seconds=lambda now: 3.0
+    )
 
 
 async def test_nothing():
@@ -71,6 +73,7 @@ async def test_counters_of_a_worker():
     assert records.wants_times and records.bound == []
     records.on_second(InlineExecutor())
     assert read_words(memory)[PLACES["aserve_requests_in_flight"]] == 4
+    assert read_words(memory)[PLACES["aserve_threads_busy_seconds_total"]] == 3_000_000  # those under way
     records.close()
 
 

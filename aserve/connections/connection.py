@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -98,6 +99,8 @@ class Connection:
             wire = self.wire  # the next request may come by another, as soon as this is answered
             if wire.reply(exchange, reply):
                 self.end_exchange(exchange, wire.in_lane)
+            elif exchange.began_at:
+                exchange.left_at = time.monotonic()
         except WrittenOff:
             raise
         except BaseException:  # a bug in aserve: this request is lost, nothing else

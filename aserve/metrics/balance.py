@@ -25,8 +25,8 @@ from typing import Callable, NamedTuple
 SILENT_SECONDS = 5.0
 # What a host without a free thread gets of an idle one's load, in percent. Guess.
 FULL_PERCENT = 10
-# How much a second counts against those before it. A look sees which threads are busy in one moment: of a host that is half busy it
-# sees anything. Guess: half of what it was counts after two seconds.
+# How much a second counts against those before it: for how long requests wait is of one moment. Guess: half of what it was counts after
+# two seconds.
 NEW_SHARE = 0.3
 
 UNKNOWN = -1.0  # the weight of a host that does not serve: when it does, what was before says nothing
@@ -39,7 +39,7 @@ _WORDS = {why: word for word, why in WISHES.items()}
 class Reading(NamedTuple):
     """One process that serves, as it has told last."""
 
-    threads_busy: int
+    threads_busy: float  # a mean of the last seconds (busy.py)
     wait_seconds: float  # for how long the first request that waits for a thread has waited
     silent_seconds: float  # for so long its event loop has not turned
 

@@ -32,6 +32,7 @@ _EXCEPTIONS = PLACES["aserve_app_exceptions_total"]
 _QUEUE = PLACES["aserve_request_queue_seconds"]
 _DURATION = PLACES["aserve_request_duration_seconds"]
 _LOST_LINES = PLACES["aserve_access_log_lines_lost_total"]
+_BUSY_SECONDS = PLACES["aserve_threads_busy_seconds_total"]
 _REFUSED = {status: PLACES["aserve_requests_refused_total"] + index for index, status in enumerate(REFUSALS)}
 _REFUSED_OTHERWISE = PLACES["aserve_requests_refused_total"] + len(REFUSALS)
 _GAUGES = [
@@ -57,6 +58,7 @@ class Counters:
         self._words = pointer_to("uint64_t *", memory) + FIRST_WORD
         self._counts = [0] * WORDS  # what is in them: to read it there again would cost as much as to write it
         self._lock = threading.Lock()
+        self.thread_seconds = 0.0  # for how long threads have been with requests that have ended
         self._words[PLACES["aserve_threads_limit"]] = threads or 1  # 0: the event loop's
 
     # --- called from whichever thread ends an exchange ---
@@ -64,7 +66,7 @@ class Counters:
     def write(self, ended: Sequence[Ended]) -> None:
         """Count exchanges whose responses are out, or lost."""
         counts, words = self._counts, self._words
-        size, waited, took, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0, 0, 0
+        size, waited, took, held, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0.0, 0, 0, 0
         with self._lock:
             for exchange, status, sent_bytes, ended_at, _ in ended:
                 place = _BY_CLASS[status // 100]
@@ -80,6 +82,7 @@ class Counters:
                     timed_count += 1
                     waited += wait
                     took += run
+                    held += (exchange.left_at or ended_at) - began_at
                     if wait <= _QUICK:  # most are: their buckets are not looked for
                         quick_waits += 1
                     else:
@@ -90,6 +93,7 @@ class Counters:
                         self._raise(_DURATION + _bucket_of(run), 1)
             words[_BYTES] = counts[_BYTES] = counts[_BYTES] + size
             if timed_count:
+                self.thread_seconds += held
                 words[_QUEUE] = counts[_QUEUE] = counts[_QUEUE] + quick_waits
                 words[_DURATION] = counts[_DURATION] = counts[_DURATION] + quick
                 words[_QUEUE_SUM] = counts[_QUEUE_SUM] = counts[_QUEUE_SUM] + int(waited * 1e6)
@@ -108,9 +112,9 @@ class Counters:
         """Count a request that aserve has refused."""
         self._add(_REFUSED.get(why.status, _REFUSED_OTHERWISE))
 
-    def on_second(self, now: Statistics, lost_lines: int = 0) -> None:
-        """Write the gauges, and what is counted elsewhere: lines that the access log has lost since the start."""
-        self._words[_LOST_LINES] = lost_lines
+    def on_second(self, now: Statistics, lost_lines: int = 0, busy_seconds: float = 0.0) -> None:
+        """Write the gauges, and what is counted elsewhere: lines that the access log has lost since the start, and busy.py's seconds."""
+        self._words[_LOST_LINES], self._words[_BUSY_SECONDS] = lost_lines, int(busy_seconds * 1e6)
         for place, read in _GAUGES:
             self._words[place] = read(now)
 

@@ -18,7 +18,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .table import BOUNDS, BUCKETS, CLASSES, ENDS, PLACES, REFUSALS, SUM, WORDS
+from .busy import SECONDS as BUSY_SECONDS
+from .table import BOUNDS, BUCKETS, CLASSES, ENDS, PLACES, REFUSALS, SUM, THOUSANDTH, WORDS
 
 SECONDS = 60
 RECENT_SECONDS = 10
@@ -31,6 +32,8 @@ _QUEUE, _DURATION = PLACES["aserve_request_queue_seconds"], PLACES["aserve_reque
 _GIL = PLACES["aserve_gil_wait_seconds"]
 _LIMIT, _BUSY = PLACES["aserve_threads_limit"], PLACES["aserve_threads"]
 _WAITING = PLACES["aserve_requests_waiting"]
+# Of the threads busy, as a mean: then all of them have been. What a thread needs between two requests is a part of a per cent.
+FULL = 0.99
 # What a gauge is called here, and its word.
 _GAUGES = {
     "threads_limit": _LIMIT,
@@ -47,6 +50,8 @@ _GAUGES = {
     "spool_files": PLACES["aserve_spool_files"],
     "spool_files_responses": PLACES["aserve_spool_files"] + 1,
 }
+
+_IN_THOUSANDTHS = {name for name in _GAUGES if name.startswith("threads_") and name != "threads_limit"}
 
 Words = Sequence[int]
 
@@ -75,7 +80,7 @@ class History:
         refused = {str(why): count for why, count in zip([*REFUSALS, "other"], grown[_REFUSED:]) if count}
         requests = sum(ends.values())
         return {
-            "now": {name: last[place] for name, place in _GAUGES.items()},
+            "now": {name: _value(name, last) for name in _GAUGES},
             "minute": {
                 "seconds": round(seconds, 1),
                 "requests": requests,
@@ -95,16 +100,16 @@ class History:
 
     def _describe_recent(self, samples: Sequence[tuple[float, Words]]) -> dict[str, float]:
         """Return for how many seconds every thread has been busy; and of the last ten, how busy they were, and the mean wait."""
-        busy_since = last_at = samples[-1][0]
+        busy_since, last_at = None, samples[-1][0]
         for at, words in reversed(samples):
-            if not 0 < words[_LIMIT] <= words[_BUSY]:
+            if not 0 < words[_LIMIT] * FULL <= words[_BUSY] * THOUSANDTH:
                 break
-            busy_since = at
+            busy_since = at - BUSY_SECONDS  # it is the mean of so many
         latest = [words for _, words in samples[-RECENT_SECONDS - 1 :]]
-        limits = sum(words[_LIMIT] for words in latest)
+        limit = latest[-1][_LIMIT]
         return {
-            "all_busy_seconds": round(last_at - busy_since, 1),
-            "busy_share": round(sum(words[_BUSY] for words in latest) / limits, 2) if limits else 0.0,
+            "all_busy_seconds": round(last_at - busy_since, 1) if busy_since is not None else 0.0,
+            "busy_share": round(latest[-1][_BUSY] * THOUSANDTH / limit, 2) if limit else 0.0,
             "queue_seconds": _mean(latest[0], latest[-1], _QUEUE),
         }
 
@@ -118,8 +123,13 @@ def _series_of(samples: Sequence[tuple[float, Words]]) -> dict[str, list[float]]
         ],
         "queue_seconds": [_mean(before, after, _QUEUE) for (_, before), (_, after) in pairs],
         "duration_seconds": [_mean(before, after, _DURATION) for (_, before), (_, after) in pairs],
-        **{name: [words[_GAUGES[name]] for _, words in samples] for name in ("threads_busy", "waiting", "in_flight")},
+        **{name: [_value(name, words) for _, words in samples] for name in ("threads_busy", "waiting", "in_flight")},
     }
+
+
+def _value(name: str, words: Words) -> float:
+    word = words[_GAUGES[name]]
+    return round(word * THOUSANDTH, 1) if name in _IN_THOUSANDTHS else word
 
 
 def _requests(words: Words) -> int:

@@ -96,7 +96,7 @@ class Single:
 
     def _look(self) -> Host:
         now, config = self._server.statistics(), self._server.config
-        reading = Reading(now.workers_busy, now.requests_waiting_seconds, 0.0)
+        reading = Reading(now.workers_busy_lately, now.requests_waiting_seconds, 0.0)
         return Host(
             [reading], 1, config.threads, config.healthcheck_max_wait_seconds, now.is_draining, now.told_unready
         )

@@ -20,7 +20,7 @@ from typing import Any
 
 from ..log_once import LogOnce
 from ..settings import Config, parse_bind
-from .table import BOUNDS, BUCKETS, CLASSES, ENDS, METRICS, PLACES, SUM, WORDS
+from .table import BOUNDS, BUCKETS, CLASSES, ENDS, METRICS, PLACES, SUM, THOUSANDTH, WORDS
 
 logger = logging.getLogger("aserve")
 
@@ -57,6 +57,7 @@ GAUGES: dict[str, list[int]] = {
     "requests.in_flight": [PLACES["aserve_requests_in_flight"]],
     "connections": [PLACES["aserve_connections"] + cell for cell in range(len(METRICS["aserve_connections"].cells))],
 }
+IN_THOUSANDTHS = {"threads.busy", "threads.stuck"}
 
 
 class Statsd:
@@ -129,7 +130,8 @@ def _lines(words: Words, before: Words) -> Iterator[str]:
         if count > 0:
             yield f"{name}:{count}|c"
     for name, places in GAUGES.items():
-        yield f"{name}:{sum(words[place] for place in places)}|g"
+        count = sum(words[place] for place in places)
+        yield f"{name}:{f'{count * THOUSANDTH:.4g}' if name in IN_THOUSANDTHS else count}|g"
     for name, place in TIMES.items():
         yield from _time_lines(name, risen[place : place + SUM + 1])
 

@@ -35,6 +35,9 @@ class Serving(Protocol):
     def slow_requests(self) -> list[dict[str, Any]]:
         """Return the last that were slow; see SlowRequests.last."""
 
+    def thread_seconds(self, now: float) -> float:
+        """Return for how long threads have been with the requests that have not ended."""
+
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return so many of the requests that it is at, the oldest first: for how many seconds, and "METHOD target"."""
 
@@ -85,7 +88,8 @@ def describe_single(
         "running": now.connections_running,
         "waiting": now.requests_waiting,
         "waiting_seconds": round(now.requests_waiting_seconds, 1),
-        "threads_busy": now.workers_busy,
+        "threads_busy": round(now.workers_busy_lately, 1),
+        "threads_busy_now": now.workers_busy,
         "threads_stuck": now.workers_stuck,
         "stalled_seconds": now.requests_stalled_seconds,
         "silent_seconds": 0.0,

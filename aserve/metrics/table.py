@@ -20,6 +20,7 @@ from ..statistics import Statistics
 
 COUNTER, GAUGE, HISTOGRAM = "counter", "gauge", "histogram"
 MICROSECOND = 1e-6
+THOUSANDTH = 1e-3
 
 # A histogram's bounds: powers of two, so that a number's bit length is its bucket, and nobody searches. From 1 ms, since what
 # waits for less waits for nobody; each twice the one before, so that a quantile is wrong by a factor of two at
@@ -65,6 +66,10 @@ def _reads(*names: str) -> tuple[Callable[[Statistics], int], ...]:
     return tuple(operator.attrgetter(name) for name in names)
 
 
+def _in_thousandths(name: str) -> Callable[[Statistics], int]:
+    return lambda now: int(getattr(now, name) * 1000)
+
+
 # fmt: off
 # What each process counts, in the order of its page.
 COUNTED = (
@@ -89,10 +94,15 @@ COUNTED = (
     ),
     Metric("aserve_threads_limit", GAUGE, "How many requests may be with the app at once (--threads)."),
     Metric(
-        "aserve_threads", GAUGE, "Threads, by what they do: busy with a request, idle, compensated (their clients read slowly, and others "
-        "have their places), stuck (written off by --request-timeout, and still inside the app).",
+        "aserve_threads", GAUGE, "Threads, by what they do: busy with a request (a mean of the last ten seconds), idle, compensated (their "
+        "clients read slowly, and others have their places), stuck (written off by --request-timeout, and still inside the app).",
         _labelled("state", ("busy", "idle", "compensated", "stuck")),
-        _reads("workers_busy", "workers_idle", "workers_compensated", "workers_stuck"),
+        [_in_thousandths(name) for name in ("workers_busy_lately", "workers_idle", "workers_compensated", "workers_stuck")],
+        unit=THOUSANDTH,
+    ),
+    Metric(
+        "aserve_threads_busy_seconds_total", COUNTER, "For how long threads were busy with requests, all of them together: its rate is how "
+        "many were busy. Requests under way are counted, each second.", unit=MICROSECOND,
     ),
     Metric("aserve_requests_in_flight", GAUGE, "Requests that wait for a thread, are with the app, or whose responses are sent.",
            reads=_reads("connections_running")),
@@ -192,7 +202,7 @@ def _lay_out() -> dict[str, int]:
 
 PLACES = _lay_out()  # by name: a metric's first word
 WORDS = sum(metric.width for metric in COUNTED)
-FIRST_WORD = 16  # of a page, that is theirs; those before are others' (processes/slots.py)
+FIRST_WORD = 24  # of a page, that is theirs; those before are others' (processes/slots.py)
 PAGE_WORDS = FIRST_WORD + WORDS  # that a page has at least
 
 

@@ -146,7 +146,7 @@ def _row_of(worker: dict[str, Any]) -> tuple[str, ...]:
         state += f", silent for {worker['silent_seconds']:.0f} s"
     return (
         str(worker["slot"] or "-"), str(worker["pid"] or "-"), state, show_age(worker["seconds"]),
-        *(str(worker[name]) for name in ("requests", "running", "waiting", "threads_busy")), show_open(worker),
+        *(str(worker[name]) for name in ("requests", "running", "waiting")), f"{worker['threads_busy']:.4g}", show_open(worker),
         show_memory(worker), oldest,
     )  # fmt: skip
 

@@ -31,7 +31,7 @@ from .memory_file import KEPT, open_memory_file
 from .overview import Overview
 from .plan import Plan
 
-FORM = 6
+FORM = 7
 
 State = dict[str, Any]
 

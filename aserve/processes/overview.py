@@ -206,7 +206,8 @@ class Overview:
         readings = []
         for child in self._children.having(State.READY) or self._children.having(State.DRAINING):
             page, (_, seconds) = self._children.page(child), self._ticks.get(child, (-1, 0))
-            readings.append(Reading(page[Field.THREADS_BUSY], page[Field.WAITING_MILLISECONDS] / 1000, seconds))
+            busy = page[Field.THREADS_BUSY_LATELY] / 1000
+            readings.append(Reading(busy, page[Field.WAITING_MILLISECONDS] / 1000, seconds))
         return Host(
             readings, known.size, config.threads, config.healthcheck_max_wait_seconds, known.is_ending, self.why_unready
         )

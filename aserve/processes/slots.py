@@ -40,11 +40,12 @@ class Field(enum.IntEnum):
     CONNECTIONS = 7  # open
     IN_FLIGHT = 8  # requests that are with the app, or wait for a thread, or whose responses are sent
     WAITING = 9  # of these: no thread has begun them
-    THREADS_BUSY = 10
+    THREADS_BUSY = 10  # at that moment
     STALLED_SECONDS = 12  # for so long no thread has begun a request that waits
     WAITING_MILLISECONDS = 13  # for so long the first of these has waited
     WEBSOCKETS = 14  # of the open connections
     THREADS_STUCK = 15  # written off, and still inside the app
+    THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (metrics/busy.py)
     # Written by the worker at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there
 

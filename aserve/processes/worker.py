@@ -376,7 +376,11 @@ class Worker:
         now, page = self._server.statistics(), self._page
         page[Field.REQUESTS], page[Field.CONNECTIONS] = now.requests, now.connections_open
         page[Field.IN_FLIGHT], page[Field.WAITING] = now.connections_running, now.requests_waiting
-        page[Field.THREADS_BUSY], page[Field.STALLED_SECONDS] = now.workers_busy, now.requests_stalled_seconds
+        page[Field.THREADS_BUSY], page[Field.THREADS_BUSY_LATELY] = (
+            now.workers_busy,
+            int(now.workers_busy_lately * 1000),
+        )
+        page[Field.STALLED_SECONDS] = now.requests_stalled_seconds
         page[Field.WAITING_MILLISECONDS] = int(now.requests_waiting_seconds * 1000)
         page[Field.WEBSOCKETS], page[Field.THREADS_STUCK] = now.connections_websocket, now.workers_stuck
         page[Field.TICKED_AT] = time.monotonic_ns()

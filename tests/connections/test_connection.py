@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -86,6 +87,15 @@ def test_a_wire_that_ends_it_later(new):
     connection.wire.ends_at_once = False
     connection.run(exchange)
     assert connection.service.access_log.codes == [] and not exchange.body.is_closed and exchange.response is not None
+    assert exchange.left_at == 0.0  # no clock is read if times are not taken
+
+
+def test_when_the_worker_was_done(new):
+    """It is noted where the response is still to be sent."""
+    connection, exchange = new()
+    connection.wire.ends_at_once, exchange.began_at = False, time.monotonic()
+    connection.run(exchange)
+    assert exchange.began_at <= exchange.left_at <= time.monotonic()
 
 
 @pytest.mark.provokes("please report this as a bug")

@@ -81,7 +81,7 @@ def test_refused_requests(served, raw_client):
 
 
 def test_gauges(served, raw_client, tmp_path):
-    """A request that waits is seen, and that every thread is busy."""
+    """A request that waits is seen, and that a thread is busy: its time is counted before it ends."""
     server, path = served(apps.steered, threads=1)
     first, second = raw_client(server), raw_client(server)
     first.send(b"GET /wait%b HTTP/1.1\r\nHost: a\r\n\r\n" % bytes(tmp_path / "one"))
@@ -91,14 +91,17 @@ def test_gauges(served, raw_client, tmp_path):
     def gauges():
         server.pass_seconds(1)
         numbers, _ = scrape(path)
-        names = ("threads_limit", "threads", "requests_waiting", "requests_in_flight")
-        return [numbers[(f"aserve_{name}", *(["busy"] if name == "threads" else []), "1")] for name in names]
+        names = ("threads_limit", "requests_waiting", "requests_in_flight")
+        is_busy = (
+            numbers["aserve_threads_busy_seconds_total", "1"] > 0 and 0 < numbers["aserve_threads", "busy", "1"] <= 1
+        )
+        return is_busy, [numbers[f"aserve_{name}", "1"] for name in names]
 
-    wait_until(lambda: gauges() == [1, 1, 1, 2])
+    wait_until(lambda: gauges() == (True, [1, 1, 2]))
     (tmp_path / "one.go").touch()
     first.recv_response()
     second.recv_response()
-    wait_until(lambda: gauges() == [1, 0, 0, 0])
+    wait_until(lambda: gauges() == (True, [1, 0, 0]))
 
 
 @needs_workers

@@ -122,11 +122,11 @@ def test_refusals(counted):
 
 def test_gauges(counted):
     """They are the numbers of the moment, and fall as well."""
-    names = ("workers", "workers_idle", "connections_idle", "responses_spooled_bytes")
-    for numbers in ((3, 1, 7, 100), (3, 5, 2, 0)):
+    names = ("workers_busy_lately", "workers_idle", "connections_idle", "responses_spooled_bytes")
+    for numbers in ((2.25, 1, 7, 100), (0.0, 5, 2, 0)):
         counted.counters.on_second(Statistics(*[0] * len(Statistics._fields))._replace(**dict(zip(names, numbers))))
         busy, idle = (counted[f'aserve_threads state="{state}"'] for state in ("busy", "idle"))
-        assert (busy, idle) == (max(numbers[0] - numbers[1], 0), numbers[1])
+        assert (busy, idle) == (numbers[0] * 1000, numbers[1] * 1000)
         assert counted['aserve_connections state="idle"'] == numbers[2]
         assert counted["aserve_spool_bytes "] == numbers[3]
     assert counted["aserve_threads_limit "] == 3
@@ -137,6 +137,16 @@ def test_lines_that_the_access_log_has_lost(counted):
     """Its own number is shown."""
     counted.counters.on_second(Statistics(*[0] * len(Statistics._fields)), 7)
     assert counted["aserve_access_log_lines_lost_total "] == 7
+
+
+def test_how_long_threads_are_busy(counted):
+    """Until they are done with a request, if the event loop sends the rest; the counter has what is told of them once a second."""
+    sent_on = new_exchange(took=9.0)
+    sent_on.left_at = sent_on.began_at + 2.0
+    counted.counters.write([ended(new_exchange(took=0.5)), ended(sent_on), ended(new_exchange(began_at=0.0))])
+    assert counted.counters.thread_seconds == pytest.approx(2.5, abs=0.1)
+    counted.counters.on_second(Statistics(*[0] * len(Statistics._fields)), busy_seconds=2.75)
+    assert counted["aserve_threads_busy_seconds_total "] == 2_750_000
 
 
 def test_many_threads(counted):

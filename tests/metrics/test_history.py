@@ -82,26 +82,28 @@ def test_a_minute_is_kept(sampled):
 
 
 def test_all_threads_busy(sampled):
-    """For how long without a break, and how busy they were of late."""
+    """For how long without a break, of which each mean has the last ten seconds, and how busy they were of late."""
     sampled.raise_("aserve_threads_limit", 4)
-    for busy in (4, 3, 4, 4, 4):
+    for busy in (4000, 3800, 4000, 3970, 3980):
         sampled.words[PLACES["aserve_threads"]] = busy
         sampled.pass_second()
     recent = sampled.history.describe()["recent"]
-    assert recent["all_busy_seconds"] == 2.0 and recent["busy_share"] == 0.95
-    sampled.words[PLACES["aserve_threads"]] = 0
+    assert recent["all_busy_seconds"] == 12.0 and recent["busy_share"] == 0.99
+    sampled.words[PLACES["aserve_threads"]] = 3800
     sampled.pass_second()
-    assert sampled.history.describe()["recent"]["all_busy_seconds"] == 0.0
+    recent = sampled.history.describe()["recent"]
+    assert recent["all_busy_seconds"] == 0.0 and recent["busy_share"] == 0.95
+    assert sampled.history.describe()["series"]["threads_busy"] == [0.0, 4.0, 3.8, 4.0, 4.0, 4.0, 3.8]
     sampled.history = History()
-    sampled.words[PLACES["aserve_threads"]] = 4
+    sampled.words[PLACES["aserve_threads"]] = 4000
     sampled.pass_second()
     sampled.pass_second()
-    assert sampled.history.describe()["recent"]["all_busy_seconds"] == 1.0  # since it is known
+    assert sampled.history.describe()["recent"]["all_busy_seconds"] == 11.0  # since it is known
 
 
 def test_gauges_of_now(sampled):
     """They are those of the last sample."""
-    sampled.raise_("aserve_threads", 3, 3)
+    sampled.raise_("aserve_threads", 3000, 3)
     sampled.raise_("aserve_connections", 9, 1)
     sampled.raise_("aserve_spool_files", 2, 1)
     sampled.pass_second()

@@ -93,7 +93,7 @@ async def test_an_address_that_is_taken(tmp_path):
 
 async def test_what_balancers_are_told(tmp_path):
     """By what the server knows of itself: its threads, those who wait, what it was told."""
-    now = NOTHING._replace(is_draining=False, told_unready="", workers=3, workers_idle=1)
+    now = NOTHING._replace(is_draining=False, told_unready="", workers=3, workers_busy_lately=2.0)
     server = serving(agent_check=f"unix:{tmp_path}/a", threads=4)
     server.statistics = lambda: now
     single = Single(server, asyncio.get_running_loop())
@@ -105,7 +105,7 @@ async def test_what_balancers_are_told(tmp_path):
         return found
 
     assert await told() == b"up ready 55%\n"
-    now = now._replace(workers_idle=3)
+    now = now._replace(workers_busy_lately=0.0)
     for _ in range(30):
         single.on_second()
     assert await told() == b"up ready 100%\n"

@@ -64,7 +64,7 @@ def test_a_second(heard):
     """Counters say by what they have risen, in all workers; gauges what is; names have the prefix."""
     statsd = Statsd.of(Config(statsd=heard.address, statsd_prefix="shop.gunicorn"))
     first = words(
-        requests_total={4: 10, 5: 1, 10: 2}, threads={0: 3, 3: 1}, threads_limit={0: 8}, connections={0: 1, 2: 4}
+        requests_total={4: 10, 5: 1, 10: 2}, threads={0: 3000, 3: 1000}, threads_limit={0: 8}, connections={0: 1, 2: 4}
     )
     second = words(
         requests_total={4: 5},

@@ -15,7 +15,7 @@ NOTHING = Statistics(*[0] * len(Statistics._fields))
 
 def test_a_process():
     """One that serves by itself: a row, with what it is at and takes."""
-    now = NOTHING._replace(requests=7, workers=3, workers_idle=1, requests_stalled_seconds=2)
+    now = NOTHING._replace(requests=7, workers=3, workers_idle=1, workers_busy_lately=1.26, requests_stalled_seconds=2)
     server = types.SimpleNamespace(
         config=Config(threads=3), urls=["http://a", "http://b"], statistics=lambda: now, ongoing=lambda count: [(1.26, "GET /")] * count,
         slow_requests=lambda: [{"number": 1}],
@@ -26,13 +26,8 @@ def test_a_process():
     found = describe_single(server, 12.34, footprints)
     (worker,) = found["workers"]
     assert (found["text"], found["seconds"], found["threads"]) == ("serving on http://a, http://b", 12.3, 3)
-    assert (worker["slot"], worker["state"], worker["requests"], worker["threads_busy"], worker["stalled_seconds"]) == (
-        0,
-        "ready",
-        7,
-        2,
-        2,
-    )
+    names = ("slot", "state", "requests", "threads_busy", "threads_busy_now", "stalled_seconds")
+    assert [worker[name] for name in names] == [0, "ready", 7, 1.3, 2, 2]
     assert (worker["rss_bytes"], worker["pss_bytes"], worker["uss_bytes"]) == (3, 2, 1)
     assert (worker["descriptors"], worker["descriptor_limit"]) == (20, 100)
     assert found["slow"] == [{"number": 1}]

@@ -25,9 +25,8 @@ def test_every_metric_of_two_workers():
         assert (family.type, family.documentation) == (metric.kind, metric.help)
         if metric.kind == HISTOGRAM:
             continue
-        assert [sample.value for sample in family.samples] == [*range(place, place + metric.width)] + [
-            10 * each for each in range(place, place + metric.width)
-        ]
+        words = [*range(place, place + metric.width), *(10 * each for each in range(place, place + metric.width))]
+        assert [sample.value for sample in family.samples] == [round(each * metric.unit, 6) for each in words]
         assert {sample.labels["worker"] for sample in family.samples} == {"1", "4"}
 
 

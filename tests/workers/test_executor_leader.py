@@ -478,3 +478,20 @@ async def test_no_request_is_lost_or_run_twice(seed):
         assert harness.executor.waking == []
 
     assert await run_with_leader(test, max_threads=choose.choice((1, 2, 8))) == []
+
+
+async def test_a_leader_that_has_found_something_is_busy():
+    """Also before it has the GIL: whoever counts the workers has that meanwhile."""
+
+    async def test(harness, handles):
+        await until(lambda: handles.is_waiting)
+        assert harness.executor.workers.idle == 1
+        handles.has_gil.clear()
+        job, done = answering(harness)
+        handles.bring(job)
+        await until(lambda: not handles.is_waiting)
+        assert harness.executor.is_leader_waiting and harness.executor.workers.idle == 0
+        handles.has_gil.set()
+        await wait(done)
+
+    assert await run_with_leader(test) == []
