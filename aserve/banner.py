@@ -19,6 +19,7 @@ from .compressors import find_codings
 from .layers import nothing_here
 from .mounts import Mounts
 from .settings import VERSION, Config, parse_bind
+from .settings.secrecy import show_app
 
 LOOP_THREAD = "0, the app runs on the event loop's thread"
 BOLD, DIM, CYAN, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[36m", "\x1b[0m"
@@ -51,9 +52,9 @@ def describe(config: Config, app: object, spec: str | None) -> str:
     app = app.main if type(app) is Mounts else app
     kind = type(app)
     what = "a function" if kind.__name__ == "function" else f"{kind.__module__}.{kind.__qualname__}"
-    name = spec or ("none" if app is nothing_here else "the demo app")
+    name = (spec and show_app(spec)) or ("none" if app is nothing_here else "the demo app")
     lines = [f"app:     {name} ({what})"]
-    lines += [f"mount:   {text}" for text in config.mount] + [f"static:  {text}" for text in config.static]
+    lines += [f"mount:   {show_app(text)}" for text in config.mount] + [f"static:  {text}" for text in config.static]
     if config.compress:
         lines.append(f"compress: {', '.join(find_codings())}")
     lines += [f"bind:    {_where(bind)}" for bind in config.bind]
@@ -90,7 +91,7 @@ def show_banner(config: Config, spec: str | None, stream: TextIO, environ: Mappi
 
 def banner_of(config: Config, spec: str | None, has_colors: bool) -> str:
     """Return the lines, aligned."""
-    name = spec or ("none" if config.static or config.mount else "the demo")
+    name = (spec and show_app(spec)) or ("none" if config.static or config.mount else "the demo")
     rows = [("app", name, CYAN), *((("" if i else "at"), _link(bind), BOLD) for i, bind in enumerate(config.bind))]
     rows.append(("with", _describe_threads(config), ""))
     if config.reload:

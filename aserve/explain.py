@@ -73,8 +73,8 @@ def explain(
         return "the default"
 
     if setting is not None:
-        return _describe(setting, getattr(config, setting.name), source_of(setting))
-    rows = [(row.key, row.kind.show(getattr(config, row.name)), source_of(row)) for row in SETTINGS]
+        return _describe(setting, setting.without_secrets(getattr(config, setting.name)), source_of(setting))
+    rows = [(row.key, row.show(getattr(config, row.name)), source_of(row)) for row in SETTINGS]
     changed = [row for row in rows if row[2] != "the default"]
     if not changed:
         return "All settings are as by default; aserve config --explain NAME tells of one, aserve --help of all.\n"
@@ -94,7 +94,7 @@ def _find(name: str) -> Setting:
 
 def _describe(setting: Setting, value: Any, source: str) -> str:
     flag = f"{setting.flag} {setting.kind.metavar}".rstrip()
-    shown = setting.kind.show(value)
+    shown = setting.show(value)
     lines = [
         f"{flag} ({setting.group})",
         "",
@@ -103,7 +103,7 @@ def _describe(setting: Setting, value: Any, source: str) -> str:
     ]
     for title, text in (
         ("now", f"{shown}, {source}"),
-        ("default", f"{setting.kind.show(setting.default)}. {setting.why}"),
+        ("default", f"{setting.show(setting.default)}. {setting.why}"),
         ("accepts", setting.kind.accepts),
         ("variable", setting.variable),
         ("TOML", f"{setting.key} = {_in_toml(value, shown)}"),

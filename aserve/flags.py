@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from .completion import SHELLS
 from .near_names import near_names
 from .settings import SETTINGS, SWITCH, ConfigError
+from .settings.secrecy import show_argument
 from .wsgi.routes import lacks_action
 
 # As gunicorn has them, and so many hands.
@@ -101,7 +102,7 @@ def build_parser() -> argparse.ArgumentParser:
     for setting in SETTINGS:
         if setting.group not in groups:
             groups[setting.group] = parser.add_argument_group(setting.group)
-        default = setting.kind.show(setting.default)
+        default = setting.show(setting.default)
         value: dict[str, Any] = {"action": "append" if setting.is_list else "store", "metavar": setting.kind.metavar}
         groups[setting.group].add_argument(
             *SHORT_FLAGS.get(setting.name, ()),
@@ -121,7 +122,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     name = argument.partition("=")[0]
     if not name.startswith("-"):
-        return f"unexpected argument {argument!r}: one APP, then flags; see aserve --help"
+        return f"unexpected argument {show_argument(argument)!r}: one APP, then flags; see aserve --help"
     from .moving.foreign_flags import explain_flag  # tables, for those who have typed what is not there
 
     foreign = explain_flag(name)

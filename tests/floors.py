@@ -229,6 +229,7 @@ FLOORS = {
     "aserve/settings/log_line.py": 100,
     "aserve/settings/peer.py": 100,
     "aserve/settings/platform.py": 100,
+    "aserve/settings/secrecy.py": 100,
     "aserve/settings/shared.py": 100,
     "aserve/settings/table.py": 99,
     "aserve/settings/toml.py": 93,

@@ -64,7 +64,14 @@ FLOORS = (
 )
 # The floors inside a package, from the ground up; its own __init__ is on top of them.
 WITHIN = {
-    "settings": ("crontab peer bind platform log_line", "kinds", "caches commands files shared", "table", "toml"),
+    "settings": (
+        "peer bind platform log_line secrecy",
+        "crontab",
+        "kinds",
+        "caches commands files shared",
+        "table",
+        "toml",
+    ),
     "rpc": ("errors", "packets", "registry client"),
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),

@@ -12,7 +12,6 @@ even with --show-queries.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
@@ -24,9 +23,6 @@ from .stats import render_stats
 from .table import PLACES, WORDS
 
 _SPOOLS = slice(PLACES["aserve_spool_files"], PLACES["aserve_spool_files"] + 2)
-# Settings that have, or may have, what nobody else is to know; a path to it is none.
-_SECRET = re.compile("password|secret|token|header|credential")
-_USER = re.compile(r"(?<=://)[^/@\s]*@")
 
 MAX_SLOW = 10
 
@@ -88,7 +84,7 @@ def describe_slow(slow: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def changed_settings(config: Config) -> list[tuple[str, str]]:
     """Return the flags of settings that differ from their defaults, with their values; never a secret."""
     return [
-        (setting.flag, "(not shown)" if _SECRET.search(setting.name) else _USER.sub("...@", setting.kind.show(value)))
+        (setting.flag, setting.show(value))
         for setting in SETTINGS
         if (value := getattr(config, setting.name)) != setting.default
     ]

@@ -8,16 +8,20 @@ Not here: the tables (uwsgi_table.py, gunicorn_table.py), reading files (uwsgi_f
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, NamedTuple
 
 from ..near_names import near_names
 from ..settings import SETTINGS, ConfigError
+from ..settings.secrecy import HIDDEN
 
 BY_KEY = {setting.key: setting for setting in SETTINGS}
 # difflib's ratio: "vaccum" is near to "vacuum", and "theads" to "threads"; "static" is no typing error of "stats".
 NEAR = 0.8
 MAX_SHOWN = 100  # characters of a setting in a message
+# Numbers, switches, addresses and paths, of a setting that may hold a secret.
+HARMLESS = re.compile(r"([0-9.,:*-]{0,39}|(?i:true|false|yes|no|on|off|none)|(/[\w.-]+)+(=(/[\w.-]+)+)?)\Z")
 
 
 class Given(NamedTuple):
@@ -26,11 +30,14 @@ class Given(NamedTuple):
     key: str
     value: Any
     where: str  # "app.ini:12", or the name of a variable
+    is_secret: bool = False  # its value may be, or hold, a secret
 
     def __str__(self) -> str:
         if callable(self.value):
             return f"{self.key}()"
         value = self.value if isinstance(self.value, str) else repr(self.value)
+        if self.is_secret and not HARMLESS.match(value):
+            value = HIDDEN
         text = " ".join(f"{self.key} = {value}".split()).rstrip(" =")
         return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
@@ -43,6 +50,11 @@ class Row(NamedTuple):
     take: Callable[[Draft, Given], None] | None  # puts it into the draft; raises ValueError: it is wrong
     text: str  # why nothing is to be done, or what to do instead, or what differs
     is_told: bool  # as it has no effect that whoever wrote it counts on
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether its value may hold a secret: a setting of ours that may holds it, or it has no effect, and could be anything."""
+        return self.is_told or any(key in BY_KEY and BY_KEY[key].secret for key in self.to)
 
 
 def maps(names: str, to: str, take: Callable[[Draft, Given], None], text: str = "") -> Row:
@@ -110,6 +122,7 @@ class Draft:
         Raises:
             ConfigError: its value is wrong.
         """
+        given = given._replace(is_secret=row.is_secret)
         if row.is_told:
             self.note(given, f"it has no effect here: {row.text}")
         if row.take is None:

@@ -134,6 +134,8 @@ def _settings_of(names: Mapping[str, Any], path: str, lines: Mapping[str, int], 
         elif name.islower() and name[0] != "_" and isinstance(value, (bool, int, str, float)):
             near = OLD.get(name) or TABLE.nearest(name)
             if near is not None and near not in names:
+                row = TABLE.find(near)
+                given = given._replace(is_secret=row is not None and row.is_secret)
                 draft.note(given, f"gunicorn has no such setting, and it has no effect; is {near} meant?")
     return found
 
@@ -180,7 +182,7 @@ def _read_flags(text: str, draft: Draft) -> list[Given]:
     parsed, unknown = parser.parse_known_args(words)
     for word in unknown:
         if word.startswith("-"):
-            draft.note(Given(word, "", VARIABLE), "aserve does not know it, and it has no effect")
+            draft.note(Given(word.partition("=")[0], "", VARIABLE), "aserve does not know it, and it has no effect")
     return [Given(name, value, VARIABLE) for name, value in vars(parsed).items()]
 
 

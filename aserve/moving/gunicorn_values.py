@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Callable
 
+from ..settings.secrecy import show_variable
 from .draft import Draft, Given
 from .uwsgi_values import take_log_format as take_log_format  # the names of its values are gunicorn's, too
 
@@ -153,7 +154,7 @@ def take_raw_env(draft: Draft, given: Given) -> None:
     pairs = [given.value] if isinstance(given.value, str) else list(given.value or ())
     for pair in pairs:
         if not isinstance(pair, str) or "=" not in pair:
-            raise ValueError(f"{pair!r} is not of the form NAME=VALUE")
+            raise ValueError(f"{show_variable(str(pair))!r} is not of the form NAME=VALUE")
         draft.add("env", pair, given)
 
 

@@ -60,7 +60,7 @@ def _take(draft: Draft, option: Given, options: list[Given]) -> None:
         # What a placeholder refers to is a name of the file's own.
         near = TABLE.nearest(key)
         meant = f"; is {near} meant?" if near else ""
-        draft.note(option, f"aserve does not know it, and it has no effect{meant}")
+        draft.note(option._replace(is_secret=True), f"aserve does not know it, and it has no effect{meant}")
 
 
 def _finish(draft: Draft) -> None:

@@ -15,6 +15,7 @@ import sysconfig
 from typing import Callable
 from urllib.parse import quote
 
+from ..settings.secrecy import HIDDEN
 from .draft import Draft, Given, check
 
 OFF = ("false", "off", "no")  # in any case; of a switch, 0 too
@@ -222,7 +223,8 @@ def take_attached(draft: Draft, given: Given) -> None:
 def _command_of_pairs(draft: Draft, given: Given) -> str:
     pairs = [pair.replace("\\,", ",").partition("=") for pair in re.split(r"(?<!\\),", str(given.value))]
     found = {name.strip(): value.strip() for name, _, value in pairs}
-    others = [name for name in found if name not in _COMMANDS]
+    # Without a value, it is a piece of a command with a comma.
+    others = [name.strip() if equals else HIDDEN for name, equals, _ in pairs if name.strip() not in _COMMANDS]
     if others:
         draft.note(given, f"these have no effect here: {', '.join(others)}")
     return next((found[name] for name in _COMMANDS if name in found), "")

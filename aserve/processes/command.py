@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, NoReturn
 
 from ..forks import flush_output
+from ..settings import without_secrets
 from ..start_folder import StartFolder
 
 COMMAND_LINE = "/proc/self/cmdline"
@@ -36,7 +37,7 @@ class Command(NamedTuple):
         return StartFolder(self.folder, self.environ.get("PWD") == self.folder)
 
     def __str__(self) -> str:
-        return shlex.join(self.words)
+        return shlex.join(without_secrets(self.words))
 
     @classmethod
     def of_this_process(cls, environ: Mapping[str, str]) -> Command:

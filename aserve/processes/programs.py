@@ -18,6 +18,7 @@ from typing import Callable, NoReturn
 from .._cparsers import lib
 from ..settings import Config, ConfigError
 from ..settings.commands import Program, name_programs, parse_program, parse_timed
+from ..settings.secrecy import show_program
 from .command import Command
 from .signal_pipe import SignalPipe, block_signals
 
@@ -64,7 +65,7 @@ def check_programs(config: Config, environ: Mapping[str, str]) -> None:
             where = (
                 "there is no such file that can be run" if os.sep in word else f"it is in no folder of PATH ({path})"
             )
-            raise ConfigError(f"attach: cannot run {word!r} of {text!r}: {where}")
+            raise ConfigError(f"attach: cannot run {word!r} of {show_program(text)!r}: {where}")
 
 
 def start_program(

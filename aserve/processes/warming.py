@@ -18,6 +18,7 @@ from ..exchange import Exchange
 from ..protocols.base import Limits
 from ..protocols.http1 import new_factory
 from ..settings import Config
+from ..settings.secrecy import show_place
 from ..wsgi import FileResponse, FileWrapper, Gateway, Reply, WSGIApp
 from ..wsgi.environ import build_base_environ
 from ..wsgi.response import CommonFields
@@ -75,8 +76,9 @@ class WarmUp:
         else:
             code = exchange.response.code
         seconds = time.monotonic() - began_at
+        shown = place if self._nobody.service.config.show_queries else show_place(place)
         if code < 400:
-            logger.info("--warm-up %s: status %d, after %.2f s", place, code, seconds)
+            logger.info("--warm-up %s: status %d, after %.2f s", shown, code, seconds)
         else:
             why = (
                 "its reason is above"
@@ -84,7 +86,7 @@ class WarmUp:
                 else "that warms little; write HOST/PATH if the app asks for a host"
             )
             logger.warning(
-                "--warm-up %s: status %d, after %.2f s: %s; workers start all the same", place, code, seconds, why
+                "--warm-up %s: status %d, after %.2f s: %s; workers start all the same", shown, code, seconds, why
             )
 
 

@@ -3,7 +3,17 @@
 from .bind import PROXIED, Bind, TLSSettings, parse_bind, with_reach
 from .kinds import SWITCH, show_bytes, split_sni
 from .platform import platform_settings
-from .table import COMMAND_NAMES, MAX_WORKERS, RELOAD_IMPLIES, SETTINGS, VERSION, Config, ConfigError, Setting
+from .table import (
+    COMMAND_NAMES,
+    MAX_WORKERS,
+    RELOAD_IMPLIES,
+    SETTINGS,
+    VERSION,
+    Config,
+    ConfigError,
+    Setting,
+    without_secrets,
+)
 from .toml import read_toml
 
 __all__ = [
@@ -25,4 +35,5 @@ __all__ = [
     "show_bytes",
     "split_sni",
     "with_reach",
+    "without_secrets",
 ]

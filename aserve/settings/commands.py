@@ -15,6 +15,7 @@ from typing import Callable, NamedTuple
 
 from .crontab import parse_times
 from .kinds import Kind, _texts_of, show_texts
+from .secrecy import show_program, show_timed
 
 _NAME = re.compile(r"([a-z0-9][a-z0-9_.-]*)=(?=.)", re.S)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -36,8 +37,8 @@ class Program(NamedTuple):
 
 
 def show_command(words: Sequence[str], when: str) -> str:
-    """Return a program's command as it was given: with times, what its shell reads."""
-    return words[-1] if when else shlex.join(words)
+    """Return what may be shown of a program's command: its first word; with times, the first of what its shell reads."""
+    return show_program(words[-1] if when else shlex.join(words))
 
 
 def parse_program(text: str) -> Program:
@@ -53,14 +54,14 @@ def parse_program(text: str) -> Program:
     command = text[match.end() :] if match else text
     if _VARIABLE.match(command):
         raise ValueError(
-            f"{command!r} begins with a variable, and no shell reads it: write env before it, or use --env"
+            f"{show_program(command)!r} begins with a variable, and no shell reads it: write env before it, or use --env"
         )
     try:
         words = shlex.split(command)
     except ValueError as fault:
-        raise ValueError(f"{command!r}: {str(fault).lower()}") from None
+        raise ValueError(f"{show_program(command)!r}: {str(fault).lower()}") from None
     if not words or not words[0] or "\0" in command:
-        raise ValueError(f"{text!r} has no command")
+        raise ValueError(f"{show_program(text)!r} has no command")
     return Program(match[1] if match else os.path.basename(words[0]) or words[0], tuple(words))
 
 
@@ -75,7 +76,9 @@ def parse_timed(text: str) -> Program:
     line = text[match.end() :] if match else text
     parts = _TIMED.match(line.strip())
     if not parts or "\0" in line:
-        raise ValueError(f"{text!r} is not five times and a command, such as 0 3 * * * ./manage.py clearsessions")
+        raise ValueError(
+            f"{show_timed(text)!r} is not five times and a command, such as 0 3 * * * ./manage.py clearsessions"
+        )
     when, command = " ".join(parts[1].split()), parts[2]
     parse_times(when)
     file = command.split()[0].rpartition("/")[2]

@@ -14,6 +14,8 @@ import re
 import time
 from typing import Callable, NamedTuple
 
+from .secrecy import show_word
+
 MINUTE = 60
 # Who could not look for so long makes up for these minutes; Guess: long enough for a stalled machine.
 MISSED_MINUTES = 5
@@ -63,7 +65,7 @@ def _numbers(field: str, name: str, low: int, high: int) -> frozenset[int]:
     for part in field.split(","):
         match = _PART.match(part)
         if not match:
-            raise ValueError(f"{part!r} is no {name}: a number, *, 1-5, */10 or a list of these")
+            raise ValueError(f"{show_word(part)!r} is no {name}: a number, *, 1-5, */10 or a list of these")
         first = low if match[1] else int(match[2])
         # A step needs an end: 5/10 is said to be 5-59/10.
         last = high if match[1] or (match[4] and not match[3]) else int(match[3] or first)

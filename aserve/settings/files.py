@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Callable, NamedTuple
 
 from .kinds import Kind, _texts_of, duration, show_texts
+from .secrecy import show_app
 
 YEAR_SECONDS = 365 * 86400.0  # RFC 9111 gives no limit; the RFC before it, 2616 14.21, said a year
 IMMUTABLE = "immutable"
@@ -81,7 +82,7 @@ def parse_mount(text: str) -> Below:
     """
     below = _parse_below(text, "/admin=shop.admin:app")
     if not _APP.match(below.what):
-        raise ValueError(f"{below.what!r} is not an app, such as shop.admin:app")
+        raise ValueError(f"{show_app(below.what)!r} is not an app, such as shop.admin:app")
     return below
 
 
@@ -89,7 +90,7 @@ def _parse_below(text: str, example: str) -> Below:
     prefix, _, what = text.partition("=")
     prefix, what = prefix.strip(), what.strip()
     if not prefix.startswith("/") or not what:
-        raise ValueError(f"{text!r} is not of the form PREFIX=..., as in {example}")
+        raise ValueError(f"{show_app(text)!r} is not of the form PREFIX=..., as in {example}")
     prefix = prefix[:-1] if prefix.endswith("/") else prefix
     if not _PREFIX.match(prefix) or not prefix.isprintable():
         raise ValueError(f"{prefix!r} is not a path as it is when decoded, such as /static")

@@ -18,6 +18,7 @@ from ..near_names import near_names
 from .bind import OPTION_SAFE, parse_bind
 from .log_line import JSON, NAMED, parse_line_format, parse_skip
 from .peer import ACCOUNT_NAME, parse_peer
+from .secrecy import show_place, show_variable
 
 
 class Kind(NamedTuple):
@@ -174,7 +175,7 @@ def _texts_of(value: object, split: Callable[[str], list[str]]) -> list[str]:
     """Return the parts of a text, or the texts of a list, without the empty ones."""
     texts = split(value) if isinstance(value, str) else value
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
-        raise ValueError(f"{value!r} is neither text nor a list of texts")
+        raise ValueError("it is neither text nor a list of texts")  # and may hold a secret
     return [text.strip() for text in texts if text.strip()]
 
 
@@ -311,7 +312,7 @@ def _parse_env(value: object) -> tuple[str, ...]:
     pairs = tuple(_texts_of(value, str.splitlines))
     for pair in pairs:
         if not re.match(r"[^=\0]+=[^\0]*\Z", pair):
-            raise ValueError(f"{pair!r} is not of the form NAME=VALUE")
+            raise ValueError(f"{show_variable(pair)!r} is not of the form NAME=VALUE")
     return pairs
 
 
@@ -319,7 +320,7 @@ def _parse_places(value: object) -> tuple[str, ...]:
     places = tuple(_texts_of(value, str.split))
     for place in places:
         if not PLACE.match(place):
-            raise ValueError(f"{place!r} is neither a path nor a host and a path")
+            raise ValueError(f"{show_place(place)!r} is neither a path nor a host and a path")
     return places
 
 

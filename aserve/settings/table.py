@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from ..near_names import near_names
 from .bind import PROXIED, Bind, TLSSettings, parse_bind
@@ -64,6 +65,7 @@ from .kinds import (
     size,
 )
 from .platform import platform_settings
+from .secrecy import show_app, show_place, show_program, show_timed, show_url, show_variable
 from .shared import QUEUE, QUEUE_NAME, SHARED, SHARED_PREFIX
 
 VERSION = "0.1.0.dev0"
@@ -92,6 +94,7 @@ class Setting(NamedTuple):
     kind: Kind
     help: str
     why: str
+    secret: Callable[[str], str] | None = None  # what may be shown of one text of a value that may hold a secret
 
     @property
     def key(self) -> str:
@@ -108,10 +111,33 @@ class Setting(NamedTuple):
         """Whether it has several values: its flag may be repeated."""
         return isinstance(self.default, tuple)
 
+    def without_secrets(self, value: Any) -> Any:
+        """Return a value of this setting without what nobody else may read."""
+        if self.secret is None or value is None:
+            return value
+        return tuple(map(self.secret, value)) if self.is_list else self.secret(value)
 
-def _row(default: object, group: str, flag: str, kind: Kind, help: str, why: str) -> Any:
-    columns = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
-    return dataclasses.field(default=default, metadata=columns)
+    def show(self, value: Any) -> str:
+        """Return a value of this setting as text that anybody may read."""
+        return _USER.sub("...@", self.kind.show(self.without_secrets(value)))
+
+
+_USER = re.compile(r"(?<=://)[^/@\s]*@")  # user and password of a URL: a setting that takes none may be given one
+
+
+def _row(
+    default: object,
+    group: str,
+    flag: str,
+    kind: Kind,
+    help: str,
+    why: str,
+    *,
+    secret: Callable[[str], str] | None = None,
+) -> Any:
+    columns = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why, "secret": secret}
+    # Reports of errors have the reprs of local variables.
+    return dataclasses.field(default=default, metadata=columns, repr=secret is None)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,6 +214,7 @@ class Config:
         None, "Serving", "--shared", SHARED,
         "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, and queues of --spooler; see docs/uwsgi-api.md",
         "Without it they are this host's alone, and nothing else has to run. It takes redis (pip install 'aserve-wsgi[redis]'). A password is better in the variable: everybody may read a command line.",
+        secret=show_url,
     )
     shared_prefix: str | None = _row(
         None, "Serving", "--shared-prefix", SHARED_PREFIX,
@@ -230,6 +257,7 @@ class Config:
         (), FILES, "--mount", MOUNTS,
         "another app for what is below a path; repeatable, the longest wins; see docs/files.md",
         "One app serves most sites. What is below no path is the APP's; without one it is 404.",
+        secret=show_app,
     )
     static: Sequence[str] = _row(
         (), FILES, "--static", FOLDERS,
@@ -291,6 +319,7 @@ class Config:
         (), PROCESSES, "--warm-up", PLACES,
         "with --preload: request that the app answers before workers are forked, PATH or HOST/PATH; repeatable",
         "Only you know which requests show most of your app, and change nothing.",
+        secret=show_place,
     )
     start_seconds: float = _row(
         0.0, PROCESSES, "--start-timeout", duration(0.0),
@@ -302,12 +331,14 @@ class Config:
         "a program to run beside the workers, started anew when it ends and when they are reloaded: 'celery -A shop worker', "
         "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
         "systemd starts services as well; this is for those that belong to the app, and change with it.",
+        secret=show_program,
     )
     cron: Sequence[str] = _row(
         (), PROCESSES, "--cron", TIMED,
         "a command to run beside the workers at times, as crontab has them, one run of it at a time: '0 3 * * * ./manage.py clearsessions'; "
         "repeatable; see docs/attached.md",
         "cron and systemd do it as well; this is for what belongs to the app, and changes with it.",
+        secret=show_timed,
     )
     spooler: Sequence[str] = _row(
         (), PROCESSES, "--spooler", PATHS,
@@ -685,8 +716,9 @@ class Config:
     )
     env: Sequence[str] = _row(
         (), "Process", "--env", ENV,
-        "variable of the environment for the app; repeatable",
-        "Whoever starts it sets them: systemd by Environment=, a container by its own.",
+        "variable of the environment for the app; repeatable; a password is better in the environment of aserve itself, as everybody may read a command line",
+        "Whoever starts it sets them: systemd by Environment= and EnvironmentFile=, a container by its own.",
+        secret=show_variable,
     )
     pid_file: str | None = _row(
         None, "Process", "--pid-file", FILE,
@@ -928,6 +960,21 @@ RELOAD_IMPLIES = {"workers": 1, "threads": 1, "hang_warning_seconds": 0.0, "hang
 SETTINGS: tuple[Setting, ...] = tuple(
     Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(Config)
 )
+
+
+def without_secrets(words: Sequence[str]) -> list[str]:
+    """Return the words of a command line of ours without what nobody else may read."""
+    by_flag, shown, flag = {setting.flag: setting.secret for setting in SETTINGS if setting.secret}, [], ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if flag in by_flag:
+            shown.append(by_flag[flag](word))
+        elif name in by_flag and equals:
+            shown.append(f"{name}={by_flag[name](value)}")
+        else:
+            shown.append(show_app(word))
+        flag = "" if flag in by_flag else word
+    return shown
 
 
 def _parse(setting: Setting, value: object, where: str) -> object:

@@ -32,7 +32,8 @@ from redis.retry import Retry
 
 from ..forks import weakly
 from ..log_once import LogOnce
-from ..settings.shared import Shared, hide_user
+from ..settings.secrecy import show_url
+from ..settings.shared import Shared
 
 logger = logging.getLogger("aserve")
 # A connection is the package's own; half of its methods have no types, so it is Any here.
@@ -59,7 +60,7 @@ class Store:
     """One database there, as one process has it."""
 
     def __init__(self, shared: Shared) -> None:
-        self.name = hide_user(shared.url)
+        self.name = show_url(shared.url)
         self._prefix = f"{shared.prefix}:".encode()
         self._maker = ConnectionPool.from_url(
             shared.url, socket_connect_timeout=CONNECT_SECONDS, socket_timeout=ANSWER_SECONDS, socket_keepalive=True,

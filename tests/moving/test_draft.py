@@ -73,3 +73,22 @@ def test_rows_without_effect():
 def test_how_a_setting_is_shown(value, shown):
     """In a line."""
     assert str(Given("k", value, "")) == shown
+
+
+@pytest.mark.parametrize(
+    ("to", "value", "shown"),
+    [
+        ("env", ["PASSWORD=hunter2"], "a = ..."),
+        ("attach", "celery --password hunter2", "a = ..."),
+        ("threads", "hunter2", "a = hunter2"),
+        ("", "bf-cbc:hunter2", "a = ..."),
+        ("", "12", "a = 12"),
+        ("", "/run/a.sock", "a = /run/a.sock"),
+    ],
+)
+def test_secrets(to, value, shown):
+    """What may be a secret of ours is shown nowhere, nor what has no effect here and could be anything."""
+    draft = Draft("x")
+    row = maps("a", to, lambda draft, given: draft.note(given, "why")) if to else unlike("a", "why")
+    draft.take(row, Given("a", value, "a.ini:1"))
+    assert str(draft.notes[0]).startswith(f"a.ini:1: {shown}: ")

@@ -43,7 +43,7 @@ def test_sections(tmp_path):
     (tmp_path / "a.ini").write_bytes(b"\xef\xbb\xbf[uwsgi]\r\na = 1\r\n[two]\r\nb = \xff\r\n[uwsgi]\r\nc = 3\r\n")
     assert options(tmp_path / "a.ini") == [("a", "1"), ("c", "3")]
     (two,) = read_options(str(tmp_path / "a.ini"), "two")
-    assert two == ("b", "\udcff", f"{tmp_path}/a.ini:4")
+    assert two == ("b", "\udcff", f"{tmp_path}/a.ini:4", False)
 
 
 def test_letters(tmp_path, monkeypatch):

@@ -91,7 +91,7 @@ def test_the_start(run, caplog):
     one = run("celery -A shop", "beat=celery beat", chdir="/srv", env=["B=c"])
     assert len(one.attached) == 0 and one.turn() == ["celery", "beat"] and one.turn(50) == []
     assert one.started[0][1:] == ({"A": "a", "B": "c"}, "/srv") and len(one.attached) == 2
-    assert "attached beat (pid 1002) has begun: celery beat" in caplog.text
+    assert "attached beat (pid 1002) has begun: celery ..." in caplog.text
     first, _ = one.attached.describe()
     assert (first["pid"], first["state"], first["seconds"], first["restarts"]) == (1001, "running", 50.0, 0)
 
@@ -134,7 +134,7 @@ def test_spoolers(run, caplog):
     assert [(environ.get("ASERVE_DOES_JOBS_OF"), folder) for _, environ, folder in one.started] == [
         ("/x", None), ("/x", None), ("/y", None), ("/y", None), (None, "/srv"),
     ]  # fmt: skip
-    assert "attached spooler-4 (pid 1004) has begun: python -m aserve a:app" in caplog.text
+    assert "attached spooler-4 (pid 1004) has begun: python ..." in caplog.text
 
 
 def test_strangers(run):
@@ -431,7 +431,7 @@ def test_a_run(cron, caplog):
     assert one.turn(89) == [] and one.turn(1) == ["cron prune"]
     one.attached.on_end(1002, "exited with status 3")
     assert one.counted == ['result="done"', 'result="failed"'] and one.attached.describe()[0]["restarts"] == 2
-    assert "cron prune (pid 1001) has begun: prune --all\n" in caplog.text
+    assert "cron prune (pid 1001) has begun: prune ...\n" in caplog.text
     assert [(record.levelname, record.message) for record in caplog.records if "has ended" in record.message] == [
         ("INFO", "cron prune (pid 1001) has ended after 30 s: it exited with status 0"),
         ("ERROR", "cron prune (pid 1002) has ended after 0 s: it exited with status 3"),

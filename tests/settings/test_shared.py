@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.settings import Config, ConfigError
-from aserve.settings.shared import SHARED, hide_user
+from aserve.settings import SETTINGS, Config, ConfigError
+from aserve.settings.shared import Shared
 
 
 @pytest.mark.parametrize(
@@ -79,5 +79,7 @@ def test_queues(name, shared):
 
 def test_shown():
     """Without user and password, and as it is where there are none."""
-    assert SHARED.show("redis://shop:secret@host:6379/0") == "redis://...@host:6379/0"
-    assert hide_user("redis://host/0") == "redis://host/0" and SHARED.show(None) == "none"
+    (row,) = [setting for setting in SETTINGS if setting.name == "shared"]
+    assert row.show("redis://shop:secret@host:6379/0") == "redis://...@host:6379/0"
+    assert row.show("redis://host/0") == "redis://host/0" and row.show(None) == "none"
+    assert repr(Shared("redis://shop:secret@host/0", "a")) == "Shared('redis://...@host/0', 'a')"

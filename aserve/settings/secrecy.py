@@ -1,0 +1,88 @@
+"""What may be shown of a value that may hold a secret.
+
+Owns:     the functions in the column `secret` of the table of settings, one for each form of value.
+Thread:   any; pure.
+Not here: which setting has which (table.py), what is shown of a request (exchange.py).
+
+Each takes one text as it was given, in whichever form: the messages about wrong values show them, too. What a function does not
+recognize is hidden.
+"""
+
+from __future__ import annotations
+
+import re
+
+HIDDEN = "..."
+# No longer than any variable's: the lines of a key in base64 may end in = as well.
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}\Z")
+_PROGRAM_NAME = re.compile(r"([a-z0-9][a-z0-9_.-]*=)(?=.)", re.S)
+# Not (PASSWORD=x, and not "$(cat key)".
+_WORD = re.compile(r"[\w.~/+@-]+\Z")
+_TIME = re.compile(r"[0-9*,/-]{1,40}\Z")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://)?")
+# Without a number behind the colon, that is a password whose @ is missing.
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]*\]|[\w.-]*)(:[0-9]*)?\Z")
+_DATABASE = re.compile(r"db=[0-9]{1,6}\Z")
+
+
+def show_variable(text: str) -> str:
+    """Return the name alone of NAME=VALUE."""
+    name, equals, _ = text.partition("=")
+    return f"{name}={HIDDEN}" if equals and _VARIABLE.match(name) else HIDDEN
+
+
+def show_word(text: str) -> str:
+    """Return a word of a command, if it looks like a file or a module."""
+    return text if not text or _WORD.match(text) else show_variable(text)
+
+
+def show_program(text: str) -> str:
+    """Return the name and the first word of [NAME=]COMMAND."""
+    match = _PROGRAM_NAME.match(text)
+    return f"{match[1]}{_show_command(text[match.end() :])}" if match else _show_command(text)
+
+
+def show_timed(text: str) -> str:
+    """Return the name, the times and the first word of [NAME=]TIMES COMMAND."""
+    match = _PROGRAM_NAME.match(text)
+    name, line = (match[1], text[match.end() :]) if match else ("", text)
+    *times, command = [*line.split(None, 5), ""][:6]
+    if len(times) == 5 and all(map(_TIME.match, times)):
+        return " ".join([name + times[0], *times[1:], _show_command(command)]).rstrip()
+    return f"{name}{HIDDEN}" if name else _show_command(line)
+
+
+def _show_command(text: str) -> str:
+    first, *rest = text.split(None, 1) or [""]
+    shown = show_word(first)
+    return f"{shown} {HIDDEN}" if rest and not shown.endswith(HIDDEN) else shown
+
+
+def show_url(text: str) -> str:
+    """Return a URL without its user and password, and of its options only which database; of a whole text, none of it that may be one."""
+    scheme = match[0] if (match := _SCHEME.match(text)) else ""
+    _, at, place = text[len(scheme) :].rpartition("@")
+    place, question, query = place.partition("?")
+    authority, slash, path = place.partition("/")
+    if not _AUTHORITY.match(authority):
+        authority, slash, path = HIDDEN, "", ""
+    options = [option if _DATABASE.match(option) else show_variable(option) for option in query.split("&") if option]
+    return f"{scheme}{HIDDEN + at if at else ''}{authority}{slash}{path}{question}{'&'.join(options)}"
+
+
+def show_argument(text: str) -> str:
+    """Return an argument that no flag has taken: of NAME=VALUE the name, of several words in quotes the first."""
+    match = re.search(r"[=\s]", text)
+    return f"{text[: match.start()]}{match[0]}{HIDDEN}" if match else show_url(text) if "@" in text else text
+
+
+def show_place(text: str) -> str:
+    """Return a path, or a host and a path, without the query."""
+    path, question, _ = text.partition("?")
+    return f"{path}?{HIDDEN}" if question else path
+
+
+def show_app(text: str) -> str:
+    """Return the name of an app, or of a factory without what it is called with; something before it stays."""
+    name, _, arguments = text.partition("(")
+    return f"{name}({HIDDEN})" if arguments not in ("", ")") else text

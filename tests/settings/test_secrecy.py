@@ -1,0 +1,122 @@
+"""What may be shown of values that may hold a secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve.settings import SETTINGS, Config, ConfigError, without_secrets
+from aserve.settings.secrecy import (
+    show_app,
+    show_argument,
+    show_place,
+    show_program,
+    show_timed,
+    show_url,
+    show_variable,
+    show_word,
+)
+
+# Each row that may hold a secret, with values that are accepted, and wrong ones; "hunter2" is the secret.
+ACCEPTED = {
+    "shared": ("redis://me:hunter2@h:1/0", "rediss://h/?ssl_password=hunter2", "unix://:hunter2@/run/redis.sock?db=3"),
+    "mount": ("/a=shop:make('hunter2')",),
+    "warm_up": ("/a?token=hunter2", "shop.example/?hunter2"),
+    "attach": ("celery --password hunter2", "beat=env PGPASSWORD=hunter2 celery", "sh -c 'PW=hunter2 x'"),
+    "cron": ("0 3 * * * ./a --pw=hunter2", "a=* * * * * PW=hunter2 ./a", "0 3 * * * (PW=hunter2 ./a)"),
+    "env": ("PASSWORD=hunter2", "URL=https://me:hunter2@h/?a=hunter2", "-----BEGIN KEY----- hunter2=="),
+}
+REFUSED = {
+    "shared": (
+        ["redis://:hunter2@h"], "http://me:hunter2@h", "redis://:hunter2", "redis://:hunter2/1@h/x", "redis:hunter2@h", "hunter2@h",
+        "redis://h/x?password=hunter2", "redis://hunter2\u2100/", "unix:a@hunter2?b=hunter2@c", "redis://h?hunter2", "redis://h?password=hunter2",
+    ),
+    "mount": ("admin=shop:make('hunter2')", "/a=shop :make('hunter2')", {"/a": 3, "b": "x(hunter2)"}, ["/a=b(hunter2)", 3]),
+    "warm_up": ("a?hunter2", [3, "hunter2"]),
+    "attach": (
+        "PASSWORD=hunter2 celery", "a=PASSWORD=hunter2 celery", "sh -c 'hunter2", "'' hunter2", "a\0 hunter2", {"a": "hunter2"},
+        ["a=b hunter2", "a=b hunter2"],
+    ),
+    "cron": ("./a --pw hunter2", "a=hunter2", "0 3 * * PW=hunter2 ./a", "0 3 * * x:y PW=hunter2", "* * * * * a\0hunter2", [3, "hunter2"]),
+    "env": ("hunter2", ["=hunter2"], {"PASSWORD": "hunter2"}, ["A=\0hunter2"], "A=1\nhunter2", ("A=1", 2, "hunter2")),
+}  # fmt: skip
+
+
+def test_rows():
+    """Each is tried here."""
+    assert {setting.name for setting in SETTINGS if setting.secret is not None} == {*ACCEPTED} == {*REFUSED}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in ACCEPTED.items() for value in values])
+def test_accepted(name, value):
+    """No text of it has the secret: not that of the row, not the repr of all settings, not a command line."""
+    (setting,) = [each for each in SETTINGS if each.name == name]
+    config = Config(**{name: [value] if setting.is_list else value, "workers": 1, "preload": True})
+    told = [setting.show(getattr(config, name)), str(setting.without_secrets(getattr(config, name))), repr(config)]
+    told += without_secrets(["aserve", "a:b", setting.flag, value, f"{setting.flag}={value}"])
+    assert "hunter2" not in "\n".join(told)
+    assert told[0] != "none" and "..." in told[0]
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in REFUSED.items() for value in values])
+def test_refused(name, value):
+    """The message says what is wrong, and not the secret."""
+    with pytest.raises(ConfigError) as caught:
+        Config.from_sources({}, {}, {name.replace("_", "-"): value, "workers": 1, "preload": True}, "x.toml")
+    assert "in x.toml: " in str(caught.value) and "; accepted: " in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("show", "text", "shown"),
+    [
+        (show_word, "./manage.py", "./manage.py"),
+        (show_word, "--password=x", "..."),
+        (show_word, "A=x", "A=..."),
+        (show_variable, "DATABASE_URL=postgres://", "DATABASE_URL=..."),
+        (show_variable, "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj=", "..."),
+        (show_variable, "A B=c", "..."),
+        (show_program, "celery -A shop worker", "celery ..."),
+        (show_program, "beat=/usr/bin/celery -A shop", "beat=/usr/bin/celery ..."),
+        (show_program, "beat=celery", "beat=celery"),
+        (show_program, "'a b' c", "..."),
+        (show_program, "beat=", "beat=..."),
+        (show_timed, "prune=0 3 * * 1-5 ./manage.py prune --all", "prune=0 3 * * 1-5 ./manage.py ..."),
+        (show_timed, "*/5 * * * *  a", "*/5 * * * * a"),
+        (show_timed, "* * * * *", "* * * * *"),
+        (show_timed, "* * * * * A=b c", "* * * * * A=..."),
+        (show_timed, "* * * * ./manage.py --pw x", "..."),
+        (show_timed, "a=* * * * ./manage.py", "a=..."),
+        (show_timed, "", ""),
+        (show_url, "redis://host:6379/0", "redis://host:6379/0"),
+        (show_url, "redis://me:pw@[::1]:6379/0?db=3&ssl_ca_certs=/a", "redis://...@[::1]:6379/0?db=3&ssl_ca_certs=..."),
+        (show_url, "redis://me:pw/1@host", "redis://...@host"),
+        (show_url, "unix:///run/redis.sock?db=x", "unix:///run/redis.sock?db=..."),
+        (show_url, "host", "host"),
+        (show_place, "host/a?b", "host/a?..."),
+        (show_place, "/a", "/a"),
+        (show_app, "shop:make('a', b='c')", "shop:make(...)"),
+        (show_app, "shop:make()", "shop:make()"),
+        (show_app, "shop:app", "shop:app"),
+        (show_argument, "PASSWORD=a@b", "PASSWORD=..."),
+        (show_argument, "redis://:pw@h", "redis://...@h"),
+        (show_argument, "shop:app", "shop:app"),
+        (show_argument, "0 3 * * * a", "0 ..."),
+    ],
+)
+def test_forms(show, text, shown):
+    """What is known to be no secret stays: it says which one it is."""
+    assert show(text) == shown
+
+
+def test_a_url_of_another_setting():
+    """Of a URL no user and password is shown, wherever somebody has put one."""
+    (setting,) = [each for each in SETTINGS if each.name == "log_config"]
+    assert setting.show("https://me:pw@a/b") == "https://...@a/b" and setting.show(None) == "none"
+
+
+def test_a_command_line():
+    """What is no secret of a setting stays as it is."""
+    words = ["/python", "-m", "aserve", "a:make(1)", "--env=A=b", "--env", "C=d", "--threads", "3", "--cron"]
+    assert without_secrets(words) == [
+        "/python", "-m", "aserve", "a:make(...)", "--env=A=...", "--env", "C=...", "--threads", "3", "--cron"
+    ]  # fmt: skip
