@@ -22,7 +22,8 @@ from typing import Any, Callable
 from .._cparsers import ffi, lib
 from ..errors import RequestRefused
 from ..exchange import HTTP_1_0, Exchange
-from .base import ExchangeFactory, Limits, RequestReceiver, WireProtocol, body_too_large, new_body, refusal
+from .base import ExchangeFactory, Limits, RequestReceiver, WireProtocol, new_body, refusal
+from .chunked import Chunks
 
 KEEP_ALIVE: int = lib.HTTP1_KEEP_ALIVE
 VERSION_1_1: int = lib.HTTP1_VERSION_1_1
@@ -36,16 +37,9 @@ WEBSOCKET: int = lib.HTTP1_WEBSOCKET
 PLAIN = KEEP_ALIVE | VERSION_1_1
 _VERSION_OR_WEBSOCKET = VERSION_1_1 | WEBSOCKET
 
-# Guess: far more than any honest chunk extension or trailer section; hardly anybody uses either.
-_MAX_EXTENSION_BYTES = 256
-_MAX_TRAILER_BYTES = 8192
-# Octets of a chunked body decoded by one call; the size of the scratch that takes them.
-_DECODE_BYTES = 65536
-
 # By offset, not by pointer: PyPy makes a copy for ffi.from_buffer(bytes) and frees it when its collector
 # comes by, which knows nothing of the copy's size. Measured 2026-11-21: 400 octets a request, without end.
 _parse_head_at = lib.http1_parse_head_at
-_decode_chunked_at = lib.http1_decode_chunked_at
 
 
 class Scratch:
@@ -66,8 +60,7 @@ class Scratch:
         self.results_view = ffi.buffer(head)
         self.results_offset = ffi.offsetof("http1_head", "content_length")
         self.unpack_results = struct.Struct("@QIII").unpack_from
-        self.decoded = ffi.new("char[]", _DECODE_BYTES)
-        self.decoded_view = ffi.buffer(self.decoded, _DECODE_BYTES)
+        self.chunks = Chunks(limits)
 
 
 class HTTP1(RequestReceiver):
@@ -162,22 +155,12 @@ class HTTP1(RequestReceiver):
         return len(piece)
 
     def _receive_chunked(self, data: bytes, position: int, exchanges: list[Exchange]) -> int:
-        scratch = self._scratch
-        chunked = self._chunked
         self.is_continue_due = False
-        available = min(len(data) - position, _DECODE_BYTES)
-        consumed = _decode_chunked_at(chunked, data, position, available, scratch.decoded)
-        if consumed < 0:
-            return self._refuse(refusal(consumed), exchanges)
-        produced = chunked.produced
-        if produced:
-            if self._body.length + produced > scratch.limits.max_body_bytes:
-                return self._refuse(body_too_large(scratch.limits), exchanges)
-            try:
-                self._body.feed(scratch.decoded_view[:produced])
-            except RequestRefused as why:
-                return self._refuse(why, exchanges)
-        if chunked.done:
+        try:
+            consumed = self._scratch.chunks.decode(self._chunked, data, position, self._body)
+        except RequestRefused as why:
+            return self._refuse(why, exchanges)
+        if self._chunked.done:
             self._end_body(exchanges)
         return consumed
 
@@ -209,7 +192,7 @@ class HTTP1(RequestReceiver):
         self.is_continue_due = bool(flags & EXPECT_CONTINUE)
         self._body_left = length
         if flags & CHUNKED:
-            self._chunked = ffi.new("http1_chunked *", (_MAX_EXTENSION_BYTES, _MAX_TRAILER_BYTES))
+            self._chunked = self._scratch.chunks.begin()
             self._phase = HTTP1._receive_chunked
         else:
             self._phase = HTTP1._receive_length

@@ -1,7 +1,7 @@
 """HTTP/1.1 by llhttp through httptools: for those who want it in place of our C parser.
 
 Owns:     the same rules as http1.py (see there), with llhttp for the grammar
-          and Python for what llhttp leaves to its user.
+          and Python for what llhttp leaves to its user; chunks are decoded as there (chunked.py).
 Thread:   event loop only.
 Spec:     RFC 9112; docs/parser-differences.md lists where the two differ.
 Not here: as in http1.py.
@@ -18,14 +18,16 @@ from .._cparsers import lib
 from ..errors import RequestRefused
 from ..exchange import HTTP_1_0, Exchange
 from .base import Limits, RequestReceiver, WireProtocol, body_too_large, new_body, refusal
+from .chunked import Chunks
 
 try:
     import httptools
 except ImportError:  # PyPy; settings/table.py refuses the setting
     httptools = None  # type: ignore[assignment]
 
-# Octets fed at once: they bound how many tiny pipelined requests one call may complete.
+# Octets fed at once: so much of an endless head is taken before it is counted.
 _FEED_BYTES = 4096
+_LINE_END, _HEAD_END = b"\r\n", b"\r\n\r\n"
 
 # RFC 9112 3.2, RFC 3986 3.2.2: uri-host [ ":" port ], without userinfo, path or list.
 _HOST = re.compile(
@@ -34,7 +36,6 @@ _HOST = re.compile(
 _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
 _CODING = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9112 7, without parameters
-_REST_OF_CHUNKED = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
 _REST_OF_LENGTH = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
 _DROPPED_NAMES = (b"PROXY",)  # httpoxy, as in cparsers/vars.c
 
@@ -43,23 +44,26 @@ class HTTPTools1(RequestReceiver):
     """One connection's requests: a WireProtocol."""
 
     __slots__ = (
-        "_exchanges", "_fields", "_head_bytes", "_is_chunked", "_is_held", "_length", "_limits", "_parser", "_slack_bytes",
-        "_target", "is_continue_due",
+        "_chunked", "_chunks", "_exchanges", "_fields", "_head_bytes", "_head_tail", "_is_head_begun", "_is_held", "_length", "_limits",
+        "_parser", "_target", "is_continue_due",
     )  # fmt: skip
 
     is_single = False
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, chunks: Chunks) -> None:
         self._limits = limits
+        self._chunks = chunks
         self._exchange = self._body = None
         self.unparsed = b""
         self._parser: Any = httptools.HttpRequestParser(self)  # None: refused or at the end
         self._exchanges: list[Exchange] = []  # completed by the call under way
-        self._head_bytes = -1  # octets of the head under way; -1: none is
-        self._slack_bytes = 0  # of those, at most so many belong to the request before it
+        self._is_head_begun = False
+        self._head_bytes = 0  # of the head under way, and of the empty lines before it
+        self._head_tail = b""  # its last octets, which may be half of its end
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
-        self._length, self._is_chunked = 0, False  # its framing
+        self._length = 0  # of the body
+        self._chunked: Any = None  # the state of its decoder, if it is chunked
         self.is_continue_due = False
         self._is_held = False  # a WebSocket was asked for: what follows may not be HTTP
 
@@ -69,20 +73,22 @@ class HTTPTools1(RequestReceiver):
             data = self.unparsed + data
             self.unparsed = b""
         self._exchanges = []
-        for start in range(0, len(data), _FEED_BYTES):
-            if self._parser is None:
-                break
+        position = 0
+        while position < len(data) and self._parser is not None:
             if self._is_held or (len(self._exchanges) >= self._limits.max_pipelined and self.live_body is None):
-                self.unparsed += data[start:]
+                self.unparsed = data[position:]
                 break
-            self._feed(data[start : start + _FEED_BYTES])
+            if self._chunked is not None:
+                position += self._decode(data, position)
+            else:
+                position += self._feed(data[position : self._end_of_slice(data, position)])
         exchanges, self._exchanges = self._exchanges, []  # not kept here until more comes
         return exchanges
 
     @property
     def is_mid_message(self) -> bool:
         """See WireProtocol."""
-        return self._head_bytes >= 0 or super().is_mid_message
+        return self._is_head_begun or super().is_mid_message
 
     @property
     def has_unparsed(self) -> bool:
@@ -93,32 +99,65 @@ class HTTPTools1(RequestReceiver):
         """See WireProtocol."""
         self._is_held = False
 
-    def _feed(self, data: bytes) -> None:
+    def _end_of_slice(self, data: bytes, position: int) -> int:
+        """
+        Return up to where octets are fed at once: not beyond the end of a head, or of a body.
+
+        llhttp does not say where in a slice a head ends, and has no limits for chunk extensions, trailers and empty lines.
+        """
+        end = min(position + _FEED_BYTES, len(data))
+        if self._body is not None:
+            left: int = self._length - self._body.length
+            return min(end, position + left)
+        octets = self._head_tail + data[position:end]
+        found = octets.find(_HEAD_END)
+        if found < 0:
+            self._head_tail = octets[1 - len(_HEAD_END) :]
+            return end
+        end = position + found + len(_HEAD_END) - len(self._head_tail)
+        self._head_tail = b""
+        return end
+
+    def _feed(self, data: bytes) -> int:
+        """Feed a slice to llhttp; return how much of it was taken."""
         self.is_continue_due = False  # octets of the body, or of its framing
-        if self._head_bytes < 0:
-            self._slack_bytes = 0  # a head that begins does so with this slice, unless a message ends in it
+        if self._body is None:
+            self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
             # We know one other protocol (RFC 9110 7.8), which has no body: else what follows is the next request.
             self._parser = httptools.HttpRequestParser(self)
-            if self._exchange is not None:
+            if self._exchange is not None and self._chunked is None:
                 # Or the body, before which llhttp stops, too: another parser is told to expect it.
-                self._parser.feed_data(_REST_OF_CHUNKED if self._is_chunked else _REST_OF_LENGTH % self._length)
-            if self._exchanges and self._exchanges[-1].asks_websocket:
-                self._is_held = True
-                self.unparsed = data[exc.args[0] :]
-            elif exc.args[0] < len(data):
-                self._feed(data[exc.args[0] :])
+                self._parser.feed_data(_REST_OF_LENGTH % self._length)
+            self._is_held = bool(self._exchanges) and self._exchanges[-1].asks_websocket
+            return int(exc.args[0])
         except httptools.HttpParserCallbackError as exc:
             self._refuse(exc.__context__ if isinstance(exc.__context__, RequestRefused) else _explain(exc))
         except httptools.HttpParserError as exc:
             self._refuse(_explain(exc))
         else:
-            if self._head_bytes >= 0:
-                self._head_bytes += len(data)
-                if self._head_bytes - self._slack_bytes >= self._limits.max_head_bytes:
-                    self._refuse(refusal(lib.ASERVE_HEAD_TOO_LARGE))
+            if self._chunked is not None:
+                self._parser = httptools.HttpRequestParser(self)  # for the next head
+            elif self._head_bytes == len(_LINE_END) and not self._is_head_begun:
+                self._head_bytes = 0  # RFC 9112 2.2: an empty line after a request does not begin the next
+            elif self._head_bytes >= self._limits.max_head_bytes:
+                self._refuse(refusal(lib.ASERVE_HEAD_TOO_LARGE))
+        return len(data)
+
+    def _decode(self, data: bytes, position: int) -> int:
+        """Decode octets of a chunked body; return how many."""
+        self.is_continue_due = False
+        try:
+            consumed = self._chunks.decode(self._chunked, data, position, self._body)
+        except RequestRefused as why:
+            self._refuse(why)
+            return len(data)
+        if self._chunked.done:
+            self._chunked = None
+            self._end_request()
+        return consumed
 
     # Called by httptools
 
@@ -126,7 +165,7 @@ class HTTPTools1(RequestReceiver):
         """A request line begins."""
         if self._exchange is not None:
             return  # the body of an Upgrade follows
-        self._head_bytes = 0
+        self._is_head_begun = True
         self._target = b""
         self._fields = []
 
@@ -139,9 +178,9 @@ class HTTPTools1(RequestReceiver):
             raise refusal(lib.ASERVE_TARGET_TOO_LONG)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """A field line of the head, or a trailer's."""
+        """A field line of the head."""
         if self._exchange is not None:
-            return  # a trailer: checked and dropped
+            return
         self._fields.append((name.upper(), value.strip(b" \t")))
         if len(self._fields) > self._limits.max_fields:
             raise refusal(lib.ASERVE_TOO_MANY_FIELDS)
@@ -154,13 +193,11 @@ class HTTPTools1(RequestReceiver):
         line_bytes = len(method) + len(self._target) + len("  HTTP/1.1")
         if line_bytes > self._limits.max_line_bytes:
             raise refusal(lib.ASERVE_TARGET_TOO_LONG)
-        # Four octets a line for ": " and CRLF: llhttp keeps no count of the white space it skips.
-        head_bytes = sum(len(name) + len(value) + 4 for name, value in self._fields)
-        if line_bytes + head_bytes + 4 > self._limits.max_head_bytes:
+        if self._head_bytes > self._limits.max_head_bytes:
             raise refusal(lib.ASERVE_HEAD_TOO_LARGE)
-        self._head_bytes = -1
+        self._is_head_begun, self._head_bytes = False, 0
         is_1_1 = self._check_version(method)
-        self._length, self._is_chunked = length, is_chunked = self._check_framing(is_1_1)
+        length, is_chunked = self._check_framing(is_1_1)
         expects = is_1_1 and self._check_expectation()  # RFC 9110 10.1.1: ignore it in HTTP/1.0
         pairs = self._build_pairs(method, is_1_1)
         vars = b"\0".join([part for pair in pairs for part in pair])
@@ -175,13 +212,18 @@ class HTTPTools1(RequestReceiver):
             exchange.asks_websocket = exchange.is_for_loop = b"websocket" in self._elements(b"UPGRADE")
         if length or is_chunked:
             self._body = exchange.body = new_body(self._limits, is_chunked, length)
+            self._length, self._chunked = length, self._chunks.begin() if is_chunked else None
             self.is_continue_due = expects
             if self._limits.is_live:
                 self._exchanges.append(exchange)
 
     def on_body(self, piece: bytes) -> None:
-        """A piece of the body, without its chunks' framing."""
+        """A piece of the body."""
         assert self._body is not None
+        if (
+            self._chunked is not None
+        ):  # llhttp has ended the head before its end, as some of its versions do at a bare LF
+            raise refusal(lib.ASERVE_BARE_LF)
         self.is_continue_due = False
         if self._body.length + len(piece) > self._limits.max_body_bytes:
             raise body_too_large(self._limits)
@@ -189,16 +231,18 @@ class HTTPTools1(RequestReceiver):
 
     def on_message_complete(self) -> None:
         """The request is complete."""
-        assert self._exchange is not None
         if self._body is not None and self._parser.should_upgrade():
             return  # llhttp skips the body of an Upgrade; it is still to come
+        self._end_request()
+
+    def _end_request(self) -> None:
         if self.live_body is not None:
             self.live_body.feed_end()
         else:
+            assert self._exchange is not None
             self._exchanges.append(self._exchange)
         self._exchange = self._body = None
         self.is_continue_due = False
-        self._slack_bytes = _FEED_BYTES  # llhttp does not say where in the slice the next head begins
 
     # What llhttp leaves to us
 
@@ -310,8 +354,8 @@ class HTTPTools1(RequestReceiver):
     def _refuse(self, why: RequestRefused) -> None:
         """Answer with an error, and parse no more."""
         self._refuse_request(why, self._exchanges)
-        self._parser = None
-        self._head_bytes = -1
+        self._parser = self._chunked = None
+        self._is_head_begun = False
         self.is_continue_due = False
 
 
@@ -323,4 +367,4 @@ def _explain(exc: Exception) -> RequestRefused:
 
 def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
     """Return what makes one HTTPTools1 for each connection of an event loop."""
-    return functools.partial(HTTPTools1, limits)
+    return functools.partial(HTTPTools1, limits, Chunks(limits))
