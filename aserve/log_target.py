@@ -1,9 +1,10 @@
-"""Where the lines of the access log go: a file, standard output, or syslog.
+"""Where the lines of a log go: a file, a standard stream, or syslog.
 
-Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget; `open_target` chooses, also a PipeTarget (log_pipe.py).
-Thread:   who flushes the log, one at a time (access_log.py).
+Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget; `open_target` and `open_stream` choose, also a PipeTarget
+          (log_pipe.py).
+Thread:   who flushes the log, one at a time (access_log.py, error_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
-Not here: what is done when a line cannot be written (access_log.py).
+Not here: what is done when a line cannot be written (access_log.py, error_log.py).
 
 Several processes may write one file: each appends whole lines with one write(2). One that the disk has room for a part of is taken
 off the end again, under flock(2), if it is still there.
@@ -35,7 +36,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class Target(Protocol):
-    """What lines are written to. Lines are ASCII, each with its newline."""
+    """What lines are written to, each with its newline. Those of the access log are ASCII."""
 
     why_in_part: str  # why fewer lines are written than there were
 
@@ -70,7 +71,7 @@ class FileTarget:
 
     def write(self, lines: Sequence[str]) -> int:
         """See Target.write."""
-        octets = _octets_of(lines, self._is_torn)
+        octets = _octets_of(lines, self._is_torn, "utf-8")
         with _locked(self._fd):
             sent, last, self.why_in_part = _put(self._fd, octets)
             if sent == len(octets):
@@ -108,9 +109,9 @@ class FileTarget:
         self._fd = -1
 
 
-def _octets_of(lines: Sequence[str], is_behind_torn: bool) -> bytes:
+def _octets_of(lines: Sequence[str], is_behind_torn: bool, encoding: str) -> bytes:
     """Return what to write for these lines; if the last before them has no end, with its end."""
-    octets = "".join(lines).encode("ascii")
+    octets = "".join(lines).encode(encoding, "backslashreplace")
     return b"\n" + octets if is_behind_torn else octets
 
 
@@ -150,14 +151,14 @@ def _locked(fd: int) -> Iterator[None]:
 
 class OutputTarget:
     """
-    Standard output that is a file: it is the program's, which prints there, too.
+    A standard stream that is a file: it is the program's, which prints there, too.
 
     Lines go past the stream, which would keep what a full disk does not take, and write it later, or fail at it again and again. Nothing
     is locked or cut off: other processes have the same open file, which a lock does not tell apart.
     """
 
     def __init__(self, stream: TextIO) -> None:
-        self._stream, self._fd = stream, stream.fileno()
+        self._stream, self._fd, self._encoding = stream, stream.fileno(), stream.encoding
         self._is_torn = False  # our last line has no end
         self.why_in_part = ""  # of the last that was written in part
 
@@ -169,7 +170,7 @@ class OutputTarget:
             raise OSError(0, str(exc)) from None
         except OSError:
             pass  # what was printed is the program's to lose
-        octets = _octets_of(lines, self._is_torn)
+        octets = _octets_of(lines, self._is_torn, self._encoding)
         sent, _, self.why_in_part = _put(self._fd, octets)
         self._is_torn = not octets[:sent].endswith(b"\n")
         return _count_of(octets[:sent])
@@ -183,7 +184,7 @@ class OutputTarget:
 
 
 class StreamTarget:
-    """What the program has put in the place of standard output: it is the program's."""
+    """What the program has put in the place of a standard stream: it is the program's."""
 
     why_in_part = "only a part of it was taken"
 
@@ -297,19 +298,20 @@ def open_target(name: str, is_patient: bool = True) -> Target:
     if name == "-":
         if sys.stdout is None:
             raise OSError(0, "standard output is closed")
-        return _open_stream(sys.stdout)
+        return open_stream(sys.stdout)
     if name.startswith(SYSLOG):
         return SyslogTarget(name[len(SYSLOG) :])
     is_read = os.path.exists(name) and not stat.S_ISREG(os.stat(name).st_mode)
     return PipeTarget.open(name, is_patient) if is_read else FileTarget(name)
 
 
-def _open_stream(stream: TextIO) -> Target:
+def open_stream(stream: TextIO) -> Target:
+    """Return what writes to a standard stream of the program, without waiting for its reader."""
     try:
         fd = stream.fileno()
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return PipeTarget.beside(fd)
-        if stream is sys.__stdout__:
+            return PipeTarget.beside(fd, stream.encoding)
+        if stream in (sys.__stdout__, sys.__stderr__):
             return OutputTarget(stream)
     except (AttributeError, OSError, ValueError):  # it is none of the system's: the program's own
         pass

@@ -2,7 +2,7 @@
 
 Owns:     set_up_logging: the "aserve" loggers of a command; LineFormatter.
 Thread:   the main thread, before it serves.
-Not here: what is logged; the access log (access_log.py); the app's loggers, which nothing here touches.
+Not here: what is logged; how it is written (error_log.py); the access log (access_log.py); the app's loggers, which nothing here touches.
 
 The command owns the log of its process, so no configuration of the app, at whatever time, takes a logger away from it as a side effect. What
 names our loggers on purpose is obeyed: a level, a handler, `logging.disable`. A program that embeds a Server owns its logging: there
@@ -15,6 +15,7 @@ import json
 import logging
 from typing import Any
 
+from .error_log import open_error_log
 from .local_time import local_time
 from .settings import Config, ConfigError, read_toml
 
@@ -75,7 +76,7 @@ def set_up_logging(config: Config, name: str = "") -> None:
     Raises:
         ConfigError: --log-config names no file of the right form.
     """
-    handler = logging.StreamHandler()
+    handler = open_error_log()
     who = f"{name}: " if name else ""
     handler.setFormatter(LineFormatter(f"{{asctime}} {{levelname:<8}} {who}{{message}}", style="{"))
     logger.handlers[:] = [handler]

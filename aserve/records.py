@@ -12,7 +12,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
-from . import forks
+from . import error_log, forks
 from .metrics.busy import Busy
 from .metrics.status import Serving
 from .request_log import MOST, Ends, RequestLog
@@ -125,11 +125,12 @@ class Records:
         """Called once a second: write what waits, and the numbers of this moment."""
         self._flush()
         self._look_at_threads(executor.workers)
+        lost_messages = error_log.on_second()
         if self._access_log is not None:
             self._access_log.on_second()
         if self._counters is not None:
             lost = self._access_log.lost_count if self._access_log is not None else 0
-            self._counters.on_second(self._server.statistics(), lost, self.busy.seconds)
+            self._counters.on_second(self._server.statistics(), lost, self.busy.seconds, lost_messages)
         if self._single is not None:
             self._single.on_second()
         if self._slow is not None:

@@ -26,6 +26,7 @@ from .exits import begin_ending
 from .fd_store import FdStore
 from .hooks import call_at_end, call_post_fork
 from .loading import check_unpatched
+from .log_pipe import awaited_reader
 from .manager import Manager
 from .pid_file import kept_pid_file, pid_file
 from .privileges import become, find_account
@@ -115,7 +116,8 @@ def prepared(config: Config, inherited: Sequence[Listener] | None = None) -> Ite
     Make of this process what the settings of the group Process say; yield what was bound for that, or None.
 
     Files that the app makes while it is imported are then of the right user and mode. Whoever connects meanwhile waits.
-    With `inherited`, which another program of this process has bound, it is all that already.
+    With `inherited`, which another program of this process has bound, it is all that already. Before anything is bound, wait for
+    the reader of an access log that is a named pipe: workers, and those that replace them, wait for none.
 
     Raises:
         BindError: see Server.
@@ -125,6 +127,12 @@ def prepared(config: Config, inherited: Sequence[Listener] | None = None) -> Ite
         with kept_pid_file(config.pid_file):
             yield inherited
         return
+    with awaited_reader(config.access_log or ""), _prepared(config) as listeners:
+        yield listeners
+
+
+@contextlib.contextmanager
+def _prepared(config: Config) -> Iterator[Sequence[Listener] | None]:
     account, store = find_account(config.user, config.group), FdStore.of_this_process()
     if config.umask is not None:
         os.umask(config.umask)

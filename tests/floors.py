@@ -29,6 +29,7 @@ FLOORS = {
     "aserve/body.py": 99,
     "aserve/budgets.py": 100,
     "aserve/cli.py": 100,
+    "aserve/error_log.py": 100,
     "aserve/escaping.py": 100,
     "aserve/flags.py": 100,
     "aserve/compat/__init__.py": 100,

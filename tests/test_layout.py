@@ -26,14 +26,14 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors episode escaping footprint frames http_date local_time log_once near_names shielding systemd _cparsers",
-    "forks manager start_folder",  # manager: what systemd is told, and when
+    "errors episode escaping footprint frames http_date local_time log_once log_pipe near_names shielding systemd _cparsers",
+    "forks manager start_folder log_target",  # manager: what systemd is told, and when
+    "error_log",
     "settings",
     "budgets",  # of memory, disk and descriptors, which bodies take
     "exchange body spool tls loading demo surroundings",
     "hooks logs request_log",  # hooks: which the app gives
-    "workers rpc log_values log_pipe wire_log",
-    "log_target",
+    "workers rpc log_values wire_log",
     "log_format",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",

@@ -8,10 +8,11 @@ import os
 import pty
 import socket
 import sys
+import time
 
 import pytest
 
-from aserve.log_pipe import BEHIND, PipeTarget
+from aserve.log_pipe import BEHIND, PipeTarget, awaited_reader
 from aserve.log_target import StreamTarget, open_target
 
 LINE = "x" * 99 + "\n"
@@ -85,6 +86,54 @@ def test_a_reader_that_has_gone(fifo):
     assert read_all(again) == LINE.encode() * 2
     target.close()
     os.close(again)
+
+
+def test_no_reader_yet(tmp_path):
+    """Its lines are lost until there is one, and each write looks."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    target = open_target(str(path))
+    for _ in range(2):
+        with pytest.raises(OSError, match="No such device"):
+            target.write([LINE])
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    assert target.write([LINE]) == 1 and read_all(reader) == LINE.encode()
+    target.close()
+    os.close(reader)
+
+
+def test_a_socket_has_no_reader_either(tmp_path):
+    """It is no named pipe: that it cannot be opened is a mistake."""
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.bind(str(tmp_path / "socket"))
+        with pytest.raises(OSError, match="No such device"):
+            open_target(str(tmp_path / "socket"))
+
+
+def test_a_reader_that_is_awaited(tmp_path, monkeypatch, caplog):
+    """The wait is told once; the reader finds no end of the file before the log begins."""
+    path, readers = tmp_path / "pipe", []
+    os.mkfifo(path)
+
+    def sleep(seconds):
+        if caplog.records and len(readers) < 2:
+            readers.append(os.open(path, os.O_RDONLY | os.O_NONBLOCK) if readers else None)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    caplog.set_level("INFO", "aserve")
+    with awaited_reader(str(path)), pytest.raises(BlockingIOError):
+        os.read(readers[1], 1)
+    assert os.read(readers[1], 1) == b""
+    os.close(readers[1])
+    assert caplog.messages == [f"waiting for a reader of the named pipe {str(path)!r}"]
+
+
+@pytest.mark.parametrize("name", ["", "none", "file"])
+def test_what_has_no_reader(tmp_path, name):
+    """Nothing is waited for."""
+    (tmp_path / "file").touch()
+    with awaited_reader(name and str(tmp_path / name)):
+        pass
 
 
 def standard_output(monkeypatch, fd):

@@ -9,6 +9,7 @@ import types
 
 import pytest
 
+from aserve import error_log
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange
 from aserve.metrics.counting import read_words
@@ -64,16 +65,18 @@ async def test_the_title(monkeypatch):
     records.close()
 
 
-async def test_counters_of_a_worker():
+async def test_counters_of_a_worker(monkeypatch):
     """They are in the memory that it is given, and it listens nowhere: its supervisor does."""
     memory = mmap.mmap(-1, PAGE_WORDS * 8)
     records = Records(
         serving(NOTHING._replace(connections_running=4), metrics="127.0.0.1:1"), asyncio.get_running_loop(), memory
     )
     assert records.wants_times and records.bound == []
+    monkeypatch.setattr(error_log, "on_second", lambda: 5)
     records.on_second(InlineExecutor())
     assert read_words(memory)[PLACES["aserve_requests_in_flight"]] == 4
     assert read_words(memory)[PLACES["aserve_threads_busy_seconds_total"]] == 3_000_000  # those under way
+    assert read_words(memory)[PLACES["aserve_error_log_lines_lost_total"]] == 5
     records.close()
 
 

@@ -23,7 +23,7 @@ from ..errors import RequestRefused
 from ..exchange import ANSWERED, Exchange
 from ..request_log import Ended
 from ..statistics import Statistics
-from .table import BOUNDS, BUCKETS, CLASSES, COUNTED, ENDS, FIRST_WORD, PLACES, REFUSALS, SUM, WORDS
+from .table import BOUNDS, BUCKETS, CLASSES, COUNTED, ENDS, ERROR_LINES_LOST, FIRST_WORD, PLACES, REFUSALS, SUM, WORDS
 
 # Where the words are that each request raises.
 _REQUESTS = PLACES["aserve_requests_total"]
@@ -33,6 +33,7 @@ _QUEUE = PLACES["aserve_request_queue_seconds"]
 _DURATION = PLACES["aserve_request_duration_seconds"]
 _LOST_LINES = PLACES["aserve_access_log_lines_lost_total"]
 _BUSY_SECONDS = PLACES["aserve_threads_busy_seconds_total"]
+_LOST_MESSAGES = PLACES[ERROR_LINES_LOST]
 _REFUSED = {status: PLACES["aserve_requests_refused_total"] + index for index, status in enumerate(REFUSALS)}
 _REFUSED_OTHERWISE = PLACES["aserve_requests_refused_total"] + len(REFUSALS)
 _GAUGES = [
@@ -112,9 +113,12 @@ class Counters:
         """Count a request that aserve has refused."""
         self._add(_REFUSED.get(why.status, _REFUSED_OTHERWISE))
 
-    def on_second(self, now: Statistics, lost_lines: int = 0, busy_seconds: float = 0.0) -> None:
-        """Write the gauges, and what is counted elsewhere: lines that the access log has lost since the start, and busy.py's seconds."""
-        self._words[_LOST_LINES], self._words[_BUSY_SECONDS] = lost_lines, int(busy_seconds * 1e6)
+    def on_second(
+        self, now: Statistics, lost_lines: int = 0, busy_seconds: float = 0.0, lost_messages: int = 0
+    ) -> None:
+        """Write the gauges, and what is counted elsewhere: lines that the logs have lost since the start, and busy.py's seconds."""
+        self._words[_LOST_LINES], self._words[_LOST_MESSAGES] = lost_lines, lost_messages
+        self._words[_BUSY_SECONDS] = int(busy_seconds * 1e6)
         for place, read in _GAUGES:
             self._words[place] = read(now)
 

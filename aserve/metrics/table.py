@@ -70,6 +70,7 @@ def _in_thousandths(name: str) -> Callable[[Statistics], int]:
     return lambda now: int(getattr(now, name) * 1000)
 
 
+ERROR_LINES_LOST = "aserve_error_log_lines_lost_total"
 # fmt: off
 # What each process counts, in the order of its page.
 COUNTED = (
@@ -126,6 +127,7 @@ COUNTED = (
     Metric("aserve_spool_bytes", GAUGE, "Octets of responses in temporary files that clients have not read yet.",
            reads=_reads("responses_spooled_bytes")),
     Metric("aserve_access_log_lines_lost_total", COUNTER, "Lines that the access log could not write: the disk is full, or nobody reads."),
+    Metric(ERROR_LINES_LOST, COUNTER, "Lines of messages that standard error could not take; those of worker 0 are the supervisor's."),
     Metric(
         "aserve_gil_wait_seconds", HISTOGRAM, "How late a thread that had slept went on, sampled five times a second: the wait for the GIL, "
         "and for a CPU.", unit=MICROSECOND, by_worker=False,

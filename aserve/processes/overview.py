@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .. import error_log
 from ..connections.in_flight import read_oldest
 from ..connections.listeners import Listener
 from ..metrics.balance import Balance, Host, Reading
@@ -26,6 +27,7 @@ from ..metrics.scrapes import Scrapes
 from ..metrics.statsd import Statsd
 from ..metrics.table import (
     ATTACHED,
+    ERROR_LINES_LOST,
     JOBS,
     JOBS_WAITING,
     LONGEST_WAIT,
@@ -69,6 +71,7 @@ class Overview:
         self._children = children
         self._status = status
         self._started_at = time.time()
+        self._lost_messages = 0  # of the supervisor's own
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
         known = status.known
         self._picture = Picture(lambda: known.config, status.describe, self._words)
@@ -88,6 +91,7 @@ class Overview:
 
     def on_second(self) -> None:
         """Called once a second."""
+        self._lost_messages = error_log.on_second()
         if self.scrapes is not None:
             self._picture.on_second()
             self._note_ticks()
@@ -233,6 +237,7 @@ class Overview:
                 samples.add(JOBS_WAITING, number, label("folder", folder))
         self.tally.add_to(samples)
         samples.add_workers(self._words())
+        samples.add(ERROR_LINES_LOST, self._lost_messages, worker(0))
         self._add_found(samples, [child for child in self._children_with_pages() if child.pid])
         return samples.encode()
 

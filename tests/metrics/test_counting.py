@@ -133,10 +133,11 @@ def test_gauges(counted):
     assert Counted(threads=0)["aserve_threads_limit "] == 1  # that of the event loop
 
 
-def test_lines_that_the_access_log_has_lost(counted):
-    """Its own number is shown."""
-    counted.counters.on_second(Statistics(*[0] * len(Statistics._fields)), 7)
+def test_lines_that_logs_have_lost(counted):
+    """Their own numbers are shown."""
+    counted.counters.on_second(Statistics(*[0] * len(Statistics._fields)), 7, lost_messages=8)
     assert counted["aserve_access_log_lines_lost_total "] == 7
+    assert counted["aserve_error_log_lines_lost_total "] == 8
 
 
 def test_how_long_threads_are_busy(counted):

@@ -13,7 +13,7 @@ from harness.supervising import told
 from harness.waiting import wait_until
 from prometheus_client.parser import text_string_to_metric_families
 
-from aserve import footprint
+from aserve import error_log, footprint
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.footprint import Memory
 from aserve.metrics.balance import Balance
@@ -55,11 +55,14 @@ def memory(monkeypatch):
     return memory
 
 
-def test_workers(supervised, memory):
+def test_workers(supervised, memory, monkeypatch):
     """Where they stand, since when, and what they take."""
     one = supervised(3)
     one.turn()
     assert read(one)["aserve_workers", "starting"] == 1
+    monkeypatch.setattr(error_log, "on_second", lambda: 5)  # of the supervisor's messages
+    one.supervisor._overview.on_second()
+    assert read(one)["aserve_error_log_lines_lost_total", "0"] == 5
     one.say(one.children[0], say="ready")
     found = read(one)
     assert [found["aserve_workers", state] for state in ("wanted", "ready", "starting", "draining")] == [3, 1, 2, 0]

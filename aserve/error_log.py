@@ -1,0 +1,146 @@
+"""The messages of a process on standard error, whose reader may stop.
+
+Owns:     ErrorLog, and the one of this process; lines that wait, and those that are lost.
+Thread:   any: logging locks a handler. A child that the process forks begins with nothing that waits.
+Not here: which messages there are, and their form (logs.py); how a pipe or a file is written (log_target.py).
+
+No thread, and no end, waits for the reader. A few lines wait in memory, for the next message or the next second; beyond that they are
+lost, counted, and reported when the reader is back. A thread of its own could not serve a supervisor, which forks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import time
+
+from .forks import weakly
+from .log_pipe import PipeTarget
+from .log_target import FileTarget, Target, open_stream
+
+# What waits in memory, in characters. Guess: tracebacks of a burst.
+MAX_WAITING = 1 << 16
+# For how long the end of a process waits for a reader. Guess.
+ENDING_SECONDS = 1.0
+_PAUSE_SECONDS = 0.01
+
+
+class ErrorLog(logging.Handler):
+    """Standard error, as it is now."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stream = sys.stderr
+        # Without standard error there is no reader to lose anything.
+        self._target: Target = open_stream(self.stream) if self.stream is not None else FileTarget(os.devnull)
+        self._lines: list[str] = []  # that wait
+        self._is_behind = False  # the reader has not gone
+        self._lost_count, self._lost_why = 0, ""  # since the last report
+        self.lost_count = 0  # since the start
+        os.register_at_fork(after_in_child=weakly(self._forget))
+        atexit.register(weakly(self.finish))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a message, or let it wait, or lose it."""
+        try:
+            text = self.format(record)
+        except Exception:
+            self.handleError(record)
+            return
+        self._lines += _lines_of(text)
+        self._write()
+
+    def on_second(self) -> None:
+        """Called once a second: write what waits."""
+        if self._lines:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits, as far as there is room."""
+        self.acquire()
+        try:
+            self._write()
+        finally:
+            self.release()
+
+    def finish(self) -> None:
+        """Write what waits; give a reader that is behind a moment."""
+        deadline = time.monotonic() + ENDING_SECONDS
+        self.flush()
+        while self._lines and self._is_behind and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+            self.flush()
+
+    def release_target(self) -> None:
+        """Close what this has opened: another takes its place."""
+        self._target.close()
+        self._lines.clear()
+
+    def _write(self) -> None:
+        if self._put() and self._lost_count:
+            text = f"lines of this log were lost: {self._lost_count} ({self._lost_why})"
+            self._lost_count = 0
+            note = logging.LogRecord("aserve", logging.WARNING, "", 0, text, None, None)
+            self._lines += _lines_of(self.format(note))
+            self._put()
+
+    def _put(self) -> bool:
+        """Write what waits; return whether that is all. Lose what is too much."""
+        lines, self._lines = self._lines, []  # a signal's handler may log meanwhile
+        sent, self._is_behind, why = 0, False, ""
+        try:
+            sent = self._target.write(lines) if lines else 0
+            why = self._target.why_in_part
+        except OSError as exc:
+            self._is_behind, why = isinstance(exc, BlockingIOError), exc.strerror or str(exc)
+        if sent == len(lines):
+            return True
+        self._is_behind |= sent > 0
+        room = MAX_WAITING
+        for kept, line in enumerate(lines[sent:]):
+            room -= len(line)
+            if room < 0:
+                lost = len(lines) - sent - kept
+                self._lost_count, self._lost_why = self._lost_count + lost, why
+                self.lost_count += lost
+                del lines[sent + kept :]
+                break
+        self._lines[:0] = lines[sent:]
+        return False
+
+    def _forget(self) -> None:
+        """In a child: what waits is its parent's."""
+        self._lines, self._lost_count = [], 0
+        if isinstance(self._target, PipeTarget):
+            self._target.forget()
+
+
+def _lines_of(text: str) -> list[str]:
+    return [line + "\n" for line in text.split("\n")]
+
+
+_current: list[ErrorLog] = []  # none in a program that embeds a Server
+
+
+def open_error_log() -> ErrorLog:
+    """Return the one of this process; another one if the program has replaced standard error."""
+    if not (_current and _current[0].stream is sys.stderr):
+        for earlier in _current:
+            earlier.release_target()
+        _current[:] = [ErrorLog()]
+    return _current[0]
+
+
+def on_second() -> int:
+    """Write what waits, once a second; return how many lines were lost since the start."""
+    for current in _current:
+        current.on_second()
+    return sum(current.lost_count for current in _current)
+
+
+def end_error_log() -> None:
+    """Write what waits before the process ends without Python's end."""
+    for current in _current:
+        current.finish()
