@@ -14,12 +14,8 @@ from ..settings import SETTINGS, Config
 from ..settings.shared import Shared
 from .resources import choose_workers, read_limits
 
-# What is done with these once, before the first worker, is not done again while the supervisor runs.
-FIXED = (
-    "bind", "unix_mode", "unix_owner", "unix_group", "backlog", "user", "group", "umask", "pid_file", "control", "metrics",
-    "metrics_app", "stats", "agent_check", "statsd", "statsd_prefix", "reload", "reload_page", "uwsgi_module", "uwsgi_cache",
-    "shared", "shared_prefix",
-)  # fmt: skip
+# What cannot change while a supervisor runs.
+FIXED = tuple(setting.name for setting in SETTINGS if setting.fixed)
 
 
 class Plan(NamedTuple):

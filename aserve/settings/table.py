@@ -84,6 +84,13 @@ MAX_WORKERS = 1024  # Guess: beyond any machine's CPUs
 TLS = "TLS"  # the group whose settings a bind may override
 
 
+class Needs(NamedTuple):
+    """What a setting has no effect without."""
+
+    any_of: tuple[str, ...]  # names of settings; or what stands before the address of a bind
+    why: str = ""  # what the error says, if it is refused from whichever source; otherwise only a flag is: see Config.from_sources
+
+
 class Setting(NamedTuple):
     """One row of the table."""
 
@@ -95,6 +102,10 @@ class Setting(NamedTuple):
     help: str
     why: str
     secret: Callable[[str], str] | None = None  # what may be shown of one text of a value that may hold a secret
+    needs: Needs | None = None
+    fixed: bool = (
+        False  # what is done with it once, before the first worker, is not done again while the supervisor runs
+    )
 
     @property
     def key(self) -> str:
@@ -110,6 +121,10 @@ class Setting(NamedTuple):
     def is_list(self) -> bool:
         """Whether it has several values: its flag may be repeated."""
         return isinstance(self.default, tuple)
+
+    def asks(self, value: Any) -> bool:
+        """Whether a value asks for anything: neither what is so by default, nor that something is off."""
+        return value != self.default and value not in (0, None, (), "", "off", "none")
 
     def without_secrets(self, value: Any) -> Any:
         """Return a value of this setting without what nobody else may read."""
@@ -134,10 +149,29 @@ def _row(
     why: str,
     *,
     secret: Callable[[str], str] | None = None,
+    needs: Needs | None = None,
+    fixed: bool = False,
 ) -> Any:
-    columns = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why, "secret": secret}
+    columns: dict[str, Any] = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
+    columns.update(secret=secret, needs=needs, fixed=fixed)
     # Reports of errors have the reprs of local variables.
     return dataclasses.field(default=default, metadata=columns, repr=secret is None)
+
+
+_REPLACED = Needs(("workers",), "needs workers: a process cannot replace itself; --workers 1 is enough")
+_WORKERS, _STATIC, _SPOOLER = Needs(("workers",)), Needs(("static",)), Needs(("spooler",))
+_HTTPS, _UNIX, _METRICS = Needs(("https://",)), Needs(("unix:",)), Needs(("metrics",))
+_LOG = Needs(("access_log",))
+_JITTER = Needs(("max_requests",), "has nothing to vary; give max-requests, too")
+_LIFETIME_JITTER = Needs(("max_lifetime_seconds",), "has nothing to vary; give max-lifetime, too")
+_CERTIFICATE = Needs(("https://",), "is given, but no bind is for TLS; write https:// before its address")
+_HOPS = Needs(
+    ("trusted_proxies",),
+    "counts proxies, but trusted-proxies names none; name who connects to this server, or '*' for whoever does",
+)
+_EXTRA = Needs(("reload",), "says what reload is to look at, too; give reload")
+_WARM_UP = Needs(("preload",), "needs preload: workers that import the app by themselves serve as soon as they can")
+_PREFIX = Needs(("shared",), "is for what hosts share; give shared, which says where")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,6 +190,7 @@ class Config:
         "Loopback: nothing is reachable from outside until you say so. Without a bind, the command takes the sockets that systemd has "
         "passed, or, where a platform sets PORT, 0.0.0.0 and that port. [::] takes IPv4 clients as well, as the kernel has it "
         "(net.ipv6.bindv6only), unless a bind of IPv4 has the same port; REMOTE_ADDR is then their IPv4 address.",
+        fixed=True,
     )
     threads: int = _row(
         32, "Serving", "--threads", count(0, 4096),
@@ -204,27 +239,33 @@ class Config:
         "whether `import uwsgi` works in the app; auto: with a uwsgi bind, --route, --spooler, --uwsgi-cache or --shared",
         "Apps take the import for a sign of uWSGI, and half of them do something else where it fails; see docs/uwsgi-api.md. "
         "A server in your own program leaves this to you.",
+        fixed=True,
     )
     uwsgi_cache: Sequence[str] = _row(
         (), "Serving", "--uwsgi-cache", CACHES,
         "a cache that all workers share, for uwsgi.cache_get and the like, as in uWSGI's option cache2; repeatable; see docs/uwsgi-api.md",
         "Only you know what is worth keeping. Its memory is taken as it is filled.",
+        fixed=True,
     )
     shared: str | None = _row(
         None, "Serving", "--shared", SHARED,
         "Redis or Valkey in which all hosts share the cache, locks, timers and cron of `import uwsgi`, and queues of --spooler; see docs/uwsgi-api.md",
         "Without it they are this host's alone, and nothing else has to run. It takes redis (pip install 'aserve-wsgi[redis]'). A password is better in the variable: everybody may read a command line.",
         secret=show_url,
+        fixed=True,
     )
     shared_prefix: str | None = _row(
         None, "Serving", "--shared-prefix", SHARED_PREFIX,
         "what the keys in --shared begin with; hosts with the same share",
         "The APP, as it is named on the command line: two that have the same need two databases, or two prefixes.",
+        needs=_PREFIX,
+        fixed=True,
     )
     scgi_status: str = _row(
         "field", "Serving", "--scgi-status", choice("field", "line"),
         "how SCGI responses begin: with the field `Status: 200 OK`, or with an HTTP status line",
         "RFC 3875 6.3.3: what a CGI script says, and every front server reads.",
+        needs=Needs(("scgi://",)),
     )
     unix_mode: int = _row(
         0o666, "Serving", "--unix-mode", MODE,
@@ -232,21 +273,28 @@ class Config:
         "A front server runs as another user, and must connect. It is as open as a port on "
         "loopback: all of this machine's users reach it, so narrow it (660 with --unix-group, or "
         "a folder of its own) where they are not all to be trusted.",
+        needs=_UNIX,
+        fixed=True,
     )
     unix_owner: str | None = _row(
         None, "Serving", "--unix-owner", ACCOUNTS,
         "user who owns the files of unix sockets",
         "The user that aserve runs as. Only root may give a file away.",
+        needs=_UNIX,
+        fixed=True,
     )
     unix_group: str | None = _row(
         None, "Serving", "--unix-group", ACCOUNTS,
         "group of the files of unix sockets",
         "The group that aserve runs as. Only root may name a group that it is no member of.",
+        needs=_UNIX,
+        fixed=True,
     )
     backlog: int = _row(
         2048, "Serving", "--backlog", count(1, 65535),
         "connections that the kernel keeps waiting for accept",
         "What gunicorn asks for; the kernel lowers it to its own limit (net.core.somaxconn).",
+        fixed=True,
     )
     server_name: str = _row(
         "aserve", "Serving", "--server-name", SERVER_NAME,
@@ -268,23 +316,27 @@ class Config:
         ("index.html",), FILES, "--static-index", NAMES,
         "the file that stands for its folder; repeatable, the first that is there; empty: none",
         "What web servers take. Folders are never listed.",
+        needs=_STATIC,
     )
     static_expires: Sequence[str] = _row(
         (), FILES, "--static-expires", EXPIRIES,
         "how long clients may keep a file without asking: '10m', '\\.[0-9a-f]{12}\\. immutable'; repeatable, the first that is found "
         "in the path; none: they ask each time, and get 304",
         "Asking is always right, and cheap. Only you know which names have a hash of their content.",
+        needs=_STATIC,
     )
     static_fields: Sequence[str] = _row(
         (), FILES, "--static-fields", FILE_FIELDS,
         "a field of files: 'Access-Control-Allow-Origin: *', '\\.geojson$ Content-Type: application/json'; repeatable; of one name the "
         "first counts whose pattern is found in the path",
         "Most sites need none.",
+        needs=_STATIC,
     )
     static_symlinks: bool = _row(
         False, FILES, "--static-symlinks", SWITCH,
         "follow symbolic links that lead out of the folder",
         "Who may write there could otherwise show any file that the server can read. Those that stay inside are followed.",
+        needs=Needs(("static", "x_sendfile")),
     )
     x_sendfile: Sequence[str] = _row(
         (), FILES, "--x-sendfile", SENT,
@@ -302,6 +354,7 @@ class Config:
         KIB, FILES, "--compress-min", size(0, GIB),
         "shortest body that is compressed, where its length is known",
         "Guess: a packet holds it in either form.",
+        needs=Needs(("compress",)),
     )
     workers: int | str | None = _row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
@@ -314,17 +367,20 @@ class Config:
         "import the app once, in a process from which workers are forked; see docs/deploy.md for what an app must not do at import",
         "Not every app can be forked: connections and threads that it opens at import are none of a worker's. Where it can, workers take "
         "less memory, and are ready at once.",
+        needs=_REPLACED,
     )
     warm_up: Sequence[str] = _row(
         (), PROCESSES, "--warm-up", PLACES,
         "with --preload: request that the app answers before workers are forked, PATH or HOST/PATH; repeatable",
         "Only you know which requests show most of your app, and change nothing.",
         secret=show_place,
+        needs=_WARM_UP,
     )
     start_seconds: float = _row(
         0.0, PROCESSES, "--start-timeout", duration(0.0),
         "how long a worker may take to import the app and listen; beyond it, it is ended, with its stack in the log; 0: any time",
         "Imports of minutes exist, and whoever waits for one loses nothing: the workers of before go on.",
+        needs=_REPLACED,
     )
     attach: Sequence[str] = _row(
         (), PROCESSES, "--attach", COMMANDS,
@@ -332,6 +388,7 @@ class Config:
         "'beat=celery -A shop beat'; repeatable; see docs/attached.md",
         "systemd starts services as well; this is for those that belong to the app, and change with it.",
         secret=show_program,
+        needs=_REPLACED,
     )
     cron: Sequence[str] = _row(
         (), PROCESSES, "--cron", TIMED,
@@ -339,140 +396,169 @@ class Config:
         "repeatable; see docs/attached.md",
         "cron and systemd do it as well; this is for what belongs to the app, and changes with it.",
         secret=show_timed,
+        needs=_REPLACED,
     )
     spooler: Sequence[str] = _row(
         (), PROCESSES, "--spooler", PATHS,
         "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
         "For apps written for uWSGI, and others with few jobs. A task queue does more.",
+        needs=_REPLACED,
     )
     spooler_processes: int = _row(
         1, PROCESSES, "--spooler-processes", count(1, 64),
         "processes that do the jobs of each --spooler",
         "uWSGI's default: jobs are done one after another.",
+        needs=_SPOOLER,
     )
     spooler_seconds: float = _row(
         0.0, PROCESSES, "--spooler-timeout", duration(0.0),
         "how long a job of --spooler may take; beyond it, its process is killed, and it is done again; 0: any time",
         "Only you know how long a job may take, and what it leaves behind if it is cut off.",
+        needs=_SPOOLER,
     )
     spooler_max_jobs: int = _row(
         0, PROCESSES, "--spooler-max-jobs", count(0, 1_000_000_000),
         "jobs after which a process of --spooler is replaced by a new one; 0: any number",
         "As for --max-requests: it is for an app that leaks.",
+        needs=_SPOOLER,
     )
     spooler_import: Sequence[str] = _row(
         (), PROCESSES, "--spooler-import", MODULES,
         "module, or file of Python, that processes of --spooler import after the app; repeatable",
         "The app mostly imports its jobs by itself.",
+        needs=_SPOOLER,
     )
     touch_reload: Sequence[str] = _row(
         (), PROCESSES, "--touch-reload", PATHS,
         "reload, as by SIGHUP, when this file changes or appears; repeatable",
         "SIGHUP does it. A file is for those who may write there, but send no signal.",
+        needs=_REPLACED,
     )
     reload_at_once: bool = _row(
         False, PROCESSES, "--reload-at-once", SWITCH,
         "start the successors of all workers at once when reloading, in place of one after another",
         "One more worker than usual needs the least memory and CPU. At once, code of before and new code serve side by side "
         "for a shorter time.",
+        needs=_REPLACED,
     )
     max_requests: int = _row(
         0, PROCESSES, "--max-requests", count(0, 1_000_000_000),
         "requests after which a worker process is replaced, when its successor is ready; 0: any number",
         "An app that does not leak needs none of this, and one that does is served better by a limit of memory.",
+        needs=_REPLACED,
     )
     max_requests_jitter: int = _row(
         0, PROCESSES, "--max-requests-jitter", count(0, 1_000_000_000),
         "at most so many more requests, drawn anew for each worker process",
         "Workers are replaced one after another in any case.",
+        needs=_JITTER,
     )
     max_lifetime_seconds: float = _row(
         0.0, PROCESSES, "--max-lifetime", duration(0.0, MONTH_SECONDS),
         "how long a worker process serves before it is replaced, when its successor is ready; 0: any time",
         "As for --max-requests.",
+        needs=_REPLACED,
     )
     max_lifetime_jitter_seconds: float = _row(
         0.0, PROCESSES, "--max-lifetime-jitter", duration(0.0, MONTH_SECONDS),
         "at most so much longer, drawn anew for each worker process",
         "As for --max-requests-jitter.",
+        needs=_LIFETIME_JITTER,
     )
     max_rss_bytes: int = _row(
         0, PROCESSES, "--max-rss", size(0, TIB),
         "resident memory of a worker process, what it shares with others included, from which on it is replaced, when its successor "
         "is ready; 0: any",
         "Only you know what your app takes when it is well.",
+        needs=_REPLACED,
     )
     max_pss_bytes: int = _row(
         0, PROCESSES, "--max-pss", size(0, TIB),
         "the same of its proportional memory: what n processes share counts as an nth part",
         "The fairest measure: those of all processes add up to what is in use.",
+        needs=_REPLACED,
     )
     max_uss_bytes: int = _row(
         0, PROCESSES, "--max-uss", size(0, TIB),
         "the same of the memory that it shares with nobody: what its end would give back",
         "What a leak adds to.",
+        needs=_REPLACED,
     )
     hang_warning_seconds: float = _row(
         10.0, PROCESSES, "--hang-warning", duration(0.0),
         "how long the event loop of a worker process may stand still before the log says so, with all stacks; 0: any time",
         "Guess: no good loop stands still for a second; a machine that swaps, for some.",
+        needs=_WORKERS,
     )
     hang_timeout_seconds: float = _row(
         60.0, PROCESSES, "--hang-timeout", duration(0.0),
         "how long it may before the worker process is replaced, when its successor is ready; 0: any time",
         "As long as nginx waits for an answer: by then nobody waits any more.",
+        needs=_WORKERS,
     )
     reload: bool = _row(
         False, DEVELOPMENT, "--reload", SWITCH,
         "for development: serve new code within a second of a save, and show in the browser why it cannot be served; it implies "
         "--workers 1, --threads 1 and no --hang-timeout, unless these are given; see docs/development.md",
         "It looks at files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
+        needs=_REPLACED,
+        fixed=True,
     )
     reload_extra: Sequence[str] = _row(
         (), DEVELOPMENT, "--reload-extra", PATHS,
         "with --reload: a folder, a file or a pattern (templates, 'conf/**/*.toml') whose changes reload, too; repeatable",
         "The modules of the project that are imported are looked at in any case; what else it reads, only you know.",
+        needs=_EXTRA,
     )
     reload_page: str = _row(
         "auto", DEVELOPMENT, "--reload-page", choice("auto", "on", "off"),
         "whether --reload shows tracebacks in the browser; auto: where only this machine can connect, and calls it by a name of loopback",
         "A traceback shows source code and paths, which are for nobody else.",
+        needs=Needs(("reload",)),
+        fixed=True,
     )
     certificate: str | None = _row(
         None, TLS, "--certificate", FILE,
         "PEM file of the certificate of https binds: the server's own first, then those between it and its authority",
         "Clients would trust none of ours. A change of the file is seen within two seconds, and SIGHUP "
         "loads it at once; open connections continue.",
+        needs=_CERTIFICATE,
     )
     key: str | None = _row(
         None, TLS, "--key", FILE,
         "PEM file of the private key, without a passphrase; none: it is in the certificate's file",
         "Most tools write it to a file of its own; some put both into one.",
+        needs=_HTTPS,
     )
     sni: Sequence[str] = _row(
         (), TLS, "--sni", SNI,
         "another certificate for clients that ask for this server name; repeatable, or separated by commas",
         "A client that asks for another name, or for none, gets --certificate.",
+        needs=_HTTPS,
     )
     client_ca: str | None = _row(
         None, TLS, "--client-ca", FILE,
         "PEM file of the authorities whose client certificates are believed",
         "Only yours: an authority of the public web would vouch for anybody.",
+        needs=_HTTPS,
     )
     client_certificate: str = _row(
         "none", TLS, "--client-certificate", choice("none", "optional", "required"),
         "whether clients are asked for a certificate; see SSL_CLIENT_VERIFY in docs/tls.md",
         "Browsers would bother their users with a question.",
+        needs=_HTTPS,
     )
     tls_min: str = _row(
         "1.2", TLS, "--tls-min", choice("1.2", "1.3"),
         "oldest version of TLS that is spoken",
         "RFC 8996 forbids the older ones; 1.2 is still needed by clients from before 2019.",
+        needs=_HTTPS,
     )
     ciphers: str = _row(
         "ECDHE+AESGCM:ECDHE+CHACHA20", TLS, "--ciphers", CIPHERS,
         "cipher suites of TLS 1.2, in order of preference; those of 1.3 are always all on",
         "RFC 9325 4.2: only forward secrecy and AEAD, which every client of the last ten years has.",
+        needs=_HTTPS,
     )
     trusted_proxies: Sequence[str] = _row(
         (), "Proxies", "--trusted-proxies", PEERS,
@@ -483,12 +569,14 @@ class Config:
         0, "Proxies", "--trusted-hops", count(0, 100),
         "proxies that a request passes on its way here; 0: those whose addresses are in --trusted-proxies",
         "Addresses are exact. The number is for proxies whose addresses nobody knows beforehand.",
+        needs=_HOPS,
     )
     forwarded_fields: Sequence[str] = _row(
         ("x-forwarded-for", "x-forwarded-proto"), "Proxies", "--forwarded-fields", FIELDS,
         "the fields that your proxies set, and clients cannot; repeatable, or separated by commas",
         "What gunicorn's and uvicorn's users have their proxies set. A field that a proxy passes on "
         "as it got it is the client's word: name only what it overwrites or appends to.",
+        needs=Needs(("trusted_proxies",)),
     )
     max_connections: int = _row(
         0, "Limits", "--max-connections", count(0, 1_000_000),
@@ -613,6 +701,7 @@ class Config:
         32, "Time limits", "--max-stuck", count(1, 4096),
         "worker threads that --request-timeout could not get out of the app, at which the process drains and ends",
         "As many as --threads are by default: what is stuck then holds as much as a whole pool.",
+        needs=Needs(("request_seconds",)),
     )
     drain_seconds: float = _row(
         30.0, "Time limits", "--drain-timeout", duration(0.0),
@@ -635,11 +724,13 @@ class Config:
         "how long a request may wait for a worker before the server is not ready, and pings over uwsgi say so; 0: any time",
         "Guess: a server whose requests wait for so long is stuck, and not only busy; nginx gives up after 60 s. A low limit is "
         "dangerous: under a load that is too high for all servers, each that is taken out leaves its share to the others.",
+        needs=Needs(("healthcheck_path", "agent_check", "metrics", "uwsgi://")),
     )
     agent_check: str | None = _row(
         None, "Health checks", "--agent-check", METRICS_BIND,
         "address at which HAProxy's agent check is told a weight by what is free, or drain, maint, stopped; see docs/balancers.md",
         "An address of its own: it is answered while every worker hangs. Who does not use HAProxy has no use for it.",
+        fixed=True,
     )
     queue_wait_header: str | None = _row(
         None, "Health checks", "--queue-wait-header", FIELD_NAME,
@@ -658,31 +749,39 @@ class Config:
         "address at which GET /metrics tells Prometheus how requests, threads, connections and workers are; see docs/metrics.md",
         "An address of its own: what it tells is not for clients, and it answers while every thread is busy. Counting costs each request a "
         "microsecond or two.",
+        fixed=True,
     )
     metrics_app: str = _row(
         "on", "Metrics", "--metrics-app", choice("on", "off"),
         "whether --metrics also tells what the app counts by prometheus_client, added up over all workers",
         "One address to be scraped. It takes prometheus_client in the app's environment; without it, nothing is done.",
+        needs=_METRICS,
+        fixed=True,
     )
     statsd: str | None = _row(
         None, "Metrics", "--statsd", STATSD,
         "where statsd hears once a second of requests, their times, threads and workers, by UDP or a unix socket; see docs/metrics.md",
         "Counting costs what it does for --metrics. A name is looked up once, at the start.",
+        fixed=True,
     )
     statsd_prefix: str = _row(
         "aserve", "Metrics", "--statsd-prefix", STATSD_NAME,
         "what the names of --statsd begin with",
         "gunicorn's begin with its name: to go on with what its names are used for, give gunicorn, or PREFIX.gunicorn.",
+        needs=Needs(("statsd",)),
+        fixed=True,
     )
     stats: str | None = _row(
         None, "Metrics", "--stats", METRICS_BIND,
         "address at which whoever connects gets JSON as uWSGI's stats server has it, for uwsgitop and its like; see docs/metrics.md",
         "For those who have such tools. It counts requests, as --metrics does.",
+        fixed=True,
     )
     status_page: str = _row(
         "local", "Metrics", "--status-page", choice("local", "all", "off"),
         "who may see the status page at the address of --metrics: this machine, whoever reaches the address, nobody",
         "It shows the paths of requests at work, and settings: more than numbers, and nothing for strangers.",
+        needs=_METRICS,
     )
     tracing: bool = _row(
         False, "Metrics", "--tracing", SWITCH,
@@ -693,16 +792,19 @@ class Config:
         None, "Process", "--user", ACCOUNTS,
         "user to become after binding, and before the app is imported; only root may",
         "The user that starts it; a Server in your own program changes nothing of its process. Under systemd User= does the same, and more: prefer it, with a socket unit for a port below 1024.",
+        fixed=True,
     )
     group: str | None = _row(
         None, "Process", "--group", ACCOUNTS,
         "group to become after binding; only root may",
         "That of --user, with its further groups.",
+        fixed=True,
     )
     umask: int | None = _row(
         None, "Process", "--umask", UMASK,
         "rights that files made by the app do not have; for unix sockets --unix-mode decides",
         "That of whoever starts it.",
+        fixed=True,
     )
     chdir: str | None = _row(
         None, "Process", "--chdir", FILE,
@@ -724,6 +826,7 @@ class Config:
         None, "Process", "--pid-file", FILE,
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
+        fixed=True,
     )
     process_titles: bool = _row(
         False, "Process", "--process-titles", SWITCH,
@@ -734,6 +837,7 @@ class Config:
         None, "Process", "--control", FILE,
         "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
         "Nothing is written where nobody has asked for it.",
+        fixed=True,
     )
     access_log: str | None = _row(
         None, "Logs", "--access-log", LOG_PATH,
@@ -744,11 +848,13 @@ class Config:
         "combined", "Logs", "--access-log-format", LOG_FORMAT,
         "what a line shows: combined, common, json, or text with gunicorn's or uWSGI's names of values; see docs/logging.md",
         "What Apache and nginx write by default, and everybody's tools read.",
+        needs=_LOG,
     )
     access_log_skip: Sequence[str] = _row(
         (), "Logs", "--access-log-skip", SKIPS,
         "requests without a line, such as health checks: '/healthz 2xx'; repeatable",
         "A line that was left out is missed when it is needed.",
+        needs=_LOG,
     )
     request_id_header: str | None = _row(
         None, "Logs", "--request-id-header", FIELD_NAME,
@@ -800,25 +906,11 @@ class Config:
                 f"max-request-line ({show_bytes(self.max_request_line_bytes)}) is larger than "
                 f"max-head ({show_bytes(self.max_head_bytes)}), of which it is a part"
             )
-        if self.workers is None:
-            for key, is_given in (
-                ("preload", self.preload),
-                ("start-timeout", self.start_seconds),
-                ("attach", self.attach),
-                ("cron", self.cron),
-                ("spooler", self.spooler),
-                ("touch-reload", self.touch_reload),
-                ("reload-at-once", self.reload_at_once),
-                ("max-requests", self.max_requests),
-                ("max-lifetime", self.max_lifetime_seconds),
-                ("max-rss", self.max_rss_bytes),
-                ("max-pss", self.max_pss_bytes),
-                ("max-uss", self.max_uss_bytes),
-                ("reload", self.reload),
-            ):
-                if is_given:
-                    raise ConfigError(f"{key} needs workers: a process cannot replace itself; --workers 1 is enough")
-        elif sys.platform != "linux":
+        for row in SETTINGS:
+            needs = row.needs
+            if needs and needs.why and row.asks(getattr(self, row.name)) and not self._has(needs):
+                raise ConfigError(f"{row.key} {needs.why}")
+        if self.workers is not None and sys.platform != "linux":
             raise ConfigError(f"workers ({self.workers}) need Linux; without that setting, one process serves")
         if self.reload and self.preload:
             raise ConfigError(
@@ -832,33 +924,15 @@ class Config:
             ):
                 if is_given:
                     raise ConfigError(f"{key} is for apps that import uwsgi, which uwsgi-module off prevents")
-        if self.reload_extra and not self.reload:
-            raise ConfigError("reload-extra says what reload is to look at, too; give reload")
-        if self.warm_up and not self.preload:
-            raise ConfigError(
-                "warm-up needs preload: workers that import the app by themselves serve as soon as they can"
-            )
         if not self.trusted_proxies:
             proxied = [bind for bind in self.bind if bind.startswith(PROXIED)]
             if proxied:
                 raise ConfigError(
                     f"bind {proxied[0]!r}: nobody could connect there; name the balancers in trusted-proxies"
                 )
-            if self.trusted_hops:
-                raise ConfigError(
-                    f"trusted-hops ({self.trusted_hops}) counts proxies, but trusted-proxies names none; "
-                    "name who connects to this server, or '*' for whoever does"
-                )
-        for base, jitter in (
-            ("max_requests", "max_requests_jitter"),
-            ("max_lifetime_seconds", "max_lifetime_jitter_seconds"),
-        ):
-            if getattr(self, jitter) and not getattr(self, base):
-                name = base.replace("_seconds", "").replace("_", "-")
-                raise ConfigError(f"{name}-jitter has nothing to vary; give {name}, too")
-        is_tls_bound = [self.tls_settings(bind) for bind in map(parse_bind, self.bind) if bind.protocol == "https"]
-        if self.certificate is not None and not is_tls_bound:
-            raise ConfigError("certificate is given, but no bind is for TLS; write https:// before its address")
+        for bind in map(parse_bind, self.bind):
+            if bind.protocol == "https":
+                self.tls_settings(bind)
         for setting, package in (("loop", "uvloop"), ("http-parser", "httptools")):
             chosen = getattr(self, setting.replace("-", "_"))
             if chosen == package and importlib.util.find_spec(package) is None:
@@ -875,14 +949,36 @@ class Config:
                 raise ConfigError(
                     f"spooler {folder}: shared:NAME needs shared, and a name of letters, digits, _, . and -"
                 )
-        if self.shared_prefix and not self.shared:
-            raise ConfigError("shared-prefix is for what hosts share; give shared, which says where")
         if self.shared and not importlib.util.find_spec("redis"):
             raise ConfigError("shared needs redis, which is not installed; pip install 'aserve-wsgi[redis]'")
         if self.process_titles and not importlib.util.find_spec("setproctitle"):
             raise ConfigError(
                 "process-titles needs setproctitle, which is not installed; pip install 'aserve-wsgi[titles]'"
             )
+
+    def _has(self, needs: Needs) -> bool:
+        """Whether there is one of those that a setting needs."""
+        places = [*self.bind, *filter(None, (self.metrics, self.stats, self.agent_check))]
+        return any(
+            any(name in place for place in places) if ":" in name else bool(getattr(self, name))
+            for name in needs.any_of
+        )
+
+    def refuse_idle(self, names: Iterable[str]) -> None:
+        """
+        Refuse those of these settings that have no effect.
+
+        Raises:
+            ConfigError: one of them needs another setting, which is not there.
+        """
+        flags = {setting.name: setting.flag for setting in SETTINGS}
+        for setting in SETTINGS:
+            needs = setting.needs
+            if needs and setting.name in names and setting.asks(getattr(self, setting.name)) and not self._has(needs):
+                wanted = [flags.get(name, f"a --bind with {name}") for name in needs.any_of]
+                raise ConfigError(
+                    f"{setting.flag} has no effect without {' or '.join(wanted)}; give that, or leave it out"
+                )
 
     def tls_settings(self, bind: Bind) -> TLSSettings:
         """
@@ -928,6 +1024,9 @@ class Config:
         `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
         environment.  A value that loses is checked, too, unless it is the platform's.
 
+        A flag that has no effect is refused: the one that types it expects something.  A variable or a file may be for several
+        servers, of which some need it, and another server's file has what its own defaults were.
+
         Raises:
             ConfigError: an unknown name or a wrong value in any source.
         """
@@ -951,7 +1050,9 @@ class Config:
                 values[setting.name] = _parse(setting, said.value, said.variable)
         if values.get("reload"):
             values = {**RELOAD_IMPLIES, **values}
-        return cls(**values)
+        config = cls(**values)
+        config.refuse_idle(argv.keys())
+        return config
 
 
 # With one thread, breakpoint() stops one request, and its prompt is the terminal's; nobody ends what stands there.

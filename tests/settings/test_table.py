@@ -469,3 +469,54 @@ def test_what_reload_goes_with(settings, text):
     """What would have no effect is refused."""
     with pytest.raises(ConfigError, match=text):
         Config(**settings)
+
+
+# What a setting needs
+
+# A value that asks for something, of each setting that has no effect without another.
+IDLE = {
+    "spooler_processes": 2, "spooler_seconds": 5, "spooler_max_jobs": 5, "spooler_import": ["a"], "static_index": ["a"], "static_expires": ["1m"],
+    "static_fields": ["A: b"], "static_symlinks": True, "compress_min_bytes": 5, "statsd_prefix": "a", "reload_page": "on",
+    "access_log_format": "json", "access_log_skip": ["/a"], "forwarded_fields": ["x-real-ip"], "scgi_status": "line", "unix_mode": "600",
+    "unix_owner": "a", "unix_group": "a", "key": "a", "sni": ["a=b"], "client_ca": "a", "client_certificate": "optional", "tls_min": "1.3",
+    "ciphers": "A", "metrics_app": "on", "status_page": "all", "max_stuck": 3, "healthcheck_max_wait_seconds": 5, "hang_warning_seconds": 5,
+    "hang_timeout_seconds": 5,
+}  # fmt: skip
+BASES = {
+    "workers": 1, "spooler": ["a"], "static": ["/a=/b"], "compress": True, "statsd": "h:1", "reload": True, "access_log": "-", "request_seconds": 5,
+    "trusted_proxies": ["unix"], "metrics": ":1", "healthcheck_path": "/a", "scgi://": "scgi://:1", "unix:": "unix:/a", "https://": "https://:1",
+}  # fmt: skip
+
+
+def test_idle_rows():
+    """Each is tried here, but for those that are refused from whichever source."""
+    assert {row.name for row in SETTINGS if row.needs and not row.needs.why} == {*IDLE}
+
+
+@pytest.mark.parametrize("name", [name for name in IDLE if name != "metrics_app"])
+def test_a_flag_without_effect(name):
+    """It is refused, with what is missing; in a variable, a file or a program's own code it may be for another server."""
+    (row,) = [row for row in SETTINGS if row.name == name]
+    given = {name: IDLE[name]}
+    with pytest.raises(
+        ConfigError, match=rf"^{row.flag} has no effect without (--|a --bind with ).*; give that, or leave"
+    ):
+        from_sources(argv=given)
+    assert getattr(from_sources(toml={row.key: IDLE[name]}), name) == getattr(Config(**given), name)
+    base = row.needs.any_of[0]
+    found = {"bind" if ":" in base else base: BASES[base], "workers": 1}
+    if base == "https://":
+        found.update({"certificate": "a", "client_ca": "a", "client_certificate": "optional"})
+    assert from_sources(argv={**found, **given})
+
+
+def test_a_flag_that_asks_for_nothing():
+    """What is so by default, or switches off what is not there, needs nothing."""
+    off = {
+        "access_log_format": "combined",
+        "metrics_app": "off",
+        "status_page": "off",
+        "hang_timeout_seconds": 0,
+        "max_requests": 0,
+    }
+    assert from_sources(argv=off)
