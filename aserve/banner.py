@@ -58,6 +58,8 @@ def describe(config: Config, app: object, spec: str | None) -> str:
     if config.compress:
         lines.append(f"compress: {', '.join(find_codings())}")
     lines += [f"bind:    {_where(bind)}" for bind in config.bind]
+    if config.workers is not None:
+        lines.append(f"workers: {config.workers}")
     lines.append(f"threads: {config.threads or LOOP_THREAD}")
     return "\n".join([*lines, "All is well; without --check this would be served.", ""])
 

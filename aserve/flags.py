@@ -31,6 +31,7 @@ on all CPUs      aserve shop:app -w auto           worker processes
 behind nginx     aserve shop:app -b uwsgi://unix:/run/shop.sock
 with TLS         aserve shop:app -b https://:443 --certificate C --key K
 health           aserve shop:app --healthcheck-path /-/health
+from elsewhere   aserve translate uwsgi.ini         its settings as ours
 ask a server     aserve status --control /run/shop.ctl
 ask about flags  aserve config --explain threads   what it is, and why"""
 EPILOG = """\
@@ -41,6 +42,10 @@ quotes of the shell's: "shop:create_app('prod', debug=False)".  Each flag is
 also an environment variable (--max-body: ASERVE_MAX_BODY) and a key of the
 TOML file (max-body).  A flag wins over the variable, the variable over the
 file.  Sizes may end in K, M or G (powers of 1024), times in ms, s, m or h."""
+
+
+# difflib's ratio. At its own 0.6, "port" is near --spooler; each flag with one letter too many or too few is above this.
+NEAR = 0.78
 
 
 class _Parser(argparse.ArgumentParser):
@@ -77,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="aserve",
         usage="aserve [APP] [flags]\n       aserve status|top|stacks|reload|recycle|workers|balancers --control PATH\n"
-        "       aserve config [--explain NAME] [flags]",
+        "       aserve config [--explain NAME] [flags]\n       aserve translate FILE",
         description=TASKS,
         epilog=EPILOG,
         formatter_class=_formatter,
@@ -128,5 +133,5 @@ def _explain_unknown(argument: str, parser: argparse.ArgumentParser) -> str:
     foreign = explain_flag(name)
     if foreign:
         return f"unknown flag {name}; {foreign}"
-    near = near_names(name, parser._option_string_actions)
+    near = near_names(name, parser._option_string_actions, 1, NEAR)
     return f"unknown flag {name}; " + (f"did you mean {near[0]}?" if near else "see aserve --help")

@@ -98,3 +98,9 @@ def test_what_a_banner_says(settings, spec, lines):
     """The app, links to it, processes and threads; and that --reload is for development."""
     text = banner.banner_of(Config(**settings), spec, False)
     assert text == "\n".join(["", banner.version_line(), *(f"  {line}" for line in lines), "", ""])
+
+
+def test_the_workers_of_a_check():
+    """They are said where there are any."""
+    assert "\nworkers: 4\nthreads: 32\n" in banner.describe(Config(workers=4), apps.hello, "a:hello")
+    assert "workers" not in banner.describe(Config(), apps.hello, "a:hello")

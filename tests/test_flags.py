@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from aserve.flags import build_parser, parse_args
-from aserve.settings import ConfigError
+from aserve.settings import SETTINGS, ConfigError
 
 
 def test_what_was_given():
@@ -39,3 +39,17 @@ def test_help(monkeypatch):
     """It fits the terminal."""
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, build_parser().format_help().splitlines())) <= 80
+
+
+@pytest.mark.parametrize("flag", [*(setting.flag for setting in SETTINGS)])
+def test_a_letter_too_many(flag):
+    """It is near enough for a suggestion."""
+    with pytest.raises(ConfigError, match=f"did you mean {flag}\\?"):
+        parse_args([flag + "x"])
+
+
+def test_what_is_near_to_nothing():
+    """No flag is suggested that means another thing."""
+    for flag in ("--porto", "--xyzzy"):
+        with pytest.raises(ConfigError, match=f"unknown flag {flag}; see aserve --help"):
+            parse_args([flag])

@@ -1,6 +1,6 @@
-"""Flags of gunicorn and uWSGI that somebody has typed to our command: what they are here.
+"""Flags of other servers that somebody has typed to our command: what they are here.
 
-Owns:     explain_flag.
+Owns:     explain_flag; the flags of servers from which no settings are read.
 Thread:   the main thread, in a command that ends with this.
 Not here: what becomes of each setting (gunicorn_table.py, uwsgi_table.py), the sentence around it (flags.py).
 """
@@ -13,10 +13,39 @@ from .gunicorn_table import TABLE as GUNICORN
 from .uwsgi_logic import INCLUDES
 from .uwsgi_table import TABLE as UWSGI
 
+# Of uvicorn, granian, hypercorn, waitress and Flask: what to type here.
+OTHERS = {
+    "host": "give --bind HOST:PORT, as in --bind 0.0.0.0:8000",
+    "port": "give --bind HOST:PORT, as in --bind 127.0.0.1:8000; the variable PORT counts, too",
+    "listen": "give --bind HOST:PORT",
+    "uds": "give --bind unix:PATH",
+    "unix-socket": "give --bind unix:PATH",
+    "app": "the first argument is the app: aserve module:app",
+    "factory": "call it in the first argument: 'module:create_app()'",
+    "call": "call it in the first argument: 'module:create_app()'",
+    "interface": "leave it out: aserve serves WSGI",
+    "http": "leave it out: aserve speaks HTTP/1.1, and a front server HTTP/2",
+    "http2": "leave it out: aserve speaks HTTP/1.1, and a front server HTTP/2",
+    "quic-bind": "leave it out: aserve speaks HTTP/1.1, and a front server HTTP/3",
+    "debug": "give --reload, for development",
+    "reload-dir": "give --reload-extra FOLDER",
+    "blocking-threads": "give --threads",
+    "runtime-threads": "leave it out; the app's threads are --threads",
+    "ssl-certfile": "give --certificate FILE, and https:// before the address of --bind",
+    "ssl-certificate": "give --certificate FILE, and https:// before the address of --bind",
+    "ssl-keyfile": "give --key FILE",
+    "limit-max-requests": "give --max-requests",
+    "timeout-keep-alive": "give --keep-alive",
+    "connection-limit": "give --max-connections",
+    "env-file": "have a shell or systemd (EnvironmentFile=) read it; --env NAME=VALUE sets one",
+}
+
 
 def explain_flag(flag: str) -> str:
-    """Return what a flag of gunicorn's or uWSGI's, as "--timeout", is here; "": neither has it."""
+    """Return what a flag of gunicorn, uWSGI or another server, as "--timeout", is here; "": none has it."""
     name = flag.lstrip("-")
+    if flag == f"--{name}" and name in OTHERS:
+        return OTHERS[name]
     setting = FLAGS.get(flag, name.replace("-", "_"))
     if flag in FLAGS or (flag.startswith("--") and _has(GUNICORN.find(setting), setting)):
         return _explain("gunicorn", GUNICORN.find(setting))

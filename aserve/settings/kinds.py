@@ -55,7 +55,7 @@ def count(low: int, high: int) -> Kind:
     """Return the kind of whole numbers in these bounds."""
 
     def parse(value: object) -> int:
-        if isinstance(value, str) and re.match(r"[0-9]{1,18}\Z", value):
+        if isinstance(value, str) and re.match(r"-?[0-9]{1,18}\Z", value):
             value = int(value)
         if type(value) is not int:  # a bool is not a number here
             raise ValueError(f"{value!r} is not a whole number")

@@ -106,7 +106,7 @@ def test_accepted_values(name, given, value):
         ("threads", "many", "'many' is not a whole number"),
         ("threads", "1_0", "not a whole number"),
         ("threads", " 1", "not a whole number"),
-        ("threads", "-1", "not a whole number"),
+        ("threads", "-1", "-1 is too small"),
         ("threads", -1, "-1 is too small"),
         ("threads", 5000, "5000 is too large"),
         ("threads", "9" * 30, "not a whole number"),
