@@ -123,7 +123,8 @@ typedef struct {
     int32_t epoll_fd;
     int32_t wake_fd;
     /* becomes readable stall_us to 2 * stall_us after lane_poll returned a
-     * batch; perhaps also, once and in vain, while the next one waits */
+     * batch, or lane_reply has answered every so many of its requests, or
+     * lane_watch; perhaps also, once and in vain, while the next one waits */
     int32_t stall_fd;
     int32_t rest_fd; /* readable when lane.is_resting is over */
     /* set by lane_poll */
@@ -138,8 +139,10 @@ typedef struct {
     uint32_t top;    /* the highest descriptor so far, + 1; atomic */
     uint32_t is_accepting;  /* atomic */
     uint32_t is_accept_due; /* the last batch was full before its listeners */
-    uint64_t stall_at;      /* stall_fd tells: monotonic microseconds */
-    uint32_t is_closed;     /* atomic */
+    uint64_t stall_at;  /* stall_fd tells: monotonic microseconds; atomic */
+    uint32_t is_arming; /* a thread changes stall_at; atomic */
+    uint32_t nreplies;  /* about how many, since lane_open; atomic */
+    uint32_t is_closed; /* atomic */
     /* accepting is paused: a listener is out of the epoll set, until fewer
      * than paused_conns are open, or the second paused_at is over; atomic */
     uint32_t is_paused;
@@ -176,6 +179,9 @@ int lane_poll(lane *set, int timeout_ms);
 
 /* Make a waiting lane_poll return. */
 void lane_wake(lane *set);
+
+/* Let stall_fd tell as if a batch had begun now. */
+void lane_watch(lane *set);
 
 /* Send a whole response, `head` and then `body`, on a BUSY connection.  If all
  * of it is sent, the connection waits for the next request (keep = 1) or is

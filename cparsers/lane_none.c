@@ -33,6 +33,11 @@ int lane_poll(lane *set, int timeout_ms)
     return 0;
 }
 
+void lane_watch(lane *set)
+{
+    (void)set;
+}
+
 void lane_wake(lane *set)
 {
     (void)set;

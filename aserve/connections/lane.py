@@ -268,6 +268,10 @@ class Lane:
         """See HandleSet."""
         lib.lane_wake(self.set)
 
+    def watch(self) -> None:
+        """See HandleSet."""
+        lib.lane_watch(self.set)
+
     def wait(self, milliseconds: int) -> int:
         """See HandleSet."""
         if self._overdue:

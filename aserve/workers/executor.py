@@ -24,8 +24,9 @@ Requests of the lane need no hand-off at all. They follow the Leader/Followers
 pattern (POSA2): one worker, the leader, waits for them itself (`_lead`), and runs
 them one after another, while the loop sleeps. Unlike in the pattern, it promotes no
 follower first: it only puts the leadership token back, and nobody waits for more
-meanwhile. If the batch takes longer than STALL_SECONDS (or twice that), a timer in the
-kernel wakes the loop (`_on_stall`). By the rule above, the loop then wakes another
+meanwhile. If nothing is answered for STALL_SECONDS (or twice that), a timer in the
+kernel wakes the loop (`_on_stall`); a long batch that moves does not, as each wake-up of
+the loop takes the GIL and the CPU from the leader. By the rule above, the loop then wakes another
 worker, which takes the token. Once an app has been seen to block, a leader wakes its
 successor before it begins.
 
@@ -52,7 +53,7 @@ from typing import Any, Callable, Protocol
 
 from ..errors import WrittenOff
 from ..forks import end_child
-from .cpu import HAS_GIL, CpuMeter
+from .cpu import HAS_GIL, CpuMeter, is_ready
 from .queue_wait import QueueWait
 from .threads import WorkerCounts, WorkerThreads
 from .time_slices import TimeSlices
@@ -77,7 +78,8 @@ class HandleSet(Protocol):
         """
         A descriptor that tells of a stall: requests were found, and the next `wait` does not begin.
 
-        It becomes readable STALL_SECONDS to twice that after they were found; and once in vain when nothing more comes.
+        It becomes readable STALL_SECONDS to twice that after they were found, or after the last were answered (some at a time);
+        and once in vain when nothing more comes.
         """
 
     @property
@@ -92,6 +94,9 @@ class HandleSet(Protocol):
 
     def wake(self) -> None:
         """Make `wait` return; from any thread."""
+
+    def watch(self) -> None:
+        """Let `stall_fd` tell in STALL_SECONDS to twice that, unless requests are answered meanwhile."""
 
 
 class Executor:
@@ -127,6 +132,7 @@ class Executor:
         self._generation = 0  # how often the token was taken; only the leader changes it
         self._waiting_leader: list[None] = []  # one item while a leader waits for requests
         self._cpu = CpuMeter()  # the event loop's
+        self._last_awake = 0  # the system's number of the worker that has last come to the queue
         # Called when requests on the handles cease, and while a batch takes long; on the event loop.
         self.on_pause: Callable[[], None] | None = None
 
@@ -200,15 +206,15 @@ class Executor:
                 self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
             return
         # Count now: a worker woken below may take the first, and block, before the last test here.
-        has_several = len(self.jobs) > 1
+        has_several, computes = len(self.jobs) > 1, self._cpu.is_busy
         if self._idle_count == len(self._threads.at_work):
             self._app_blocks = not HAS_GIL
             self._wake_one()
-        elif not self._cpu.measure():
+        elif not (computes := self._computes()):
             # A worker is awake and yet neither it nor anybody else computes: its app blocks.
             self._app_blocks = True
             self._wake_one()
-        if self._stall_timer is None and (has_several or self._cpu.is_busy):
+        if self._stall_timer is None and (has_several or computes):
             self._stall_timer = self._loop.call_later(STALL_SECONDS, self._on_stall_timer)
 
     def _on_stall(self) -> None:
@@ -238,11 +244,16 @@ class Executor:
             return
         now, seconds = self._loop.time(), STALL_SECONDS
         if waiting != self._seen_waiting:
+            if self._seen_waiting is not None and self._handles is not None and not self._app_blocks:
+                # They move. A look each millisecond would take the GIL from the worker: the kernel's timer is put off by answers.
+                self._seen_waiting = None
+                self._handles.watch()
+                return
             self._seen_waiting = waiting
             self._still_since = now
             self._cpu.measure()  # starts the time that the next call judges
-        elif not self._cpu.measure() or now - self._still_since >= BUSY_STALL_SECONDS:
-            self._app_blocks = not self._cpu.is_busy
+        elif not (computes := self._computes()) or now - self._still_since >= BUSY_STALL_SECONDS:
+            self._app_blocks = not computes
             self._still_since = now
             if not self._wake_one():
                 if self._handles is None:
@@ -250,6 +261,11 @@ class Executor:
                 self._poll_while_busy()
                 seconds = BUSY_STALL_SECONDS  # only health checks and pings can be answered sooner
         self._stall_timer = self._loop.call_later(seconds, self._on_stall_timer)
+
+    def _computes(self) -> bool:
+        """Whether the process lacks the GIL or a CPU, and not threads."""
+        # Beside a busy process a worker is ready to run for milliseconds, and no CPU time shows it.
+        return self._cpu.measure() or (HAS_GIL and not self._app_blocks and is_ready(self._last_awake))
 
     def _tell_pause(self) -> None:
         try:
@@ -397,6 +413,7 @@ class Executor:
         return self._threads.regain_slot(thread_id)
 
     def _work(self) -> None:
+        self._last_awake = number = threading.get_native_id()
         lock = threading.Lock()
         lock.acquire()
         jobs, compensated, slices = self.jobs, self._threads.compensated, self._slices
@@ -410,6 +427,7 @@ class Executor:
                     slices.resume()
                 if not self._lead():
                     self._sleep(lock)
+                self._last_awake = number
                 continue
             try:
                 function(argument)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import mmap
 
-from aserve._cparsers import ffi
+import pytest
+from harness.apps import hello
+
+from aserve._cparsers import ffi, lib
 from aserve.connections.in_flight import MAX_DESCRIPTORS, TABLE_BYTES, read_in_flight
 from aserve.connections.lane_memory import BATCH_BYTES, BATCH_COUNT, CONN_BYTES, READ_BYTES, Memory
 from aserve.connections.load_board import LoadBoard
@@ -42,3 +45,14 @@ def test_what_other_processes_share():
     memory.set.entries[MAX_DESCRIPTORS - 1].since = 1
     memory.set.entries_used[0] = MAX_DESCRIPTORS
     assert len(read_in_flight(table)) == 1
+
+
+@pytest.mark.one_way
+@pytest.mark.skipif(not lib.lane_available(), reason="the lane is Linux's")
+def test_a_watch_that_begins_anew(start_server):
+    """The time after which the executor looks for a worker that does not answer is set from now."""
+    server = start_server(hello, lane="auto")
+    lane = server.server._lane
+    lane.set.stall_at = 0
+    server.call(lane.watch)
+    assert lane.set.stall_at > 0

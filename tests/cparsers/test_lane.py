@@ -417,6 +417,29 @@ def test_batches_share_a_timer(new_lane):
     assert first + 50_000 <= second
 
 
+def test_a_batch_that_moves_does_not_stall(new_lane):
+    """Answers put the timer off, one in eight of them; so does whoever asks for a new watch. Of two threads one sets it."""
+    lane = new_lane(stall_us=50_000)
+    for _ in range(16):
+        lane.connect(GET)
+    arrivals = lane.poll_all(16)
+    lane.set.stall_at = 0  # as if that time were long over
+    seen = []
+    for arrival in arrivals:
+        lane.reply(arrival.fd)
+        seen.append(lane.set.stall_at > 0)
+    assert seen == [False] * 7 + [True] * 9
+    lane.set.stall_at, lane.set.is_arming = 0, 1
+    lib.lane_watch(lane.set)
+    assert lane.set.stall_at == 0
+    lane.set.is_arming = 0
+    lib.lane_watch(lane.set)
+    assert lane.set.stall_at > 0 and lane.set.is_arming == 0
+    lane.set.stall_us, lane.set.stall_at = 0, 0
+    lib.lane_watch(lane.set)
+    assert lane.set.stall_at == 0
+
+
 # The end
 
 

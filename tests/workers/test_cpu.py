@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+import threading
+import time
+
 import pytest
+from harness.waiting import PATIENCE_SECONDS
 
 from aserve.workers import cpu
-from aserve.workers.cpu import WINDOW_SECONDS, CpuMeter
+from aserve.workers.cpu import WINDOW_SECONDS, CpuMeter, is_ready
 
 
 @pytest.fixture
@@ -44,3 +49,20 @@ def test_too_soon_to_judge(clocks, monkeypatch):
     assert meter.measure()
     clocks(WINDOW_SECONDS, 0.0)
     assert not meter.measure()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
+def test_whether_a_thread_is_ready():
+    """One that computes is, one that sleeps is not; nor one that is no more, or was never there."""
+    gate = threading.Event()
+    sleeper = threading.Thread(target=gate.wait, args=(PATIENCE_SECONDS,))
+    sleeper.start()
+    try:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while is_ready(sleeper.native_id):  # until it has begun to wait
+            assert time.monotonic() < deadline
+    finally:
+        gate.set()
+        sleeper.join()
+    assert is_ready(threading.get_native_id())
+    assert not is_ready(0)

@@ -110,6 +110,53 @@ async def test_after_an_app_was_seen_to_block():
     assert await run_with_leader(test) == []
 
 
+async def test_a_worker_without_a_cpu(monkeypatch):
+    """A worker that is ready to run, but does not, lacks a CPU: more threads do not help. One that sleeps is blocked."""
+    asked, is_ready = [], True
+    monkeypatch.setattr(executor_module, "is_ready", lambda number: asked.append(number) or is_ready)
+    monkeypatch.setattr(executor_module, "HAS_GIL", True)
+    monkeypatch.setattr(executor_module, "BUSY_STALL_SECONDS", 3600)
+
+    async def test(harness, handles):
+        nonlocal is_ready
+        harness.executor._cpu.measure = lambda: False
+        held, gate, started = harness.held()
+        job, done = answering(harness)
+        handles.bring(held, job)
+        await wait(started)
+        await handles.stall()
+        await until(lambda: len(asked) > 2)
+        [worker] = [thread for thread in threading.enumerate() if thread.name in worker_names()]
+        assert set(asked) == {worker.native_id} and not harness.executor._app_blocks
+        is_ready = False
+        assert await wait(done) == "aserve-worker-2"
+        assert harness.executor._app_blocks
+
+    assert await run_with_leader(test) == []
+
+
+@pytest.mark.parametrize("app_blocks", [False, True])
+async def test_a_queue_that_moves(app_blocks):
+    """The loop looks no more until answers cease; but once an app was seen to block it looks again soon."""
+
+    async def test(harness, handles):
+        watches, executor = [], harness.executor
+        handles.watch = lambda: watches.append(True)
+        held, gate, started = harness.held()
+        job, done = answering(harness)
+        handles.bring(held, job)
+        await wait(started)
+        executor._seen_waiting, executor._app_blocks = object(), app_blocks
+        executor._on_stall_timer()
+        assert (executor._seen_waiting is None, executor._stall_timer is None, watches) == (
+            (False, False, []) if app_blocks else (True, True, [True])
+        )
+        gate.set()
+        await wait(done)
+
+    assert await run_with_leader(test, max_threads=1) == []
+
+
 @pytest.mark.parametrize("where", ["wait", "take"])
 async def test_the_time_is_over_before_the_batch_has_begun(where):
     """A leader who comes late to what it has found (no CPU, no GIL) is watched all the same when its app then blocks."""
