@@ -174,6 +174,7 @@ RESERVED = {
         {
             "workers.executor": "hands responses back with the loop's own call_soon_threadsafe",
             "workers.time_slices": "the loop looks whether they move",
+            "workers.inline": "hides from the app that a loop runs",
             "workers.stopping": "the loop waits for them without blocking",
             "rpc.client": "one of its two clients is asyncio's",
         },

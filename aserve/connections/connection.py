@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..errors import ClientDisconnected, ResponseTruncated, WrittenOff
 from ..exchange import ANSWERED, CLIENT_GONE, TIMED_OUT
 from ..wire_log import tell
+from ..workers.inline import no_running_loop
 from ..wsgi import Reply
 from .addresses import unmapped
 
@@ -212,7 +213,8 @@ def close_reply(reply: Reply) -> None:
 
 def discard_reply(exchange: Exchange, reply: Reply) -> None:
     """Let go of an exchange whose connection is lost, and of what the app has made for it; log the app's failures."""
-    close_reply(reply)
+    with no_running_loop():  # there is one where --threads 0 has no worker to do this
+        close_reply(reply)
     exchange.connection.service.lost.discard(exchange)
     if exchange.response is None:  # it has ended already
         release_exchange(exchange)

@@ -22,6 +22,7 @@ from ..errors import ClientDisconnected, ResponseTruncated
 from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
 from ..spool import ResponseSpool
 from ..wire_log import tell
+from ..workers.inline import no_running_loop
 from .connection import Connection, tells_its_end
 from .sender import Sender
 from .sendfile import call_close
@@ -213,6 +214,10 @@ class WritingHalf(asyncio.Protocol):
 
         Nothing is spooled: an iterable that is not stepped blocks no thread, and the disk would block the loop.
         """
+        with no_running_loop():
+            self._step(exchange, pieces)
+
+    def _step(self, exchange: Exchange, pieces: Iterator[bytes | memoryview]) -> None:
         try:
             for count, octets in enumerate(pieces):
                 if self._state > LOOP_ENDS or self._transport.is_closing():

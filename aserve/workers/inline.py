@@ -1,17 +1,46 @@
 """The executor of `--threads 0`: the app runs on the event loop's own thread.
 
-Owns:     InlineExecutor: the queue that keeps jobs from nesting.
+Owns:     InlineExecutor: the queue that keeps jobs from nesting, and hides the running loop from the app.
 Thread:   event loop only.
 Not here: workers (executor.py), whose methods these are.
 """
 
 from __future__ import annotations
 
+import asyncio
 import collections
+import contextlib
+from asyncio import tasks
+from collections.abc import Iterator
 from typing import Any, Callable
 
 from ..forks import end_child
 from .threads import WorkerCounts
+
+_swap_current_task = getattr(tasks, "_swap_current_task", None)  # since Python 3.12
+
+
+@contextlib.contextmanager
+def no_running_loop() -> Iterator[None]:
+    """
+    Let the code within find no running event loop, and so no task, as in a worker thread: the app is synchronous.
+
+    Otherwise asyncio.run() fails there, and what refuses to block a loop (Django's ORM) or calls async views (asgiref) does, too.
+    The loop's own methods do not ask which loop runs.
+    """
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        yield
+        return
+    # CPython 3.14 lets no task begin while another is the thread's, whatever its loop.
+    task = None if _swap_current_task is None else _swap_current_task(loop, None)
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        if task is not None and _swap_current_task is not None:
+            _swap_current_task(loop, task)
 
 
 class InlineExecutor:
@@ -39,14 +68,15 @@ class InlineExecutor:
         self.run()
 
     def run(self) -> None:
-        """Run what is queued; nothing, if a job calls this."""
+        """Run what is queued, each from the app's call to its close(); nothing, if a job calls this."""
         if self._is_running:
             return
         self._is_running = True
         try:
-            while self.jobs:
-                function, argument = self.jobs.popleft()
-                function(argument)
+            with no_running_loop():
+                while self.jobs:
+                    function, argument = self.jobs.popleft()
+                    function(argument)
         finally:
             self._is_running = False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from aserve.workers import inline
@@ -70,3 +72,79 @@ def test_in_a_child_nothing_more_runs(monkeypatch):
 
     executor.submit(job, None)
     assert seen == ["left"]
+
+
+# The app's code is synchronous
+
+
+def sees_no_loop(seen):
+    """Return a job that does what synchronous code may do."""
+
+    async def answer():
+        await asyncio.sleep(0)
+        return asyncio.current_task() is not None
+
+    def job(_):
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            asyncio.get_running_loop()
+        seen.append(asyncio.run(answer()))
+
+    return job
+
+
+@pytest.mark.parametrize("is_task", [True, False])
+async def test_a_job_finds_no_running_loop(is_task):
+    """asyncio.run works in it, whether a task or a callback of the loop has submitted it; then the loop is back, and its task."""
+    executor, seen, over = InlineExecutor(), [], asyncio.get_running_loop().create_future()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def callback():
+        executor.submit(sees_no_loop(seen), None)
+        over.set_result(asyncio.get_running_loop())
+
+    if is_task:
+        executor.submit(lambda _: executor.submit(sees_no_loop(seen), None), None)
+        assert asyncio.get_running_loop() is loop and asyncio.current_task() is task
+    else:
+        loop.call_soon(callback)
+        assert await over is loop
+    assert seen == [True]
+    await asyncio.sleep(0)
+
+
+async def test_the_loop_is_back_after_a_fault():
+    """Whatever a job raises."""
+    executor, loop, task = InlineExecutor(), asyncio.get_running_loop(), asyncio.current_task()
+    for fault in (ValueError, SystemExit, KeyboardInterrupt):
+
+        def job(_, fault=fault):
+            raise fault
+
+        with pytest.raises(fault):
+            executor.submit(job, None)
+        assert asyncio.get_running_loop() is loop and asyncio.current_task() is task
+
+
+def test_a_job_outside_a_loop():
+    """There is nothing to hide."""
+    seen = []
+    InlineExecutor().submit(sees_no_loop(seen), None)
+    assert seen == [True]
+
+
+@pytest.mark.parametrize("task", [None, "task"])
+async def test_the_current_task_is_hidden_too(monkeypatch, task):
+    """On Python 3.12 and later, by whose rules: swapped while the loop runs, and swapped back."""
+    swaps, loop = [], asyncio.get_running_loop()
+
+    def swap(of_loop, new):
+        assert of_loop is asyncio._get_running_loop() is loop
+        swaps.append(new)
+        return task
+
+    monkeypatch.setattr(inline, "_swap_current_task", swap)
+    InlineExecutor().submit(lambda _: swaps.append("job"), None)
+    assert swaps == [None, "job", *([task] if task else [])]
+    monkeypatch.setattr(inline, "_swap_current_task", None)
+    InlineExecutor().submit(lambda _: swaps.append("job"), None)
+    assert swaps[-1] == "job" and asyncio._get_running_loop() is loop
