@@ -14,7 +14,7 @@ MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
 .PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm cluster fuzz \
-	bench bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
+	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -124,6 +124,9 @@ fuzz: $(VENV)/.ready-test  ## each protocol under Hypothesis, each C parser unde
 
 bench: bench-ready  ## aserve beside other servers (ARGS="--app echo", ARGS=--targets); see benchmarks/README.md
 	@.venv-bench/bin/python benchmarks/bench_serve.py $(ARGS)
+
+bench-neighbours: bench-ready  ## beside a busy process, a second service, requests that compute (ARGS="--before VENV": and another aserve)
+	@.venv-bench/bin/python benchmarks/bench_neighbours.py $(ARGS)
 
 bench-sidecar: bench-ready  ## behind nginx, beside uWSGI
 	@.venv-bench/bin/python benchmarks/bench_sidecar.py $(ARGS)

@@ -24,6 +24,7 @@ StartResponse = Callable[..., Any]
 BLOB_OCTETS = 5 * 1024 * 1024 + 200 * 1024  # 5.2 MiB: a large photograph, or a small film
 BLOCK_OCTETS = 65536
 TOKENS_KEPT = 100_000
+SLOW_PATH = "/slow"
 
 
 def hello(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
@@ -58,6 +59,11 @@ def echo(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
 def cpu(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
     """Compute for about a millisecond, as a page made from templates does."""
     return _number(fib(20), start_response)
+
+
+def unlike(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+    """Answer like `hello`; at /slow compute for about 20 ms."""
+    return _number(fib(26), start_response) if environ["PATH_INFO"] == SLOW_PATH else hello(environ, start_response)
 
 
 def fib36(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

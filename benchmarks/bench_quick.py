@@ -54,12 +54,16 @@ SETS: dict[str, dict[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
     },
 }
 PROBES = {"cpython": ["start", "idle", "slow", "spread"], "pypy": ["start"]}
-NUMBERS = {target.number for target in targets.TARGETS} | {number for number, *_ in bench_probes.BOUNDS}
 ELSEWHERE = {
     "16": "Django workers: `make bench-preload`",
+    "18": "a CPU that is shared: `make bench-neighbours`",
     "17": "60 s of load over reloads: `make bench-reload`",
     "1, 2, 4 to 9 in between": "10 connections, and RPC and the sidecar on PyPy: `make bench-report`",
 }
+
+
+NUMBERS = {target.number for target in targets.TARGETS} | {number for number, *_ in bench_probes.BOUNDS}
+NUMBERS -= {int(number) for number in ELSEWHERE if number.isdigit()}
 
 
 def main(argv: list[str]) -> int:

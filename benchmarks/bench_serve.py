@@ -31,7 +31,7 @@ from procs import BenchmarkError
 
 BENCH = "serve"
 NUMBERS = targets.numbers_of(BENCH)
-APPS = ["hello", "echo", "cpu", "fib36", "sleepy", "blob", "blobfile", "testapp"]
+APPS = ["hello", "echo", "cpu", "fib36", "sleepy", "blob", "blobfile", "testapp", "unlike"]
 
 
 def main(argv: list[str]) -> int:
@@ -49,6 +49,11 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     what.add_argument("--connections", type=command.counts, metavar="N,...", help="1,10,100")
     what.add_argument("--browser", action="store_true", help="send a browser's fields; wrk alone sends only Host")
     what.add_argument("--close", action="store_true", help="one request per connection")
+    what.add_argument(
+        "--neighbour",
+        action="store_true",
+        help="beside a process that computes on the server's CPU; ratios are of requests a second",
+    )
     what.add_argument("--access-log", action="store_true", help="run servers that have a log also with it on: NAME+log")
     what.add_argument("--only", type=command.names, default=[], metavar="NAME,...", help="these servers, of the table")
     what.add_argument("--server", action="append", default=[], metavar="NAME=COMMAND",
@@ -61,7 +66,8 @@ def parse_args(argv: list[str]) -> argparse.Namespace:
     args = parser.parse_args(argv)
     if args.save and not args.targets:
         parser.error("--save is for --targets; --json FILE takes any run")
-    if args.targets and (args.server or args.browser or args.close or args.access_log or args.app != "hello"):
+    own = (args.server, args.browser, args.close, args.neighbour, args.access_log)
+    if args.targets and (any(own) or args.app != "hello"):
         parser.error("--targets chooses what to measure itself")
     return args
 
@@ -87,6 +93,7 @@ def run_one(args: argparse.Namespace) -> int:
         connections=(1,) if args.app in WHOLE_REQUESTS_ONLY else args.connections or targets.COUNTS,
         has_browser_fields=args.browser,
         way="close" if args.close else "kept",
+        has_neighbours=args.neighbour,
         with_bare=args.app == "fib36",
         **command.timing(args, pair),
     )

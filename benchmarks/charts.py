@@ -28,6 +28,7 @@ SUITES = {
 # By the command that measured; suite-a and the like say it themselves.
 SUITE_OF = {"rpc": "A", "sidecar": "E", "profile": "C", "shares": "C"}
 PROFILED = 15  # functions in the picture; the table has all
+FIGURES = {"per_cpu_s": "requests per CPU second", "rps": "requests a second"}  # what servers of a set are compared by
 NO_PEERS = {"floor", "bare"}  # the kernel alone, and the app alone
 RISING = 4  # numbers of connections, from which lines say more than bars
 COLUMNS = {
@@ -103,6 +104,11 @@ def connections_of(each: Kept) -> list[str]:
     return list(dict.fromkeys(count for rows in each["medians"].values() for count in rows))
 
 
+def figure_of(each: Kept) -> str:
+    """Return the column that servers of a set are compared by."""
+    return str(each.get("figure", "per_cpu_s"))
+
+
 def value_of(each: Kept, server: str, count: str, key: str) -> float | None:
     """Return a median of a set; None: not measured. `errors`: all kinds."""
     row = each["medians"][server].get(count)
@@ -116,12 +122,12 @@ def _throughput(slug: str, suite: str, name: str, each: Kept) -> Chart:
     counts, names = connections_of(each), list(each["medians"])
     series = {
         f"{_number(count)} connection{'s' * (count != '1')}": [
-            value_of(each, server, count, "per_cpu_s") for server in names
+            value_of(each, server, count, figure_of(each)) for server in names
         ]
         for count in counts
     }
     return Chart(
-        slug, suite, _sentence_case(f"{name}: {each['title']}"), "bars", "requests per CPU second", names, series,
+        slug, suite, _sentence_case(f"{name}: {each['title']}"), "bars", FIGURES[figure_of(each)], names, series,
         _who_is_ahead(each),
     )  # fmt: skip
 
@@ -360,9 +366,10 @@ def leads(stem: str, kept: Kept) -> Iterator[Lead]:
 
 
 def ratio_of(each: Kept, name: str, base: str, count: str) -> float | None:
-    """Return the median of the ratios within each round, of requests per CPU second; None: never both measured."""
+    """Return the median of the ratios within each round, of the set's figure; None: never both measured."""
+    key = figure_of(each)
     rows = [(one[name].get(count), one[base].get(count)) for one in each["each_round"] if name in one and base in one]
-    ratios = [theirs["per_cpu_s"] / ours["per_cpu_s"] for theirs, ours in rows if theirs and ours and ours["per_cpu_s"]]
+    ratios = [theirs[key] / ours[key] for theirs, ours in rows if theirs and ours and ours[key]]
     return statistics.median(ratios) if ratios else None
 
 
@@ -391,9 +398,9 @@ def _who_is_ahead(each: Kept) -> str:
         names = ", ".join(
             f"{name} {_figure(value)}"
             for name in each["medians"]
-            if (value := value_of(each, name, connections_of(each)[-1], "per_cpu_s"))
+            if (value := value_of(each, name, connections_of(each)[-1], figure_of(each)))
         )
-        return f"Requests per CPU second: {names}."
+        return f"{_sentence_case(FIGURES[figure_of(each)])}: {names}."
     parts = []
     for ours in dict.fromkeys(lead.ours for lead in found):
         own = [lead for lead in found if lead.ours == ours]

@@ -7,6 +7,7 @@ Not here: what they report (reports.py), who is loaded, when and for how long (r
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
 import http.client
@@ -148,6 +149,44 @@ class Call(NamedTuple):
     end: bytes
 
 
+def load_all(
+    plan: Plan, ports: Sequence[int], connections: int, seconds: float, home: str, programs: Mapping[str, str]
+) -> Row:
+    """
+    Load all copies of a server at once, and with what computes beside that; return the figures of `load` for all together.
+
+    Of latencies it is the worst copy's. `slow_rps`: answers a second of what computes, if that was asked for.
+
+    Raises:
+        BenchmarkError: a client did not run to its end.
+    """
+    with concurrent.futures.ThreadPoolExecutor(len(ports) + 1) as pool:  # each waits for a process of its own
+        slow = None
+        if plan.slow_connections:
+            slow = pool.submit(wrk, ports[0], plan.slow_connections, seconds, plan.cpus[1], (), apps.SLOW_PATH)
+        loads = [pool.submit(load, plan, port, connections, seconds, home, programs) for port in ports]
+        row = add_rows([each.result() for each in loads])
+        if slow is not None:
+            beside = slow.result()
+            row["slow_rps"] = beside["rps"]
+            row["errors"] = add_errors(row["errors"], beside["errors"])
+    return row
+
+
+def add_rows(rows: Sequence[Row]) -> Row:
+    """Return the figures of several loads as those of one."""
+    row: Row = {**rows[0], "n": sum(each["n"] for each in rows), "rps": sum(each["rps"] for each in rows), "errors": {}}
+    for each in rows:
+        row["errors"] = add_errors(row["errors"], each["errors"])
+        row.update({key: max(row[key], each[key]) for key in ("p50_ms", "p99_ms")})
+    return row
+
+
+def add_errors(errors: Mapping[str, int], more: Mapping[str, int]) -> dict[str, int]:
+    """Return the sums by kind."""
+    return {kind: errors.get(kind, 0) + more.get(kind, 0) for kind in dict.fromkeys((*errors, *more))}
+
+
 def load(plan: Plan, port: int, connections: int, seconds: float, home: str, programs: Mapping[str, str]) -> Row:
     """
     Load a server for this long; return n, rps, p50_ms, p99_ms and errors.
@@ -204,8 +243,7 @@ def bad_ones(plan: Plan, port: int, row: Row) -> Iterator[None]:
     finally:
         process.kill()
         process.wait()
-    for kind, count in seen["errors"].items():
-        row["errors"][kind] = row["errors"].get(kind, 0) + count
+    row["errors"] = add_errors(row["errors"], seen["errors"])
 
 
 def ab(plan: Plan, port: int, connections: int, home: str) -> Row:

@@ -131,7 +131,8 @@ def plan_sets(
 ) -> dict[str, Plan]:
     """Return plans by the names of their sets, each with the servers and connections that are asked for."""
     pair = servers.find_pair(args.interpreter, args.aserve, args.peers, has_pypy_peers)
-    servers.choose(pair, only, bench=bench)  # reports a wrong name
+    if only:
+        servers.choose(pair, only, bench=bench)  # reports a wrong name
     plans = {}
     for name in set_names:
         plan = targets.build_plan(name, pair, timing(args, pair))

@@ -2,7 +2,8 @@
 
 Owns:     Plan and Result; every sum that is done with measured figures.
 Figure:   requests per CPU second of the server's whole process tree. Unlike requests per second it
-          holds still when the machine does not.
+          holds still when the machine does not. Where the CPU is shared by design (Plan.is_shared) it is
+          requests per second: what is scheduled late takes no CPU, and answers late.
 Ratio:    taken within each round, then the median of these; never of figures from two runs.
 Rules:    nothing here starts a process or reads a clock, so tests give it figures of their own.
 Not here: measuring (rounds.py), what is to be reached (targets.py).
@@ -11,6 +12,7 @@ Not here: measuring (rounds.py), what is to be reached (targets.py).
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from servers import Pair, Server
@@ -42,6 +44,7 @@ WHOLE_REQUESTS_ONLY = {"fib36"}  # each takes so long that the one cut off at th
 BARE = "bare"  # fib(36) called without a server
 COLUMNS = (
     "per_cpu_s", "rps", "p50_ms", "p99_ms", "pss_start_mb", "pss_mb", "busy", "switches", "calls", "others", "n", "kb_per_s",
+    "slow_rps",
 )  # fmt: skip
 OTHERS_SHARE = 0.05  # of the server's CPU, spent by other processes: beyond it, say so
 START_SECONDS = {False: 1.5, True: 3.0}  # Guess: to start, be asked and stop, by whether it is PyPy
@@ -71,6 +74,10 @@ class Plan(NamedTuple):
     counts_calls: bool = False  # system calls, under strace, after the first round
     takes_samples: bool = False  # of where the server is, by perf, in a load of its own
     cpus: tuple[int, int] = (0, 1)  # the server's; the client's and nginx's
+    has_neighbours: bool = False  # on each of the server's CPUs a process computes all the while
+    server_cpus: int = 1  # 2: the server has the client's CPU, too
+    copies: int = 1  # of the server, on one CPU, loaded at the same time; figures are of all
+    slow_connections: int = 0  # beside the load, each asks again and again for what computes for 20 ms
 
     @property
     def title(self) -> str:
@@ -80,9 +87,22 @@ class Plan(NamedTuple):
         head = ", a browser's fields" if self.has_browser_fields else ""
         head += ", 50 browsers and 200 targets" if self.has_many_heads else ""
         head += f", ab -n {self.requests}" if self.requests else ""
+        head += ", beside a busy neighbour on each CPU" if self.has_neighbours else ""
+        head += f", {self.copies} services on one CPU" if self.copies > 1 else ""
+        head += f", beside {self.slow_connections} clients of what computes for 20 ms" if self.slow_connections else ""
         if self.every and self.kinds:
             head += f", 1 request in {self.every} another: {', '.join(self.kinds)}"
         return f"{self.app}, {WAYS[self.way]}{head}, {self.pair.title}"
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the server has its CPU not for itself, or not for the requests that are counted."""
+        return self.has_neighbours or self.copies > 1 or self.slow_connections > 0
+
+    @property
+    def figure(self) -> str:
+        """The column of which ratios are taken."""
+        return "rps" if self.is_shared else "per_cpu_s"
 
     @property
     def names(self) -> list[str]:
@@ -122,16 +142,22 @@ class Result(NamedTuple):
         values = [row[column] for row in self.rows(name, connections) if row.get(column) is not None]
         return statistics.median(values) if values else None
 
-    def ratio(self, name: str, base: str, connections: int) -> float | None:
-        """Return the median over the rounds of the ratio within each; None: never both measured."""
+    def ratio(self, name: str, base: str, connections: int, column: str = "") -> float | None:
+        """Return the median over the rounds of the ratio within each; None: never both measured. `column`: the plan's figure."""
+        column = column or self.plan.figure
         pairs = [
-            (each[name][connections]["per_cpu_s"], each[base][connections]["per_cpu_s"])
+            (each[name][connections][column], each[base][connections][column])
             for each in self.rounds
-            if connections in each.get(name, {})
-            and connections in each.get(base, {})
-            and each[base][connections]["per_cpu_s"]
+            if each.get(name, {}).get(connections, {}).get(column) is not None
+            and each.get(base, {}).get(connections, {}).get(column)
         ]
         return statistics.median(ours / theirs for ours, theirs in pairs) if pairs else None
+
+    def best_of(self, names: Iterable[str], connections: int) -> str:
+        """Return which of these has the highest median of the plan's figure; empty: none was measured without errors."""
+        medians = {name: self.median(name, connections, self.plan.figure) for name in names}
+        sound = {name: median for name, median in medians.items() if median and not self.errors(name, connections)}
+        return max(sound, key=lambda name: sound[name], default="")
 
     def errors(self, name: str, connections: int) -> dict[str, int]:
         """Return the errors of all rounds by kind; empty: none."""
@@ -172,7 +198,7 @@ def format_table(result: Result, base: str) -> str:
     width = max(22, *(len(name) for name in plan.names))
     whom = f"{base[1:]} on the same protocol" if base.startswith(":") else base
     lines = [
-        f"{plan.title}; medians of {plan.rounds} rounds of {plan.seconds:g} s; x: ratio to {whom}",
+        f"{plan.title}; medians of {plan.rounds} rounds of {plan.seconds:g} s; x: ratio{' of rps' * plan.is_shared} to {whom}",
         f"{'server':{width}}{'conns':>6}{'req/cpu-s':>11}{'x':>7}{'rps':>9}{'p50 ms':>9}{'p99 ms':>9}{'PSS MB':>8}"
         f"{'busy':>7}{'switches':>10}  errors",
     ]
@@ -198,7 +224,9 @@ def _format_row(result: Result, name: str, base: str, connections: int, width: i
 
     median = {column: result.median(name, connections, column) for column in COLUMNS}
     rate = median["per_cpu_s"]
-    notes = [f"{kind} {count}" for kind, count in result.errors(name, connections).items()]
+    slow = result.median(name, connections, "slow_rps")
+    notes = [f"{slow:.1f} slow ones a second"] if slow is not None else []
+    notes += [f"{kind} {count}" for kind, count in result.errors(name, connections).items()]
     if result.plan.way == "kept" and not all(row.get("is_kept", True) for row in result.rows(name, connections)):
         notes.append("keeps no connection")
     return (

@@ -17,6 +17,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO
@@ -113,6 +114,21 @@ def choose_cpus() -> tuple[int, int]:
     if has_affinity:
         os.sched_setaffinity(0, {cpus[1]})
     return cpus[0], cpus[1]
+
+
+# A busy neighbour: it ends with this process, also when that is killed.
+COMPUTE = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for number in range(1_000_000): pass"
+
+
+@contextlib.contextmanager
+def computing(cpu: int) -> Iterator[int]:
+    """Let a process compute on a CPU; give its number."""
+    process = subprocess.Popen(["taskset", "-c", str(cpu), sys.executable, "-I", "-c", COMPUTE])
+    try:
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
 
 
 # What /proc tells

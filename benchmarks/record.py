@@ -115,7 +115,7 @@ def describe(result: Result, base: str) -> dict[str, Any]:
         "peer_python": servers.without_folders(plan.pair.peer_facts),
         "servers": {
             server.name: {
-                "command": server.command,
+                "command": re.sub(r"(?<!\S)/\S*/(?=[^/\s])", "", server.command),  # what is called, and not where it is
                 "note": server.note,
                 "version": plan.pair.version(server),
                 "warm_up_seconds": [plan.warm_up(kinds[server.name], is_first) for is_first in (True, False)],
@@ -125,6 +125,7 @@ def describe(result: Result, base: str) -> dict[str, Any]:
         "left_out": result.left_out,
         "warnings": result.warnings(),
         "base": base,
+        "figure": plan.figure,
         "medians": {
             name: {str(count): _medians(result, name, base_of(name, base), count) for count in plan.connections}
             for name in plan.names

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any, NamedTuple
 
 import apache
 import clients
@@ -31,6 +32,14 @@ START_SECONDS = 30.0  # Guess: PyPy on a busy machine takes two
 TRACED_SECONDS = 2.0
 TRACED_CONNECTIONS = 10  # few: accepting them is not what a request on a kept connection takes
 PEERS_APPS = {"zope_root", "zope_json"}  # installed beside the peers alone; aserve has the same build of Python
+
+
+class Service(NamedTuple):
+    """A server that runs: its process, where it or its front listens, and its folder."""
+
+    pid: int
+    port: int
+    home: str
 
 
 def run_plan(plan: Plan) -> Result:
@@ -97,63 +106,76 @@ def _why_not(plan: Plan, server: Server, programs: dict[str, str]) -> str:
 
 
 def _measure(plan: Plan, server: Server, folder: str, programs: dict[str, str]) -> dict[int, Row]:
-    """Start a fresh server, and nginx before it where it needs one; return its rows by number of connections."""
+    """Start fresh servers, and nginx before them where they need one; return their rows by number of connections."""
     with contextlib.ExitStack() as stack:
         home = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
-        output = stack.enter_context(open(f"{home}/output", "w+b"))
-        port, sock = procs.free_port(), f"{home}/app.sock"
-        values = {
-            **servers.places(plan.pair),
-            **programs,
-            "port": str(port),
-            "sock": sock,
-            "app": plan.app,
-            "log": f"{home}/access.log",
-        }
-        command = servers.build_command(server, values)
-        modules = f"{servers.HERE}:{values['site']}" if plan.app in PEERS_APPS else servers.HERE
-        env = procs.environment(home, modules)
-        process = stack.enter_context(procs.running(command, plan.cpus[0], env, str(servers.HERE), output))
         front = (
             {"nginx": nginx, "apache2": apache}[FRONTS.get(plan.way, "nginx")] if server.protocol != "http" else None
         )
-
-        def is_up() -> bool:
-            return procs.is_listening_at(sock) if front else procs.is_listening(port)
-
-        procs.wait_until(lambda: process.poll() is not None or is_up(), START_SECONDS)
-        if process.poll() is not None or not is_up():
-            output.seek(0)
-            text = " ".join(output.read().decode(errors="replace").split())
-            raise BenchmarkError(f"did not start: {text[-300:] or shlex.join(command)}")
-        if front:
-            port = stack.enter_context(front.running(server.protocol, sock, plan.cpus[1], home))
-        is_kept = clients.check(plan, port)
-        start_mb = procs.pss_mb(process.pid)
+        services = [_start(plan, server, front, folder, programs, stack) for _ in range(plan.copies)]
+        keep = [clients.check(plan, service.port) for service in services]
+        start_mb = sum(procs.pss_mb(service.pid) for service in services)
         is_pypy = plan.pair.is_pypy_for(server)
+        pid, port = services[0].pid, services[0].port
+        cpus = plan.cpus[: plan.server_cpus] if plan.has_neighbours else ()
+        neighbours = [stack.enter_context(procs.computing(cpu)) for cpu in cpus]
         rows = {}
         for number, count in enumerate(plan.connections):
             warm_up_seconds = plan.warm_up(is_pypy, number == 0)
             has_bad_ones = server.name.endswith(servers.BAD)
             try:
-                row = _measure_load(plan, process.pid, port, count, warm_up_seconds, home, programs, has_bad_ones)
+                row = _measure_load(plan, services, neighbours, count, warm_up_seconds, home, programs, has_bad_ones)
             except BenchmarkError as fault:
                 if not rows:
                     raise
                 # It has served fewer connections: that it does not serve these is what there is to tell.
                 print(f"{server.name}: {fault}", file=sys.stderr, flush=True)
-                rows[count] = {"n": 0, "rps": 0.0, "per_cpu_s": 0.0, "is_kept": is_kept, "errors": {"no answers": 1}}
+                rows[count] = {"n": 0, "rps": 0.0, "per_cpu_s": 0.0, "is_kept": all(keep), "errors": {"no answers": 1}}
                 break
             if row["errors"] and front:
-                print(f"{server.name}: {front.last_complaint(home)}", file=sys.stderr, flush=True)
-            rows[count] = {**row, "is_kept": is_kept, "pss_start_mb": start_mb}
+                print(f"{server.name}: {front.last_complaint(services[0].home)}", file=sys.stderr, flush=True)
+            rows[count] = {**row, "is_kept": all(keep), "pss_start_mb": start_mb}
             if plan.takes_samples:
-                taken = samples.Samples(process.pid, home)
+                taken = samples.Samples(pid, home)
                 clients.load(plan, port, count, plan.seconds, home, programs)
                 rows[count].update(taken.end())
         if plan.counts_calls:
-            rows[count].update(_count_calls(plan, process.pid, port, count, home, programs))
+            rows[count].update(_count_calls(plan, pid, port, count, home, programs))
         return rows
+
+
+def _start(
+    plan: Plan, server: Server, front: Any, folder: str, programs: dict[str, str], stack: contextlib.ExitStack
+) -> Service:
+    """Start one server, and the front before it; both end with the stack."""
+    home = stack.enter_context(tempfile.TemporaryDirectory(dir=folder))
+    output = stack.enter_context(open(f"{home}/output", "w+b"))
+    port, sock = procs.free_port(), f"{home}/app.sock"
+    values = {
+        **servers.places(plan.pair),
+        **programs,
+        "port": str(port),
+        "sock": sock,
+        "app": plan.app,
+        "log": f"{home}/access.log",
+    }
+    command = servers.build_command(server, values)
+    modules = f"{servers.HERE}:{values['site']}" if plan.app in PEERS_APPS else servers.HERE
+    env = procs.environment(home, modules)
+    cpus = ",".join(str(cpu) for cpu in plan.cpus[: plan.server_cpus])
+    process = stack.enter_context(procs.running(command, cpus, env, str(servers.HERE), output))
+
+    def is_up() -> bool:
+        return procs.is_listening_at(sock) if front else procs.is_listening(port)
+
+    procs.wait_until(lambda: process.poll() is not None or is_up(), START_SECONDS)
+    if process.poll() is not None or not is_up():
+        output.seek(0)
+        text = " ".join(output.read().decode(errors="replace").split())
+        raise BenchmarkError(f"did not start: {text[-300:] or shlex.join(command)}")
+    if front:
+        port = stack.enter_context(front.running(server.protocol, sock, plan.cpus[1], home))
+    return Service(process.pid, port, home)
 
 
 def _count_calls(plan: Plan, pid: int, port: int, connections: int, home: str, programs: dict[str, str]) -> Row:
@@ -177,20 +199,23 @@ def _count_calls(plan: Plan, pid: int, port: int, connections: int, home: str, p
 
 
 def _measure_load(
-    plan: Plan, pid: int, port: int, connections: int, warm_up_seconds: float, home: str, programs: dict[str, str],
-    has_bad_ones: bool,
+    plan: Plan, services: list[Service], neighbours: list[int], connections: int, warm_up_seconds: float, home: str,
+    programs: dict[str, str], has_bad_ones: bool,
 ) -> Row:  # fmt: skip
     """Warm up, then measure; the warm-up also absorbs what an earlier load has left."""
-    clients.load(plan._replace(requests=0), port, connections, warm_up_seconds, home, programs)  # ab knows no time
+    pids, ports = [service.pid for service in services], [service.port for service in services]
+    clients.load_all(plan._replace(requests=0), ports, connections, warm_up_seconds, home, programs)  # ab knows no time
     row: Row = {}
-    with clients.bad_ones(plan, port, row) if has_bad_ones else contextlib.nullcontext():
+    with clients.bad_ones(plan, ports[0], row) if has_bad_ones else contextlib.nullcontext():
         started, all_before = time.monotonic(), procs.busy_seconds(plan.cpus[0])
-        cpu, switches = procs.cpu_seconds(pid), procs.context_switches(pid)
-        row.update(clients.load(plan, port, connections, plan.seconds, home, programs))
-        cpu = procs.cpu_seconds(pid) - cpu
+        cpu, switches = sum(map(procs.cpu_seconds, pids)), sum(map(procs.context_switches, pids))
+        beside = sum(map(procs.cpu_seconds, neighbours[:1]))  # the one on that CPU
+        row.update(clients.load_all(plan, ports, connections, plan.seconds, home, programs))
+        cpu = sum(map(procs.cpu_seconds, pids)) - cpu
         wall = time.monotonic() - started
-        switches = procs.context_switches(pid) - switches
-        others = procs.busy_seconds(plan.cpus[0]) - all_before - cpu
+        switches = sum(map(procs.context_switches, pids)) - switches
+        beside = sum(map(procs.cpu_seconds, neighbours[:1])) - beside
+        others = procs.busy_seconds(plan.cpus[0]) - all_before - cpu - beside
     if not row["n"] or cpu <= 0:
         raise BenchmarkError(f"{row['n']} requests in {cpu} CPU seconds at {connections} connections: {row['errors']}")
     row["cpu_seconds"] = cpu
@@ -198,7 +223,7 @@ def _measure_load(
     row["busy"] = cpu / wall
     row["switches"] = switches / row["n"]
     row["others"] = max(0.0, others) / wall
-    row["pss_mb"] = procs.pss_mb(pid)
+    row["pss_mb"] = sum(map(procs.pss_mb, pids))
     return row
 
 
@@ -215,5 +240,5 @@ def _time_bare(plan: Plan) -> Row:
 
 def _say_progress(result: Result, number: int, name: str) -> None:
     plan, rows = result.plan, result.rounds[-1].get(name)
-    text = "  ".join(f"{count}: {format_rate(row['per_cpu_s'])}" for count, row in rows.items()) if rows else "left out"
+    text = "  ".join(f"{count}: {format_rate(row[plan.figure])}" for count, row in rows.items()) if rows else "left out"
     print(f"round {number}/{plan.rounds}  {name:24}{text}", file=sys.stderr, flush=True)

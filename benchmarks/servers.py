@@ -201,6 +201,11 @@ def _variants() -> Iterator[Server]:
     for name in ("aserve", "gunicorn-sync", "gunicorn", "gunicorn-tornado"):
         for count in WORKER_COUNTS:
             yield _with(name, f"{name}-w{count}", f"--workers {count}")
+    yield _with("granian", "granian-t8", "--blocking-threads 8")
+    yield _with("granian", "granian-w2", "--workers 2")
+    yield _with(
+        "uwsgi-http11", "uwsgi-w2", "--processes 2 --threads 8", note="two processes without master, 8 threads each"
+    )
 
 
 HTTP_SERVERS += _variants()

@@ -29,6 +29,7 @@ COLUMNS = (
     ("per_cpu_s", "req/cpu-s", ",.0f"),
     ("ratio", "x", ".2f"),
     ("rps", "rps", ",.0f"),
+    ("slow_rps", "slow ones a second", ",.1f"),
     ("p50_ms", "p50 ms", ".2f"),
     ("p99_ms", "p99 ms", ".2f"),
     ("pss_start_mb", "PSS MB at first", ".1f"),
@@ -145,13 +146,23 @@ def targets_table(judged: list[dict[str, Any]]) -> str:
         ("target", "set", "connections", "server", "base", "at least", "reached", "met"),
         [
             (
-                each["target"], each["set"], each["connections"], each["server"], each["base"],
+                each["target"], each["set"], each["connections"], each["server"], of_what(each),
                 _bound(each), _cell(each["figure"], ".2f"),
-                "; ".join(["yes" if each["met"] else "**no**", *each["notes"]]),
+                "; ".join([met(each), *each["notes"]]),
             )
             for each in judged
         ],
     )  # fmt: skip
+
+
+def met(each: dict[str, Any]) -> str:
+    """Return a target's verdict; what was not measured has none."""
+    return "yes" if each["met"] else "**no**" if each["figure"] is not None else "not measured"
+
+
+def of_what(each: dict[str, Any]) -> str:
+    """Return what a target's figure is a ratio to, or what it is."""
+    return f"{each['base']}, {each['column']}" if each.get("column") else str(each["base"])
 
 
 def _sets(kept: dict[str, Any]) -> Iterable[str]:
@@ -161,7 +172,7 @@ def _sets(kept: dict[str, Any]) -> Iterable[str]:
         base = each["base"]
         whom = f"{base[1:]} on the same protocol" if base.startswith(":") else base
         yield f"### {name}\n"
-        yield f"{each['title']}; medians of {each['rounds']} rounds of {each['seconds']:g} s; x: ratio to {whom}.\n"
+        yield f"{each['title']}; medians of {each['rounds']} rounds of {each['seconds']:g} s; x: ratio{' of rps' * (each.get('figure') == 'rps')} to {whom}.\n"
         if each.get("source"):
             yield f"Repeats: {each['source']}.\n"
         columns = [

@@ -2,7 +2,7 @@
 
 Owns:     the table of targets; which sets of rounds they need; the judgement and its table.
 Rules:    a target holds when the median of its ratios reaches it and our server made no error in
-          that set. A peer's errors are shown. What was not measured is not met.
+          that set. A peer's errors are shown. What was not measured is neither met nor missed: it says why.
 Numbers:  the targets keep the numbers of the list that all of the project's speed work refers to.
 """
 
@@ -40,12 +40,13 @@ class Target(NamedTuple):
     number: int
     set_name: str
     server: str
-    base: str  # whom the ratio is to; empty: the figure itself counts
+    base: str  # whom the ratio, of `column`, is to; empty: the figure itself counts
     connections: int
     at_least: float | None
     interpreters: tuple[str, ...] = CPYTHON
     column: str = "per_cpu_s"
     at_most: float | None = None
+    bases: tuple[str, ...] = ()  # `base` is whichever of these has answered most at that number of connections
 
 
 class Set(NamedTuple):
@@ -66,6 +67,10 @@ class Set(NamedTuple):
     table: str = ""  # of the servers; empty: the command's own
     rounds: tuple[tuple[str, int], ...] = ()  # by interpreter, where it is not as many as elsewhere
     least_seconds: float = 0.0  # of a load
+    has_neighbours: bool = False  # as in Plan, and so on
+    server_cpus: int = 1
+    copies: int = 1
+    slow_connections: int = 0
 
     @property
     def servers_table(self) -> str:
@@ -109,6 +114,35 @@ SETS = {
         "rpc", "route:uwsgi-1", tuple(f"route:{name}" for name in RPC), "rpc", way="route", interpreters=BOTH
     ),
 }
+# Servers with threads, eight where they can be told, on a CPU that is not theirs alone.
+THREADED = ("granian", "gunicorn", "waitress", "uwsgi-t8")
+SETS.update(
+    {
+        "neighbour hello": Set("neighbours", "bjoern", ("aserve", "bjoern", *THREADED), has_neighbours=True, table="serve"),
+        "neighbour sidecar": Set(
+            "neighbours", ":uwsgi-threads-8", ("uwsgi:aserve", "uwsgi:uwsgi", "uwsgi:uwsgi-threads-8"), way="sidecar",
+            has_neighbours=True, table="sidecar",
+        ),
+        "neighbour workers": Set(
+            "neighbours", "gunicorn-w2", ("aserve-w2", "gunicorn-w2", "granian-w2", "uwsgi-w2"), connections=(1, 10), has_neighbours=True,
+            server_cpus=2, table="serve",
+        ),
+        "two services": Set("neighbours", "granian", ("aserve", *THREADED), connections=(10,), copies=2, table="serve"),
+        "slow and quick": Set(
+            "neighbours", "gunicorn", ("aserve-t8", "granian-t8", "gunicorn", "waitress", "uwsgi-t8"), app="unlike", connections=(4,),
+            slow_connections=2, table="serve",
+        ),
+    }
+)  # fmt: skip
+# By set: ours, and the threaded peers whose best it is compared with.
+BESIDE = {
+    "neighbour hello": ("aserve", THREADED),
+    "neighbour sidecar": ("uwsgi:aserve", ("uwsgi:uwsgi-threads-8",)),
+    "neighbour workers": ("aserve-w2", ("gunicorn-w2", "granian-w2", "uwsgi-w2")),
+    "two services": ("aserve", THREADED),
+    "slow and quick": ("aserve-t8", ("granian-t8", "gunicorn", "waitress", "uwsgi-t8")),
+}
+BEST = "best threaded peer"
 NOT_SLOWER = 0.97  # Guess: equal servers differ by so much from run to run
 # By head: whom aserve must be ahead of, and by how much.
 AHEAD = {
@@ -161,6 +195,12 @@ TARGETS = [
     Target(13, "chaos", "aserve+bad", "aserve", 90, 0.9),
     Target(15, "TLS kept", "aserve-tls", "granian-tls", 100, 1.2),
     Target(15, "TLS handshakes", "aserve-tls", "openssl", 10, 0.95),
+    *(
+        Target(18, set_name, ours, BEST, connections, *bounds, bases=peers)
+        for set_name, (ours, peers) in BESIDE.items()
+        for connections in SETS[set_name].connections
+        for bounds in ((1.0, CPYTHON, "rps"), (None, CPYTHON, "p99_ms", 1.0))
+    ),
 ]
 
 
@@ -198,6 +238,10 @@ def build_plan(name: str, pair: Pair, timing: Mapping[str, Any], wanted: Set | N
         has_many_heads=wanted.has_many_heads,
         counts_calls=wanted.counts_calls,
         source=wanted.source,
+        has_neighbours=wanted.has_neighbours,
+        server_cpus=wanted.server_cpus,
+        copies=wanted.copies,
+        slow_connections=wanted.slow_connections,
         **{
             **timing,
             **({"rounds": rounds[pair.interpreter]} if pair.interpreter in rounds else {}),
@@ -218,18 +262,20 @@ def judge(results: Mapping[str, Result], numbers: Collection[int]) -> list[dict[
 def _is_asked(target: Target, plan: Plan) -> bool:
     return (
         plan.pair.interpreter in target.interpreters
-        and {target.server, target.base or target.server} <= set(plan.names)
+        and target.server in plan.names
+        and not set(target.bases or [target.base or target.server]).isdisjoint(plan.names)
         and target.connections in plan.connections
     )
 
 
 def _judge_one(target: Target, result: Result) -> dict[str, Any]:
     notes = []
-    if target.base:
-        figure = result.ratio(target.server, target.base, target.connections)
+    base = result.best_of(target.bases, target.connections) or target.base if target.bases else target.base
+    if base:
+        figure = result.ratio(target.server, base, target.connections, target.column)
     else:
         figure = result.median(target.server, target.connections, target.column)
-    for name in dict.fromkeys((target.server, target.base or target.server)):
+    for name in dict.fromkeys((target.server, *(target.bases or (base or target.server,)))):
         if name in result.left_out:
             notes.append(f"{name}: {result.left_out[name]}")
         if name != BARE and result.errors(name, target.connections):
@@ -237,8 +283,8 @@ def _judge_one(target: Target, result: Result) -> dict[str, Any]:
     ours_failed = bool(result.errors(target.server, target.connections))
     is_fair = result.plan.pair.is_fair or not target.base
     return row(
-        target.number, target.set_name, target.server, target.base, figure, target.at_least, target.at_most,
-        column=target.column if not target.base else "", connections=target.connections,
+        target.number, target.set_name, target.server, base, figure, target.at_least, target.at_most,
+        column=target.column if not base or target.column != "per_cpu_s" else "", connections=target.connections,
         is_sound=not ours_failed and is_fair, notes=[*notes, *result.warnings()],
     )  # fmt: skip
 
@@ -247,7 +293,7 @@ def row(
     number: int, set_name: str, server: str, base: str, figure: float | None, at_least: float | None = None,
     at_most: float | None = None, column: str = "", connections: int | str = "", is_sound: bool = True, notes: Sequence[str] = (),
 ) -> dict[str, Any]:  # fmt: skip
-    """Return a target with its figure; column: what the figure is, where it is no ratio."""
+    """Return a target with its figure; column: what the figure is, or what it is a ratio of, where that is not the usual one."""
     met = figure is not None and (at_least is None or figure >= at_least) and (at_most is None or figure <= at_most)
     return {
         "target": number,
@@ -255,6 +301,7 @@ def row(
         "connections": connections,
         "server": server,
         "base": base or column,
+        **({"column": column} if base and column else {}),
         "at_least": at_least,
         "at_most": at_most,
         "figure": figure,
@@ -273,17 +320,26 @@ def format_judgement(rows: list[dict[str, Any]]) -> str:
     for each in rows:
         lines.append(
             f"{each['target']:>6}  {each['set']:18}{each['connections']:>6}  {_what(each):48}{bound(each):>12}"
-            f"{format_figure(each['figure']):>10}  {'met' if each['met'] else 'NOT MET'}"
+            f"{format_figure(each['figure']):>10}  {_verdict(each)}"
         )
-    met = sum(each["met"] for each in rows)
-    lines.append(f"{met} of {len(rows)} met")
+    measured = [each for each in rows if each["figure"] is not None]
+    missing = f", {len(rows) - len(measured)} not measured" if len(measured) < len(rows) else ""
+    lines.append(f"{sum(each['met'] for each in rows)} of {len(measured)} met{missing}")
     notes = dict.fromkeys(note for each in rows for note in each["notes"])  # each once, in order
     return "\n".join(lines + [f"note: {note}" for note in notes])
 
 
 def _what(each: dict[str, Any]) -> str:
     is_ratio = each["base"] not in PLAIN
-    return f"{each['server']} / {each['base']}" if is_ratio else f"{each['server']}, {PLAIN[each['base']]}"
+    what = f", {PLAIN[each['column']]}" if each.get("column") else ""
+    return f"{each['server']} / {each['base']}{what}" if is_ratio else f"{each['server']}, {PLAIN[each['base']]}"
+
+
+def _verdict(each: dict[str, Any]) -> str:
+    """Return whether a target is met; what was not measured is neither, and says why as far as that is known."""
+    if each["figure"] is None:
+        return "not measured" + (f": {each['notes'][0]}" if each["notes"] else "")
+    return "met" if each["met"] else "NOT MET"
 
 
 def bound(each: dict[str, Any]) -> str:

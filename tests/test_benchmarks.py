@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pathlib
+import threading
 
 import pytest
 from harness.benchmarks import BENCHMARKS, modules
+from harness.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.checkout
 
 ROOT = BENCHMARKS.parent
 
-bench_mixed, command, figures, mix, procs, record, reports, servers, tables, targets = modules(
-    "bench_mixed", "command", "figures", "mix", "procs", "record", "reports", "servers", "tables", "targets"
-)
+bench_mixed, bench_neighbours, clients, command, figures, mix, procs, record, reports, servers, tables, targets = modules(
+    "bench_mixed", "bench_neighbours", "clients", "command", "figures", "mix", "procs", "record", "reports", "servers", "tables",
+    "targets",
+)  # fmt: skip
 
 
 def facts(implementation="CPython", build="Debian's", is_optimised=True):
@@ -147,6 +151,14 @@ def test_a_run_is_a_quarter_of_an_hour_at_most(bench, interpreter):
     assert 60 < sum(plan.estimate_seconds for plan in plans) < 15 * 60
 
 
+def test_a_run_on_shared_cpus_is_a_quarter_of_an_hour_at_most():
+    """On CPython, which alone has such sets."""
+    names = targets.sets_for("neighbours", "cpython", targets.numbers_of("neighbours"))
+    assert len(names) == 5 and targets.sets_for("neighbours", "pypy", [18]) == []
+    plans = [targets.build_plan(name, pair(), {"rounds": command.ROUNDS}) for name in names]
+    assert 60 < sum(plan.estimate_seconds for plan in plans) < 15 * 60
+
+
 # Targets
 
 
@@ -178,12 +190,20 @@ def test_a_peers_errors_are_told_and_do_not_help_it():
     assert rows["aserve", "uwsgi-http", 10]["figure"] == 0.5
 
 
-def test_what_was_not_measured_is_not_met():
-    """A server that is left out meets nothing, and nothing is met beside it."""
+def test_what_was_not_measured_says_why():
+    """A server that is left out meets nothing, nothing is met beside it, and nothing is missed."""
     measured = result("close", [{"aserve": 2}], left_out={"bjoern": "bjoern is not installed"})
     verdict = judged(3, {"close": measured})["aserve", "bjoern", 10]
     assert verdict["figure"] is None and not verdict["met"]
     assert verdict["notes"] == ["bjoern: bjoern is not installed"]
+    lines = targets.format_judgement([verdict, targets.row(3, "close", "aserve", "uwsgi", 0.5, 1.0)]).splitlines()
+    assert lines[1].endswith("not measured: bjoern: bjoern is not installed") and lines[2].endswith("NOT MET")
+    assert lines[3] == "0 of 1 met, 1 not measured"
+    assert [tables.met(each) for each in (verdict, {"met": True}, {"met": False, "figure": 1.0})] == [
+        "not measured",
+        "yes",
+        "**no**",
+    ]
 
 
 def test_unfair_interpreters_meet_nothing():
@@ -226,8 +246,107 @@ def test_every_target_is_measured(target):
         environments = pair(facts("PyPy", "PyPy's"), facts("PyPy", "PyPy's")) if interpreter == "pypy" else pair()
         assert target.set_name in targets.sets_for(targets.SETS[target.set_name].bench, interpreter, [target.number])
         plan = targets.build_plan(target.set_name, environments, {})
-        assert {target.server, target.base or target.server} <= set(plan.names)
+        assert {target.server, *(target.bases or [target.base or target.server])} <= set(plan.names)
         assert target.connections in plan.connections
+
+
+# A CPU that is shared
+
+
+def test_a_shared_cpu_is_judged_by_the_best_threaded_peer():
+    """Requests a second and p99 are those of the peer that has answered most; an error takes a peer out."""
+    rows = {
+        "aserve": row(1, rps=90.0, p99_ms=3.0),
+        "bjoern": row(1, rps=500.0),
+        "granian": row(1, rps=100.0, p99_ms=2.0),
+        "waitress": row(1, rps=20.0, p99_ms=9.0),
+        "gunicorn": row(1, rps=200.0, errors={"timeout": 1}),
+    }
+    measured = result("neighbour hello", [rows], left_out={"uwsgi-t8": "it burns"})
+    verdicts = targets.judge({"neighbour hello": measured}, {18})
+    assert [(each["base"], each["column"], each["figure"], each["met"]) for each in verdicts] == [
+        ("granian", "rps", 0.9, False), ("granian", "p99_ms", 1.5, False),
+    ]  # fmt: skip
+    assert "uwsgi-t8: it burns" in verdicts[0]["notes"]
+    lines = targets.format_judgement(verdicts).splitlines()
+    assert "aserve / granian, requests a second" in lines[1] and "aserve / granian, p99 in ms" in lines[2]
+    assert "| granian, p99_ms | at most 1.00 | 1.50 |" in tables.targets_table(verdicts)
+    nobody = targets.judge({"neighbour hello": measured._replace(rounds=[{"aserve": {10: rows["aserve"]}}])}, {18})
+    assert [(each["base"], each["figure"]) for each in nobody] == [(targets.BEST, None)] * 2
+
+
+def test_ratios_on_a_shared_cpu_are_of_requests_a_second():
+    """What is scheduled late costs no CPU, so the usual figure would not show it; the table and the file say which it is."""
+    each_round = [{"aserve": row(100, rps=10.0), "bjoern": row(100, rps=40.0)}]
+    measured = result("neighbour hello", each_round)
+    assert measured.ratio("aserve", "bjoern", 10) == 0.25
+    assert result("close", each_round).ratio("aserve", "bjoern", 10) == 1.0
+    text = figures.format_table(measured, "bjoern")
+    assert "beside a busy neighbour on each CPU" in text and "x: ratio of rps to bjoern" in text
+    assert record.describe(measured, "bjoern")["figure"] == "rps"
+    assert "figure" in record.describe(result("close", each_round), "bjoern")
+
+
+def test_the_titles_of_shared_cpus():
+    """Who reads a result sees what was beside the server, and how many slow ones were answered."""
+    two = result("two services", [{}]).plan
+    assert two.copies == 2 and "2 services on one CPU" in two.title and two.figure == "rps"
+    slow = result("slow and quick", [{"aserve-t8": row(1, slow_rps=31.25)}])
+    assert "beside 2 clients of what computes for 20 ms" in slow.plan.title
+    assert "31.2 slow ones a second" in figures.format_table(slow, "gunicorn")
+    assert result("neighbour workers", [{}]).plan.server_cpus == 2
+
+
+def test_the_loads_of_several_copies_are_one():
+    """Requests and errors are added, of latencies the worse one counts; a slow load beside them counts for itself."""
+    one = {"n": 10, "rps": 5.0, "p50_ms": 1.0, "p99_ms": 9.0, "errors": {"status": 1}}
+    other = {"n": 4, "rps": 2.0, "p50_ms": 2.0, "p99_ms": 3.0, "errors": {"status": 2, "read": 1}}
+    assert clients.add_rows([one, other]) == {
+        "n": 14, "rps": 7.0, "p50_ms": 2.0, "p99_ms": 9.0, "errors": {"status": 3, "read": 1},
+    }  # fmt: skip
+    assert clients.add_rows([one]) == one
+
+
+def test_clients_of_all_copies_run_at_once(monkeypatch):
+    """Each copy has its client, and the slow requests theirs, at the same time."""
+    meeting = threading.Barrier(3)
+
+    def wrk(port, connections, seconds, cpu, words=(), path="/", scheme="http"):
+        meeting.wait(PATIENCE_SECONDS)
+        return {
+            "n": port,
+            "rps": float(port),
+            "p50_ms": 1.0,
+            "p99_ms": 1.0,
+            "errors": {"read": 1} if path == "/slow" else {},
+        }
+
+    monkeypatch.setattr(clients, "wrk", wrk)
+    plan = result("slow and quick", [{}]).plan
+    row = clients.load_all(plan, [1, 2], 4, 1.0, "", {})
+    assert (row["n"], row["rps"], row["slow_rps"], row["errors"]) == (3, 3.0, 1.0, {"read": 1})
+
+
+def test_a_neighbour_ends_with_its_block():
+    """While it is there it computes; then it is gone."""
+    cpu = sorted(os.sched_getaffinity(0))[0] if hasattr(os, "sched_getaffinity") else 0
+    with procs.computing(cpu) as pid:
+        assert procs.wait_until(lambda: procs.cpu_seconds(pid) > 0.01, PATIENCE_SECONDS)
+    assert not pathlib.Path(f"/proc/{pid}").exists()
+
+
+def test_another_aserve_is_measured_beside_this_one(tmp_path):
+    """--before: each server of ours a second time, which the file does not say the place of."""
+    plan = bench_neighbours.with_before(result("neighbour hello", [{}]).plan, tmp_path / "bin" / "python")
+    assert plan.names[:2] == ["aserve", "aserve-before"] and plan.names[2:].count("aserve-before") == 0
+    kept = record.describe(figures.Result(plan, [], {}), "bjoern")["servers"]["aserve-before"]
+    assert kept["command"].startswith("python -m aserve ") and str(tmp_path) not in json.dumps(kept)
+
+
+def test_what_computes_beside_what_does_not():
+    """One path of the app computes."""
+    [apps] = modules("apps")
+    assert call(apps.unlike, "/") == mix.HELLO and call(apps.unlike, apps.SLOW_PATH) == b"%d" % apps.fib(26)
 
 
 # A mix of requests
