@@ -41,7 +41,7 @@ def control_of(server: Server, path: str) -> Iterator[None]:
 
     def tell_status(caller: Caller, _: Message) -> None:
         status = describe_single(server, time.monotonic() - began_at, footprints, growth.describe())
-        _tell_status(caller, add_warnings(status, server.config))
+        _tell_status(caller, add_warnings(status, server.config, *server.counted()))
 
     answers = {
         "status": tell_status,

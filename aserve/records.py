@@ -151,6 +151,10 @@ class Records:
         if self._slow is not None:
             self._slow.write_websocket(exchange)
 
+    def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
+        """See Server.counted."""
+        return self._single.counted() if self._single is not None and self._counters is not None else ({}, {})
+
     def slow_requests(self) -> list[dict[str, Any]]:
         """See SlowRequests.last."""
         return self._slow.last() if self._slow is not None else []

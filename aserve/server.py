@@ -19,6 +19,7 @@ from .connections.detaching import Detached, adopt, detach_idle
 from .connections.in_flight import InFlight
 from .connections.lane import Lane, is_available
 from .connections.limit import ConnectionLimit
+from .connections.listen_queue import describe_listening
 from .connections.listeners import Address, Listener, bind_listeners
 from .connections.load_board import LoadBoard
 from .connections.service import Service
@@ -271,6 +272,14 @@ class Server:
         """Return the last requests that took longer than --slow-request; see SlowRequests.last."""
         return self._records.slow_requests() if self._records is not None else []
 
+    def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
+        """Return what is counted, as warnings need it; see Picture.counted. Nothing: there is no --metrics."""
+        return self._records.counted() if self._records is not None else ({}, {})
+
+    def listening(self) -> list[dict[str, Any]]:
+        """Return for each listener how many clients wait in the kernel, and their limit; see describe_listening."""
+        return describe_listening(self._listeners)
+
     @property
     def connection_count(self) -> int:
         """Connections that are open."""
@@ -283,8 +292,10 @@ class Server:
 
     def statistics(self) -> Statistics:
         """Return what it is doing at this moment. To be called on the event loop's thread; it costs a step for each connection."""
-        numbers = self._budgets.response_memory_bytes, self._records.busy.mean if self._records is not None else 0.0
-        return take_statistics(list(self._connections), self._lane, self._services, self._executor, *numbers)
+        connections, records = self._connections, self._records
+        measured = (records.busy.mean, connections.max_count) if records is not None else (0.0, 0)  # before the start
+        numbers = self._budgets.response_memory_bytes, *measured
+        return take_statistics(list(connections), self._lane, self._services, self._executor, *numbers)
 
     def ongoing(self, count: int) -> list[tuple[float, str]]:
         """Return so many of the oldest requests that it is at; see take_ongoing. Only if times are taken: --metrics, --control."""

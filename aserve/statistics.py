@@ -39,6 +39,7 @@ class Statistics(NamedTuple):
     connections_running: int  # their request waits for a worker or is with the app, or its response is sent
     connections_ending: int  # their last response was given to the kernel; what they still send is dropped
     connections_websocket: int  # WebSockets, until the app and its client have ended them
+    connections_limit: int  # so many may be open: --max-connections, or what descriptors leave room for
     connections_in_lane: int  # of those open: read and answered by workers themselves (--lane)
 
     requests: int  # for the app, whole, since the start
@@ -78,6 +79,7 @@ def take_statistics(
     executor: Executor | InlineExecutor,
     response_memory_bytes: int,
     busy_lately: float,
+    connections_limit: int,
 ) -> Statistics:
     """Return the numbers of a server with these parts."""
     in_handshake = idle = receiving = running = ending = websocket = in_lane = 0
@@ -130,6 +132,7 @@ def take_statistics(
         connections_running=running,
         connections_ending=ending,
         connections_websocket=websocket,
+        connections_limit=connections_limit,
         connections_in_lane=in_lane,
         requests=requests,
         requests_waiting=executor.waiting_count,

@@ -51,6 +51,7 @@ FLOORS = {
     "aserve/connections/lane_log.py": 100,
     "aserve/connections/lane_memory.py": 100,
     "aserve/connections/limit.py": 100,
+    "aserve/connections/listen_queue.py": 100,
     "aserve/connections/listeners.py": 100,
     "aserve/connections/offered.py": 97,
     "aserve/connections/large_bodies.py": 100,

@@ -90,7 +90,7 @@ WITHIN = {
         "states data_rate sender listeners shared_memory health",
         "sendfile",
         "load_board",
-        "in_flight limit",
+        "in_flight limit listen_queue",
         "lane_memory",
         "service",
         "connection",  # knows no wire

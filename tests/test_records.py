@@ -84,7 +84,7 @@ async def test_both_of_one_process(tmp_path):
     """Both are told of what waits at the end, the listener's address is known, and the end closes all of it."""
     server = serving(metrics=f"unix:{tmp_path}/m", access_log=str(tmp_path / "log"))
     records = Records(server, asyncio.get_running_loop())
-    assert len(records.bound) == 1
+    assert len(records.bound) == 1 and records.counted()[0]["minute"]["requests"] == 0
     executor, exchange = InlineExecutor(), Exchange("", 0)
     log = records.new_log(executor)
     executor.jobs.append((print, "a job"))
@@ -126,6 +126,7 @@ async def test_balancers_alone(tmp_path):
     records = Records(serving(agent_check=path), asyncio.get_running_loop())
     assert records.new_log(InlineExecutor()) is None and not records.wants_times and len(records.bound) == 1
     records.on_second(InlineExecutor())
+    assert records.counted() == ({}, {})
     records.close()
     memory = mmap.mmap(-1, PAGE_WORDS * 8)  # of a worker: its supervisor answers
     records = Records(serving(agent_check=path), asyncio.get_running_loop(), memory)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from ..budgets import default_spool_files
 from ..settings import Config, show_bytes
@@ -21,7 +21,7 @@ from ..workers.queue_wait import LONG_STALL_SECONDS
 SILENT_SECONDS = 5  # as aserve status and top have it
 OLD_SECONDS = 10
 LONG_WAIT_SECONDS = 0.01
-LONG_GIL_SECONDS = 0.02  # on the mean of a minute: four turns of other threads
+LONG_GIL_SECONDS = 0.02  # the median of a minute: four turns of other threads
 LONG_PAUSE_SECONDS = 1.6  # before the next start of a program: after the fifth end in a row
 CALM_SECONDS = 30.0  # and then its ends are forgotten
 DONE = "exited with status 0"  # how a run of --cron ends that needs no look
@@ -40,16 +40,16 @@ class Advice(NamedTuple):
 
 def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Config) -> list[Advice]:
     """
-    Return the warnings, the worst first.
+    Return the warnings, the worst first: what keeps requests from being served, then what is wrong now, then what is over.
 
     `status` is the event of picture.py, as far as it goes without them, or what `aserve status` tells, without what was counted;
     `spool_files`: temporary files by slot.
     """
     workers = status["workers"]
-    return [
+    found = [
         *_of_server(status),
         *_of_reload(status.get("half_done", "")),
-        *_of_crashes(status["crashes"]),
+        *_of_connections(workers, status.get("listening", ())),
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
         *(warning for worker in workers for warning in _of_loop(worker)),
         *_of_stalls(workers),
@@ -59,14 +59,24 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Co
         *(warning for worker in workers for warning in _of_growth(worker)),
         *(_of_responses(status["minute"]) if "minute" in status else ()),
         *(warning for worker in workers for warning in _of_requests(worker)),
+        *_of_crashes(status["crashes"]),
     ]
+    return sorted(found, key=lambda advice: not advice.is_failure)
+
+
+# What History.describe says, and temporary files by slot; both empty where nothing is counted.
+Counted = Callable[[], "tuple[dict[str, Any], dict[int, int]]"]
 
 
 def add_warnings(
-    status: dict[str, Any], config: Config, spool_files: Mapping[int, int] = MappingProxyType({})
+    status: dict[str, Any],
+    config: Config,
+    history: Mapping[str, Any] = MappingProxyType({}),
+    spool_files: Mapping[int, int] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return a status with its "warnings"; see `advise`."""
-    return {**status, "warnings": [each._asdict() for each in advise(status, spool_files, config)]}
+    found = advise({**status, **history}, spool_files, config)
+    return {**status, "warnings": [each._asdict() for each in found]}
 
 
 def _of_server(status: Mapping[str, Any]) -> Iterator[Advice]:
@@ -98,6 +108,28 @@ def _of_crashes(crashes: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
             else f"{count} crashes of workers in the last ten minutes; the last: {when}.",
             "The log has what it was at.",
         )
+
+
+def _of_connections(workers: Sequence[Mapping[str, Any]], listening: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
+    """Of clients that nobody accepts: it is a failure while some wait. At the limit alone, those that idle make room."""
+    serving = [worker for worker in workers if worker["state"] == "ready" and worker.get("connections_limit")]
+    full = [worker for worker in serving if worker["connections"] >= worker["connections_limit"]]
+    queued = sum(each["queued"] for each in listening)
+    if full:
+        names = _name(full[0]) if len(full) == 1 else f"{len(full)} of {len(serving)} workers"
+        waiting = f"; {queued} {'client waits' if queued == 1 else 'clients wait'} in the kernel" if queued else ""
+        yield Advice(
+            f"{names}: as many connections are open as may be, {full[0]['connections_limit']} each{waiting}.",
+            "Raise --max-connections, and `ulimit -n` with it, or add --workers. If clients are slow or idle: docs/slow-clients.md.",
+            is_failure=bool(queued) and len(full) == len(serving),
+        )
+    for each in listening:
+        if each["limit"] and each["queued"] >= NEAR * each["limit"]:
+            yield Advice(
+                f"{each['queued']} clients wait in the kernel for {each['url']}, which holds {each['limit']}.",
+                "More come than are accepted: look at the warnings beside this one, and add --workers. --backlog only lets more wait.",
+                is_failure=True,
+            )
 
 
 def _of_attached(program: Mapping[str, Any]) -> Iterator[Advice]:
@@ -156,10 +188,10 @@ def _of_threads(status: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"The threads were {recent['busy_share']:.0%} busy in the last 10 s{waiting}.".replace("%", " %"), do
         )
-    gil = status["minute"]["gil"]["mean"] or 0.0
+    gil = status["minute"]["gil"]["p50"] or 0.0  # not the mean: one call that keeps the GIL for seconds makes that
     if gil >= LONG_GIL_SECONDS:
         yield Advice(
-            f"A thread that has waited for others waits {_seconds(gil)} more for the interpreter (GIL) or a CPU.",
+            f"A thread that has waited for others mostly waits up to {_seconds(gil)} more for the interpreter (GIL) or a CPU.",
             "The app computes: more --workers help where CPUs are free, and more --threads do not.",
         )
 
@@ -177,9 +209,13 @@ def _of_room(worker: Mapping[str, Any], spool_files: int, config: Config) -> Ite
     """Of what may run out."""
     used, limit = worker["descriptors"], worker["descriptor_limit"]
     if used and limit and used >= NEAR * limit:
+        ours = min(worker["connections"] + spool_files, used)
         yield Advice(
-            f"{_name(worker)} has {used} of {limit} descriptors open.",
-            "Raise `ulimit -n` (systemd: LimitNOFILE=), or lower --max-connections.",
+            f"{_name(worker)} has {used} of {limit} descriptors open: {ours} for connections and bodies, {used - ours} of the app and others.",
+            "Raise `ulimit -n` (systemd: LimitNOFILE=), or lower --max-connections."
+            if ours >= used - ours
+            else f"The app may keep what it opens: `ls -l /proc/{worker['pid']}/fd` shows what. Until that is repaired, --max-requests "
+            "replaces the worker in time.",
         )
     files = config.spool_files or default_spool_files()
     if spool_files >= NEAR * files:
@@ -212,6 +248,7 @@ def _of_responses(minute: Mapping[str, Any]) -> Iterator[Advice]:
         yield Advice(
             f"{100 * failed // minute['requests']} % of the responses of the last minute were errors of the app (5xx): {failed}.",
             "The log has a traceback for each exception.",
+            is_failure=2 * failed >= minute["requests"],
         )
     full = minute["refused"].get("503", 0)
     if full:

@@ -47,17 +47,21 @@ class Picture:
         self._last = self._words()
         self._history.add([sum(column) for column in zip([0] * WORDS, *self._last.values())])
 
-    def event(self) -> bytes:
-        """Return it, as JSON on one line."""
+    def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
+        """Return what warnings need besides a status: the history, and temporary files by slot."""
         if not self._last:
             self.on_second()
-        status, config = {**self._status(), **self._history.describe()}, self._config()
+        return self._history.describe(), {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
+
+    def event(self) -> bytes:
+        """Return it, as JSON on one line."""
+        (history, spool_files), config = self.counted(), self._config()
+        status = {**self._status(), **history}
         status["workers"] = [
             {**worker, "at": [[seconds, without_query(text)] for seconds, text in worker["at"]]}
             for worker in status["workers"]
         ]
-        spool_files = {slot: sum(words[_SPOOLS]) for slot, words in self._last.items()}
-        status = add_warnings(status, config, spool_files)
+        status = add_warnings(status, config, history, spool_files)
         status["settings"] = changed_settings(config)
         status["slow"] = describe_slow(status["slow"]) if config.slow_request_seconds else None
         return json.dumps(status, separators=(",", ":")).encode()

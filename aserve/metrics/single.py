@@ -55,6 +55,10 @@ class Single:
         self._statsd = Statsd.of(server.config)
         loop.add_reader(self._scrapes.fileno(), self._scrapes.on_ready)
 
+    def counted(self) -> tuple[dict[str, Any], dict[int, int]]:
+        """See Picture.counted."""
+        return self._picture.counted()
+
     def on_second(self) -> None:
         """Called once a second."""
         self._seconds += 1
@@ -77,6 +81,7 @@ class Single:
     def _render(self) -> bytes:
         samples = Samples()
         samples.add_process(self._started_at)
+        samples.add_listening(self._server.listening())
         samples.add_workers({WORKER: read_words(self.memory)})
         oldest = self._server.ongoing(1)
         samples.add(OLDEST, oldest[0][0] if oldest else 0.0, worker(WORKER))

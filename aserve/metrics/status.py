@@ -29,6 +29,9 @@ class Serving(Protocol):
     def urls(self) -> list[str]:
         """Where it listens."""
 
+    def listening(self) -> list[dict[str, Any]]:
+        """Return how many clients wait in the kernel; see connections/listen_queue.py."""
+
     def statistics(self) -> Statistics:
         """Return what it is doing."""
 
@@ -84,6 +87,7 @@ def describe_single(
         "seconds": round(seconds, 1),
         "requests": now.requests,
         "connections": now.connections_open,
+        "connections_limit": now.connections_limit,
         "websockets": now.connections_websocket,
         "running": now.connections_running,
         "waiting": now.requests_waiting,
@@ -102,6 +106,7 @@ def describe_single(
         **describe_server(seconds, text, server.config.threads),
         "workers_wanted": 0,
         "workers_ready": 0,
+        "listening": server.listening(),
         "slow": server.slow_requests(),
         "crashes": [],
         "workers": [worker],

@@ -116,6 +116,7 @@ COUNTED = (
         _reads("connections_in_handshake", "connections_idle", "connections_receiving", "connections_running", "connections_ending",
                "connections_websocket"),
     ),
+    Metric("aserve_connections_limit", GAUGE, "How many connections may be open at once (--max-connections).", reads=_reads("connections_limit")),
     Metric(
         "aserve_memory_held_bytes", GAUGE, "Octets held in memory for clients, of request bodies and of responses.",
         _labelled("of", ("requests", "responses")), _reads("bodies_memory_bytes", "responses_memory_bytes"),
@@ -167,6 +168,7 @@ WORKER_START, OLDEST = "aserve_worker_start_time_seconds", "aserve_oldest_reques
 LONGEST_WAIT, ATTACHED = "aserve_oldest_waiting_seconds", "aserve_attached"
 JOBS, JOBS_WAITING = "aserve_jobs_total", "aserve_jobs_waiting"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
+LISTEN_QUEUE, LISTEN_LIMIT = "aserve_listen_queue", "aserve_listen_queue_limit"
 # What is found when somebody asks.
 FOUND = (
     Metric(BUILD, GAUGE, "1; which aserve this is, and which Python.", by_worker=False),
@@ -182,6 +184,8 @@ FOUND = (
         _labelled("result", ("done", "failed", "retried")), by_worker=False,
     ),
     Metric(JOBS_WAITING, GAUGE, "Jobs in a folder of --spooler that are not done, also those that are due later.", by_worker=False),
+    Metric(LISTEN_QUEUE, GAUGE, "Clients that the kernel has connected, and no worker has accepted yet, by listener.", by_worker=False),
+    Metric(LISTEN_LIMIT, GAUGE, "How many of them the kernel holds (--backlog, net.core.somaxconn).", by_worker=False),
     Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
     Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
     Metric(LONGEST_WAIT, GAUGE, "For how long the first request that waits for a thread has waited; 0: none waits."),

@@ -9,10 +9,24 @@ Not here: the numbers.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from ..settings import VERSION
-from .table import BOUNDS, BUCKETS, BUILD, COUNTED, HISTOGRAM, METRICS, PLACES, START_TIME, SUM, Metric
+from .table import (
+    BOUNDS,
+    BUCKETS,
+    BUILD,
+    COUNTED,
+    HISTOGRAM,
+    LISTEN_LIMIT,
+    LISTEN_QUEUE,
+    METRICS,
+    PLACES,
+    START_TIME,
+    SUM,
+    Metric,
+)
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -36,6 +50,12 @@ class Samples:
         }  # fmt: skip
         self.add(BUILD, 1, ",".join(label(name, value) for name, value in names.items()))
         self.add(START_TIME, started_at)
+
+    def add_listening(self, listening: Iterable[Mapping[str, Any]]) -> None:
+        """Add how many clients wait in the kernel; see connections/listen_queue.py."""
+        for each in listening:
+            self.add(LISTEN_QUEUE, each["queued"], label("listener", each["url"]))
+            self.add(LISTEN_LIMIT, each["limit"], label("listener", each["url"]))
 
     def add_workers(self, words_by_slot: Mapping[int, Sequence[int]]) -> None:
         """Add all that processes count, from the words of each slot."""

@@ -13,7 +13,6 @@ import itertools
 import os
 from typing import Protocol
 
-from ..metrics.advice import add_warnings
 from .channel import Message
 from .child import STACKS_SIGNAL, Child, State
 from .children import Children
@@ -77,7 +76,7 @@ class Answers:
     # Status
 
     def _on_status(self, caller: Caller, message: Message) -> None:
-        status = add_warnings(self._status.describe(), self._status.known.config)
+        status = self._status.describe_with_warnings()
         workers = status.pop("workers")
         caller.say(status)
         for worker in workers:

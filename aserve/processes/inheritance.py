@@ -31,7 +31,7 @@ from .memory_file import KEPT, open_memory_file
 from .overview import Overview
 from .plan import Plan
 
-FORM = 7
+FORM = 8
 
 State = dict[str, Any]
 

@@ -75,6 +75,8 @@ class Overview:
         self._monotonic_at = time.time() - time.monotonic()  # when that clock began
         known = status.known
         self._picture = Picture(lambda: known.config, status.describe, self._words)
+        if listeners:
+            status.counted = self._picture.counted
         self.why_unready = ""  # as people have told it: `aserve balancers`
         self._ticks: dict[
             Child, tuple[int, int]
@@ -179,6 +181,7 @@ class Overview:
     def restore(self, state: dict[str, Any], has_children: bool) -> None:
         """Go on counting; without its children, what they had counted up to now is all that is known of them."""
         self._started_at, self.why_unready = state["started_at"], state.get("why_unready", "")
+        self._status.began_before(max(time.time() - self._started_at, 0.0))
         self.tally.restore(state["tally"])
         self._slots.totals.restore(state["gone"])
         if has_children and state["app_files"] is not None:
@@ -236,6 +239,7 @@ class Overview:
             for folder, number in jobs["waiting"].items():
                 samples.add(JOBS_WAITING, number, label("folder", folder))
         self.tally.add_to(samples)
+        samples.add_listening(self._status.listening)
         samples.add_workers(self._words())
         samples.add(ERROR_LINES_LOST, self._lost_messages, worker(0))
         self._add_found(samples, [child for child in self._children_with_pages() if child.pid])

@@ -46,6 +46,7 @@ class Field(enum.IntEnum):
     WEBSOCKETS = 14  # of the open connections
     THREADS_STUCK = 15  # written off, and still inside the app
     THREADS_BUSY_LATELY = 16  # in thousandths: a mean of ten seconds (metrics/busy.py)
+    CONNECTIONS_LIMIT = 17
     # Written by the worker at any time.
     LOAD = 11  # its word of the load board; NOBODY: it accepts no more, or is not there
 

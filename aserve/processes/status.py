@@ -12,11 +12,15 @@ from __future__ import annotations
 import collections
 import contextlib
 import time
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..connections.in_flight import read_in_flight
+from ..connections.listen_queue import describe_listening
+from ..connections.listeners import Listener
 from ..exchange import WORKER_DIED
 from ..footprint import Footprint, Footprints, memory_of
+from ..metrics.advice import Counted, add_warnings
 from ..metrics.growth import SAMPLE_SECONDS, Growth
 from ..metrics.status import describe_footprint, describe_requests, describe_server
 from ..settings import Config
@@ -59,8 +63,18 @@ class Known(Protocol):
 class Status:
     """What is known at this moment."""
 
-    def __init__(self, known: Known, children: Children, rollout: Rollout, attached: Attached | None = None) -> None:
+    def __init__(
+        self,
+        known: Known,
+        children: Children,
+        rollout: Rollout,
+        attached: Attached | None = None,
+        listeners: Sequence[Listener] = (),
+    ) -> None:
+        """`listeners`: of the workers."""
         self.known = known
+        self._listeners = listeners
+        self.counted: Counted = lambda: ({}, {})
         self._children = children
         self._rollout = rollout
         self._attached = attached
@@ -80,6 +94,7 @@ class Status:
             "workers_wanted": self.known.size,
             "workers_ready": states.count(State.READY),
             "half_done": self.half_done,
+            "listening": self.listening,
             "slow": list(self._slow.values()),
             "crashes": [
                 {"seconds": round(now - at, 1), "worker": slot, "how": how}
@@ -119,6 +134,19 @@ class Status:
         self._growths = {child: self._growths.get(child) or Growth() for child in self._children.having(State.READY)}
         for child, growth in self._growths.items():
             growth.add(memory_of(child.pid))
+
+    def describe_with_warnings(self) -> dict[str, Any]:
+        """Return it, with the warnings that the status page has."""
+        return add_warnings(self.describe(), self.known.config, *self.counted())
+
+    def began_before(self, seconds: float) -> None:
+        """Note that code of before has run for so long."""
+        self._began_at -= seconds
+
+    @property
+    def listening(self) -> list[dict[str, Any]]:
+        """How many clients wait in the kernel."""
+        return describe_listening(self._listeners)
 
     @property
     def half_done(self) -> str:
@@ -174,6 +202,7 @@ class Status:
             "seconds": round(time.monotonic() - child.began_at, 1),
             "requests": page[Field.REQUESTS],
             "connections": page[Field.CONNECTIONS],
+            "connections_limit": page[Field.CONNECTIONS_LIMIT],
             "websockets": page[Field.WEBSOCKETS],
             "running": page[Field.IN_FLIGHT],
             "waiting": page[Field.WAITING],

@@ -163,7 +163,7 @@ class Supervisor:
             self._command, self._signals, self._timers, lambda *cell: tally.count(*cell), kept
         )
         attached.follow(plan.config)
-        status = self._status = Status(self, children, self._rollout, attached)
+        status = self._status = Status(self, children, self._rollout, attached, self._listeners)
         folder = chosen_folder(plan.config, self._command.environ)
         self._overview = Overview(slots, children, self._metrics_listeners, status, folder)
         tally, scrapes = self._overview.tally, self._overview.scrapes

@@ -375,6 +375,7 @@ class Worker:
         self._loop.call_later(TICK_SECONDS, self._tick)
         now, page = self._server.statistics(), self._page
         page[Field.REQUESTS], page[Field.CONNECTIONS] = now.requests, now.connections_open
+        page[Field.CONNECTIONS_LIMIT] = now.connections_limit
         page[Field.IN_FLIGHT], page[Field.WAITING] = now.connections_running, now.requests_waiting
         page[Field.THREADS_BUSY], page[Field.THREADS_BUSY_LATELY] = (
             now.workers_busy,

@@ -13,12 +13,13 @@ from aserve.settings import Config
 MIB = 1 << 20
 WORKER = {
     "slot": 2, "state": "ready", "silent_seconds": 0.4, "stalled_seconds": 0, "waiting": 0, "waiting_seconds": 0.0, "descriptors": 20, "descriptor_limit": 1024,
+    "connections": 9, "connections_limit": 500, "pid": 77,
     "rss_bytes": 100 * MIB, "pss_bytes": 60 * MIB, "uss_bytes": 50 * MIB, "growth": None, "at": [], "threads_stuck": 0,
 }  # fmt: skip
 WELL = {
     "text": "serving", "workers_wanted": 2, "workers_ready": 2, "crashes": [],
     "recent": {"all_busy_seconds": 3.0, "busy_share": 0.5, "queue_seconds": 0.0},
-    "minute": {"requests": 100, "ends": {"2xx complete": 95, "5xx complete": 5}, "refused": {"400": 9}, "lost_lines": 0, "gil": {"mean": None}},
+    "minute": {"requests": 100, "ends": {"2xx complete": 95, "5xx complete": 5}, "refused": {"400": 9}, "lost_lines": 0, "gil": {"p50": None}},
 }  # fmt: skip
 
 
@@ -110,13 +111,33 @@ def test_programs(found, program, text):
             "`aserve stacks` shows what holds them.",
         ),
         (
-            {"minute": {"gil": {"mean": 0.021}}},
-            "A thread that has waited for others waits 21 ms more for the interpreter (GIL) or a CPU.",
+            {"minute": {"gil": {"p50": 0.032, "mean": 0.016}}},
+            "A thread that has waited for others mostly waits up to 32 ms more for the interpreter (GIL) or a CPU.",
             "more --workers",
         ),
         ({"worker": {"threads_stuck": 1}}, "Worker 2 has 1 thread stuck inside the app, written off by --request-timeout.", "--max-stuck"),
         ({"worker": {"threads_stuck": 2}}, "Worker 2 has 2 threads stuck inside the app, written off by --request-timeout.", "stacks"),
-        ({"worker": {"descriptors": 922}}, "Worker 2 has 922 of 1024 descriptors open.", "ulimit -n"),
+        (
+            {"worker": {"descriptors": 922, "connections": 480}, "spool_files": 3},
+            "Worker 2 has 922 of 1024 descriptors open: 483 for connections and bodies, 439 of the app and others.",
+            "ulimit -n",
+        ),
+        (
+            {"worker": {"descriptors": 1000, "connections": 5}},
+            "Worker 2 has 1000 of 1024 descriptors open: 5 for connections and bodies, 995 of the app and others.",
+            "`ls -l /proc/77/fd`",
+        ),
+        ({"worker": {"connections": 500}}, "Worker 2: as many connections are open as may be, 500 each.", "--max-connections"),
+        (
+            {"worker": {"connections": 500}, "listening": [{"url": "http://a", "queued": 7, "limit": 2000}]},
+            "Worker 2: as many connections are open as may be, 500 each; 7 clients wait in the kernel.",
+            "--max-connections",
+        ),
+        (
+            {"listening": [{"url": "http://a", "queued": 1800, "limit": 2000}, {"url": "http://b", "queued": 0, "limit": 0}]},
+            "1800 clients wait in the kernel for http://a, which holds 2000.",
+            "--backlog",
+        ),
         ({"spool_files": 90}, "Worker 2 has 90 of 100 temporary files", "--spool-files"),
         ({"spool_files": 9, "config": {"spool_files": 10}}, "Worker 2 has 9 of 10 temporary files", "--spool-files"),
         (
@@ -167,7 +188,11 @@ def test_what_is_wrong(found, changes, text, do):
         {"recent": {"busy_share": 0.97, "queue_seconds": 0.009}},
         {"recent": {"busy_share": 0.8, "queue_seconds": 1.0}},
         {"worker": {"stalled_seconds": 9}},
-        {"minute": {"gil": {"mean": 0.019}}},
+        {"minute": {"gil": {"p50": 0.001, "mean": 0.064}}},  # one call has kept the GIL for seconds
+        {"worker": {"connections": 499}},
+        {"worker": {"connections": 500, "connections_limit": 0}},  # it has not said it yet
+        {"worker": {"connections": 500, "state": "draining"}},
+        {"listening": [{"url": "http://a", "queued": 1799, "limit": 2000}]},
         {"worker": {"descriptors": 921}},
         {"worker": {"at": [[9.9, "GET /x"]]}},
         {"minute": {"ends": {"5xx complete": 9}, "requests": 9}},
@@ -187,6 +212,13 @@ def test_the_worst_comes_first(found):
     assert [text.split()[0] for text in said] == ["1", "Every", "Worker"]
 
 
+def test_what_is_over_comes_last(found):
+    """A crash some minutes ago stands behind what is wrong now; what keeps requests from being served before both."""
+    crash, failed = {"seconds": 540.0, "worker": 1, "how": "it b"}, {"requests": 100, "ends": {"5xx complete": 100}}
+    said = [text for text, _ in found(crashes=[crash], worker={"at": [[60.0, "GET /"]]}, minute=failed)]
+    assert [text.partition(" ")[0] for text in said] == ["100", "Worker", "A"]
+
+
 def test_a_stall_of_all():
     """It is one warning, with the worst of them; and without what is counted it is told, too."""
     slow = {**WORKER, "stalled_seconds": 10, "waiting": 2, "waiting_seconds": 11.0}
@@ -198,6 +230,25 @@ def test_a_stall_of_all():
         "do": "`aserve stacks` shows what holds them.",
         "is_failure": True,
     }
+
+
+@pytest.mark.parametrize(
+    ("connections", "queued", "is_failure"), [((500, 500), 0, False), ((500, 9), 3, False), ((500, 500), 1, True)]
+)
+def test_when_nobody_is_accepted(connections, queued, is_failure):
+    """It is a failure if clients wait, and no worker takes them."""
+    workers = [{**WORKER, "slot": 1 + slot, "connections": count} for slot, count in enumerate(connections)]
+    listening = [{"url": "http://a", "queued": queued, "limit": 2000}]
+    (found,) = advise({**WELL, "workers": workers, "listening": listening}, {}, Config())
+    assert found.is_failure == is_failure
+
+
+@pytest.mark.parametrize(("failed", "is_failure"), [(20, False), (50, True)])
+def test_when_errors_are_a_failure(failed, is_failure):
+    """If they are half of the responses."""
+    minute = {**WELL["minute"], "ends": {"5xx complete": failed}}
+    (found,) = advise({**WELL, "minute": minute, "workers": [WORKER]}, {}, Config())
+    assert found.is_failure == is_failure
 
 
 def test_what_is_a_failure():

@@ -31,6 +31,7 @@ def serving(**settings):
         statistics=lambda: NOTHING,
         ongoing=lambda count: [(2.5, "GET /a?b")],
         slow_requests=list,
+        listening=lambda: [{"url": "http://a", "queued": 3, "limit": 7}],
     )
 
 
@@ -47,6 +48,8 @@ async def test_it_answers(tmp_path):
     assert (limit.labels, limit.value) == ({"worker": "1"}, 5)
     assert families["process_start_time_seconds"].samples[0].value > 1e9
     assert families["aserve_oldest_request_seconds"].samples[0].value == 2.5
+    (queued,), (limit,) = (families[f"aserve_listen_queue{end}"].samples for end in ("", "_limit"))
+    assert (queued.labels, queued.value, limit.value) == ({"listener": "http://a"}, 3, 7)
     assert families["aserve_worker_resident_bytes"].samples[0].value > 1 << 20 or not os.path.exists("/proc/self/statm")
     single.on_second()
     reader, writer = await asyncio.open_unix_connection(path)

@@ -18,7 +18,7 @@ def test_a_process():
     now = NOTHING._replace(requests=7, workers=3, workers_idle=1, workers_busy_lately=1.26, requests_stalled_seconds=2)
     server = types.SimpleNamespace(
         config=Config(threads=3), urls=["http://a", "http://b"], statistics=lambda: now, ongoing=lambda count: [(1.26, "GET /")] * count,
-        slow_requests=lambda: [{"number": 1}],
+        slow_requests=lambda: [{"number": 1}], listening=lambda: ["a listener"],
     )  # fmt: skip
     footprints = types.SimpleNamespace(
         of=lambda pid: Footprint(Memory(3, 2, 1), 20, 100) if pid == os.getpid() else None
@@ -30,7 +30,7 @@ def test_a_process():
     assert [worker[name] for name in names] == [0, "ready", 7, 1.3, 2, 2]
     assert (worker["rss_bytes"], worker["pss_bytes"], worker["uss_bytes"]) == (3, 2, 1)
     assert (worker["descriptors"], worker["descriptor_limit"]) == (20, 100)
-    assert found["slow"] == [{"number": 1}]
+    assert found["slow"] == [{"number": 1}] and found["listening"] == ["a listener"]
     assert worker["at"] == [[1.3, "GET /"]] * MAX_REQUESTS
     now = now._replace(is_draining=True)
     found = describe_single(server, 12.34, footprints)

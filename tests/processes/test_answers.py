@@ -72,6 +72,17 @@ def test_slow_requests(ask):
     assert len(slow) == 32
 
 
+def test_warnings_of_what_is_counted(ask):
+    """With --metrics they are those of the status page."""
+    ask.one.start()
+    minute = {"requests": 10, "ends": {"5xx complete": 10}, "refused": {}, "lost_lines": 0, "gil": {"p50": None}}
+    recent = {"all_busy_seconds": 0.0, "busy_share": 0.0, "queue_seconds": 0.0}
+    ask.one.supervisor._status.counted = lambda: ({"minute": minute, "recent": recent}, {})
+    server, *_ = ask(ask="status").read()
+    (warning,) = server["warnings"]
+    assert warning["text"].startswith("100 % of the responses") and warning["is_failure"] and "minute" not in server
+
+
 def test_a_reload(ask):
     """Who asks hears of the end."""
     before = ask.one.start()
