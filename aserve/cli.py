@@ -22,7 +22,7 @@ from . import exits
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
 from .demo import app as demo_app
-from .errors import AserveError, BindError
+from .errors import USAGE_ERROR, AserveError, BindError
 from .explain import CONFIG, explain, split_name
 from .finding import describe_found
 from .flags import build_parser, parse_args
@@ -43,6 +43,7 @@ from .running import Beside, prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
+from .standard_streams import fill_standard_streams
 from .start_folder import FolderGoneError, StartFolder
 from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
@@ -54,19 +55,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("aserve")
 
-USAGE_ERROR = 2
 INTERRUPTED = 130  # what a shell reports for SIGINT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; return its exit status: 0 done, 2 a mistake in what was asked."""
+    """Run the command; return its exit status: 0 done, 1 the app could not start, 2 a mistake in what was asked."""
+    fill_standard_streams()
     try:
         status = _run(sys.argv[1:] if argv is None else argv)
     except (ConfigError, AserveError, BindError) as fault:
         if isinstance(fault, LoadError):
             sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")
-        status = USAGE_ERROR
+        status = getattr(fault, "exit_status", USAGE_ERROR)
     except KeyboardInterrupt:  # while the app was imported
         status = INTERRUPTED
     exits.bound_exit(status)

@@ -21,7 +21,7 @@ import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from .errors import AserveError
+from .errors import FAILED, USAGE_ERROR, AserveError
 from .near_names import near_names
 
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ class PatchedError(AserveError):
 
 class LoadError(AserveError):
     """
-    There is no app to serve: the user's or the app's fault.
+    There is no app to serve: the user's or the app's fault. `str()` is one line: what was looked for, where, and what to do.
 
-    `str()` is one line: what was looked for, where, and what to do.
     `app_traceback` is the traceback of the app's own code, or empty.
     """
 
     def __init__(self, text: str, app_traceback: str = "") -> None:
         super().__init__(text)
         self.app_traceback = app_traceback
+        self.exit_status = FAILED if app_traceback else USAGE_ERROR  # code that ran may do so the next time
 
 
 def check_unpatched() -> None:

@@ -33,6 +33,7 @@ from .privileges import become, find_account
 from .server import Server
 from .settings import Config, ConfigError, with_reach
 from .signals import Signals, end_at_once
+from .standard_streams import fill_standard_streams
 from .systemd import Notifier, watchdog_seconds
 from .wsgi import WSGIApp
 
@@ -96,6 +97,7 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
         PatchedError: see Server.
         TypeError: both a Config and settings were given.
     """
+    fill_standard_streams()
     if isinstance(bind, Config):
         if settings:
             raise TypeError("give either a Config or settings, not both")

@@ -17,7 +17,7 @@ from collections.abc import MutableMapping, Sequence
 from typing import Callable
 
 from .connections.listeners import Listener, bind_listeners
-from .errors import AserveError, BindError
+from .errors import FAILED, AserveError, BindError
 from .exits import begin_ending
 from .logs import set_up_logging
 from .metrics.app import name_files
@@ -32,7 +32,7 @@ from .processes.plan import Plan, Read
 from .processes.shutdown import StartFailed
 from .processes.supervisor import Supervisor
 from .processes.trial import trial_role, with_own_files
-from .processes.worker import FAILED, Role, run_worker, say_failed
+from .processes.worker import Role, run_worker, say_failed
 from .running import loop_factory
 from .settings import ConfigError
 from .wsgi import WSGIApp

@@ -251,6 +251,7 @@ FLOORS = {
     "aserve/spooler/runner.py": 98,
     "aserve/stacks.py": 98,
     "aserve/stalls.py": 100,
+    "aserve/standard_streams.py": 100,
     "aserve/start_folder.py": 100,
     "aserve/statistics.py": 100,
     "aserve/surroundings.py": 100,

@@ -19,7 +19,8 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..loading import PASTE, app_raised
+from ..errors import USAGE_ERROR
+from ..loading import PASTE, LoadError, app_raised
 from ..settings import ConfigError
 from .draft import Draft, Given, refusing
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
@@ -87,13 +88,20 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
     try:
         exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # that is what such a file is
     except (Exception, SystemExit) as fault:
-        raise app_raised(path, "executing", fault) from None
+        raise _mistake(path, "executing", fault) from None
     finally:
         os.chdir(folder)
         if folder in sys.path:
             sys.path.remove(folder)
     _take_server_name(path, draft)
     return _settings_of(vars(module), path, _lines_of(source), draft)
+
+
+def _mistake(what: str, doing: str, fault: BaseException) -> LoadError:
+    """Return the error for a configuration that has raised: settings, and not an app that may be well the next time."""
+    error = app_raised(what, doing, fault)
+    error.exit_status = USAGE_ERROR
+    return error
 
 
 def _take_server_name(path: str, draft: Draft) -> None:
@@ -110,7 +118,7 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except Exception as fault:
-        raise app_raised(name, "importing", fault) from None
+        raise _mistake(name, "importing", fault) from None
 
 
 def _lines_of(source: bytes) -> dict[str, int]:

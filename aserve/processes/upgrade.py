@@ -28,6 +28,7 @@ from collections.abc import Sequence
 from typing import Callable, NoReturn
 
 from ..connections.listeners import Listener
+from ..errors import FAILED
 from ..manager import Manager
 from ..settings import VERSION
 from . import inheritance
@@ -40,7 +41,7 @@ from .inheritance import Inheritance, Strangers
 from .overview import Overview
 from .plan import Plan
 from .signal_pipe import SignalPipe, block_signals, unblock_signals
-from .worker import FAILED, say_failed
+from .worker import say_failed
 
 logger = logging.getLogger("aserve")
 

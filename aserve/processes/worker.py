@@ -28,7 +28,7 @@ from .. import forks
 from ..connections.detaching import Detached
 from ..connections.listeners import Listener
 from ..connections.load_board import LoadBoard
-from ..errors import AserveError, BindError
+from ..errors import FAILED, AserveError, BindError
 from ..exits import begin_ending, end_in_time
 from ..fault_page import Fault, FaultPage
 from ..hooks import call_post_fork
@@ -50,8 +50,6 @@ from .signal_pipe import block_signals
 from .slots import Field, Slots
 
 logger = logging.getLogger("aserve")
-
-FAILED = 1  # exit status: it could not start, or left something unfinished
 
 # Sent to the whole group of processes by a terminal, or to all by a person: the supervisor knows what is meant.
 LEFT_TO_SUPERVISOR = (

@@ -173,10 +173,10 @@ def test_errors(load, source, why):
 
 
 def test_code_that_raises(load):
-    """It is told as an app's is."""
+    """It is told as an app's is, and is a mistake in the settings all the same."""
     with pytest.raises(LoadError, match=r"executing conf\.py raised ZeroDivisionError") as caught:
         load("x = 1; 1 / 0")
-    assert 'File "conf.py", line 2' in caught.value.app_traceback
+    assert 'File "conf.py", line 2' in caught.value.app_traceback and caught.value.exit_status == 2
     with pytest.raises(LoadError, match=r"executing conf\.py raised SyntaxError"):
         load("x = (")
     with pytest.raises(ConfigError, match=r"cannot read gunicorn's configuration /no/such\.py: No such file"):
