@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help agents serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm cluster fuzz \
+.PHONY: help agents ready-pypy serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm cluster fuzz \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -25,7 +25,8 @@ serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 
 
 test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k settings"); all of it: the fuzzers beside
 	@.ci/need tools
-	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))"
+	@$(if $(ARGS),,.ci/beside) $(MAKE) --no-print-directory suites PYTHONS="$(PYTHON) $$(command -v $(PYPY))" \
+	    MEASURED="$(if $(ARGS)$(findstring pypy,$(PYTHON)),,$(PYTHON))"
 
 test-next: export ARGS := $(ARGS)
 test-next:  ## the suite on the interpreters that Debian is testing, in a root of theirs (as root; ARGS="-k settings")
@@ -63,9 +64,15 @@ SPREAD := $(if $(ARGS),,-n 4 --dist worksteal $(if $(findstring pypy,$(PYTHON)),
 # PyPy takes half of the largest cache for new objects, 240 MB in each process on a server's CPU: 2.6 GB in each of the four (docs/pypy.md).
 suite: export PYPY_GC_NURSERY = 32M
 suite: $(VENV)/.ready-test
-	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS)
+	$(if $(filter $(PYTHON),$(MEASURED)),$(IN_PARTS),$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) $(ARGS))
 
-check: lint site coverage  ## what guards the code besides its tests: lint, the site, each module's branch coverage
+# The whole suite in two parts, so that the unit tests run once: measured, and beside the floors; then all others, also if that has failed.
+IN_PARTS = @failed=0; $(MAKE) --no-print-directory coverage || failed=1; \
+	$(LIMIT) $(RUN) -X faulthandler -m pytest $(SPREAD) --part others || failed=1; exit $$failed
+
+# Both at once, in one environment; one failing does not hide the other.
+check: $(VENV)/.ready-all  ## what guards the code besides its tests: lint, and the site
+	@$(MAKE) --no-print-directory --keep-going --output-sync -j2 lint site
 
 lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compilers' warnings
 	@command -v clang-format >/dev/null || .ci/need packages clang-format
@@ -78,12 +85,9 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 	    ! command -v $$compiler >/dev/null || $(MAKE) --no-print-directory -C tests/fuzz check CC=$$compiler || exit 1; \
 	done
 
-# The unit tests alone: what only end-to-end tests reach is not covered by its own file.
-COVERED := --ignore=tests/e2e --ignore=tests/fuzz --ignore=tests/cparsers -m "not checkout"
-
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
 	rm -f .coverage .coverage.*
-	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q -n 4 --dist worksteal $(COVERED) $(ARGS)
+	$(LIMIT) $(RUN) -X faulthandler -m coverage run -m pytest -q -n 4 --dist worksteal --part measured $(ARGS)
 	$(RUN) -m coverage combine --quiet
 	$(RUN) tests/floors.py
 
@@ -186,6 +190,11 @@ clean:  ## remove everything that make has made
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f aserve/*.so
 
+# PyPy's environment, where PyPy is.
+ready-pypy:
+	@pypy=$$(command -v $(PYPY)) || exit 0; \
+	$(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy
+
 # The interpreter is part of the stamp's name: another PYTHON makes the venv anew.
 $(MADE):
 	@.ci/need build "$(PYTHON)"
@@ -195,6 +204,11 @@ $(MADE):
 $(VENV)/.ready: $(MADE) $(SOURCES)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -e .
 	@touch $@
+
+# One installation where three would each build the extension.
+$(VENV)/.ready-all: $(MADE) $(SOURCES)
+	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[test,lint,docs]'
+	@touch $@ $(addprefix $(VENV)/.ready,-test -lint -docs) $(VENV)/.ready
 
 $(VENV)/.ready-%: $(MADE) $(SOURCES)
 	$(RUN) -m pip install --quiet --disable-pip-version-check -e '.[$*]'

@@ -7,6 +7,7 @@ table, with the reason in the commit.
 from __future__ import annotations
 
 import ast
+import functools
 import pathlib
 import re
 import subprocess
@@ -317,6 +318,13 @@ def place_in(floors: tuple[str, ...], name: str) -> int:
     raise AssertionError(f"{name} has no floor in tests/test_layout.py")
 
 
+@functools.cache
+def tree_of(name: str) -> ast.Module:
+    """Return a module's syntax; a rule is one test for all modules, as hundreds of cases took longer than what they ask."""
+    return ast.parse(MODULES[name].read_text())
+
+
+@functools.cache
 def imports_of(name: str) -> list[Import]:
     """Return every import of a module, those of functions and of types included."""
     path = MODULES[name]
@@ -334,7 +342,7 @@ def imports_of(name: str) -> list[Import]:
         for child in ast.iter_child_nodes(node):
             visit(child, is_inside, is_typing)
 
-    visit(ast.parse(path.read_text()), False, False)
+    visit(tree_of(name), False, False)
     return found
 
 
@@ -356,10 +364,12 @@ def is_ours_below(base: str, name: str) -> bool:
     return base.split(".")[0] == "aserve" and (below in MODULES or below == "_cparsers")
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_point_down(name):
+IMPORTS = [(name, found) for name in MODULES for found in imports_of(name)]
+
+
+def test_imports_point_down():
     """A module knows only modules on lower floors; the wire protocols do not know one another."""
-    for found in imports_of(name):
+    for name, found in IMPORTS:
         if not found.is_ours:
             continue
         below, own = floor_of(found.name), floor_of(name)
@@ -368,10 +378,9 @@ def test_imports_point_down(name):
         assert allowed, f"{where}: floor {own} imports {found.name} of floor {below}"
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_reserved_modules(name):
+def test_reserved_modules():
     """asyncio, threading and _cparsers are known only where the plan says."""
-    for found in imports_of(name):
+    for name, found in IMPORTS:
         where = f"{MODULES[name]}:{found.line} imports {found.name}"
         if found.is_ours and found.name == "_cparsers":
             assert name.startswith("protocols.") or name in (
@@ -392,21 +401,20 @@ def test_reserved_modules(name):
             assert floor_of(name)[0] >= floor_of(lowest)[0] or name in exceptions, where
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("processes.")])
-def test_the_supervisor_may_fork(name):
+def test_the_supervisor_may_fork():
     """Only a worker has an event loop: a fork keeps neither that nor threads whole; a mold asks whether the app has threads."""
-    known = {found.name.split(".")[0] for found in imports_of(name) if not found.is_ours}
-    assert name in ("processes.worker", "processes.opened", "processes.reloading") or not known & {
-        "asyncio",
-        "threading",
-        "uvloop",
-    }
+    for name, found in IMPORTS:
+        if name.startswith("processes.") and name not in (
+            "processes.worker",
+            "processes.opened",
+            "processes.reloading",
+        ):
+            assert found.is_ours or found.name.split(".")[0] not in ("asyncio", "threading", "uvloop"), name
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_imports_are_at_the_top(name):
+def test_imports_are_at_the_top():
     """What a module needs is seen at its top."""
-    for found in imports_of(name):
+    for name, found in IMPORTS:
         if found.is_inside:
             assert (name, found.name) in DOORS, f"{MODULES[name]}:{found.line}: {found.name}"
 
@@ -419,23 +427,21 @@ def test_what_is_behind_a_door_waits_there():
     assert done.stdout.split() == []
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_the_process_is_read_at_the_edge(name):
+def test_the_process_is_read_at_the_edge():
     """os.environ and sys.argv are read by the command, not by a server in someone's program; what systemd says, by both."""
-    if name in ("cli", "systemd"):
-        return
     edges = {("os", "environ"), ("os", "getenv"), ("sys", "argv")}
-    for node in ast.walk(ast.parse(MODULES[name].read_text())):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            assert (node.value.id, node.attr) not in edges, node.lineno
-        if isinstance(node, ast.ImportFrom):
-            assert not edges & {(node.module, alias.name) for alias in node.names}, node.lineno
+    for name in MODULES.keys() - {"cli", "systemd"}:
+        for node in ast.walk(tree_of(name)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert (node.value.id, node.attr) not in edges, f"{MODULES[name]}:{node.lineno}"
+            if isinstance(node, ast.ImportFrom):
+                assert not edges & {(node.module, alias.name) for alias in node.names}, f"{MODULES[name]}:{node.lineno}"
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("protocols.")])
-def test_octets_go_to_c_by_offset(name):
+def test_octets_go_to_c_by_offset():
     """PyPy copies what from_buffer() is asked for and keeps the copy until its collector comes by, which does not count it."""
-    assert "from_buffer" not in re.sub(r"#.*", "", MODULES[name].read_text())
+    for name, path in MODULES.items():
+        assert not name.startswith("protocols.") or "from_buffer" not in re.sub(r"#.*", "", path.read_text()), path
 
 
 def mirrored(source_folder: pathlib.Path, test_folder: pathlib.Path) -> tuple[set[str], set[str]]:
