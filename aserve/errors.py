@@ -26,8 +26,12 @@ class ClientDisconnected(ConnectionError):
     """The client went away: raised in the app's thread where it reads or writes."""
 
 
-class AppError(AserveError):
-    """The app broke PEP 3333: the app's fault. The text names the rule and the remedy."""
+class AppError(AserveError, ValueError):
+    """
+    The app broke PEP 3333: the app's fault. The text names the rule and the remedy.
+
+    A ValueError as well: frameworks and apps catch that where a server refuses a field, such as one with a line end.
+    """
 
 
 class ResponseTruncated(AserveError):

@@ -13,6 +13,7 @@ from aserve import errors
         (errors.BindError, OSError),
         (errors.ClientDisconnected, ConnectionError),
         (errors.AppError, errors.AserveError),
+        (errors.AppError, ValueError),  # which apps catch where a server refuses a field
         (errors.ResponseTruncated, errors.AserveError),
         (errors.RequestRefused, errors.AserveError),
     ],

@@ -61,7 +61,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
     """A protocol for the event loop; a transport for a connection's wire, which is made when the handshake is done."""
 
     __slots__ = (
-        "_incoming", "_is_at_eof", "_outgoing", "_phase", "_quiet_seconds", "_raw", "_read", "_received", "_reply_bytes",
+        "_hello", "_incoming", "_is_at_eof", "_outgoing", "_phase", "_quiet_seconds", "_raw", "_read", "_reply_bytes",
         "_service", "_session", "_wire", "_write", "remote_addr",
     )  # fmt: skip
 
@@ -73,7 +73,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._service = service
         self._raw: asyncio.Transport = cast(asyncio.Transport, None)  # the socket's; set by connection_made
         self._phase = Phase.HELLO
-        self._received = b""  # of the client's first words
+        self._hello = client_hello.FirstOctets()
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._session: ssl.SSLObject | None = None
         self._wire: LoopWire | WebSocket | None = None
@@ -100,8 +100,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             self._incoming.write(data)
             self._receive()
         elif phase is Phase.HELLO:
-            self._received += data
-            self._read_client_hello()
+            self._read_client_hello(data)
         elif phase is Phase.HANDSHAKE:
             self._incoming.write(data)
             self._shake_hands()
@@ -150,7 +149,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
             if self._quiet_seconds > ARRIVING_SECONDS:
                 self.abort()
         elif self._quiet_seconds > self._service.config.head_seconds:
-            if self._phase is Phase.HANDSHAKE or self._received:
+            if self._phase is Phase.HANDSHAKE or self._hello.data:
                 self._log("the TLS handshake did not end in time (--head-timeout)")
             self.abort()
 
@@ -160,23 +159,24 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
 
     # Handshake
 
-    def _read_client_hello(self) -> None:
-        """Look at the client's first words; begin when they are whole."""
-        received = self._received
+    def _read_client_hello(self, data: bytes) -> None:
+        """Look at the client's first octets; begin when its ClientHello is whole."""
+        is_complete = self._hello.feed(data)
+        received = self._hello.data
         if not client_hello.is_tls(received):
             # Nothing of TLS has been said here: who speaks HTTP is answered in HTTP, as nginx does.
             answer = error_response(400, NO_TLS, None, self._service.common_fields) if received[:1].isalpha() else b""
             self._refuse(answer, PLAIN_HTTP if answer else NOT_TLS)
             return
-        if not client_hello.is_complete(received):
+        if not is_complete:
             return
-        hello = client_hello.parse(received)
+        hello = self._hello.parse()
         offered = [name.decode("latin-1") for name in hello.protocols]
         if offered and not any(name in tls.ALPN_PROTOCOLS for name in offered):
             names = ", ".join(map(ascii, offered[:5]))
             self._refuse(client_hello.NO_APPLICATION_PROTOCOL, f"no HTTP/1.1 for a client that speaks only {names:.99}")
             return
-        self._received = b""
+        self._hello = client_hello.FirstOctets()
         self._incoming.write(received)
         wrap = cast(tls.Wrap, self._service.wrap)
         self._session = wrap(self._incoming, self._outgoing, hello.server_name)
@@ -214,7 +214,7 @@ class TLSTransport(asyncio.Protocol, asyncio.Transport):
         self._log(why)
         self._phase = Phase.REFUSED
         self._quiet_seconds = 0.0
-        self._received = b""
+        self._hello = client_hello.FirstOctets()
         if not octets or not self._raw.can_write_eof():
             self.close()
             return

@@ -54,7 +54,7 @@ class XSendfile:
         close = getattr(iterable, "close", None)
         if close is not None:
             close()
-        status, fields = start.status, start.fields
+        status, fields, start_response = start.status, start.fields, start.begin
         found = self._find(*start.named)
         if found is None:
             logger.error("--x-sendfile: the app has named %s %r, which is no file that may be sent", *start.named)
@@ -98,6 +98,12 @@ class _Start:
         self.named: tuple[str, str] | None = None  # a field's name in lower case, and its value
         self.status = ""
         self.fields: Fields = []
+        self._exc_info: tuple[Any, ...] = ()
+
+    def begin(self, status: str, fields: Fields) -> Any:
+        """Start the response in the app's place: as it would, after what it has started before."""
+        exc_info, self._exc_info = self._exc_info, ()  # its traceback holds the app's frames
+        return self._start_response(status, fields, *exc_info)
 
     def __call__(self, status: str, fields: Fields, *exc_info: Any) -> Any:
         self.is_called = True
@@ -108,7 +114,7 @@ class _Start:
         self.named = named[0] if named else None
         if self.named is None:
             return self._start_response(status, fields, *exc_info)
-        self.status, self.fields = status, list(fields)
+        self.status, self.fields, self._exc_info = status, list(fields), exc_info
         return _drop
 
 

@@ -105,6 +105,7 @@ class Child:
         self.app_traceback = ""
         self.deadline: Timer | None = None  # to be ready, or to have ended
         self.given_count = 0  # connections that it was given since its page was written
+        self.given_tick = 0  # what its page's tick was when that began
 
     def __str__(self) -> str:
         return f"{name_of(self.slot)} (pid {self.pid})" if self.pid else name_of(self.slot)

@@ -41,6 +41,7 @@ logger = logging.getLogger("aserve")
 ENDING_SECONDS = 5.0
 # How long one that is ended for its start may take to write its stack. Guess.
 STACK_SECONDS = 2.0
+SILENT_NS = 2_000_000_000  # a worker that has not ticked for so long is given nothing: it ticks each second
 # How long a mold, which has nothing else to do, may take to fork. Guess: one of gigabytes takes a tenth of a second.
 FORK_SECONDS = 10.0
 NO_PAGE = 0
@@ -206,8 +207,13 @@ class Children:
         self._watch(child)
 
     def pass_on(self, giver: Child, message: Message, fds: list[int], is_leaving: Callable[[int], bool]) -> None:
-        """Let the worker with the fewest connections go on with one of another's; one whose slot is leaving comes last."""
-        heirs = [heir for heir in self.having(State.READY) if heir is not giver]
+        """
+        Let the worker with the fewest connections go on with one of another's; one whose slot is leaving comes last.
+
+        One whose event loop hangs gets none: it looks emptiest, and its clients would wait for nothing. Without another, they are closed.
+        """
+        since = time.monotonic_ns() - SILENT_NS
+        heirs = [heir for heir in self.having(State.READY) if heir is not giver and self._has_ticked(heir, since)]
         if not heirs:
             for fd in fds:
                 os.close(fd)
@@ -219,7 +225,13 @@ class Children:
     def forget_given(self) -> None:
         """Note that workers have counted by now what `pass_on` has given them."""
         for child in self:
-            child.given_count = 0
+            tick = self.page(child)[Field.TICK]
+            if tick != child.given_tick:
+                child.given_tick, child.given_count = tick, 0
+
+    def _has_ticked(self, child: Child, since: int) -> bool:
+        ticked_at: int = self.page(child)[Field.TICKED_AT]
+        return not ticked_at or ticked_at >= since  # 0: it has only just begun
 
     def _on_channel(self, child: Child) -> None:
         if child.is_reaped:

@@ -32,47 +32,67 @@ class ClientHello(NamedTuple):
     protocols: tuple[bytes, ...] = ()  # none: it does not say
 
 
-def is_tls(data: bytes) -> bool:
+def is_tls(data: bytes | bytearray) -> bool:
     """Whether these first octets (one is enough) can begin a TLS connection."""
     return data[0] == HANDSHAKE and data[1:2] in (b"", b"\x03")
 
 
-def is_complete(data: bytes) -> bool:
-    """Whether the ClientHello has come whole, or is not one that is worth waiting for."""
-    message, is_open = _join_records(data)
-    if len(data) > MAX_HELLO_BYTES or not is_open or message[:1] not in (b"", b"\x01"):
-        return True
-    if len(message) < MESSAGE_HEAD_BYTES:
-        return False
-    return len(message) >= MESSAGE_HEAD_BYTES + int.from_bytes(message[1:4], "big")
-
-
-def parse(data: bytes) -> ClientHello:
+def parse(data: bytes | bytearray) -> ClientHello:
     """
     Return what a ClientHello asks for.
 
     A malformed one asks for nothing: OpenSSL judges it.
     """
-    try:
-        return _parse_message(_Reader(_join_records(data)[0]))
-    except IndexError:
-        return ClientHello()
+    octets = FirstOctets()
+    octets.feed(data)
+    return octets.parse()
 
 
-def _join_records(data: bytes) -> tuple[bytes, bool]:
-    """Return the handshake octets of the first records (RFC 8446 5.1), and whether more may belong to them."""
-    pieces: list[bytes] = []
-    position = 0
-    while position < len(data):
-        head = data[position : position + RECORD_HEAD_BYTES]
-        length = int.from_bytes(head[3:5], "big")
-        is_broken = len(head) == RECORD_HEAD_BYTES and not length  # no handshake record is empty
-        if head[0] != HANDSHAKE or is_broken:
-            return b"".join(pieces), False
-        position += RECORD_HEAD_BYTES
-        pieces.append(data[position : position + length])
-        position += length
-    return b"".join(pieces), True
+class FirstOctets:
+    """What a client sends first, in pieces however small: each octet is looked at once."""
+
+    __slots__ = ("_is_open", "_left", "_message", "_position", "data")
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+        self._message = bytearray()  # the handshake octets of the records (RFC 8446 5.1)
+        self._position = 0  # up to where they are taken from `data`
+        self._left = 0  # of the record there
+        self._is_open = True  # more may belong to the message
+
+    def feed(self, data: bytes | bytearray) -> bool:
+        """Add octets; return whether the ClientHello has come whole, or is not one that is worth waiting for."""
+        self.data += data
+        while self._is_open and self._position < len(self.data):
+            if self._left:
+                piece = self.data[self._position : self._position + self._left]
+                self._message += piece
+                self._position += len(piece)
+                self._left -= len(piece)
+            elif not self._read_record_head():
+                break
+        message = self._message
+        if len(self.data) > MAX_HELLO_BYTES or not self._is_open or message[:1] not in (b"", b"\x01"):
+            return True
+        if len(message) < MESSAGE_HEAD_BYTES:
+            return False
+        return len(message) >= MESSAGE_HEAD_BYTES + int.from_bytes(message[1:4], "big")
+
+    def parse(self) -> ClientHello:
+        """Return what it asks for; see the function."""
+        try:
+            return _parse_message(_Reader(bytes(self._message)))
+        except IndexError:
+            return ClientHello()
+
+    def _read_record_head(self) -> bool:
+        head = self.data[self._position : self._position + RECORD_HEAD_BYTES]
+        is_whole = len(head) == RECORD_HEAD_BYTES
+        self._left = int.from_bytes(head[3:5], "big") if is_whole else 0
+        self._is_open = head[0] == HANDSHAKE and (not is_whole or self._left > 0)  # no handshake record is empty
+        if is_whole:
+            self._position += RECORD_HEAD_BYTES
+        return is_whole
 
 
 class _Reader:

@@ -57,7 +57,11 @@ class FileWrapper:
         self.blksize = blksize
 
     def __iter__(self) -> Iterator[bytes]:
-        return iter(lambda: self.filelike.read(self.blksize), b"")
+        while True:
+            chunk = self.filelike.read(self.blksize)
+            if not chunk:
+                return  # whatever is false ends it, as in PEP 3333's own
+            yield chunk
 
     def close(self) -> None:
         """Close the file, if it can be closed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import pytest
 from harness import apps
@@ -240,3 +241,20 @@ def test_a_start_that_fails(media):
                 {"REQUEST_METHOD": method}, lambda *_: 1 / 0
             )
     assert len(os.listdir("/dev/fd")) == before
+
+
+@pytest.mark.parametrize("is_named_first", [False, True])
+def test_named_after_an_error(media, is_named_first):
+    """PEP 3333: a second start_response with exc_info takes the place of the first, and may name a file."""
+    first = [("X-Sendfile", str(media / "gone"))] if is_named_first else [("Content-Type", "text/plain")]
+
+    def app(environ, start_response):
+        start_response("200 OK", first)
+        try:
+            raise ValueError
+        except ValueError:
+            start_response("404 Not Found", [("X-Sendfile", str(media / "page.html"))], sys.exc_info())
+        return [b"not this"]
+
+    answer = call(XSendfile(app, Config(x_sendfile=[str(media)])), "/")
+    assert (answer.status, answer.body) == ("404 Not Found", PAGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import selectors
 import signal
+import time
 import types
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from aserve.connections.in_flight import TABLE_BYTES
 from aserve.processes import children as children_module
 from aserve.processes.child import State
-from aserve.processes.children import ENDING_SECONDS, STACK_SECONDS, Children
+from aserve.processes.children import ENDING_SECONDS, SILENT_NS, STACK_SECONDS, Children
 from aserve.processes.plan import Plan
 from aserve.processes.slots import Field, Slots
 from aserve.processes.timers import Timers
@@ -270,3 +271,39 @@ def test_in_the_child(selector):
     ]
     assert sorted(message["ours"] for message in heard) in ([[-1], [-1]], [[-1], [-1, -1]])
     assert all(len(set(message["pid"])) == 1 for message in heard)
+
+
+def test_a_connection_goes_to_a_worker_whose_loop_turns(new, system):
+    """One that has been silent for two seconds gets none, however empty; without another, the connection is closed."""
+    giver, silent, well = new(1), new(2), new(3)
+    for child in (giver, silent, well):
+        new.children.admit(child)
+    pages = {child: new.children.page(child) for child in (silent, well)}
+    now = time.monotonic_ns()
+    pages[silent][Field.TICKED_AT], pages[well][Field.TICKED_AT] = now - SILENT_NS - 1, now + 10**12
+    pages[well][Field.CONNECTIONS] = 100
+    for is_alone in (False, True):
+        if is_alone:
+            pages[well][Field.TICKED_AT] = pages[silent][Field.TICKED_AT]
+        reading, writing = os.pipe()
+        new.children.pass_on(giver, {"listener": 0}, [writing], lambda slot: False)
+        with pytest.raises(BlockingIOError):
+            system.workers_ends[silent.pid].receive()
+        if not is_alone:
+            message, fds = system.workers_ends[well.pid].receive()
+            assert message == {"listener": 0, "do": "adopt"}
+            os.close(fds[0])
+        assert os.read(reading, 1) == b""
+        os.close(reading)
+
+
+def test_what_a_worker_has_not_counted_yet(new):
+    """What it was given counts until its page was written again."""
+    child = new()
+    child.given_count = 3
+    new.children.page(child)[Field.TICK] = 1
+    new.children.forget_given()
+    assert child.given_count == 0
+    child.given_count = 3
+    new.children.forget_given()
+    assert child.given_count == 3

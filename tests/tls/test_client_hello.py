@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from aserve.tls.client_hello import MAX_HELLO_BYTES, NO_APPLICATION_PROTOCOL, ClientHello, is_complete, is_tls, parse
+from aserve.tls.client_hello import MAX_HELLO_BYTES, NO_APPLICATION_PROTOCOL, ClientHello, FirstOctets, is_tls, parse
 
 
 def client_hello(protocols=(), server_name="localhost"):
@@ -21,6 +21,10 @@ def client_hello(protocols=(), server_name="localhost"):
     with pytest.raises(ssl.SSLWantReadError):
         session.do_handshake()
     return outgoing.read()
+
+
+def is_complete(data):
+    return FirstOctets().feed(data)
 
 
 HELLO = client_hello(["h2", "http/1.1"])
@@ -59,6 +63,29 @@ def test_several_records():
         records = b"".join(b"\x16\x03\x01" + len(piece).to_bytes(2, "big") + piece for piece in pieces)
         assert is_complete(records) and parse(records) == PARSED
         assert not is_complete(records[:-1])
+
+
+def test_octet_by_octet():
+    """It is whole with its last octet, asks for the same, and each octet is looked at once, in records of one octet as well."""
+    records = b"".join(b"\x16\x03\x01\0\1%c" % octet for octet in HELLO[5:])
+    for raw in (HELLO, records):
+        octets = FirstOctets()
+        wholes = [octets.feed(raw[place : place + 1]) for place in range(len(raw))]
+        assert wholes == [False] * (len(raw) - 1) + [True]
+        assert octets.parse() == PARSED and octets.data == raw
+    looked_at = []
+
+    class Data(bytearray):
+        def __getitem__(self, place):
+            found = super().__getitem__(place)
+            looked_at.append(len(found))
+            return found
+
+    octets = FirstOctets()
+    octets.data = Data()
+    for place in range(len(records)):
+        octets.feed(records[place : place + 1])
+    assert sum(looked_at) < 5 * len(records)
 
 
 @pytest.mark.parametrize("octets", [b"\x15\x03\x03\x00\x02", b"\x16\x03\x01\x00\x00"])

@@ -8,6 +8,8 @@ import io
 import os
 import tempfile
 
+import types
+
 import pytest
 from harness.gateways import respond, serving
 from harness.replies import body_of
@@ -209,3 +211,11 @@ def test_a_subclass_of_file_wrapper_is_iterated(file):
             yield b"mine"
 
     assert b"mine" in b"".join(respond(serving(Upper(file))))
+
+
+@pytest.mark.parametrize("end", [b"", "", None, 0])
+def test_what_ends_a_file(end):
+    """PEP 3333: anything false that read() returns ends it."""
+    pieces = [b"a", b"b", end]
+    file = types.SimpleNamespace(read=lambda size: pieces.pop(0))
+    assert list(FileWrapper(file)) == [b"a", b"b"]
