@@ -57,3 +57,10 @@ def test_what_cannot_be_filled(monkeypatch, taken):
     before = sys.stdin, sys.stdout, sys.stderr
     fill_standard_streams()
     assert closed == [77] * 3 * taken and (sys.stdin, sys.stdout, sys.stderr) == before
+
+
+def test_what_is_open_stays():
+    """A process that has all of them keeps them."""
+    before = sys.stdin, sys.stdout, sys.stderr
+    fill_standard_streams()
+    assert (sys.stdin, sys.stdout, sys.stderr) == before

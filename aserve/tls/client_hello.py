@@ -72,7 +72,7 @@ class FirstOctets:
             elif not self._read_record_head():
                 break
         message = self._message
-        if len(self.data) > MAX_HELLO_BYTES or not self._is_open or message[:1] not in (b"", b"\x01"):
+        if len(self.data) > MAX_HELLO_BYTES or not self._is_open or bytes(message[:1]) not in (b"", b"\x01"):
             return True
         if len(message) < MESSAGE_HEAD_BYTES:
             return False

@@ -96,6 +96,8 @@ def build_app_head(prefix: str, status: str, headers: Headers) -> AppHead:
                     raise AppError(f"the app set {name}, a hop-by-hop field that only the server may set")
             head += f"{name}: {value}\r\n"
         octets = head.encode("latin-1")
+    except AppError:  # a ValueError, too
+        raise
     except (TypeError, ValueError, AttributeError) as exc:
         raise _explain(status, headers) from exc
     made = (octets, code, has_no_body, length, has_date, has_server)
@@ -141,6 +143,8 @@ def encode_hints(prefix: str, headers: Headers) -> bytes:
             _check_field_value(name, value)
             head += f"{name}: {value}\r\n"
         return f"{head}\r\n".encode("latin-1")
+    except AppError:
+        raise
     except (TypeError, ValueError) as exc:
         raise _explain("103 Early Hints", headers) from exc
 

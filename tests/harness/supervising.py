@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import types
 from collections.abc import Iterable
 from typing import Any
@@ -39,7 +40,9 @@ class System:
         self.workers_ends: dict[int, Channel] = {}  # by pid
         self._pair, self._receive = Channel.pair, Channel.receive
         self._last: Channel | None = None
-        clock = types.SimpleNamespace(monotonic=lambda: self.now)
+        clock = types.SimpleNamespace(
+            monotonic=lambda: self.now, monotonic_ns=time.monotonic_ns
+        )  # pages have the real one
         for module in (child_module, children_module, crew_module, reloads_module, shutdown_module, supervisor_module):
             monkeypatch.setattr(module, "time", clock)
         monkeypatch.setattr(os, "fork", self._fork)

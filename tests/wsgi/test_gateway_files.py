@@ -7,7 +7,6 @@ import gzip
 import io
 import os
 import tempfile
-
 import types
 
 import pytest
