@@ -7,8 +7,9 @@ import re
 
 import pytest
 from harness.benchmarks import BENCHMARKS, modules
+from harness.interpreter import ONCE
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, ONCE]
 
 charts, make_report, tables = modules("charts", "make_report", "tables")
 README = BENCHMARKS.parent / "README.md"

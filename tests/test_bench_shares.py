@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from harness.benchmarks import modules
+from harness.interpreter import ONCE
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, ONCE]
 
 bench_shares, figures, make_report, samples, servers, tables, targets = modules(
     "bench_shares", "figures", "make_report", "samples", "servers", "tables", "targets"

@@ -8,8 +8,9 @@ import pathlib
 
 import pytest
 from harness.benchmarks import modules
+from harness.interpreter import ONCE
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, ONCE]
 
 bench_probes, bench_quick, bench_report, bench_suites, charts, clients, command, procs, reports, servers, suites, targets = modules(
     "bench_probes", "bench_quick", "bench_report", "bench_suites", "charts", "clients", "command", "procs", "reports", "servers",

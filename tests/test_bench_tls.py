@@ -11,8 +11,9 @@ import threading
 
 import pytest
 from harness.benchmarks import modules
+from harness.interpreter import ONCE
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, ONCE]
 
 clients, figures, procs, reports, servers, targets, tls, tls_load = modules(
     "clients", "figures", "procs", "reports", "servers", "targets", "tls", "tls_load"

@@ -13,9 +13,10 @@ import threading
 
 import pytest
 from harness.benchmarks import BENCHMARKS, modules
+from harness.interpreter import ONCE
 from harness.waiting import PATIENCE_SECONDS
 
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, ONCE]
 
 ROOT = BENCHMARKS.parent
 

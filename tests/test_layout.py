@@ -15,11 +15,9 @@ import sys
 from typing import NamedTuple
 
 import pytest
+from harness.interpreter import ONCE
 
-pytestmark = [
-    pytest.mark.checkout,
-    pytest.mark.skipif(sys.implementation.name == "pypy", reason="no interpreter has a part in it: CPython's run does"),
-]
+pytestmark = [pytest.mark.checkout, ONCE]
 
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGE = ROOT / "aserve"

@@ -7,9 +7,10 @@ import random
 import runpy
 
 import pytest
+from harness.interpreter import ONCE
 
 ROOT = pathlib.Path(__file__).parent.parent
-pytestmark = pytest.mark.checkout
+pytestmark = [pytest.mark.checkout, ONCE]
 
 
 @pytest.fixture(scope="module")

@@ -8,14 +8,11 @@ from __future__ import annotations
 import pathlib
 import shutil
 import subprocess
-import sys
 
 import pytest
+from harness.interpreter import ONCE
 
-pytestmark = [
-    pytest.mark.checkout,
-    pytest.mark.skipif(sys.implementation.name == "pypy", reason="no interpreter has a part in it: CPython's run does"),
-]
+pytestmark = [pytest.mark.checkout, ONCE]
 
 FUZZ = pathlib.Path(__file__).parents[1] / "fuzz"
 

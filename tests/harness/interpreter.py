@@ -6,7 +6,11 @@ import asyncio
 import importlib.util
 import sys
 
+import pytest
+
 IS_PYPY = sys.implementation.name == "pypy"
+# Of tests of C alone, of the layout, and of the programs that measure, which CPython runs.
+ONCE = pytest.mark.skipif(IS_PYPY, reason="no interpreter has a part in it: CPython's run does")
 
 
 def has_module(name: str) -> bool:
