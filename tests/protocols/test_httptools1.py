@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 
 import pytest
 
+from aserve._cparsers import lib
 from aserve.errors import RequestRefused
 from aserve.protocols import PROTOCOLS
-from aserve.protocols.base import Limits
+from aserve.protocols.base import Limits, refusal
 
 pytest.importorskip("httptools")
 
@@ -216,3 +218,15 @@ def test_the_corpus():
         if readings[0] != readings[1]:
             different.add(path.stem)
     assert different == KNOWN_DIFFERENCES
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [((b"1", b"1"), "REPEATED_CONTENT_LENGTH"), ((b"x",), "BAD_CONTENT_LENGTH"), ((b"9" * 19,), "BAD_CONTENT_LENGTH")],
+)
+def test_lengths_that_llhttp_lets_through(values, why):
+    """Whatever a version of llhttp lets through is refused here."""
+    receiver = PROTOCOLS["http", "httptools"](Limits())()
+    receiver._fields = [(b"CONTENT-LENGTH", value) for value in values]
+    with pytest.raises(RequestRefused, match=re.escape(str(refusal(getattr(lib, f"ASERVE_{why}"))))):
+        receiver._check_framing(True)
