@@ -144,3 +144,9 @@ def end_error_log() -> None:
     """Write what waits before the process ends without Python's end."""
     for current in _current:
         current.finish()
+
+
+def end_logs() -> None:
+    """Close the app's handlers and ours, and write what waits: the process ends without Python's end."""
+    logging.shutdown()
+    end_error_log()

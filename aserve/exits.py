@@ -22,13 +22,14 @@ import time
 from typing import Any, NamedTuple, NoReturn
 
 from . import forks
+from .error_log import end_logs
+from .errors import FAILED
 from .signals import end_at_once
 from .stacks import ORDER, describe_stacks
 from .workers.threads import OwnThread
 
 logger = logging.getLogger("aserve")
 
-FAILED = 1  # exit status: something was left unfinished
 # Threads of pools end with the interpreter: report those that are still there after this. Guess.
 REPORT_SECONDS = 1.0
 # A second less than the supervisor's patience (ENDING_SECONDS in processes/children.py), so that the process itself says what it is at.
@@ -110,7 +111,7 @@ def _end(remaining: Remaining, status: int) -> NoReturn:
         names = remaining.threads or [threading.main_thread().name]
         stacks = describe_stacks(names).rstrip()
         logger.warning("the time to end is over: leaving %s unfinished; at (%s):\n%s", what, ORDER, stacks)
-        logging.shutdown()
+        end_logs()
 
     for child in remaining.processes:
         child.terminate()

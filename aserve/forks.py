@@ -34,6 +34,7 @@ from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Protocol
 
 from ._cparsers import ffi, lib
+from .standard_streams import is_open
 
 try:
     from __pypy__.thread import signals_enabled  # type: ignore[import-not-found]
@@ -244,15 +245,7 @@ def _open_fds(fds: set[int]) -> set[int]:
             return {int(name) for name in os.listdir(folder)}
     # There is no such folder, or no descriptor is left to open it.
     limit = os.sysconf("SC_OPEN_MAX")
-    return {fd for fd in {*fds, *range(limit if 0 < limit < MAX_TRIED_FDS else MAX_TRIED_FDS)} if _is_open(fd)}
-
-
-def _is_open(fd: int) -> bool:
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
+    return {fd for fd in {*fds, *range(limit if 0 < limit < MAX_TRIED_FDS else MAX_TRIED_FDS)} if is_open(fd)}
 
 
 def _is_one_of(addresses: set[bytes], address: bytes) -> bool:

@@ -15,7 +15,7 @@ import sys
 from typing import Any, Callable, NoReturn
 
 from . import forks
-from .error_log import end_error_log
+from .error_log import end_logs
 
 logger = logging.getLogger("aserve")
 
@@ -73,7 +73,6 @@ def end_at_once(number: signal.Signals) -> NoReturn:
 
     def say() -> None:
         logger.warning("%s again: leaving at once", number.name)
-        logging.shutdown()
-        end_error_log()
+        end_logs()
 
     forks.end_process(128 + number, say)

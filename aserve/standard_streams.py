@@ -1,6 +1,6 @@
 """Standard input, output and error, which whatever starts this process may have closed.
 
-Owns:     fill_standard_streams: /dev/null where one of them is closed.
+Owns:     fill_standard_streams: /dev/null where one of them is closed; is_open, of any descriptor.
 Thread:   the main thread, before anything is opened.
 Not here: what is written to them.
 
@@ -18,13 +18,14 @@ import sys
 def fill_standard_streams() -> None:
     """Put /dev/null where a standard descriptor is closed, and a file of Python's where it has none; leave all others alone."""
     for fd, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
-        if not _is_open(fd) and not _fill(fd):
+        if not is_open(fd) and not _fill(fd):
             continue
         if getattr(sys, name) is None:  # which Python leaves where the descriptor is closed at its start
             setattr(sys, name, open(fd, mode, errors="backslashreplace", closefd=False))
 
 
-def _is_open(fd: int) -> bool:
+def is_open(fd: int) -> bool:
+    """Whether there is an open descriptor of this number."""
     try:
         os.fstat(fd)
     except OSError:

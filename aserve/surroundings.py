@@ -55,9 +55,8 @@ def with_whole_paths(config: Config, folder: StartFolder = HERE) -> Config:
     if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
         changed["access_log"] = os.path.abspath(config.access_log)
     changed["spooler"] = [folder if folder.startswith(QUEUE) else os.path.abspath(folder) for folder in config.spooler]
-    changed["touch_reload"] = list(
-        map(folder.whole, config.touch_reload)
-    )  # a link that leads elsewhere is a change, too
+    # A link that leads elsewhere is a change, too.
+    changed["touch_reload"] = [folder.whole(path) for path in config.touch_reload]
     if config.chdir is not None:
         changed["bind"] = [_with_whole_path(parse_bind(bind)) for bind in config.bind]
         for name in ("static", "x_sendfile"):

@@ -59,7 +59,7 @@ int known_parse_head(const known_section *known, const char *buf, size_t len,
 uint16_t known_hash(const char *buf, size_t head_len)
 {
     const char *p = find_section(buf, head_len);
-    uint64_t hash = head_len, part;
+    uint64_t hash, part;
     uint16_t folded;
 
     if (p == NULL)

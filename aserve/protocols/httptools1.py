@@ -220,9 +220,8 @@ class HTTPTools1(RequestReceiver):
     def on_body(self, piece: bytes) -> None:
         """A piece of the body."""
         assert self._body is not None
-        if (
-            self._chunked is not None
-        ):  # llhttp has ended the head before its end, as some of its versions do at a bare LF
+        if self._chunked is not None:
+            # llhttp has ended the head before its end, as some of its versions do at a bare LF.
             raise refusal(lib.ASERVE_BARE_LF)
         self.is_continue_due = False
         if self._body.length + len(piece) > self._limits.max_body_bytes:

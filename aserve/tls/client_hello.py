@@ -37,17 +37,6 @@ def is_tls(data: bytes | bytearray) -> bool:
     return data[0] == HANDSHAKE and data[1:2] in (b"", b"\x03")
 
 
-def parse(data: bytes | bytearray) -> ClientHello:
-    """
-    Return what a ClientHello asks for.
-
-    A malformed one asks for nothing: OpenSSL judges it.
-    """
-    octets = FirstOctets()
-    octets.feed(data)
-    return octets.parse()
-
-
 class FirstOctets:
     """What a client sends first, in pieces however small: each octet is looked at once."""
 
@@ -79,7 +68,7 @@ class FirstOctets:
         return len(message) >= MESSAGE_HEAD_BYTES + int.from_bytes(message[1:4], "big")
 
     def parse(self) -> ClientHello:
-        """Return what it asks for; see the function."""
+        """Return what the ClientHello asks for; a malformed one asks for nothing: OpenSSL judges it."""
         try:
             return _parse_message(_Reader(bytes(self._message)))
         except IndexError:

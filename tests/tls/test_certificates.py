@@ -17,7 +17,7 @@ from harness.certificates import Issued, MemoryClient, openssl
 
 from aserve.settings import Config, ConfigError, TLSSettings, parse_bind
 from aserve.tls.certificates import Certificates, describe_client, format_name, guard, read_validity
-from aserve.tls.client_hello import parse
+from aserve.tls.client_hello import FirstOctets
 
 SETTINGS = TLSSettings("", None, (), None, "none", "1.2", Config().ciphers)
 
@@ -42,7 +42,9 @@ def shake_hands(certificates, settings, client):
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
     client.shake_hands()
     hello = client.outgoing.read()
-    session = certificates.wrap_by(settings)(incoming, outgoing, parse(hello).server_name)
+    octets = FirstOctets()
+    octets.feed(hello)
+    session = certificates.wrap_by(settings)(incoming, outgoing, octets.parse().server_name)
     incoming.write(hello)
     is_done = False
     while not (client.shake_hands() and is_done):

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from aserve.tls.client_hello import MAX_HELLO_BYTES, NO_APPLICATION_PROTOCOL, ClientHello, FirstOctets, is_tls, parse
+from aserve.tls.client_hello import MAX_HELLO_BYTES, NO_APPLICATION_PROTOCOL, ClientHello, FirstOctets, is_tls
 
 
 def client_hello(protocols=(), server_name="localhost"):
@@ -25,6 +25,12 @@ def client_hello(protocols=(), server_name="localhost"):
 
 def is_complete(data):
     return FirstOctets().feed(data)
+
+
+def parse(data):
+    octets = FirstOctets()
+    octets.feed(data)
+    return octets.parse()
 
 
 HELLO = client_hello(["h2", "http/1.1"])

@@ -294,9 +294,8 @@ async def test_a_worker_is_scheduled_as_the_process():
             harness.executor.post(resolve, policy, os.sched_getscheduler(0))
 
         harness.executor.submit(job, None)
-        assert await wait(policy) == os.sched_getscheduler(
-            0
-        )  # with the flags: what a child process inherits is no other, either
+        # With the flags: what a child process inherits is no other, either.
+        assert await wait(policy) == os.sched_getscheduler(0)
 
     assert await run(test) == []
 
