@@ -7,11 +7,13 @@ import sys
 import types
 
 import pytest
+from harness.waiting import wait_until
 
 from aserve import hooks
 from aserve.compat import uwsgi as module
 from aserve.compat.uwsgi import Process, install
 from aserve.settings.shared import Shared
+from aserve.sharing import store as store_module
 from aserve.spooler import functions as spooler
 from aserve.uwsgi_api.hosts import join
 
@@ -76,6 +78,9 @@ def test_a_queue_of_all_hosts(modules, store_server, monkeypatch):
         "spooler_task_name": path.decode().rpartition("/")[2],
     }
     assert spooler.queue_of("shared:jobs").name == "shared:jobs" and spooler.queue_of("/folder") is None
+    monkeypatch.setattr(store_module, "PROBE_SECONDS", 0.01)
     store_server.kill()
     assert uwsgi.spooler_get_task(path) is None
+    store_server.start()
+    wait_until(lambda: uwsgi.spooler_get_task(path))  # or its thread would look for it for ever, beside other tests
     hosts.store.close()
