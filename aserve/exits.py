@@ -56,7 +56,7 @@ def begin_ending(seconds: float) -> None:
 
 
 def end_in_time(seconds: float) -> None:
-    """End this process then if anything keeps it, as a thread of the app's does: without a supervisor nobody else would."""
+    """End this process then if anything keeps it, as a thread of the app's does: without a supervisor nothing else would."""
     timer = threading.Timer(seconds, os._exit, [FAILED])
     timer.daemon = True
     timer.start()

@@ -2,7 +2,7 @@
 
 Owns:     FileTarget, OutputTarget, StreamTarget, SyslogTarget; `open_target` and `open_stream` choose, also a PipeTarget
           (log_pipe.py).
-Thread:   who flushes the log, one at a time (access_log.py, error_log.py).
+Thread:   any that flushes the log, one at a time (access_log.py, error_log.py).
 Spec:     RFC 5424 (the message), RFC 5426 (over UDP).
 Not here: what is done when a line cannot be written (access_log.py, error_log.py).
 

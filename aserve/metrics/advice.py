@@ -111,7 +111,7 @@ def _of_crashes(crashes: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
 
 
 def _of_connections(workers: Sequence[Mapping[str, Any]], listening: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
-    """Of clients that nobody accepts: it is a failure while some wait. At the limit alone, those that idle make room."""
+    """Of clients that no worker accepts: it is a failure while some wait. At the limit alone, those that idle make room."""
     serving = [worker for worker in workers if worker["state"] == "ready" and worker.get("connections_limit")]
     full = [worker for worker in serving if worker["connections"] >= worker["connections_limit"]]
     queued = sum(each["queued"] for each in listening)

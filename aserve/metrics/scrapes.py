@@ -137,7 +137,7 @@ class Scrapes:
         self._turn(0)
 
     def finish(self) -> None:
-        """Send what is being sent, within a moment; until the next second, nobody is accepted: they wait in the kernel."""
+        """Send what is being sent, within a moment; until the next second, no client is accepted: they wait in the kernel."""
         for listener in self._listeners:
             if listener.socket in self._selector.get_map():
                 self._selector.unregister(listener.socket)
@@ -149,11 +149,11 @@ class Scrapes:
             self._answer_waiting(b"")
 
     def describe(self) -> list[dict[str, Any]]:
-        """Return those who have not asked yet: for `restore`, in the program that this process becomes."""
+        """Return the clients whose request is not whole yet: for `restore`, in the program that this process becomes."""
         return [one.describe() for one in self._connections if one.unsent is None]
 
     def restore(self, states: Iterable[dict[str, Any]]) -> None:
-        """Go on with those who have not asked yet."""
+        """Go on with clients whose request was not whole yet."""
         for state in states:
             accepted = socket.socket(fileno=state["fd"])
             accepted.setblocking(False)
@@ -169,7 +169,7 @@ class Scrapes:
 
     def on_second(self) -> None:
         """Called once a second: tell the readers, let go of those that take too long."""
-        self._turn(0)  # whoever has asked in time is answered, however late this process is
+        self._turn(0)  # a request that came in time is answered, however late this process is
         if self._waiting and time.monotonic() - self._asked_at >= APP_SECONDS:
             self.on_app_metrics(b"", f"they could not be read within {APP_SECONDS:g} s")
         oldest = time.monotonic() - CONNECTION_SECONDS

@@ -1,4 +1,4 @@
-"""Flags of other servers that somebody has typed to our command: what they are here.
+"""Flags of other servers, typed to our command: what they are here.
 
 Owns:     explain_flag; the flags of servers from which no settings are read.
 Thread:   the main thread, in a command that ends with this.

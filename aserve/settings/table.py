@@ -127,7 +127,7 @@ class Setting(NamedTuple):
         return value != self.default and value not in (0, None, (), "", "off", "none")
 
     def without_secrets(self, value: Any) -> Any:
-        """Return a value of this setting without what nobody else may read."""
+        """Return a value of this setting without its secrets."""
         if self.secret is None or value is None:
             return value
         return tuple(map(self.secret, value)) if self.is_list else self.secret(value)
@@ -818,7 +818,7 @@ class Config:
     )
     env: Sequence[str] = _row(
         (), "Process", "--env", ENV,
-        "variable of the environment for the app; repeatable; a password is better in the environment of aserve itself, as everybody may read a command line",
+        "variable of the environment for the app; repeatable; a password is better in the environment of aserve itself, as all users of the machine can read a command line",
         "Whoever starts it sets them: systemd by Environment= and EnvironmentFile=, a container by its own.",
         secret=show_variable,
     )
@@ -1064,7 +1064,7 @@ SETTINGS: tuple[Setting, ...] = tuple(
 
 
 def without_secrets(words: Sequence[str]) -> list[str]:
-    """Return the words of a command line of ours without what nobody else may read."""
+    """Return the words of a command line of ours without secrets."""
     by_flag, shown, flag = {setting.flag: setting.secret for setting in SETTINGS if setting.secret}, [], ""
     for word in words:
         name, equals, value = word.partition("=")

@@ -174,7 +174,7 @@ class Executor:
     @property
     def workers(self) -> WorkerCounts:
         """How many workers there are, and how many of them sleep or wait for requests."""
-        # A leader that has found something is busy, also while it waits for the GIL: it is then that others, as who asks this, have it.
+        # A leader that has found something is busy, also while it waits for the GIL: another thread has it, such as the one that asks here.
         handles = self._handles
         is_leader_idle = self.is_leader_waiting and (handles is None or handles.is_waiting)
         return self._threads.counts(len(self._idle) + is_leader_idle)
