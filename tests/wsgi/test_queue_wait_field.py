@@ -11,13 +11,15 @@ from aserve.wsgi import Gateway
 from aserve.wsgi.queue_wait_field import QueueWaitGateway
 from aserve.wsgi.response import CommonFields, error_response
 
+COMMON_FIELDS = CommonFields("")  # one for all responses that are compared: each has the second of its start as Date
+
 
 def respond(form=HTTP_1_1, app=apps.hello, arrived_at=100.0, keep_alive=True):
     """Return an exchange and the octets of its response, to a request that was begun after 12.54 ms."""
     exchange = new_exchange()
     exchange.form, exchange.arrived_at, exchange.began_at = form, arrived_at, 100.01254
     exchange.keep_alive = keep_alive
-    reply = QueueWaitGateway(Gateway(app, CommonFields(""), has_sendfile=True), "X-Wait").respond(exchange)
+    reply = QueueWaitGateway(Gateway(app, COMMON_FIELDS, has_sendfile=True), "X-Wait").respond(exchange)
     return exchange, reply if isinstance(reply, bytes) else b"".join(reply)
 
 
@@ -29,7 +31,7 @@ def test_forms(form, keep_alive):
     head, _, body = octets.partition(b"\r\n\r\n")
     assert head.count(b"\r\nX-Wait: 12.5") == 1 and body == b"hello\n"
     exchange.form = form
-    plain = Gateway(apps.hello, CommonFields(""), has_sendfile=True).respond(exchange)
+    plain = Gateway(apps.hello, COMMON_FIELDS, has_sendfile=True).respond(exchange)
     assert sorted(octets.replace(b"X-Wait: 12.5\r\n", b"").split(b"\r\n")) == sorted(plain.split(b"\r\n"))
 
 
