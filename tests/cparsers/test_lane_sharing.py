@@ -129,7 +129,7 @@ def test_a_poll_that_waits_for_ever(shared, board):
     found = []
     waiter = threading.Thread(target=lambda: found.append(shared.poll(-1)), daemon=True)
     waiter.start()
-    while not shared.set.is_resting:
+    while waiter.is_alive() and not shared.set.is_resting:  # a rest is 1 ms: a slow test may miss it
         time.sleep(0.0001)
     board.show(requests=9)
     waiter.join(PATIENCE_SECONDS)
