@@ -11,11 +11,11 @@ the loggers are ordinary ones, as nothing here is called.
 
 from __future__ import annotations
 
-import json
 import logging
 from typing import Any
 
 from .error_log import open_error_log
+from .json_text import read_json
 from .local_time import local_time
 from .settings import Config, ConfigError, read_toml
 
@@ -116,7 +116,7 @@ def _read(path: str) -> dict[str, Any]:
         return dict(read_toml(path))
     try:
         with open(path, encoding="utf-8") as file:
-            content = json.load(file)
+            content = read_json(file.read())
     except OSError as fault:
         raise ConfigError(f"cannot read --log-config {path}: {fault.strerror}") from None
     except ValueError as fault:

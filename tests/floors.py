@@ -31,6 +31,7 @@ FLOORS = {
     "aserve/cli.py": 100,
     "aserve/error_log.py": 100,
     "aserve/escaping.py": 100,
+    "aserve/json_text.py": 100,
     "aserve/flags.py": 100,
     "aserve/compat/__init__.py": 100,
     "aserve/compat/paste.py": 100,

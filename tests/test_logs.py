@@ -107,6 +107,7 @@ def test_a_file_of_ones_own(tmp_path, kind, capsys):
     [
         ("a.toml", "[loggers", "a.toml is not valid TOML"),
         ("a.json", "{", "a.json is not valid JSON"),
+        pytest.param("a.json", "[" * 100_000, "a.json is not valid JSON: it is nested too deeply", id="deep"),
         ("a.json", "[]", "a.json: an object was expected"),
         ("a.json", '{"handlers": {"x": {"class": "no.such"}}}', r"Unable to configure handler .x.: .*no"),
         ("a.json", '{"version": 2}', "Unsupported version: 2; the form is that"),

@@ -303,16 +303,25 @@ async def test_no_answer(server, answer, why):
         await ask(server.path, {"ask": "status"})
 
 
-async def test_half_an_answer(tmp_path):
-    """The server was killed amid it."""
+@pytest.mark.parametrize(
+    ("octets", "why"),
+    [
+        (b'{"version": ', "the server ended, or became another, before it had answered"),
+        (b"[" * 100_000 + b"\n", "what answers there is not aserve's control socket"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "what answers there is not aserve's control socket"),
+    ],
+    ids=["half an answer", "deep", "another server"],
+)
+async def test_what_is_no_answer(tmp_path, octets, why):
+    """The server was killed amid it, or the socket is not that of --control."""
 
     async def on_call(reader, writer):
         await reader.readline()
-        writer.write(b'{"version": ')
+        writer.write(octets)
         writer.close()
 
     server = await asyncio.start_unix_server(on_call, str(tmp_path / "control"))
-    with pytest.raises(NoAnswer, match="the server ended, or became another, before it had answered"):
+    with pytest.raises(NoAnswer, match=why):
         await ask(str(tmp_path / "control"), {"ask": "status"})
     server.close()
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from ..json_text import TOO_DEEP, read_json
 from ..settings import ConfigError
 from .draft import Given
 
@@ -56,7 +57,10 @@ def read_options(path: str, section: str, form: str = "") -> list[Given]:
             text = file.read()
     except OSError as fault:
         raise ConfigError(f"cannot read uWSGI's configuration {path}: {fault.strerror}") from None
-    options = list(_READERS[form](_replace_letters(text, path, section), path, section))
+    try:
+        options = list(_READERS[form](_replace_letters(text, path, section), path, section))
+    except RecursionError:  # PyYAML's, and json's where it writes what it has read
+        raise ConfigError(f"{path} is not valid {form.upper()}: {TOO_DEEP}") from None
     if not options:
         raise ConfigError(f"{path} has no section {section} with options of uWSGI's")
     return options
@@ -114,7 +118,7 @@ def _read_yaml(text: str, path: str, section: str) -> Iterator[Given]:
 def _read_json(text: str, path: str, section: str) -> Iterator[Given]:
     try:
         # Pairs: a dict would have an option once that is there twice.
-        pairs = json.loads(text, object_pairs_hook=tuple)
+        pairs = read_json(text, object_pairs_hook=tuple)
     except ValueError as fault:
         raise ConfigError(f"{path} is not valid JSON: {fault}") from None
     for name, options in pairs if isinstance(pairs, tuple) else ():

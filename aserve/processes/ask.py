@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn, TextIO
 
+from ..json_text import read_json
 from ..metrics.balance import WISHES
 from ..settings import ConfigError, read_toml, show_bytes
 from ..stacks import ORDER
@@ -23,6 +24,7 @@ from ..stacks import ORDER
 # Exit status: the server has refused, or something is amiss; nobody answers is a mistake in what was asked.
 REFUSED = 1
 ENDED = "the server ended, or became another, before it had answered"
+NO_ANSWER = "what answers there is not aserve's control socket; give --control as the server was given it"
 TOP = "top"
 SILENT_SECONDS = 5  # of an event loop that has not turned: a person is told
 COLUMNS = (
@@ -93,11 +95,27 @@ def _read(lines: TextIO) -> Iterator[dict[str, Any]]:
     try:
         for line in lines:
             if line.endswith("\n"):
-                yield json.loads(line)
+                yield object_in(line)
     except OSError:  # it was reset
         line = ""
+    except ValueError:
+        yield {"error": NO_ANSWER}
+        return
     if not line.endswith("\n"):
         yield {"error": ENDED}
+
+
+def object_in(line: str | bytes) -> dict[str, Any]:
+    """
+    Return one line of an answer.
+
+    Raises:
+        ValueError: it is no object in JSON.
+    """
+    message = read_json(line)
+    if not isinstance(message, dict):
+        raise ValueError("not an object")
+    return message
 
 
 # Questions, and how their answers are shown

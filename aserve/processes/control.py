@@ -27,6 +27,7 @@ from .. import forks
 from ..connections.acceptor import SHORTAGES
 from ..connections.listeners import UnixRights, open_listeners
 from ..errors import BindError
+from ..json_text import read_json
 from ..proxies.peers import credentials_of
 from ..settings import parse_bind
 
@@ -146,11 +147,8 @@ class Caller:
         if not newline and len(line) <= MAX_QUESTION_BYTES:
             return
         answer, self._answer = self._answer, None
-        try:
-            message = json.loads(line)
-        except ValueError:
-            message = None
-        if isinstance(message, dict) and answer is not None:
+        message = _read_question(line)
+        if message is not None and answer is not None:
             answer(self, message)
         else:
             self.refuse('a question is an object in JSON on one line, such as {"ask": "status"}')
@@ -171,6 +169,16 @@ class Caller:
             self.close()
         else:
             self._watch_for_room(False)
+
+
+def _read_question(line: bytes | bytearray) -> Message | None:
+    """Return a question; None: it is none. Its values are numbers, texts or null, so that whoever answers may show any of them."""
+    try:
+        message = read_json(line) if len(line) <= MAX_QUESTION_BYTES else None
+    except ValueError:
+        return None
+    is_flat = isinstance(message, dict) and all(isinstance(value, (str, int, type(None))) for value in message.values())
+    return message if is_flat else None
 
 
 def _has_gone(sock: socket.socket) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
+from ..json_text import TOO_DEEP
 from .table import ConfigError
 
 if sys.version_info >= (3, 11):
@@ -36,6 +37,8 @@ def read_toml(path: str) -> dict[str, object]:
             settings = tomllib.load(file)
     except OSError as fault:
         raise ConfigError(f"cannot read the settings file {path}: {fault.strerror}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is not valid TOML: {TOO_DEEP}") from None
     except ValueError as fault:  # not TOML, or not UTF-8
         meant = OTHER_FORMS.get(os.path.splitext(path)[1], "")
         raise ConfigError(f"{path} is not valid TOML: {fault}{meant}") from None

@@ -198,6 +198,18 @@ def test_a_server_that_is_gone(server, command, octets, capsys):
     assert capsys.readouterr().err == f"aserve: error: {ENDED}\n"
 
 
+@pytest.mark.parametrize("command", ["status", "reload", "stacks"])
+@pytest.mark.parametrize(
+    "octets", [b"HTTP/1.1 400 Bad Request\r\n", b"[" * 100_000 + b"\n", b"\xff\n", b"[1]\n"],
+    ids=["no JSON", "deep", "no UTF-8", "no object"],
+)  # fmt: skip
+def test_what_answers_is_another_server(server, command, octets, capsys):
+    """One line says that the socket is not that of --control."""
+    server.octets = octets
+    assert run(server, command) == 1
+    assert capsys.readouterr().err.startswith("aserve: error: what answers there is not aserve's control socket")
+
+
 def test_a_status_that_is_cut_off(server, capsys):
     """Half a table is not shown."""
     server.answer, server.octets = [SERVER, {"worker": WORKER}], b'{"worker'

@@ -99,7 +99,19 @@ def test_question_and_answer(setup):
     assert caller.read() == [{"said": 1}] and caller.is_answered
 
 
-@pytest.mark.parametrize("octets", [b"status\n", b"[1]\n", b"x" * 5000, b"\xff\n"])
+@pytest.mark.parametrize(
+    "octets",
+    [
+        b"status\n",
+        b"[1]\n",
+        b"x" * 5000,
+        b"\xff\n",
+        b"[" * 4000 + b"\n",
+        b'{"ask": ["status"]}\n',
+        b'{"ask": "it", "what": {}}\n',
+    ],
+    ids=["a word", "a list", "long", "octets", "deep", "a list in it", "an object in it"],
+)
 def test_what_is_no_question(setup, octets):
     """It is told what one looks like."""
     caller = setup.call()

@@ -38,7 +38,9 @@ def test_pyproject_with_something_else_there(tmp_path, text):
     assert "is not a table" in error_of(read_toml, str(path))
 
 
-@pytest.mark.parametrize("octets", [b"threads = ", b"\xff\xfe = 1"])
+@pytest.mark.parametrize(
+    "octets", [b"threads = ", b"\xff\xfe = 1", b"a = " + b"[" * 100_000], ids=["cut", "octets", "deep"]
+)
 def test_not_toml(tmp_path, octets):
     """A syntax error is one line that names the file."""
     path = tmp_path / "site.toml"
