@@ -32,7 +32,7 @@ from .pid_file import kept_pid_file, pid_file
 from .privileges import become, find_account
 from .server import Server
 from .settings import Config, ConfigError, with_reach
-from .signals import Signals, end_at_once
+from .signals import Signals, end_at_once, is_ignored
 from .standard_streams import fill_standard_streams
 from .systemd import Notifier, watchdog_seconds
 from .wsgi import WSGIApp
@@ -89,6 +89,7 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
 
     Make a new event loop for it. On the main thread, handle signals: the app's
     own handlers run before ours, and a second signal ends the process at once.
+    SIGHUP drains, too, where nothing is reloaded by it and it would end the process.
 
     Raises:
         BindError: see Server.
@@ -181,11 +182,12 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
     try:
         # Before anybody can connect: after that, to end without a drain would lose requests.
         if is_main:
-            for number in (signal.SIGTERM, signal.SIGINT):
+            has_certificates = any(bind.startswith("https://") for bind in config.bind)
+            is_reload = has_certificates or manager.is_heard  # Type=notify-reload sends SIGHUP, and waits for an answer
+            for number in (signal.SIGTERM, signal.SIGINT, *(() if is_reload else _hangup_if_default())):
                 signals.handle(number, functools.partial(_on_signal, number, signalled, loop.time), is_once=True)
             signals.handle(signal.SIGUSR1, server.reopen_logs)
-            has_certificates = any(bind.startswith("https://") for bind in config.bind)
-            if has_certificates or manager.is_heard:  # Type=notify-reload sends it, and waits for an answer
+            if is_reload:
                 reload = server.reload_certificates if has_certificates else _reload_nothing
                 signals.handle(signal.SIGHUP, functools.partial(_on_reload, reload, server, manager))
         await server.start()
@@ -215,6 +217,12 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
 
 def _status_of(server: Server) -> str:
     return f"serving on {', '.join(map(with_reach, server.urls, server.addresses))}"
+
+
+def _hangup_if_default() -> tuple[signal.Signals, ...]:
+    """Return SIGHUP if it would end this process; `nohup` has it ignored, and a handler of the app's has its own meaning."""
+    is_default = signal.getsignal(signal.SIGHUP) is signal.SIG_DFL and not is_ignored(signal.SIGHUP)
+    return (signal.SIGHUP,) if is_default else ()
 
 
 def _on_reload(reload: Callable[[], bool], server: Server, manager: Manager) -> None:

@@ -1,6 +1,6 @@
 """The signals of a process that serves.
 
-Owns:     the handlers that run() sets, and the app's own, which they call first; the end at a second signal.
+Owns:     the handlers that run() sets, and the app's own, which they call first; whether a signal is ignored; the end at a second signal.
 Thread:   the main thread.
 Not here: what a signal means to the server (running.py), what children inherit (forks.py), a process that has stopped and does
           not end (exits.py).
@@ -9,6 +9,7 @@ Not here: what a signal means to the server (running.py), what children inherit 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
@@ -18,6 +19,8 @@ from . import forks
 from .error_log import end_logs
 
 logger = logging.getLogger("aserve")
+
+STATUS = "/proc/self/status"
 
 
 class Signals:
@@ -66,6 +69,17 @@ class Signals:
 
 def _name_of(handler: Any) -> str:
     return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', type(handler).__qualname__)}"
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Whether this signal does nothing; PyPy takes what it was started with, as by `nohup`, for the default."""
+    if signal.getsignal(number) is signal.SIG_IGN:
+        return True
+    with contextlib.suppress(OSError), open(STATUS) as file:  # Linux
+        for line in file:
+            if line.startswith("SigIgn:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
 
 
 def end_at_once(number: signal.Signals) -> NoReturn:

@@ -170,12 +170,30 @@ def test_run_with_tls(on_serving, authority, monkeypatch):
     assert calls == [True] and signal.getsignal(signal.SIGHUP) == before
 
 
-def test_run_without_tls(on_serving):
-    """Without them SIGHUP is what it was."""
-    before, seen = signal.getsignal(signal.SIGHUP), []
+@pytest.fixture
+def hangup():
+    """Set what SIGHUP does as the test begins; it is put back afterwards."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield functools.partial(signal.signal, signal.SIGHUP)
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_hangup_drains(hangup, on_serving, caplog):
+    """Where there is nothing to load anew, SIGHUP would end the process: it drains."""
+    hangup(signal.SIG_DFL)
+    on_serving(lambda _: os.kill(os.getpid(), signal.SIGHUP))
+    assert aserve.run(hello, LOOPBACK) == 0 and signal.getsignal(signal.SIGHUP) is signal.SIG_DFL
+    assert "SIGHUP: draining" in caplog.text and "stopped" in caplog.text
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None], ids=["nohup", "own"])
+def test_a_hangup_that_ends_nothing(handler, hangup, on_serving):
+    """`nohup` and a program's own handler are left as they are."""
+    hangup(handler)
+    seen = []
     on_serving(lambda _: seen.append(signal.getsignal(signal.SIGHUP)) or os.kill(os.getpid(), signal.SIGTERM))
     assert aserve.run(hello, LOOPBACK) == 0
-    assert seen == [before]
+    assert seen == [handler]
 
 
 def test_run_serves(on_serving):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import os
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -113,6 +115,32 @@ def test_a_child_while_handlers_are_put_back(monkeypatch):
     handled.handle(signal.SIGTERM, lambda: None)
     handled.close()
     assert removed == [signal.SIGTERM] and forks._handlers == {} and signal.getsignal(signal.SIGTERM) is earlier
+
+
+# What a signal does
+
+
+ASK = "import signal; from aserve.signals import is_ignored; print(is_ignored(signal.SIGHUP))"
+
+
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL])
+def test_what_the_process_was_started_with(handler):
+    """A signal that was ignored at the start is known to be so, also where the interpreter does not tell."""
+    command = [sys.executable, "-c", ASK]
+    set_handler = functools.partial(signal.signal, signal.SIGHUP, handler)
+    told = subprocess.run(command, preexec_fn=set_handler, stdout=subprocess.PIPE, text=True, check=True).stdout
+    assert told == f"{handler is signal.SIG_IGN}\n"
+
+
+def test_what_this_process_has_set(monkeypatch):
+    """What Python itself has set it knows; where the system does not tell, it counts alone."""
+    assert not signals.is_ignored(signal.SIGTERM)
+    monkeypatch.setattr(signals, "STATUS", "/no/such/file")
+    assert not signals.is_ignored(signal.SIGTERM)
+    monkeypatch.setattr(signals, "STATUS", os.devnull)
+    assert not signals.is_ignored(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    assert signals.is_ignored(signal.SIGTERM)
 
 
 # After the end

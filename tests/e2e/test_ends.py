@@ -44,6 +44,20 @@ process.start()
 ready = str(process.pid)
 """
 )
+WAITING = (
+    APP
+    + """
+def hello(environ, start_response):
+    print("the request has begun", file=sys.stderr, flush=True)
+    until_it_goes()
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"finished"]
+"""
+)
+# What starts a command in a terminal: SIGHUP would end it, whatever it does to this process.
+IN_TERMINAL = (
+    "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
+)
 LASTING = PROCESS.replace("target=time.sleep, args=(60,), daemon=True", "target=until_it_goes, name='of-the-app'")
 
 
@@ -51,9 +65,9 @@ LASTING = PROCESS.replace("target=time.sleep, args=(60,), daemon=True", "target=
 def start(start_process, tmp_path):
     """Start a server of an app with this code."""
 
-    def start(code, *flags):
+    def start(code, *flags, **options):
         (tmp_path / "own.py").write_text(code)
-        return start_process(f"{tmp_path}/own.py:hello", *flags)
+        return start_process(f"{tmp_path}/own.py:hello", *flags, **options)
 
     return start
 
@@ -66,6 +80,29 @@ def test_the_apps_handler(start, raw_client):
     server.signal()
     assert server.wait() == 0
     assert server.log.index("the app's handler 15") < server.log.index("SIGTERM: draining")
+
+
+def test_a_terminal_that_goes(start, raw_client, tmp_path):
+    """SIGHUP ends a single process by a drain: what runs is finished."""
+    server = start(WAITING, "--bind", "127.0.0.1:0", launcher=[sys.executable, "-c", IN_TERMINAL])
+    client = raw_client(server)
+    client.request()
+    server.wait_for_log("the request has begun")
+    server.signal(signal.SIGHUP)
+    server.wait_for_log("SIGHUP: draining, at most 30 s")
+    (tmp_path / "go").touch()
+    assert client.recv_response().body == b"finished"
+    assert server.wait(30) == 0
+
+
+def test_nohup(start, raw_client):
+    """A server that is started with it outlives the terminal."""
+    server = start(APP, "--bind", "127.0.0.1:0", launcher=["nohup"])
+    server.signal(signal.SIGHUP)
+    assert raw_client(server).fetch().status == 200
+    server.signal()
+    assert server.wait(30) == 0
+    assert "SIGHUP" not in server.log
 
 
 def test_a_thread_is_waited_for(start, tmp_path):
