@@ -46,6 +46,8 @@ _SEED_BYTES, _HEAD_BYTES = 16, 64
 SECOND = 10**9  # nanoseconds
 # How many items are looked at for the one that was used least lately; Redis takes 5. Guess.
 SAMPLES = 8
+# Beyond some 317 years a time to live is one without end, in 64 bits of nanoseconds and in Redis's of milliseconds.
+MAX_SECONDS = 1e10
 
 
 def bytes_of(spec: CacheSpec) -> int:
@@ -110,7 +112,7 @@ class Cache:
 
     def set(self, key: bytes, value: bytes, seconds: float = 0, *, is_update: bool = False) -> bool:
         """
-        Keep a value, for so long; 0: for ever. Return False if it was not kept.
+        Keep a value, for so long; 0 or less: for ever. Return False if it was not kept.
 
         That is where there is one already, unless `is_update`; where it is too long; and where there is no room.
         """
@@ -126,8 +128,11 @@ class Cache:
         """
         Put by(number) in place of a number, 0 if there is none; `seconds`: how long a new one is kept. Return False if it could not be.
 
-        That is where the value is no number, and where there is no room. `by` runs while all processes wait.
+        That is where the value is no number, where key or number are too long, and where there is no room. `by` runs while all
+        processes wait: it is none of the app's.
         """
+        if not self._takes(key, octets_of(0)):
+            return False
         return bool(self._run(self._change, key, by, _after(seconds)))
 
     def number(self, key: bytes) -> int:
@@ -349,7 +354,7 @@ class Cache:
 
 def _after(seconds: float) -> int:
     """Return the time after so many seconds; 0: never."""
-    return time.monotonic_ns() + int(seconds * SECOND) if seconds > 0 else 0
+    return time.monotonic_ns() + int(min(seconds, MAX_SECONDS) * SECOND) if seconds > 0 else 0
 
 
 def octets_of(number: int) -> bytes:

@@ -8,6 +8,7 @@ Not here: the module, and its other functions (compat/uwsgi.py), decorators (dec
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any, Callable, Union
 
 from .memory import SIGNAL_COUNT, shared
@@ -108,22 +109,32 @@ def cache_num(key: Text, cache: Text | None = None) -> int:
 
 
 def cache_inc(key: Text, amount: int = 1, expires: int = 0, cache: Text | None = None) -> bool | None:
-    """Add to a number, 0 if there is none; `expires`: of a new one. None: the value is no number, or there is no room."""
+    """
+    Add to a number, 0 if there is none; `expires`: of a new one. None: the value is no number, or there is no room.
+
+    Raises:
+        TypeError: the amount is no whole number. So for all of these.
+        OverflowError: it has more than 64 bits. So for all of these.
+    """
+    amount = _whole(amount)
     return _cache(cache).change(_octets(key), lambda number: number + amount, expires) or None
 
 
 def cache_dec(key: Text, amount: int = 1, expires: int = 0, cache: Text | None = None) -> bool | None:
     """Subtract; see cache_inc."""
+    amount = _whole(amount)
     return _cache(cache).change(_octets(key), lambda number: number - amount, expires) or None
 
 
 def cache_mul(key: Text, amount: int = 2, expires: int = 0, cache: Text | None = None) -> bool | None:
     """Multiply; see cache_inc."""
+    amount = _whole(amount)
     return _cache(cache).change(_octets(key), lambda number: number * amount, expires) or None
 
 
 def cache_div(key: Text, amount: int = 2, expires: int = 0, cache: Text | None = None) -> bool | None:
     """Divide, towards 0 as C does; by 0 it is 0; see cache_inc."""
+    amount = _whole(amount)
 
     def divide(number: int) -> int:
         quotient = abs(number) // abs(amount) if amount else 0
@@ -135,7 +146,15 @@ def cache_div(key: Text, amount: int = 2, expires: int = 0, cache: Text | None =
 def _octets(item: object) -> bytes:
     if not isinstance(item, (str, bytes, bytearray, memoryview)):
         raise TypeError(f"the cache takes bytes or text, not {type(item).__name__}: {item!r:.60}")
-    return item.encode() if isinstance(item, str) else bytes(item)
+    return str.encode(item) if isinstance(item, str) else bytes(memoryview(item))  # no method of the app's own types
+
+
+def _whole(amount: int) -> int:
+    """Return an amount as what C has: nothing of the app's is called while all processes wait."""
+    index = operator.index(amount)
+    if not -(1 << 63) <= index < 1 << 63:
+        raise OverflowError(f"the cache counts with 64 bits; {len(f'{index:x}') * 4} are too many for an amount")
+    return index
 
 
 def _cache(name: Text | None) -> AnyCache:

@@ -13,6 +13,7 @@ the threads of one process something else stands before each.
 from __future__ import annotations
 
 import fcntl
+import operator
 import os
 import threading
 import time
@@ -63,8 +64,9 @@ class Locks:
 
         Raises:
             ValueError: there is no such lock.
+            TypeError: it is no whole number. So for all of these.
         """
-        check_lock(number)
+        number = check_lock(number)
         us, seconds = object(), FIRST_SECONDS
         try:
             while self._held.setdefault(number, us) is not us or not self._try(number):
@@ -81,7 +83,7 @@ class Locks:
         Raises:
             ValueError: there is no such lock.
         """
-        check_lock(number)
+        number = check_lock(number)
         us = self._held.get(number)
         if us is not None:
             self._let_go(number, us)
@@ -93,7 +95,7 @@ class Locks:
         Raises:
             ValueError: there is no such lock.
         """
-        check_lock(number)
+        number = check_lock(number)
         us = object()
         try:
             return self._held.setdefault(number, us) is not us or not self._try(number)
@@ -123,12 +125,15 @@ class Locks:
         return True
 
 
-def check_lock(number: int) -> None:
+def check_lock(number: int) -> int:
     """
-    Do nothing if there is such a lock.
+    Return the number of a lock.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is none of this number.
+        TypeError: it is no whole number.
     """
-    if not 0 <= number < USER_COUNT:
+    index = operator.index(number)
+    if not 0 <= index < USER_COUNT:
         raise ValueError(f"there is no lock {number}: they are 0 to {USER_COUNT - 1}")
+    return index

@@ -17,7 +17,7 @@ from typing import Any, Callable
 from ..log_once import LogOnce
 from ..settings.caches import CacheSpec
 from ..sharing.store import Store, StoreError, Word
-from .caches import Bounds, number_of, octets_of
+from .caches import MAX_SECONDS, Bounds, number_of, octets_of
 
 logger = logging.getLogger("aserve")
 
@@ -116,4 +116,4 @@ class SharedCache:
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(1, int(seconds * 1000)) if seconds > 0 else 0
+    return max(1, int(min(seconds, MAX_SECONDS) * 1000)) if seconds > 0 else 0

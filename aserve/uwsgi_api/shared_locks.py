@@ -41,7 +41,7 @@ class SharedLocks:
             ValueError: there is no such lock.
             StoreError: nobody answers.
         """
-        check_lock(number)
+        number = check_lock(number)
         us, seconds, name = object(), FIRST_SECONDS, f"uwsgi.lock({number})"
         try:
             while True:
@@ -67,7 +67,7 @@ class SharedLocks:
             ValueError: there is no such lock.
             RuntimeError: it was lost meanwhile.
         """
-        check_lock(number)
+        number = check_lock(number)
         lease = self._taken.get(number)
         if lease is None:
             return
@@ -89,7 +89,7 @@ class SharedLocks:
             ValueError: there is no such lock.
             StoreError: nobody answers.
         """
-        check_lock(number)
+        number = check_lock(number)
         return bool(self._store.ask("EXISTS", self._key(number)))
 
     def _key(self, number: int) -> bytes:

@@ -20,6 +20,7 @@ whoever finds it first takes it, under the lock.
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import struct
 import threading
@@ -97,7 +98,8 @@ class Signals:
         """
         if not callable(function):
             raise TypeError(f"{function!r} is no function")
-        self._handlers[check_number(number)] = Handler(function, parse_target(target))
+        number = check_number(number)
+        self._handlers[number] = Handler(function, parse_target(target))
         self._meet(number)
 
     def is_registered(self, number: int) -> bool:
@@ -111,7 +113,8 @@ class Signals:
         Raises:
             ValueError: there is no such signal.
         """
-        self._schedules[check_number(number)] = schedule
+        number = check_number(number)
+        self._schedules[number] = schedule
         self._meet(number)
 
     def send(self, number: int) -> None:
@@ -121,7 +124,8 @@ class Signals:
         Raises:
             ValueError: this process has no function for it.
         """
-        handler = self._handlers.get(check_number(number))
+        number = check_number(number)
+        handler = self._handlers.get(number)
         if handler is None:
             raise ValueError(f"signal {number} has no function here: uwsgi.register_signal({number}, '', function)")
         self._locked(self._raise, number, handler, MAX_PENDING)
@@ -348,10 +352,12 @@ def check_number(number: int) -> int:
 
     Raises:
         ValueError: there is none of this number.
+        TypeError: it is no whole number.
     """
-    if not 0 <= number < SIGNAL_COUNT:
+    index = operator.index(number)
+    if not 0 <= index < SIGNAL_COUNT:
         raise ValueError(f"there is no signal {number}: they are 0 to {SIGNAL_COUNT - 1}")
-    return number
+    return index
 
 
 def _now(schedule: Schedule | Ticks) -> float:

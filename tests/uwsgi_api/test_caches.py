@@ -71,6 +71,42 @@ def test_expires(cache, clock):
     assert cache.get(b"forever") == b""
 
 
+@pytest.mark.parametrize("seconds", [1e10, 10**11, 10**30, float("inf"), float("nan"), -1, -(10**30)])
+def test_any_time_to_live(cache, clock, caplog, seconds):
+    """Too long is for ever, as is none; the table is whole in any case."""
+    assert cache.set(b"k", b"1") and cache.set(b"k", b"2", seconds, is_update=True) and cache.set(b"l", b"3", seconds)
+    assert cache.change(b"n", lambda n: n + 1, seconds)
+    clock.now += 1e9
+    assert cache.get(b"k") == b"2" and cache.get(b"l") == b"3" and cache.number(b"n") == 1
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("seconds", ["10", None, 1j])
+def test_no_time_to_live(cache, caplog, seconds):
+    """What is no number is refused before anything is changed."""
+    cache.set(b"k", b"1")
+    for change in (lambda: cache.set(b"k", b"2", seconds, is_update=True), lambda: cache.change(b"n", int, seconds)):
+        with pytest.raises(TypeError):
+            change()
+    assert cache.get(b"k") == b"1" and cache.keys() == [b"k"] and not caplog.records
+
+
+@pytest.mark.parametrize("key", [b"k" * 9, b"k" * 70000, b""])
+def test_numbers_too_long(cache, caplog, key):
+    """A key of a number may not be longer than another's, and nothing is written behind an item."""
+    fill(cache)
+    assert not cache.change(key, lambda n: n + 1)
+    (record,) = caplog.records
+    assert "which takes 1 to 8 (keysize=)" in record.getMessage()
+    assert sorted(cache.keys()) == [b"0", b"1", b"2", b"3"]
+
+
+def test_no_room_for_numbers(open_memory):
+    """A cache of less than eight octets has none."""
+    cache = open_memory("items=2,blocksize=7,keysize=1").caches["default"]
+    assert not cache.change(b"n", lambda n: n + 1) and cache.keys() == []
+
+
 def fill(cache, count=4, seconds=0):
     for number in range(count):
         assert cache.set(b"%d" % number, b"v%d" % number, seconds)

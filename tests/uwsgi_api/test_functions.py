@@ -50,6 +50,47 @@ def test_numbers():
     assert functions.cache_inc("t") is None
 
 
+@pytest.mark.parametrize("count", [functions.cache_inc, functions.cache_dec, functions.cache_mul, functions.cache_div])
+def test_amounts(count):
+    """They are whole and have 64 bits, as in C; what is none is refused before all processes wait for it."""
+    functions.cache_inc("n", 5)
+    for amount in ("1", 1.5, None):
+        with pytest.raises(TypeError):
+            count("n", amount)
+    for amount in (1 << 63, -(1 << 63) - 1, 1 << 10**6):
+        with pytest.raises(OverflowError, match="64 bits"):
+            count("n", amount)
+    assert functions.cache_num("n") == 5 and count("n", -(1 << 63)) is True
+
+
+def test_types_of_the_app():
+    """What its own types do by themselves is not asked."""
+
+    class Text(str):
+        def encode(self, *arguments):
+            return 5
+
+    class Octets(bytes):
+        def __bytes__(self):
+            raise RuntimeError
+
+    assert functions.cache_set(Text("k"), Octets(b"v")) is True and functions.cache_get(bytearray(b"k")) == b"v"
+
+
+@pytest.mark.parametrize("number", [1.0, "1", None])
+def test_signals_have_whole_numbers(number):
+    """What is none leaves no signal behind that nobody can look at."""
+    for use in (
+        lambda: functions.register_signal(number, "", print),
+        lambda: functions.signal(number),
+        lambda: functions.signal_registered(number),
+        lambda: functions.add_timer(number, 5),
+    ):
+        with pytest.raises(TypeError):
+            use()
+    assert functions.free_signal() == 0
+
+
 @pytest.mark.parametrize("name", ["first", b"first", None, ""])
 def test_which_cache(name):
     """The first is meant where none is named."""

@@ -27,6 +27,15 @@ def test_no_such_lock(memory, number):
             use(number)
 
 
+@pytest.mark.parametrize("number", [1.0, "1", None])
+def test_no_number(memory, number):
+    """They are whole; what is none has changed nothing."""
+    for use in (memory.locks.lock, memory.locks.unlock, memory.locks.is_locked):
+        with pytest.raises(TypeError):
+            use(number)
+    assert not memory.locks.is_locked(1)
+
+
 def test_another_thread_waits(memory):
     """Two threads of a process do not have it at once; any of them may let it go."""
     memory.locks.lock(0)

@@ -53,6 +53,14 @@ def test_expires(new, store_server, wait_until):
     wait_until(lambda: cache.get(b"soon") is None)
 
 
+@pytest.mark.parametrize("seconds", [10**11, 10**30, float("inf")])
+def test_very_long(new, caplog, seconds):
+    """A time that no clock has is one that nobody sees the end of."""
+    cache = new()
+    assert cache.set(b"k", b"1", seconds) and cache.set(b"k", b"2", seconds, is_update=True)
+    assert cache.change(b"n", lambda number: 1, seconds) and cache.get(b"k") == b"2" and not caplog.records
+
+
 def test_too_long(new, caplog):
     """It is not kept, and the log says so once."""
     cache = new()
