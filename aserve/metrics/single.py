@@ -23,7 +23,16 @@ from .picture import Picture
 from .scrapes import Scrapes, open_metrics
 from .statsd import Statsd
 from .status import Serving, describe_single
-from .table import LONGEST_WAIT, OLDEST, PAGE_WORDS, PROPORTIONAL, RESIDENT, UNIQUE
+from .table import (
+    DESCRIPTOR_LIMIT,
+    DESCRIPTORS,
+    LONGEST_WAIT,
+    OLDEST,
+    PAGE_WORDS,
+    PROPORTIONAL,
+    RESIDENT,
+    UNIQUE,
+)
 from .text import Samples, worker
 
 WORKER = 1  # as if it were the only one of several: the same queries do for both
@@ -86,13 +95,11 @@ class Single:
         oldest = self._server.ongoing(1)
         samples.add(OLDEST, oldest[0][0] if oldest else 0.0, worker(WORKER))
         samples.add(LONGEST_WAIT, self._server.statistics().requests_waiting_seconds, worker(WORKER))
-        memory = self._footprints.of(os.getpid()).memory
-        if memory is not None:
-            for name, count in (
-                (RESIDENT, memory.rss_bytes), (PROPORTIONAL, memory.pss_bytes), (UNIQUE, memory.uss_bytes),
-            ):  # fmt: skip
-                if count is not None:
-                    samples.add(name, count, worker(WORKER))
+        memory, *descriptors = self._footprints.of(os.getpid())
+        sizes = memory or (None, None, None)
+        for name, count in zip((DESCRIPTORS, DESCRIPTOR_LIMIT, RESIDENT, PROPORTIONAL, UNIQUE), (*descriptors, *sizes)):
+            if count is not None:
+                samples.add(name, count, worker(WORKER))
         return samples.encode()
 
     def _describe(self) -> dict[str, Any]:

@@ -169,6 +169,8 @@ LONGEST_WAIT, ATTACHED = "aserve_oldest_waiting_seconds", "aserve_attached"
 JOBS, JOBS_WAITING = "aserve_jobs_total", "aserve_jobs_waiting"
 RESIDENT, PROPORTIONAL, UNIQUE = "aserve_worker_resident_bytes", "aserve_worker_proportional_bytes", "aserve_worker_unique_bytes"
 LISTEN_QUEUE, LISTEN_LIMIT = "aserve_listen_queue", "aserve_listen_queue_limit"
+SILENT = "aserve_loop_silent_seconds"
+DESCRIPTORS, DESCRIPTOR_LIMIT = "aserve_worker_descriptors", "aserve_worker_descriptors_limit"
 # What is found when somebody asks.
 FOUND = (
     Metric(BUILD, GAUGE, "1; which aserve this is, and which Python.", by_worker=False),
@@ -189,6 +191,9 @@ FOUND = (
     Metric(WORKER_START, GAUGE, "When a worker was started: seconds since 1970."),
     Metric(OLDEST, GAUGE, "For how long a worker has been at its oldest request; 0: it is at none."),
     Metric(LONGEST_WAIT, GAUGE, "For how long the first request that waits for a thread has waited; 0: none waits."),
+    Metric(SILENT, GAUGE, "For how long the event loop of a worker has not turned; up to a second while it turns."),
+    Metric(DESCRIPTORS, GAUGE, "Descriptors that a worker has open: connections, files, and what the app opens."),
+    Metric(DESCRIPTOR_LIMIT, GAUGE, "How many a worker may have open (ulimit -n)."),
     Metric(RESIDENT, GAUGE, "Memory of a worker, also what it shares with others (RSS)."),
     Metric(PROPORTIONAL, GAUGE, "Memory of a worker; of what n processes share, the nth part (PSS)."),
     Metric(UNIQUE, GAUGE, "Memory of a worker that is its own alone, and would be free without it (USS)."),

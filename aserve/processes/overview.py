@@ -27,6 +27,8 @@ from ..metrics.scrapes import Scrapes
 from ..metrics.statsd import Statsd
 from ..metrics.table import (
     ATTACHED,
+    DESCRIPTOR_LIMIT,
+    DESCRIPTORS,
     ERROR_LINES_LOST,
     JOBS,
     JOBS_WAITING,
@@ -34,6 +36,7 @@ from ..metrics.table import (
     OLDEST,
     PROPORTIONAL,
     RESIDENT,
+    SILENT,
     UNIQUE,
     WORKER_START,
     WORKERS,
@@ -263,12 +266,25 @@ class Overview:
             samples.add(OLDEST, max(read_oldest(child.in_flight) for child in both), labels)
             waits = [self._children.page(child)[Field.WAITING_MILLISECONDS] for child in both]
             samples.add(LONGEST_WAIT, max(waits) / 1000, labels)
-            footprints = filter(None, map(self._status.footprint_of, both))
-            known = [found.memory for found in footprints if found.memory is not None]
-            for name, sizes in (
-                (RESIDENT, [one.rss_bytes for one in known]),
-                (PROPORTIONAL, [one.pss_bytes for one in known if one.pss_bytes is not None]),
-                (UNIQUE, [one.uss_bytes for one in known if one.uss_bytes is not None]),
-            ):
-                if sizes:
-                    samples.add(name, sum(sizes), labels)
+            # One that hangs and is replaced hangs no longer for those who wait.
+            serving = [child for child in both if child.state is State.READY] or both
+            ticks = [ticked for child in serving if (ticked := self._children.page(child)[Field.TICKED_AT])]
+            if ticks:  # one that starts has no loop yet
+                samples.add(SILENT, max((time.monotonic_ns() - min(ticks)) / 1e9, 0.0), labels)
+            self._add_footprints(samples, both, labels)
+
+    def _add_footprints(self, samples: Samples, group: list[Child], labels: str) -> None:
+        """Add what those in one slot take, together; descriptors of the one that has most, as the limit is of a process."""
+        footprints = list(filter(None, map(self._status.footprint_of, group)))
+        known = [found.memory for found in footprints if found.memory is not None]
+        counts = [found.descriptors for found in footprints if found.descriptors is not None]
+        limits = [found.descriptor_limit for found in footprints if found.descriptor_limit is not None]
+        for name, combine, numbers in (
+            (DESCRIPTORS, max, counts),
+            (DESCRIPTOR_LIMIT, max, limits),
+            (RESIDENT, sum, [one.rss_bytes for one in known]),
+            (PROPORTIONAL, sum, [one.pss_bytes for one in known if one.pss_bytes is not None]),
+            (UNIQUE, sum, [one.uss_bytes for one in known if one.uss_bytes is not None]),
+        ):
+            if numbers:
+                samples.add(name, combine(numbers), labels)

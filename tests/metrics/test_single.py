@@ -13,7 +13,7 @@ from harness.asking import get
 from prometheus_client.parser import text_string_to_metric_families
 
 from aserve.errors import BindError
-from aserve.footprint import Memory
+from aserve.footprint import Footprint, Memory
 from aserve.metrics.counting import Counters
 from aserve.metrics.growth import SAMPLE_SECONDS
 from aserve.metrics.single import Single
@@ -61,11 +61,13 @@ async def test_it_answers(tmp_path):
     writer.close()
     server = single._server
     server.ongoing = lambda count: []
-    single._footprints.of = lambda pid: types.SimpleNamespace(memory=None)
+    single._footprints.of = lambda pid: Footprint(None, None, None)
     assert b'aserve_oldest_request_seconds{worker="1"} 0.0\n' in single._render()
-    single._footprints.of = lambda pid: types.SimpleNamespace(memory=Memory(7))
+    single._footprints.of = lambda pid: Footprint(Memory(7), 30, 1024)
     text = single._render()
     assert b'aserve_worker_resident_bytes{worker="1"} 7\n' in text and b"aserve_worker_unique_bytes" not in text
+    assert b'aserve_worker_descriptors{worker="1"} 30\n' in text
+    assert b'aserve_worker_descriptors_limit{worker="1"} 1024\n' in text
     single.close()
     assert not (tmp_path / "m").exists()
 

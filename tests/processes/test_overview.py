@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import socket
+import time
 import types
 
 import pytest
@@ -51,6 +52,7 @@ def exceptions(one):
 def memory(monkeypatch):
     """What each process takes."""
     memory = types.SimpleNamespace(found=Memory(100, 40, 30))
+    monkeypatch.setattr(footprint, "descriptors_of", lambda pid: (30, 1024))
     monkeypatch.setattr(footprint, "memory_of", lambda pid, with_shares=False: memory.found)
     return memory
 
@@ -72,7 +74,30 @@ def test_workers(supervised, memory, monkeypatch):
         30,
     ]
     assert found["aserve_oldest_request_seconds", "1"] == 0.0
+    assert (found["aserve_worker_descriptors", "1"], found["aserve_worker_descriptors_limit", "1"]) == (30, 1024)
     assert found["aserve_worker_start_time_seconds", "2"] >= found["aserve_worker_start_time_seconds", "1"]
+
+
+def test_event_loops(supervised):
+    """For how long one has not turned; where one that hung is replaced already, that of its successor."""
+    one = supervised(2)
+    first, second = one.start()
+
+    def silences():
+        return {key[1]: value for key, value in read(one).items() if key[0] == "aserve_loop_silent_seconds"}
+
+    assert silences() == {}  # neither has turned yet
+    now = time.monotonic_ns()
+    one.supervisor._children.page(first)[Field.TICKED_AT] = now - 40 * 10**9
+    one.supervisor._children.page(second)[Field.TICKED_AT] = now + 10**9  # since we have looked at the clock
+    found = silences()
+    assert found["1"] >= 40 and found["2"] < 1
+    one.signal(signal.SIGHUP)
+    third = one.children[-1]
+    assert third.slot == 1
+    one.say(third, say="ready")
+    one.supervisor._children.page(third)[Field.TICKED_AT] = time.monotonic_ns()
+    assert silences()["1"] < 40
 
 
 @pytest.mark.parametrize(("found", "kinds"), [(Memory(200), ["resident"]), (None, [])])
