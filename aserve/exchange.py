@@ -160,6 +160,11 @@ def escape(text: str) -> str:
     )
 
 
+def shortened(text: str, most: int) -> str:
+    """Return at most so many characters of a text, and "..." in the place of the rest."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
 def without_query(text: str) -> str:
     """Return "METHOD target" without the target's query."""
     target, mark, _ = text.partition("?")

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .errors import RequestRefused
-from .exchange import ANSWERED, REFUSED, Exchange, escape
+from .exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from .frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
 from .stacks import ORDER, SLOW_WATCH, request_of
@@ -31,6 +31,7 @@ logger = logging.getLogger("aserve.slow")
 MAX_PER_MINUTE = 12
 MAX_KEPT = 32  # of the last
 MAX_STACK = 4000  # characters; what is outermost is left out
+MAX_TEXT = 1000  # characters of a request, a call, a thread's name: clients and apps choose how long these are. Guess: a line says enough.
 LOOK_SECONDS = 1.0
 LEAST_QUEUE_SECONDS = 0.05  # what is shown as 0.0 is not shown
 
@@ -186,14 +187,14 @@ class SlowRequests:
             found: dict[str, Any] = {
                 "number": self._number,
                 "at": time.time(),
-                "request": exchange.summary,
+                "request": shortened(exchange.summary, MAX_TEXT),
                 "seconds": now - exchange.arrived_at,
                 "queue_seconds": began_at - exchange.arrived_at if began_at else None,
                 "worker": self._worker,
-                "thread": names.get(thread_id, f"thread {thread_id}"),
+                "thread": shortened(names.get(thread_id, f"thread {thread_id}"), MAX_TEXT),
                 "request_id": escape(request_id) if request_id else None,
                 "stack": show_calls(calls)[:MAX_STACK],
-                "where": where_of(calls),
+                "where": shortened(where_of(calls), MAX_TEXT),
                 "end": None,
                 "status": None,
             }

@@ -9,7 +9,7 @@ import pytest
 from harness.fakes import FakeConnection
 
 from aserve.errors import RequestRefused
-from aserve.exchange import HTTP_1_0, HTTP_1_1, Exchange, refused_exchange, without_query
+from aserve.exchange import HTTP_1_0, HTTP_1_1, Exchange, refused_exchange, shortened, without_query
 from aserve.settings import Config
 
 
@@ -112,3 +112,9 @@ def test_no_dict_of_its_own():
         "print(dict in map(type, gc.get_referents(exchange)))\n"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "False\n"
+
+
+@pytest.mark.parametrize(("text", "shown"), [("", ""), ("abc", "abc"), ("abcd", "abc...")])
+def test_shortened(text, shown):
+    """What is left out is marked."""
+    assert shortened(text, 3) == shown

@@ -12,6 +12,7 @@ from harness.websockets import ASKING, Switching
 from aserve import slow_requests
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
+from aserve.frames import Call
 from aserve.slow_requests import SlowRequests
 
 VARS = "REQUEST_METHOD\0GET\0REQUEST_URI\0/a\0PATH_INFO\0/a\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
@@ -98,6 +99,21 @@ def test_what_is_looked_at(slow, run, caplog):
     assert not slow._running
     (found,) = slow.last()
     assert (found["worker"], found["queue_seconds"], found["stack"]) == (3, 4.0, "")
+
+
+def test_texts_of_clients_and_apps(slow, run, monkeypatch, caplog):
+    """A target, a function's name and a thread's name are as long as others like: they are shortened."""
+    call = Call("/srv/app.py", 1, "f" * 100_000)
+    monkeypatch.setattr(slow_requests, "request_of", lambda exchange: (exchange, [call]))
+    monkeypatch.setattr(slow_requests, "calls_of", list)
+    monkeypatch.setattr(slow_requests.threading, "enumerate", lambda: [SimpleNamespace(ident=0, name="t" * 100_000)])
+    run(5.0, VARS.replace("/a", "/" + "\xff" * 100_000, 1))
+    slow.look()
+    (found,) = slow.last()
+    assert found["request"].startswith("GET /\\xff") and found["request"].endswith("...")
+    assert sum(len(value) for value in found.values() if isinstance(value, str)) < 10_000
+    (line,) = slow_lines(caplog)
+    assert len(line) < 10_000
 
 
 def test_ends(slow, run, caplog):

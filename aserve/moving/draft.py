@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Callable, NamedTuple
 
+from ..exchange import shortened
 from ..near_names import near_names
 from ..settings import SETTINGS, ConfigError
 from ..settings.secrecy import HIDDEN
@@ -39,7 +40,7 @@ class Given(NamedTuple):
         if self.is_secret and not HARMLESS.match(value):
             value = HIDDEN
         text = " ".join(f"{self.key} = {value}".split()).rstrip(" =")
-        return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+        return shortened(text, MAX_SHOWN)
 
 
 class Row(NamedTuple):

@@ -7,6 +7,8 @@ Not here: what the messages mean (supervisor.py, worker.py: `say` is a worker's 
 A message is an object in JSON, and one packet of a SEQPACKET socket (unix(7)): it arrives whole, or not at all. Nobody waits
 for the other end, which may be stuck: what finds no room is kept, and sent by `flush` when there is some. When a process
 ends, however that happens, the kernel closes its end, and the other reads that there is nobody any more.
+
+Texts in a message may be a client's or an app's, of any length: those that do not fit are cut at their ends.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from ..exchange import shortened
+
 Message = dict[str, Any]
 
-MAX_MESSAGE_BYTES = 1 << 16  # a traceback is shortened to fit (worker.py)
+MAX_MESSAGE_BYTES = 1 << 16
 MAX_FDS = 2  # in a message
 _CREDENTIALS = struct.Struct("3i")  # unix(7), struct ucred: pid, uid, gid
 _SPACE = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize) + socket.CMSG_SPACE(_CREDENTIALS.size)
@@ -79,8 +83,7 @@ class Channel:
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
         """Send a message, now or when there is room; descriptors with it, at most two, are closed here once it is sent."""
-        text = json.dumps(message, ensure_ascii=False)  # six octets for a character at most
-        self._unsent.append((text.encode("utf-8", "surrogatepass"), fds))
+        self._unsent.append((_fitting(message), fds))
         self.flush()
 
     def flush(self) -> None:
@@ -122,3 +125,24 @@ class Channel:
             for fd in self._unsent.popleft()[1]:
                 os.close(fd)
         self._socket.close()
+
+
+def _fitting(message: Message) -> bytes:
+    """Return a message as it is sent; its longest texts are cut until it is no more than the other end reads."""
+    octets, most = _encode(message), MAX_MESSAGE_BYTES
+    while len(octets) > MAX_MESSAGE_BYTES and most:
+        most //= 2
+        octets = _encode(_cut(message, most))
+    return octets
+
+
+def _encode(message: Message) -> bytes:
+    text = json.dumps(message, ensure_ascii=False)  # six octets for a character at most
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _cut(value: Any, most: int) -> Any:
+    """Return the same with at most so many characters of each text."""
+    if isinstance(value, str):
+        return shortened(value, most)
+    return {key: _cut(each, most) for key, each in value.items()} if isinstance(value, dict) else value

@@ -30,6 +30,19 @@ def test_messages(pair):
         one.receive()
 
 
+@pytest.mark.parametrize("text", ["x" * 100_000, "\0" * 20_000, "\\" * 50_000, "\udce9" * 30_000])
+def test_texts_that_do_not_fit(pair, text):
+    """They are cut at their ends, however many octets a character has; all else is told, and so is what follows."""
+    one, other = pair
+    one.send({"say": "slow", "request": {"request": text, "seconds": 2.5, "end": None}})
+    one.send({"say": "left"})
+    message, _ = other.receive()
+    told = message["request"].pop("request")
+    assert message == {"say": "slow", "request": {"seconds": 2.5, "end": None}}
+    assert told.endswith("...") and text.startswith(told[:-3]) and len(told) > 5000
+    assert other.receive() == ({"say": "left"}, [])
+
+
 def test_descriptors(pair):
     """A descriptor arrives as a new one, which programs do not inherit; the sender's is closed."""
     one, other = pair
