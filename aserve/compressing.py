@@ -21,6 +21,7 @@ from .files.content_types import is_compressible
 from .files.reply import Fields, StartResponse
 from .settings import Config
 from .wsgi import WSGIApp
+from .wsgi.returned import iterate
 
 # Statuses whose responses have no body.
 _KEPT_CODES = frozenset(("204", "205"))
@@ -214,7 +215,7 @@ class _Compressed:
         self._iterable = iterable
 
     def __iter__(self) -> Iterator[bytes]:
-        for octets in self._iterable:
+        for octets in iterate(self._iterable):
             yield self._answer.piece(octets)
         octets = self._answer.finish()
         if octets:

@@ -295,6 +295,7 @@ FLOORS = {
     "aserve/wsgi/queue_wait_field.py": 100,
     "aserve/wsgi/request_id.py": 100,
     "aserve/wsgi/response.py": 99,
+    "aserve/wsgi/returned.py": 100,
     "aserve/wsgi/routes.py": 100,
     "aserve/wsgi/timing.py": 100,
     "aserve/wsgi/turnover.py": 100,

@@ -75,7 +75,7 @@ WITHIN = {
     "tls": ("certificates client_hello",),
     "workers": ("cpu interrupt queue_wait threads", "time_slices", "executor inline", "stopping"),
     "wsgi": (
-        "environ head",
+        "environ head returned",
         "response",
         "gateway",
         "wrapping",

@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 from ..settings import Config
 from ..settings.files import parse_sent
 from ..wsgi import WSGIApp
+from ..wsgi.returned import iterate
 from .conditions import Validators, is_tag, parse_date, validators_of
 from .content_types import content_type
 from .opening import Folder, Found
@@ -138,11 +139,12 @@ class _Begun:
 
     def __init__(self, iterable: Iterable[bytes]) -> None:
         self._iterable = iterable
-        self._rest = iter(iterable)
+        self._rest: Iterator[bytes] = iter(())
         self._first: list[bytes] = []
 
     def step(self) -> None:
         """Take the first item."""
+        self._rest = iterate(self._iterable)
         self._first = list(itertools.islice(self._rest, 1))
 
     def __iter__(self) -> Iterator[bytes]:

@@ -47,6 +47,7 @@ from ..exchange import Exchange
 from ..frames import Call, calls_of, outer_frames, show_calls
 from ..workers.interrupt import CHECK_SECONDS, find_interrupt
 from .gateway import WSGIApp
+from .returned import iterate
 from .wrapping import is_inert, named_as
 
 if TYPE_CHECKING:
@@ -337,7 +338,7 @@ class TimedIterable:
         self._iterator: Iterator[bytes] | None = None
 
     def __iter__(self) -> TimedIterable:
-        self._iterator = self._run.call(iter, self._iterable)
+        self._iterator = self._run.call(iterate, self._iterable)
         return self
 
     def __next__(self) -> bytes:

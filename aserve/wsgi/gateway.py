@@ -40,6 +40,7 @@ from ..exchange import REFUSED, TIMED_OUT, Exchange
 from ..forks import end_if_forked, forked
 from .environ import build_environ
 from .response import CommonFields, Response, error_response
+from .returned import not_iterable
 
 logger = logging.getLogger("aserve.app")
 
@@ -194,7 +195,8 @@ class Gateway:
             if forked:
                 self._end_if_forked(exc)
             if not is_over:
-                yield from self._fail(exchange, response, exc)
+                fault = not_iterable(iterable) if type(exc) is TypeError else None
+                yield from self._fail(exchange, response, fault or exc)
             elif not isinstance(exc, GeneratorExit):
                 exchange.has_app_failed = True
                 logger.error("%s raised %s in close()", self._name, type(exc).__name__, exc_info=exc)

@@ -23,6 +23,7 @@ from ..exchange import HTTP_1_1, Exchange
 from ..forks import end_if_forked, forked
 from ..http_date import http_date
 from .head import Headers, build_app_head, encode_hints, is_bodyless, known_heads
+from .returned import not_bytes
 
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType]
 logger = logging.getLogger("aserve.app")
@@ -248,7 +249,7 @@ class Response:
             AppError: the chunk is not bytes, or start_response has not been called.
         """
         if not isinstance(chunk, bytes):
-            raise AppError(f"the body must be made of bytes, not {type(chunk).__name__}: {chunk!r:.60}")
+            raise not_bytes(chunk)
         if self._head is None:
             raise _not_started()
         if not chunk:

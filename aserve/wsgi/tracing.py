@@ -21,6 +21,7 @@ from typing import Any, Callable
 from ..exchange import Exchange
 from ..settings import VERSION
 from .gateway import WSGIApp
+from .returned import iterate
 from .wrapping import is_inert, named_as
 
 # Others are one name: a client could invent as many as it likes.
@@ -134,7 +135,7 @@ class _TracedIterable:
         request = self._request
         try:
             if self._iterator is None:
-                self._iterator = request.run(iter, self._iterable)
+                self._iterator = request.run(iterate, self._iterable)
             chunk: bytes = request.run(next, self._iterator)
             return chunk
         except StopIteration:

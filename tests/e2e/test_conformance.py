@@ -324,8 +324,8 @@ def test_no_start_response(start_server, raw_client):
         ([b"good", "text"], "must be made of bytes, not str"),
         ([bytearray(b"x")], "not bytearray"),
         ("text", "not str"),
-        (None, "NoneType"),
-        (17, "int"),
+        (None, "returned None, not an iterable of bytes"),
+        (17, "returned int, not an iterable of bytes"),
     ],
 )
 def test_body_of_a_wrong_type(start_server, raw_client, caplog, value, told):

@@ -165,14 +165,6 @@ def test_a_later_chunk_that_is_not_bytes(caplog):
     assert "app broke PEP 3333" in caplog.text
 
 
-@pytest.mark.parametrize(("value", "kind"), [(None, "NoneType"), (5, "int")])
-def test_what_cannot_be_iterated(value, kind, caplog):
-    """An app that returns nothing iterable is told so, by type."""
-    (octets,) = respond(returning(value))
-    assert octets.startswith(b"HTTP/1.1 500 ")
-    assert "returning.<locals>.app" in caplog.text and f"'{kind}' object is not iterable" in caplog.text
-
-
 @pytest.mark.parametrize("value", [[b"x"], [b""], iter([b"x"]), iter([]), []])
 def test_an_app_that_never_starts(value, caplog):
     """A body without start_response is the app's error, and the client gets a 500."""

@@ -1,0 +1,62 @@
+"""What an app has returned that is no iterable of bytes, in words.
+
+Owns:     iterate, for what stands in front of an app; not_iterable; not_bytes.
+Thread:   any.
+Spec:     PEP 3333: "an iterable yielding zero or more bytestrings".
+Not here: where the gateway iterates (gateway.py), what is done with the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ..errors import AppError
+
+_ASYNC = (
+    "which nothing awaits: the app, or its view, is async; wrap a function in asgiref.sync.async_to_sync, "
+    "an ASGI app in a2wsgi.ASGIMiddleware"
+)
+
+
+def iterate(returned: Iterable[bytes]) -> Iterator[bytes]:
+    """
+    Return an iterator over what an app has returned.
+
+    Raises:
+        AppError: it cannot be iterated.
+    """
+    try:
+        return iter(returned)
+    except TypeError:
+        error = not_iterable(returned)
+        if error is None:
+            raise  # by its own __iter__
+    raise error
+
+
+def not_iterable(returned: object) -> AppError | None:
+    """Return the error of an app that has returned this; None: it can be iterated."""
+    kind = type(returned)
+    if hasattr(kind, "__iter__") or hasattr(kind, "__getitem__"):
+        return None
+    if returned is None:
+        why = "None, not an iterable of bytes: is a `return` missing? return [body], or [] without a body"
+    elif hasattr(kind, "__await__"):
+        why = f"a {kind.__name__}, {_ASYNC}"
+    elif hasattr(kind, "__aiter__"):
+        why = f"an {kind.__name__.replace('_', ' ')}, {_ASYNC}"
+    elif callable(returned):
+        why = f"{kind.__name__}, which is called, not iterated: return response(environ, start_response)"
+    else:
+        why = f"{kind.__name__}, not an iterable of bytes: return [body]"
+    return AppError(f"the app returned {why}")
+
+
+def not_bytes(chunk: object) -> AppError:
+    """Return the error of an app whose body has this in it."""
+    remedy = ""
+    if type(chunk) is int:
+        remedy = "; an app whose whole body is bytes returns [body], as bytes are made of integers"
+    elif isinstance(chunk, str):
+        remedy = '; encode it: [text.encode("utf-8")]'
+    return AppError(f"the body must be made of bytes, not {type(chunk).__name__}: {chunk!r:.60}{remedy}")
