@@ -34,7 +34,7 @@ from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Protocol
 
 from ._cparsers import ffi, lib
-from .standard_streams import is_open
+from .descriptors import list_open
 
 try:
     from __pypy__.thread import signals_enabled  # type: ignore[import-not-found]
@@ -48,9 +48,6 @@ forked: list[None] = []
 
 # How long a process may take for its last words if a pipe is full or a lock is taken. Guess.
 LAST_WORDS_SECONDS = 10
-FD_FOLDERS = ("/proc/self/fd", "/dev/fd")
-# Where descriptors cannot be listed, try this many numbers: 65,536 take 40 ms. Guess.
-MAX_TRIED_FDS = 65536
 
 # A struct sockaddr: family, port, host; or family, path.
 ADDRESS_BYTES = 128
@@ -231,21 +228,11 @@ def _drop_servers() -> None:
         addresses.update(its_addresses)
     addresses.discard(b"")
     _watched.clear()
-    present = _open_fds(fds)
+    present = list_open(fds)
     fds &= present
     room = ffi.new("char[]", ADDRESS_BYTES)
     fds.update(fd for fd in present - fds if _is_one_of(addresses, _local_address(fd, room)))
     _replace_by_null(fds)
-
-
-def _open_fds(fds: set[int]) -> set[int]:
-    """Return all open descriptors, these among them, and maybe the one used to list them."""
-    for folder in FD_FOLDERS:
-        with contextlib.suppress(OSError):
-            return {int(name) for name in os.listdir(folder)}
-    # There is no such folder, or no descriptor is left to open it.
-    limit = os.sysconf("SC_OPEN_MAX")
-    return {fd for fd in {*fds, *range(limit if 0 < limit < MAX_TRIED_FDS else MAX_TRIED_FDS)} if is_open(fd)}
 
 
 def _is_one_of(addresses: set[bytes], address: bytes) -> bool:

@@ -1,6 +1,6 @@
 """Standard input, output and error, which whatever starts this process may have closed.
 
-Owns:     fill_standard_streams: /dev/null where one of them is closed; is_open, of any descriptor.
+Owns:     fill_standard_streams: /dev/null where one of them is closed.
 Thread:   the main thread, before anything is opened.
 Not here: what is written to them.
 
@@ -14,6 +14,8 @@ from __future__ import annotations
 import os
 import sys
 
+from .descriptors import is_open
+
 
 def fill_standard_streams() -> None:
     """Put /dev/null where a standard descriptor is closed, and a file of Python's where it has none; leave all others alone."""
@@ -22,15 +24,6 @@ def fill_standard_streams() -> None:
             continue
         if getattr(sys, name) is None:  # which Python leaves where the descriptor is closed at its start
             setattr(sys, name, open(fd, mode, errors="backslashreplace", closefd=False))
-
-
-def is_open(fd: int) -> bool:
-    """Whether there is an open descriptor of this number."""
-    try:
-        os.fstat(fd)
-    except OSError:
-        return False
-    return True
 
 
 def _fill(fd: int) -> bool:

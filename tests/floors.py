@@ -80,6 +80,7 @@ FLOORS = {
     "aserve/contrib/django/management/commands/runaserve.py": 100,
     "aserve/contrib/flask.py": 100,
     "aserve/demo.py": 100,
+    "aserve/descriptors.py": 100,
     "aserve/episode.py": 100,
     "aserve/errors.py": 94,
     "aserve/exchange.py": 100,

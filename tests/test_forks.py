@@ -15,7 +15,7 @@ import sys
 import pytest
 from harness.places import run_in
 
-from aserve import forks
+from aserve import descriptors, forks
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -341,7 +341,7 @@ def test_one_that_fails_is_not_all(watched):
 
 def test_where_descriptors_are_not_listed(watched, monkeypatch):
     """Without /proc those that the server names are dropped."""
-    monkeypatch.setattr(forks, "FD_FOLDERS", ("/no/such",))
+    monkeypatch.setattr(descriptors, "FOLDERS", ("/no/such",))
     ours, theirs = os.pipe()
     watched([ours])
     assert run_in_child(lambda: (is_blank(ours), is_blank(theirs))) == "(True, False)"
@@ -352,8 +352,8 @@ def test_where_descriptors_are_not_listed(watched, monkeypatch):
 @pytest.mark.parametrize("open_max", [-1, 1 << 20, 512])
 def test_sockets_where_descriptors_are_not_listed(watched, monkeypatch, open_max):
     """Then its connections are found all the same, by trying all numbers there may be."""
-    monkeypatch.setattr(forks, "FD_FOLDERS", ("/no/such",))
-    monkeypatch.setattr(forks.os, "sysconf", {"SC_OPEN_MAX": open_max}.get)
+    monkeypatch.setattr(descriptors, "FOLDERS", ("/no/such",))
+    monkeypatch.setattr(descriptors.os, "sysconf", {"SC_OPEN_MAX": open_max}.get)
     gone = 99999  # a number that nothing has
     listener, client, accepted = listen(socket.AF_INET, ("127.0.0.1", 0))
     watched([gone, -1], [listener])
@@ -396,7 +396,7 @@ def test_where_no_descriptor_is_left(watched):
 def test_a_number_that_is_taken_by_nothing(watched, monkeypatch):
     """One that is listed and no longer open is passed over: those behind it are dropped."""
     ours, theirs = os.pipe()
-    monkeypatch.setattr(forks, "_open_fds", set)  # as if all were there
+    monkeypatch.setattr(forks, "list_open", set)  # as if all were there
     watched([-1, ours])
     assert run_in_child(lambda: (is_blank(ours), is_blank(theirs))) == "(True, False)"
     os.close(ours)

@@ -50,7 +50,8 @@ def test_what_cannot_be_filled(monkeypatch, taken):
             raise FileNotFoundError(2, "No such file or directory")
         return 77
 
-    fake = {"open": open_, "close": closed.append, "fstat": lambda fd: os.stat("/no/such/file")}
+    monkeypatch.setattr(standard_streams, "is_open", lambda fd: False)
+    fake = {"open": open_, "close": closed.append}
     monkeypatch.setattr(
         standard_streams, "os", type("os", (), {**vars(os), **{k: staticmethod(v) for k, v in fake.items()}})
     )

@@ -12,8 +12,9 @@ import mmap
 import os
 import tempfile
 
+from ..descriptors import list_open
+
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - nothing with a name is left there
-OWN_FDS = "/proc/self/fd"
 
 # Files that the supervisor hands down to the code that takes its place, by name: they are nobody's in processes/.
 KEPT: dict[str, int] = {}
@@ -42,8 +43,7 @@ def map_memory_file(fd: int) -> mmap.mmap:
 
 def keep_from_programs(fd: int) -> None:
     """Let no program inherit this file, by whatever descriptor of this process: PyPy's mmap keeps one that they would."""
-    with contextlib.suppress(OSError):  # no /proc, or not for this user
-        for name in os.listdir(OWN_FDS):
-            with contextlib.suppress(OSError):  # the one by which they were listed is closed
-                if os.path.samestat(os.fstat(int(name)), os.fstat(fd)):
-                    os.set_inheritable(int(name), False)
+    for other in list_open():
+        with contextlib.suppress(OSError):  # the one by which they were listed is closed
+            if os.path.samestat(os.fstat(other), os.fstat(fd)):
+                os.set_inheritable(other, False)

@@ -55,6 +55,10 @@ from .worker import (
 
 logger = logging.getLogger("aserve")
 
+NO_PROC = (
+    "--preload: there is no /proc, so it is not known whether libraries in C have started threads, which no worker would have; "
+    "mount it, or leave --preload out, if workers hang"
+)
 MAX_NAMES_LENGTH = 1000  # fits into a message (channel.py)
 
 Enter = Callable[[Role], object]  # makes of this process, which has imported the app, that worker
@@ -91,7 +95,9 @@ class Mold:
             return 0
         if opened.shared:
             logger.info("opened %s, and shared by all workers: %s", when, ", ".join(opened.shared))
-        if opened.threads_in_c:
+        if opened.threads_in_c is None:
+            logger.warning(NO_PROC)
+        elif opened.threads_in_c:
             text = "threads of libraries in C, %s: %s; workers have those that their library starts anew after a fork"
             logger.info(text, when, ", ".join(opened.threads_in_c))
         if hasattr(gc, "freeze"):  # not on PyPy

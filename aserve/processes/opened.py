@@ -13,12 +13,16 @@ Python code runs in: they are a library's in C (OpenBLAS), and most libraries st
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import re
+import stat
 import sys
 import threading
 from typing import NamedTuple
+
+from ..descriptors import list_open
 
 FD_FOLDER = "/proc/self/fd"
 TASK_FOLDER = "/proc/self/task"
@@ -26,7 +30,9 @@ NET_FOLDER = "/proc/net"
 TCP_LISTEN = "0A"  # tcp_states.h
 UNIX_DATAGRAM = "0002"  # net.h: SOCK_DGRAM
 
-Fds = dict[int, str]  # by number, what /proc says of it
+A_FILE = "a file"
+# By number, what /proc says of it; without /proc, what fstat(2) says, in the same form.
+Fds = dict[int, str]
 
 
 class Opened(NamedTuple):
@@ -34,18 +40,32 @@ class Opened(NamedTuple):
 
     unfit: list[str]  # what no two processes can share
     shared: list[str]  # what they can, if the app knows that it does
-    threads_in_c: list[str]  # what no fork has, but libraries begin anew
+    threads_in_c: (
+        list[str] | None
+    )  # what no fork has, but libraries begin anew; None: /proc, which knows them, is not there
 
 
 def list_fds() -> Fds:
     """Return the descriptors of this process."""
-    found = {}
-    for name in os.listdir(FD_FOLDER):
-        try:
-            found[int(name)] = os.readlink(f"{FD_FOLDER}/{name}")
-        except OSError:
-            pass  # the one by which they were listed
-    return found
+    links = {fd: _link_of(fd) for fd in list_open()}
+    return {fd: link for fd, link in links.items() if link}
+
+
+def _link_of(fd: int) -> str:
+    """Return what a descriptor is; "": it has been closed."""
+    with contextlib.suppress(OSError):
+        return os.readlink(f"{FD_FOLDER}/{fd}")
+    try:
+        status = os.fstat(fd)
+    except OSError:  # the one by which they were listed
+        return ""
+    kind = stat.S_IFMT(status.st_mode)
+    named = {stat.S_IFSOCK: "socket", stat.S_IFIFO: "pipe"}
+    if kind in named:
+        return f"{named[kind]}:[{status.st_ino}]"
+    if kind == stat.S_IFCHR:
+        return f"/dev/{status.st_rdev}"
+    return A_FILE if kind else "an epoll set, a timer or the like"
 
 
 def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
@@ -65,6 +85,8 @@ def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
             pass
         elif link.startswith("/"):
             shared.append(link)
+        elif link == A_FILE:
+            shared.append(f"{link} (descriptor {fd})")
         else:
             kind = re.search(r"\[(\w+)\]", link)
             what = "a pipe" if link.startswith("pipe:") else f"an {kind[1]}" if kind else link
@@ -75,15 +97,19 @@ def find_opened(before: Fds, net_folder: str = NET_FOLDER) -> Opened:
 # Threads
 
 
-def _threads() -> tuple[list[str], list[str]]:
-    """Return the threads beside this one: those in which Python runs, or may, and the others."""
+def _threads() -> tuple[list[str], list[str] | None]:
+    """Return the threads beside this one: those in which Python runs, or may, and the others; None: these are not known."""
     known = {thread.ident: thread for thread in threading.enumerate()}
     names = [f"thread {thread.name}" for ident, thread in known.items() if ident != threading.get_ident()]
     frames = {ident: frame for ident, frame in sys._current_frames().items() if ident not in known}
     names += [f"a thread at {frame.f_code.co_filename}:{frame.f_lineno}" for frame in frames.values()]
     # After a fork PyPy's main thread has the number that its parent's had.
     native = {str(os.getpid()), *(str(thread.native_id) for thread in known.values())}
-    in_c = [_comm_of(task) for task in os.listdir(TASK_FOLDER) if task not in native]
+    try:
+        tasks = os.listdir(TASK_FOLDER)
+    except OSError:  # there is no /proc
+        return sorted(names), None
+    in_c = [_comm_of(task) for task in tasks if task not in native]
     return sorted(names), sorted(in_c)[: len(in_c) - len(frames)]
 
 

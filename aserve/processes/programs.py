@@ -16,10 +16,11 @@ from collections.abc import Mapping
 from typing import Callable, NoReturn
 
 from .._cparsers import lib
+from ..descriptors import list_open
 from ..settings import Config, ConfigError
 from ..settings.commands import Program, name_programs, parse_program, parse_timed
 from ..settings.secrecy import show_program
-from .command import Command
+from .command import COMMAND_LINE, Command
 from .signal_pipe import SignalPipe, block_signals
 
 logger = logging.getLogger("aserve")
@@ -37,7 +38,6 @@ NOT_INHERITED = (
     "WATCHDOG_PID",
     "FDSTORE",
 )
-OWN_FDS = "/proc/self/fd"
 
 
 def programs_of(config: Config, command: Command) -> list[Program]:
@@ -66,6 +66,10 @@ def check_programs(config: Config, environ: Mapping[str, str]) -> None:
                 "there is no such file that can be run" if os.sep in word else f"it is in no folder of PATH ({path})"
             )
             raise ConfigError(f"attach: cannot run {word!r} of {show_program(text)!r}: {where}")
+    if config.spooler and not Command.of_this_process(environ).words[1:]:
+        raise ConfigError(
+            f"spooler: the command line, which its processes run, is not known without {COMMAND_LINE}; mount /proc"
+        )
 
 
 def start_program(
@@ -122,11 +126,10 @@ def _become(
 
 def _keep_descriptors() -> None:
     """Let the program inherit none but the standard ones: not those either that whoever started us has left open."""
-    with contextlib.suppress(OSError):  # no /proc; all of ours are closed by exec in any case
-        for name in os.listdir(OWN_FDS):
-            if int(name) > 2:
-                with contextlib.suppress(OSError):  # the one by which they were listed
-                    os.set_inheritable(int(name), False)
+    for fd in list_open():
+        if fd > 2:
+            with contextlib.suppress(OSError):  # the one by which they were listed
+                os.set_inheritable(fd, False)
 
 
 def environ_for(config: Config, environ: Mapping[str, str]) -> dict[str, str]:

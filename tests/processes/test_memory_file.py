@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from aserve import descriptors
 from aserve.processes import memory_file
 from aserve.processes.memory_file import map_memory_file, open_memory_file
 
@@ -64,7 +65,9 @@ def test_who_inherits_it(fd):
 
 
 def test_without_proc(fd, monkeypatch):
-    """Where descriptors cannot be listed, nothing is done about those of others."""
-    monkeypatch.setattr(memory_file, "OWN_FDS", "/no/such/folder")
+    """Where descriptors cannot be listed, no program inherits it either."""
+    monkeypatch.setattr(descriptors, "FOLDERS", ())
     os.truncate(fd, mmap.PAGESIZE)
+    os.set_inheritable(fd, True)
     map_memory_file(fd).close()
+    assert not os.get_inheritable(fd)

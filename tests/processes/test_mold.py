@@ -156,6 +156,15 @@ def test_what_is_shared(lead, at_word, monkeypatch, caplog):
     assert "threads of libraries in C, at import: python; workers have those" in caplog.text
 
 
+def test_without_proc(lead, at_word, monkeypatch, caplog):
+    """It forks, and says what it could not see."""
+    monkeypatch.setattr(mold_module, "find_opened", lambda before: Opened([], [], None))
+    led = lead()
+    at_word(lambda: led.tell(do="drain", stopping=False))
+    assert led.run() == 0
+    assert "--preload: there is no /proc, so it is not known whether libraries in C" in caplog.text
+
+
 def test_a_worker(lead, at_word, monkeypatch):
     """It is the process that two forks have made, with a channel, a page and a place of its own, and the mold's app."""
     served = []

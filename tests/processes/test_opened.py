@@ -103,6 +103,24 @@ def test_a_number_that_is_used_again(tmp_path):
         assert f"a socket (descriptor {one.fileno()})" in find_opened({one.fileno(): "/dev/null"}, str(tmp_path)).unfit
 
 
+def test_without_proc(find, monkeypatch, tmp_path):
+    """What fstat(2) knows is told all the same, without names; threads of libraries in C are not known."""
+    monkeypatch.setattr(opened_module, "FD_FOLDER", str(tmp_path))
+    monkeypatch.setattr(opened_module, "TASK_FOLDER", str(tmp_path / "missing"))
+    before = list_fds()
+    reading, writing = os.pipe()
+    with select.epoll() as epoll, open(tmp_path / "file", "w") as file, open(os.devnull), socket.socket() as one:
+        found = find_opened(before)
+        fds = [reading, writing, one.fileno()]
+    os.close(reading)
+    os.close(writing)
+    named = [f"{kind} (descriptor {fd})" for kind, fd in zip(["a pipe", "a pipe", "a socket"], fds)]
+    assert epoll.closed and file.closed
+    assert sorted(re.sub(r"an epoll.*", "", text) for text in found.unfit) == sorted([*named, ""])
+    assert [re.sub(r"\d+", "", text) for text in found.shared] == ["a file (descriptor )"]
+    assert found.threads_in_c is None
+
+
 def test_threads(find):
     """By their names; one that only _thread knows, by where it is."""
     end, begun = threading.Event(), threading.Event()

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from aserve.processes import command as command_module
 from aserve.processes.programs import check_programs
 from aserve.settings import Config, ConfigError
 
@@ -29,6 +30,14 @@ def test_signals_that_are_ignored_or_blocked():
     found = {name: int(mask, 16) for name, mask in re.findall(r"Sig(\w+):\s*(\w+)", done.stderr)}
     valid = sum(1 << (number - 1) for number in signal.valid_signals())  # others are the C library's
     assert found["Blk"] == 0 and not found["Ign"] & valid
+
+
+def test_a_spooler_without_proc(monkeypatch):
+    """An interpreter that does not know how it was started (before 3.10) cannot start another like it: that is told at once."""
+    monkeypatch.setattr(command_module, "COMMAND_LINE", "/no/such/file")
+    monkeypatch.delattr(sys, "orig_argv", raising=False)
+    with pytest.raises(ConfigError, match=r"spooler: the command line, .* is not known without /proc"):
+        check_programs(Config(workers=1, spooler=["/tmp"]), {})
 
 
 def test_what_is_not_there(tmp_path):
