@@ -20,6 +20,7 @@ import os
 import re
 import select
 import socket
+import stat
 import struct
 import time
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,7 @@ FIRST_SECONDS, MAX_SECONDS = 1.0, 3600.0  # between two tries of a job that fail
 ABANDONED_SECONDS = 3600.0  # a file that nobody goes on writing to; Guess
 MAX_COUNTED = 10_000  # by whoever only wants to know how many wait: 4 ms of CPU time (2026-11-23)
 WAKE = ".wake"
+_FIFO = os.O_NONBLOCK | os.O_NOFOLLOW
 _PREFIX, _NEW, _UNREADABLE = "uwsgi_spoolfile_on_", ".new-", ".unreadable-"
 _HEAD = struct.Struct("<BHB")
 _PRIORITY = re.compile(r"[0-9]{1,9}\Z")
@@ -154,9 +156,10 @@ def _sync(folder: str) -> None:
 def wake(folder: str) -> None:
     """Tell whoever waits for jobs there, if anybody does."""
     with contextlib.suppress(OSError):  # nobody; or it has been told so often that it is awake
-        fd = os.open(os.path.join(folder, WAKE), os.O_WRONLY | os.O_NONBLOCK)
+        fd = os.open(os.path.join(folder, WAKE), os.O_WRONLY | _FIFO)
         try:
-            os.write(fd, b"j")
+            if stat.S_ISFIFO(os.fstat(fd).st_mode):  # a copy of the folder has a file in its place
+                os.write(fd, b"j")
         finally:
             os.close(fd)
 
@@ -170,9 +173,31 @@ def open_wake(folder: str) -> int:
     """
     _make(folder)
     path = os.path.join(folder, WAKE)
+    _make_fifo(path)
+    if not _is_fifo(path):
+        _replace(folder, path)
+    return os.open(path, os.O_RDWR | _FIFO)  # both: it never has an end
+
+
+def _make_fifo(path: str) -> None:
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)
-    return os.open(path, os.O_RDWR | os.O_NONBLOCK)  # both: it never has an end
+
+
+def _is_fifo(path: str) -> bool:
+    return stat.S_ISFIFO(os.lstat(path).st_mode)
+
+
+def _replace(folder: str, path: str) -> None:
+    """Have a FIFO in the place of what is none, as in a copy of the folder: it could be read at any time, and wake all the time."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)  # or one process would remove what another has made
+        if not _is_fifo(path):
+            os.unlink(path)
+            _make_fifo(path)
+    finally:
+        os.close(fd)
 
 
 def _ignore(path: str, what: str, fault: OSError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -186,6 +187,59 @@ def test_waking(folder):
         wake(folder)  # nobody reads: it does not wait
     os.close(open_wake(folder))
     os.close(fd)
+
+
+@pytest.mark.parametrize("kind", ["file", "link to a file", "link to nothing", "socket"])
+def test_waking_where_something_else_stands(folder, tmp_path, kind):
+    """A file can be read at any time, and would wake all the time: it is replaced, and nothing is written to it."""
+    os.mkdir(folder)
+    place = pathlib.Path(folder, ".wake")
+    if kind == "file":
+        place.write_bytes(b"x")
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.bind(str(place))
+    else:
+        place.symlink_to(tmp_path / "other")
+    if kind == "link to a file":
+        (tmp_path / "other").touch()
+    wake(folder)
+    fd = open_wake(folder)
+    with pytest.raises(BlockingIOError):
+        os.read(fd, 9)
+    wake(folder)
+    assert os.read(fd, 9) == b"j" and place.is_fifo() and not place.is_symlink()
+    os.close(fd)
+    assert kind != "link to a file" or (tmp_path / "other").read_bytes() == b""
+
+
+def test_waking_writes_to_no_file(folder):
+    """Whoever writes a job leaves what is in the place of the FIFO as it is."""
+    os.mkdir(folder)
+    place = pathlib.Path(folder, ".wake")
+    place.write_bytes(b"x")
+    wake(folder)
+    assert place.read_bytes() == b"x"
+
+
+def test_waking_where_two_replace(folder, monkeypatch):
+    """The second finds what the first has made, and leaves it there."""
+    os.mkdir(folder)
+    place = pathlib.Path(folder, ".wake")
+    place.touch()
+    lock, first = module.fcntl.flock, []
+
+    def another_is_quicker(fd, how):
+        monkeypatch.setattr(module.fcntl, "flock", lock)
+        first.append(open_wake(folder))
+        lock(fd, how)
+
+    monkeypatch.setattr(module.fcntl, "flock", another_is_quicker)
+    second = open_wake(folder)
+    wake(folder)
+    assert os.read(first[0], 9) == b"j"
+    os.close(first[0])
+    os.close(second)
 
 
 DIES = """\
