@@ -12,6 +12,7 @@ next one that starts finds that nobody holds it any more, and removes it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import glob
 import logging
@@ -29,6 +30,7 @@ logger = logging.getLogger("aserve")
 PREFIX = "aserve-app-metrics-"
 # In memory first. Never the working directory, which tempfile would take in the end.
 ROOTS = ("/dev/shm", "/tmp", "/var/tmp")  # noqa: S108 - mkdtemp makes what only this user may enter
+MAX_TRIES = 20  # to make a folder. Guess: a try fails if another supervisor looks in a certain microsecond.
 
 
 def chosen_folder(config: Config, environ: Mapping[str, str]) -> str | None:
@@ -70,10 +72,12 @@ class AppFiles:
         roots = [root for root in ROOTS if os.access(root, os.W_OK | os.X_OK)]
         for root in roots:
             _remove_abandoned(root)
-        folder = tempfile.mkdtemp(prefix=PREFIX, dir=roots[0] if roots else ROOTS[-1])
-        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        return cls(folder, lock)
+        for _ in range(MAX_TRIES):
+            folder = tempfile.mkdtemp(prefix=PREFIX, dir=roots[0] if roots else ROOTS[-1])
+            lock = _lock(folder)
+            if lock is not None:
+                return cls(folder, lock)
+        raise FileNotFoundError(errno.ENOENT, "others remove what is made", folder)
 
     @classmethod
     def inherit(cls, state: dict[str, Any]) -> AppFiles:
@@ -95,6 +99,20 @@ class AppFiles:
         if self.lock is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
             os.close(self.lock)
+
+
+def _lock(folder: str) -> int | None:
+    """Hold a new folder; None: another supervisor that starts has removed it, as nobody held it yet."""
+    try:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        return None
+    with contextlib.suppress(FileNotFoundError):
+        fcntl.flock(lock, fcntl.LOCK_SH)  # waits for one that removes it
+        if os.path.samestat(os.fstat(lock), os.stat(folder)):
+            return lock
+    os.close(lock)
+    return None
 
 
 def _remove_abandoned(root: str) -> None:

@@ -43,6 +43,35 @@ def test_abandoned_folders(roots):
     third.close()
 
 
+@pytest.mark.parametrize("moment", ["made", "opened"])
+def test_supervisors_that_start_at_once(roots, monkeypatch, moment):
+    """One that removes what nobody holds may find a folder just before it is held: another is made."""
+    calls = {"made": (module.tempfile, "mkdtemp"), "opened": (module.fcntl, "flock")}
+    owner, name = calls[moment]
+    real = getattr(owner, name)
+
+    def others_look_once(*args, **options):
+        if moment == "made":
+            found = real(*args, **options)
+        monkeypatch.setattr(owner, name, real)
+        module._remove_abandoned(str(roots))
+        return found if moment == "made" else real(*args, **options)
+
+    monkeypatch.setattr(owner, name, others_look_once)
+    files = AppFiles.open("")
+    assert os.listdir(roots) == [os.path.basename(files.folder)]
+    module._remove_abandoned(str(roots))
+    assert os.path.isdir(files.folder)
+    files.close()
+
+
+def test_a_folder_that_never_stays(roots, monkeypatch, caplog):
+    """The log says so, and nothing ends."""
+    monkeypatch.setattr(module, "_lock", lambda folder: os.rmdir(folder))
+    assert AppFiles.open("") is None
+    assert "there is no folder for them" in caplog.text and os.listdir(roots) == []
+
+
 def test_the_users_folder(tmp_path):
     """It is made if need be, our files of before are removed, and those of others stay, also at the end."""
     folder = tmp_path / "a" / "b"
