@@ -27,8 +27,20 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 # PATH: to pass a folder, a server needs no right to list it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
-# What open() says where there is no such file: the name is too long, or is a socket's, among others.
-_ABSENT = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO, errno.ENODEV))
+# What open() says where there is no such file: the name is too long, or is a socket's, among others. EINVAL and EILSEQ: no name of the file
+# system's (exFAT, ZFS) is like it; EINVAL is also readlink()'s, of what was a link just before.
+_ABSENT = frozenset(
+    (
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENXIO,
+        errno.ENODEV,
+        errno.EINVAL,
+        errno.EILSEQ,
+    )
+)
 _LINK = frozenset((errno.ELOOP, errno.ENOTDIR, errno.EMLINK))  # of a link, in the middle or at the end; FreeBSD's
 _FORBIDDEN = frozenset((errno.EACCES, errno.EPERM))
 

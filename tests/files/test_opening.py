@@ -135,6 +135,35 @@ def test_a_link_that_appears_meanwhile(site, monkeypatch):
     assert read(site, "link") is None
 
 
+def test_a_link_that_becomes_a_folder_meanwhile(site, monkeypatch):
+    """It is resolved as a link, and is none by then: at that moment there is no such file."""
+    link = site / "link"
+    link.symlink_to("sub")
+    read_link = os.readlink
+
+    def change(path, **options):
+        if link.is_symlink():
+            link.unlink()
+            link.mkdir()
+        return read_link(path, **options)
+
+    monkeypatch.setattr(os, "readlink", change)
+    assert read(site, "link/deep/b") is None
+    assert not link.is_symlink()
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EILSEQ])
+@pytest.mark.parametrize("may_leave", [False, True])
+def test_names_that_a_file_system_cannot_have(site, monkeypatch, number, may_leave):
+    """As on exFAT, or on ZFS that takes UTF-8 only."""
+
+    def refuse(path, *args, **options):
+        raise OSError(number, "no such name")
+
+    monkeypatch.setattr(opening.os, "open", refuse)
+    assert read(site, "a\udcff", may_leave) is None
+
+
 def test_the_folder_itself_may_be_a_link(site):
     """Its path was configured; where it leads is found anew for each file."""
     current = site.parent / "current"
