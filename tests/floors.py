@@ -279,6 +279,7 @@ FLOORS = {
     "aserve/uwsgi_api/shared_locks.py": 100,
     "aserve/uwsgi_api/signals.py": 100,
     "aserve/uwsgi_api/turns.py": 100,
+    "aserve/uwsgi_api/wake.py": 100,
     "aserve/workers/__init__.py": 100,
     "aserve/workers/cpu.py": 100,
     "aserve/workers/executor.py": 98,

@@ -139,7 +139,7 @@ WITHIN = {
     ),
     "sharing": ("store", "leases"),
     "uwsgi_api": (
-        "locks schedules",
+        "locks schedules wake",
         "caches handlers",
         "shared_caches shared_locks turns",
         "hosts",
@@ -213,6 +213,7 @@ RESERVED = {
             "sharing.store": "a thread waits until it is back",
             "uwsgi_api.locks": "a thread stands before the others of its process",
             "uwsgi_api.signals": "each run of a signal has a thread",
+            "uwsgi_api.wake": "a thread waits for another",
             "uwsgi_api.decorators": "@thread starts one",
         },
     ),

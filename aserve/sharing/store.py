@@ -75,7 +75,7 @@ class Store:
     def _forget(self) -> None:
         """Begin anew, in a process that was forked: the connections are its parent's, and its thread is not here."""
         self._idle: deque[tuple[float, Any]] = deque()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # what is logged under it may call the app, which may ask
         self._away_since: float | None = None
 
     def key(self, *parts: bytes | str) -> bytes:

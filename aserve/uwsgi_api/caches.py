@@ -13,6 +13,9 @@ A process may die at any instruction, and the lock is then another's. So whoever
 that back behind; and an item counts only when its last octet, "is whole", is written. Who finds the table busy links all whole items
 anew.
 
+A finalizer or a handler of a signal may come in the midst of that, in the same thread. Chains lead to whole items at any moment, so
+it reads them as they are (`_peek`); what it changes is done when the call that it interrupts has ended, and it is told what will be.
+
 Numbers of items begin with 1; 0 is the end of a chain. Memory that was never written to is not taken: TOP is how far it was.
 """
 
@@ -25,11 +28,12 @@ import random
 import struct
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Callable, TypeVar
 
 from ..log_once import LogOnce
 from ..settings.caches import CacheSpec
-from .locks import Locks
+from .locks import Inside, Locks
 
 logger = logging.getLogger("aserve")
 Result = TypeVar("Result")
@@ -104,11 +108,17 @@ class Cache:
 
     def get(self, key: bytes) -> bytes | None:
         """Return a value; None: it is not there, or its time is over."""
-        return self._run(self._get, key)
+        try:
+            return self._run(self._get, key)
+        except Inside:
+            return self._peek(key)
 
     def has(self, key: bytes) -> bool:
         """Whether a value is there."""
-        return self._run(self._find, key, self._digest(key)) is not None
+        try:
+            return self._run(self._find, key, self._digest(key)) is not None
+        except Inside:
+            return self._peek(key) is not None
 
     def set(self, key: bytes, value: bytes, seconds: float = 0, *, is_update: bool = False) -> bool:
         """
@@ -118,7 +128,11 @@ class Cache:
         """
         if not self._takes(key, value):
             return False
-        is_kept = self._run(self._set, key, value, _after(seconds), is_update)
+        try:
+            is_kept = self._run(self._set, key, value, _after(seconds), is_update)
+        except Inside:
+            is_kept = is_update or self._peek(key) is None
+            self._locks.after(partial(self.set, key, value, seconds, is_update=is_update))
         if is_kept is None and not self._full.is_said:
             text = "uwsgi.cache_set: the cache %r is full, with %d items; raise items=, or give purge_lru=1"
             self._full.log(text, self.spec.name, self.spec.items)
@@ -133,7 +147,12 @@ class Cache:
         """
         if not self._takes(key, octets_of(0)):
             return False
-        return bool(self._run(self._change, key, by, _after(seconds)))
+        try:
+            return bool(self._run(self._change, key, by, _after(seconds)))
+        except Inside:
+            value = self._peek(key)
+            self._locks.after(self.change, key, by, seconds)
+            return value is None or number_of(value) is not None
 
     def number(self, key: bytes) -> int:
         """Return a number; 0: there is none."""
@@ -141,20 +160,43 @@ class Cache:
 
     def delete(self, key: bytes) -> bool:
         """Remove a value; return False if there is none."""
-        return self._run(self._delete, key)
+        try:
+            return self._run(self._delete, key)
+        except Inside:
+            self._locks.after(self.delete, key)
+            return self._peek(key) is not None
 
     def clear(self) -> bool:
         """Remove all of them."""
-        self._run(self._clear)
+        try:
+            self._run(self._clear)
+        except Inside:
+            self._locks.after(self.clear)
         return True
 
     def keys(self) -> list[bytes]:
         """Return the keys of all values."""
-        return self._run(self._keys)
+        try:
+            return self._run(self._keys)
+        except Inside:
+            return self._keys()
 
     def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         result: Result = self._locks.run(self._run_whole, function, arguments)
         return result
+
+    # In a thread that has the lock, and was interrupted
+
+    def _peek(self, key: bytes) -> bytes | None:
+        """Return the value of a whole item, and change nothing."""
+        number, top = self._word(self._bucket(self._digest(key))), self._word(self._head + _TOP)
+        while 0 < number <= top:  # `clear` begins with it
+            item = self._place(number)
+            number, _, _, _, expires, _ = _ITEM.unpack_from(self._octets, item)
+            is_whole = self._octets[item + _WHOLE] and (not expires or expires > time.monotonic_ns())
+            if is_whole and self._key_of(item) == key:
+                return self._value_of(item)
+        return None
 
     # With the lock
 
@@ -315,9 +357,8 @@ class Cache:
                 free = number
         self._put(self._head + _FREE, free)
         self._put(self._head + _BUSY, 0)
-        logger.warning(
-            "uwsgi: a process ended while it changed the cache %r, which has %d items", self.spec.name, len(whole)
-        )
+        text = "uwsgi: a process ended while it changed the cache %r, which has %d items"
+        self._locks.after(logger.warning, text, self.spec.name, len(whole))
 
     def _forget_links(self) -> None:
         self._octets[self._buckets : self._buckets + (self._mask + 1) * _WORD.size] = bytes(

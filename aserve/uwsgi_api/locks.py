@@ -8,6 +8,10 @@ Not here: what is done below them (caches.py, signals.py).
 
 The kernel takes a lock from a process that ends, also by SIGKILL, and a process that is forked has none of its parent's. Among
 the threads of one process something else stands before each.
+
+Python may call a finalizer, or a handler of a signal, in the midst of what is done under the lock, and these may be the app's. They
+must not wait for what their own thread has: `run` raises Inside there. What is read then is read as it is; what is changed waits
+until that thread is out (`after`). So does all that calls the app by itself, such as handlers of its logging.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ import operator
 import os
 import threading
 import time
+from collections import deque
 from typing import Any, Callable, TypeVar
 
 from ..forks import weakly
@@ -31,6 +36,10 @@ RUNNING = OURS + 1  # and so on: one for each signal
 FIRST_SECONDS, MAX_SECONDS = 0.0005, 0.005
 
 
+class Inside(Exception):
+    """This thread is under the lock already."""
+
+
 class Locks:
     """Those of one file."""
 
@@ -41,20 +50,45 @@ class Locks:
 
     def _forget_threads(self) -> None:
         """Begin anew, in a process that was forked: its parent's threads are not here to let go."""
-        self._ours = threading.Lock()
+        self._ours = threading.RLock()  # which knows its thread; nothing is done under it twice
+        self._later: dict[int, deque[tuple[Callable[..., object], tuple[Any, ...]]]] = {}  # by thread
         self._held: dict[int, object] = {}  # those of the app that threads of this process have, or try to have
 
     # For a moment
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call this while no other thread of any process is in here."""
-        # Between a lock and its release only calls into C: --request-timeout may raise in any thread, in any of Python's.
-        with self._ours:
-            try:
-                fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, OURS)
-                return function(*arguments)
-            finally:
-                fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, OURS)
+        """
+        Call this while no other thread of any process is in here.
+
+        Raises:
+            Inside: this thread is: it was interrupted there.
+        """
+        if self._ours._is_owned():  # type: ignore[attr-defined]
+            raise Inside
+        try:
+            # Between a lock and its release only calls into C: --request-timeout may raise in any thread, in any of Python's.
+            with self._ours:
+                try:
+                    fcntl.lockf(self._fd, fcntl.LOCK_EX, 1, OURS)
+                    return function(*arguments)
+                finally:
+                    fcntl.lockf(self._fd, fcntl.LOCK_UN, 1, OURS)
+        finally:
+            if self._later:
+                self._call_later()
+
+    def after(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Call this as soon as this thread is not in `run`: at once, or at the end of what was interrupted."""
+        if self._ours._is_owned():  # type: ignore[attr-defined]
+            self._later.setdefault(threading.get_ident(), deque()).append((function, arguments))
+        else:
+            function(*arguments)
+
+    def _call_later(self) -> None:
+        later = self._later.get(threading.get_ident())
+        while later:
+            function, arguments = later.popleft()
+            function(*arguments)
 
     # Of the app
 

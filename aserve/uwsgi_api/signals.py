@@ -32,6 +32,7 @@ from ..forks import end_if_forked, forked, weakly
 from .handlers import ALL, ANY, Handler, name_in_all_hosts, name_of, parse_target
 from .memory import SIGNAL_BYTES, SIGNAL_COUNT, Memory
 from .schedules import Cron, Every, Schedule, Ticks, identity_of, ticks_of
+from .wake import Wake
 
 if TYPE_CHECKING:
     from ..sharing.leases import Lease
@@ -82,7 +83,7 @@ class Signals:
         self._serves: Callable[[], bool] | None = None  # whether this worker takes anything; None: it has not begun
         self._running: dict[int, float] = {}  # since when
         self._leases: dict[int, Lease] = {}  # of what runs here, and on no other host
-        self._wake = threading.Event()
+        self._wake = Wake()
         self._clock: threading.Thread | None = None
         self._looking = threading.Lock()  # from what is taken until its thread has begun
 
@@ -128,6 +129,9 @@ class Signals:
         handler = self._handlers.get(number)
         if handler is None:
             raise ValueError(f"signal {number} has no function here: uwsgi.register_signal({number}, '', function)")
+        self._memory().locks.after(self._send, number, handler)
+
+    def _send(self, number: int, handler: Handler) -> None:
         self._locked(self._raise, number, handler, MAX_PENDING)
         self._wake.set()
 
@@ -146,8 +150,10 @@ class Signals:
 
     def _meet(self, number: int) -> None:
         """Know a signal, as a worker: what all know of its schedule, and how often it was raised before."""
-        if self._serves is None:
-            return
+        if self._serves is not None:
+            self._memory().locks.after(self._meet_now, number)
+
+    def _meet_now(self, number: int) -> None:
         self._locked(self._enter, number)
         self._locked(self._start_clock)
         self._wake.set()
@@ -156,7 +162,6 @@ class Signals:
 
     def _run_clock(self) -> None:
         while True:
-            self._wake.clear()
             try:
                 seconds = self.look()
             except Exception:
@@ -266,8 +271,9 @@ class Signals:
 
     def _start_clock(self) -> None:
         if self._clock is None and self._handlers:
-            self._clock = threading.Thread(target=self._run_clock, name="aserve-uwsgi-clock", daemon=True)
-            self._clock.start()
+            clock = threading.Thread(target=self._run_clock, name="aserve-uwsgi-clock", daemon=True)
+            clock.start()  # first: where there is no room for a thread, the next signal tries again
+            self._clock = clock
 
     def _raise(self, number: int, handler: Handler, most: int) -> None:
         entry = self._read(number)
@@ -340,10 +346,12 @@ class Signals:
         seconds = time.monotonic() - self._running.get(number, time.monotonic())
         if has_waiting and seconds > HANGS_SECONDS and number not in self._told:
             self._told.add(number)
-            logger.warning(
-                "%s has run for %.0f s for uwsgi signal %d, which is due again; it waits for its end",
-                name_of(handler.function), seconds, number,
-            )  # fmt: skip
+            self._memory().locks.after(_log_hanging, number, handler, seconds)
+
+
+def _log_hanging(number: int, handler: Handler, seconds: float) -> None:
+    text = "%s has run for %.0f s for uwsgi signal %d, which is due again; it waits for its end"
+    logger.warning(text, name_of(handler.function), seconds, number)
 
 
 def check_number(number: int) -> int:

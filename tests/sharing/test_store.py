@@ -223,6 +223,27 @@ def test_one_connection_that_is_lost(new, store_server, caplog, wait_until):
     assert store.ask("PING") == b"PONG" and len(faults) == 1
 
 
+def test_log_that_asks(new, store_server, probing, wait_until):
+    """A handler of the app's logging may ask the store that is told of: it does not wait for itself."""
+    store, heard = new(), []
+
+    class Asking(logging.Handler):
+        def emit(self, record):
+            try:
+                heard.append(store.ask("PING"))
+            except ConnectionError:
+                heard.append("away")
+
+    handler = Asking()
+    logging.getLogger("aserve").addHandler(handler)
+    try:
+        store._note_away(Away("it is away"))
+        wait_until(lambda: len(heard) == 2, 20)
+    finally:
+        logging.getLogger("aserve").removeHandler(handler)
+    assert heard == ["away", b"PONG"]
+
+
 def test_silent(new, store_server, probing, caplog, wait_until):
     """A server that says nothing holds a call no longer than that, and the next ones not at all."""
     store = new()

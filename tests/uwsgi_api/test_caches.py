@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from harness import cutting
+from harness import cutting, nesting
 
 from aserve.uwsgi_api import caches
 
@@ -206,6 +208,35 @@ def test_cut_off_anywhere(change):
         [sys.executable, "-I", cutting.__file__, change], capture_output=True, text=True, timeout=100, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("outer", nesting.OUTER)
+def test_used_in_the_midst_of_its_use(outer):
+    """A finalizer or a handler of a signal comes at any line: it reads what is there, what it changes is done, and nothing waits."""
+    done = subprocess.run(
+        [sys.executable, nesting.__file__, outer], capture_output=True, text=True, timeout=100, check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(nesting.__file__).parents[1])},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.provokes("a process ended while it changed the cache")
+def test_log_that_uses_the_cache(cache, caplog):
+    """A handler of the app's logging may count in the cache what the cache itself logs."""
+    fill(cache, 2)
+    cache._put(cache._head, 1)  # as a process that has died would leave it
+
+    class Counting(logging.Handler):
+        def emit(self, record):
+            cache.change(b"lines", lambda n: n + 1)
+
+    handler = Counting()
+    caches.logger.addHandler(handler)
+    try:
+        assert cache.get(b"0") == b"v0"
+    finally:
+        caches.logger.removeHandler(handler)
+    assert cache.number(b"lines") == 1
 
 
 @pytest.mark.provokes("a process ended while it changed the cache")

@@ -6,6 +6,8 @@ import threading
 
 import pytest
 
+from aserve.uwsgi_api.locks import Inside
+
 LOCKED = "memory.locks.lock(3)\ntell('locked')\nwait()\nmemory.locks.unlock(3)\ntell('unlocked')\nwait()\n"
 
 
@@ -112,6 +114,37 @@ def test_run_lets_go_of_it(memory):
     with pytest.raises(ZeroDivisionError):
         memory.locks.run(lambda: 1 // 0)
     assert memory.locks.run(lambda x: x + 1, 2) == 3
+
+
+def test_inside(memory):
+    """A thread that is under the lock is told so, in place of a wait for itself; what waits for its end comes in order."""
+    done = []
+
+    def interrupted():
+        with pytest.raises(Inside):
+            memory.locks.run(done.append, "nested")
+        for number in range(2):
+            memory.locks.after(memory.locks.run, done.append, number)
+        done.append("inside")
+
+    memory.locks.run(interrupted)
+    memory.locks.after(done.append, "at once")
+    assert done == ["inside", 0, 1, "at once"]
+
+
+def test_what_waits_for_the_end_of_a_call(memory):
+    """It comes also when that call raises, and the rest with the next call when it raises itself."""
+    done = []
+
+    def interrupted():
+        for number in range(2):
+            memory.locks.after(lambda number=number: (done.append(number), 1 // number))
+        raise TimeoutError
+
+    with pytest.raises(ZeroDivisionError):
+        memory.locks.run(interrupted)
+    memory.locks.run(lambda: None)
+    assert done == [0, 1]
 
 
 def test_signals_that_run(memory, other):

@@ -62,6 +62,21 @@ def test_raised(new):
     assert one.noted + two.noted == [5, 5] and len(two.noted) == 1
 
 
+def test_raised_under_the_lock(new, memory):
+    """A finalizer that comes there raises a signal, and registers one, without a wait for its own thread."""
+    one = new(1)
+
+    def interrupted():
+        one.send(5)
+        one.register(6, "", one.noted.append)
+        one.schedule(6, Every(10))
+
+    memory.locks.run(interrupted)
+    one.send(6)
+    look(one)
+    assert sorted(one.noted) == [5, 6]
+
+
 def test_for_all(new):
     """Each worker runs what is for all, as often as it was raised since it has begun."""
     one = new(1, "workers")
