@@ -73,6 +73,7 @@ class Leases:
         self._held: dict[Lease, bool] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
 
     def take(self, key: bytes, name: str) -> Lease | None:
         """
@@ -129,7 +130,8 @@ class Leases:
                 self.let_go(lease)
 
     def end(self) -> None:
-        """Let all of them go: the process ends."""
+        """Let all of them go, and renew none from now on: the process ends."""
+        self._ended.set()
         for lease in self._held.copy():
             self.let_go(lease)
 
@@ -137,8 +139,7 @@ class Leases:
 
     def _run(self) -> None:
         seconds = RENEW_SECONDS
-        while True:
-            time.sleep(seconds)
+        while not self._ended.wait(seconds):
             with self._lock:
                 if not self._held:
                     self._thread = None  # who takes one from now on starts another

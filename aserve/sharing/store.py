@@ -77,6 +77,7 @@ class Store:
         self._idle: deque[tuple[float, Any]] = deque()
         self._lock = threading.RLock()  # what is logged under it may call the app, which may ask
         self._away_since: float | None = None
+        self._ended = threading.Event()
 
     def key(self, *parts: bytes | str) -> bytes:
         """Return the name under which something is kept there."""
@@ -199,10 +200,16 @@ class Store:
             while True:
                 self._idle.pop()[1].disconnect()
 
+    def end(self) -> None:
+        """Close them, and look no more for a server that is away."""
+        self._ended.set()
+        self.close()
+
     def _wait(self) -> None:
-        """Wait until somebody answers, and takes what is written."""
+        """Wait until somebody answers, and takes what is written; or until `end`."""
         while not self._is_back():  # first at once: it may have been one connection only
-            time.sleep(PROBE_SECONDS)
+            if self._ended.wait(PROBE_SECONDS):
+                return
         with self._lock:
             since, self._away_since = self._away_since, None
             logger.warning("%s is back, after %.0f s", self.name, time.monotonic() - (since or time.monotonic()))

@@ -147,6 +147,7 @@ class Signals:
         """Take nothing more. Python waits for what runs, if it has begun: a thread of the clock's dies with what it has just taken."""
         with self._looking:
             self._serves = None
+        self._wake.set()
 
     def _meet(self, number: int) -> None:
         """Know a signal, as a worker: what all know of its schedule, and how often it was raised before."""
@@ -161,7 +162,7 @@ class Signals:
     # The clock's thread
 
     def _run_clock(self) -> None:
-        while True:
+        while self._serves is not None or not self._locked(self._end_clock):
             try:
                 seconds = self.look()
             except Exception:
@@ -274,6 +275,12 @@ class Signals:
             clock = threading.Thread(target=self._run_clock, name="aserve-uwsgi-clock", daemon=True)
             clock.start()  # first: where there is no room for a thread, the next signal tries again
             self._clock = clock
+
+    def _end_clock(self) -> bool:
+        """Return whether the clock's thread is to end: unless `begin` was called since, which starts another from now on."""
+        if self._serves is None:
+            self._clock = None
+        return self._clock is None
 
     def _raise(self, number: int, handler: Handler, most: int) -> None:
         entry = self._read(number)

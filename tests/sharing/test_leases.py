@@ -27,7 +27,7 @@ def new(store_server, monkeypatch):
     yield new_
     for leases in made:
         leases.end()
-        leases._store.close()
+        leases._store.end()
 
 
 def seconds_of(server, key="shop:a"):
@@ -87,12 +87,14 @@ def test_away(new, store_server, monkeypatch, caplog):
     assert caplog.text.count("is lost") == 1 and "the other is lost" in caplog.text
 
 
-def test_the_end_of_a_process(new, store_server):
-    """It lets all of them go."""
-    leases = new()
+def test_the_end_of_a_process(store_server):
+    """It lets all of them go, and the thread ends."""
+    leases = Leases(Store(Shared(store_server.url, "shop")))
     leases.take(b"shop:a", "it")
+    thread = leases._thread
     leases.end()
-    assert store_server.ask("EXISTS", "shop:a") == b":0\r\n"
+    thread.join(20)
+    assert store_server.ask("EXISTS", "shop:a") == b":0\r\n" and not thread.is_alive()
 
 
 def test_forked(new, store_server):
@@ -112,21 +114,19 @@ def test_forked(new, store_server):
 
 def test_the_thread(store_server, monkeypatch):
     """It renews again and again, sooner where nobody has answered, and ends when there is nothing to renew."""
-    leases, slept, before = Leases(Store(Shared(store_server.url, "shop"))), [], module.time.sleep
+    leases, slept = Leases(Store(Shared(store_server.url, "shop"))), []
 
-    def sleep(seconds):
-        if threading.current_thread() is not leases._thread:  # of other tests
-            before(seconds)
-            return
+    def wait(seconds):
         slept.append(seconds)
         if len(slept) == 3:
             leases._held.clear()
+        return False
 
     answers = iter([True, False])
     monkeypatch.setattr(leases, "renew", lambda: next(answers))
     leases._held["a lease"] = True
     leases._thread = threading.Thread(target=leases._run)
-    monkeypatch.setattr(module.time, "sleep", sleep)
+    monkeypatch.setattr(leases._ended, "wait", wait)
     thread = leases._thread
     thread.start()
     thread.join(20)

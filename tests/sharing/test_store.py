@@ -27,7 +27,7 @@ def new(store_server):
 
     yield new_
     for store in made:
-        store.close()
+        store.end()
 
 
 @pytest.fixture
@@ -306,6 +306,18 @@ def test_two_find_it_away(new, caplog):
         store.ask("PING")
     store._note_away(fault.value)
     assert len(caplog.records) == 1
+
+
+def test_the_end(new):
+    """No thread looks for a server that is away any more."""
+    before = set(threading.enumerate())
+    store = new(url="unix:///nowhere/at/all")
+    with pytest.raises(Away):
+        store.ask("PING")
+    (looking,) = [thread for thread in set(threading.enumerate()) - before if thread.name == "aserve-shared"]
+    store.end()
+    looking.join(20)
+    assert not looking.is_alive()
 
 
 def test_forked(new, store_server):

@@ -29,7 +29,7 @@ def new(store_server, monkeypatch):
 
     yield new_
     for store in stores:
-        store.close()
+        store.end()
 
 
 def no_fault(*what):

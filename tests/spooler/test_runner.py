@@ -303,7 +303,8 @@ def test_until_sigterm(tmp_path):
 def test_a_queue_until_sigterm(store_server):
     """The jobs of a queue are done in the same way; what would lose them is told before."""
     store = Store(Shared(store_server.url, "shop"))
-    queue, before = Queue("shared:jobs", store, Leases(store)), signal.getsignal(signal.SIGTERM)
+    leases = Leases(store)
+    queue, before = Queue("shared:jobs", store, leases), signal.getsignal(signal.SIGTERM)
     told = []
     queue.warn = lambda: told.append(queue.paths())
     path = queue.put({b"n": b"1"})
@@ -317,7 +318,8 @@ def test_a_queue_until_sigterm(store_server):
     finally:
         signal.signal(signal.SIGTERM, before)
     assert told == [[path]] and queue.paths() == []
-    store.close()
+    leases.end()
+    store.end()
 
 
 def test_values():

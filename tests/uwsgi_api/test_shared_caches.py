@@ -23,7 +23,7 @@ def new(store_server):
 
     yield new_
     for store in stores:
-        store.close()
+        store.end()
 
 
 def test_shared(new, store_server):

@@ -27,7 +27,7 @@ def new(store_server):
     yield new_
     for store, leases in made:
         leases.end()  # a thread would renew what is left, and tell another test that it is lost
-        store.close()
+        store.end()
 
 
 def test_one_has_it(new):

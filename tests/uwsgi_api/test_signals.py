@@ -393,4 +393,13 @@ def test_the_clock(memory, monkeypatch, caplog):
         time.sleep(0.001)
     signals.send(5)
     assert done.wait(20) and "internal error" in caplog.text
-    signals._serves = None
+    clock = signals._clock
+    signals.end()
+    clock.join(20)
+    assert not clock.is_alive()
+    signals.begin(1, lambda: True)  # the server serves again
+    assert signals._clock is not clock and signals._clock.is_alive()
+    clock = signals._clock
+    signals.end()
+    clock.join(20)
+    assert not clock.is_alive()

@@ -58,7 +58,7 @@ def new(open_memory, clock, store_server):
     wait_for_runs()
     for memory in memories:
         memory.hosts.turns.leases.end()
-        memory.hosts.store.close()
+        memory.hosts.store.end()
 
 
 def look(*workers):

@@ -29,7 +29,7 @@ def new(store_server):
     yield new_
     for turns in made:
         turns.leases.end()
-        turns._store.close()
+        turns._store.end()
 
 
 def run(turns, schedule, now):
