@@ -224,7 +224,9 @@ def test_metrics():
     assert len(group["rules"]) > 5
     for rule in group["rules"]:
         assert {"alert", "expr", "labels", "annotations"} <= {*rule}
-        assert names_of(rule["expr"]) or "up{" in rule["expr"]  # Prometheus's own: of a server that is gone nothing else is there
+        assert (
+            names_of(rule["expr"]) or "up{" in rule["expr"]
+        )  # Prometheus's own: of a server that is gone nothing else is there
         assert rule["expr"].count("(") == rule["expr"].count(")")
 
 

@@ -207,7 +207,9 @@ def close_reply(reply: Reply) -> None:
             close()
     except (ClientDisconnected, ResponseTruncated):
         pass
-    except Exception:
+    except WrittenOff:
+        raise
+    except BaseException:  # SystemExit and the like end nothing else, as in gateway.py
         logging.getLogger("aserve.app").exception("the app's iterable raised in close()")
 
 

@@ -90,7 +90,7 @@ class AppMetrics:
         text, fault = b"", ""
         try:
             text = read_app_metrics()
-        except Exception as exc:  # of a collector of the app's
+        except BaseException as exc:  # of a collector of the app's; SystemExit and the like, too
             fault = f"{type(exc).__name__}: {exc}"
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._on_read, text, fault)

@@ -117,7 +117,7 @@ def _take_server_name(path: str, draft: Draft) -> None:
 def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except Exception as fault:
+    except (Exception, SystemExit) as fault:
         raise _mistake(name, "importing", fault) from None
 
 

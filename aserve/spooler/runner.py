@@ -136,7 +136,9 @@ class Spooler:
             end_if_forked(count)
         except BaseException as exc:
             end_if_forked(count, exc)
-            if not isinstance(exc, (Exception, SystemExit)):
+            if isinstance(
+                exc, KeyboardInterrupt
+            ):  # not the app's: CancelledError and gevent's Timeout are no Exceptions, either
                 raise
             self._note_end("failed")
             logger.exception("%s has failed; the next try is in %.0f s", name, seconds)

@@ -165,7 +165,7 @@ class Signals:
         while self._serves is not None or not self._locked(self._end_clock):
             try:
                 seconds = self.look()
-            except Exception:
+            except BaseException:  # a bug in aserve; or of the app's logging, which may raise SystemExit and the like
                 logger.exception("internal error; please report this as a bug in aserve")
                 seconds = LOOK_SECONDS
             self._wake.wait(seconds)

@@ -61,7 +61,8 @@ async def test_it_is_told_on_the_loop(registry):
     assert "site_sales_total 3.0" in (await ask(metrics, told))[0].decode()
 
 
-async def test_a_collector_that_raises(registry):
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+async def test_a_collector_that_raises(registry, kind):
     """It is told, and the next one who asks is not hindered."""
 
     class Broken:
@@ -69,13 +70,13 @@ async def test_a_collector_that_raises(registry):
             return []
 
         def collect(self):
-            raise ZeroDivisionError("no sales")
+            raise kind("no sales")
 
     broken = Broken()
     registry.register(broken)
     told = asyncio.Queue()
     metrics = AppMetrics(asyncio.get_running_loop(), lambda *what: told.put_nowait(what))
-    assert await ask(metrics, told) == (b"", "ZeroDivisionError: no sales")
+    assert await ask(metrics, told) == (b"", f"{kind.__name__}: no sales")
     registry.unregister(broken)
     assert await ask(metrics, told) == (b"", "")
 

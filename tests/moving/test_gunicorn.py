@@ -204,6 +204,9 @@ def test_other_spellings(load, tmp_path, monkeypatch):
     assert load_gunicorn("python:conf_as_a_module", {})[0].settings["workers"] == 5
     with pytest.raises(LoadError, match="importing no_such_conf raised ModuleNotFoundError"):
         load_gunicorn("python:no_such_conf", {})
+    (tmp_path / "conf_that_ends.py").write_text("raise SystemExit(3)\n")
+    with pytest.raises(LoadError, match="importing conf_that_ends raised SystemExit"):
+        load_gunicorn("python:conf_that_ends", {})
 
 
 @pytest.mark.parametrize(

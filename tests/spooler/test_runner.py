@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pathlib
 import signal
@@ -85,6 +86,7 @@ def test_later(run):
         ("-2", 30, "has returned '-2'"),
         (ValueError("no mail today"), 3600, "has failed; the next try is in 3600 s"),
         (SystemExit(3), 3600, "has failed"),
+        (asyncio.CancelledError(), 3600, "has failed"),
     ],
 )
 def test_retries(run, caplog, result, seconds, text):

@@ -371,7 +371,8 @@ def test_in_a_process_that_is_forked(new):
 
 
 @pytest.mark.provokes("internal error")
-def test_the_clock(memory, monkeypatch, caplog):
+@pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
+def test_the_clock(memory, monkeypatch, caplog, kind):
     """A thread looks, and goes on if that fails; whoever raises something wakes it."""
     monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
     done, looks = threading.Event(), []
@@ -380,7 +381,7 @@ def test_the_clock(memory, monkeypatch, caplog):
     def failing_once(self):
         looks.append(self)
         if len(looks) == 1:
-            raise ZeroDivisionError
+            raise kind
         return look_(self)
 
     monkeypatch.setattr(Signals, "look", failing_once)
