@@ -1,6 +1,7 @@
 """The signals of a process that serves.
 
-Owns:     the handlers that run() sets, and the app's own, which they call first; whether a signal is ignored; the end at a second signal.
+Owns:     the handlers that run() sets, and the app's own, which they call first; whether a signal is ignored; the end at a second signal;
+          kept_handlers, around code that must not have them.
 Thread:   the main thread.
 Not here: what a signal means to the server (running.py), what children inherit (forks.py), a process that has stopped and does
           not end (exits.py).
@@ -13,6 +14,7 @@ import contextlib
 import logging
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any, Callable, NoReturn
 
 from . import forks
@@ -21,6 +23,13 @@ from .error_log import end_logs
 logger = logging.getLogger("aserve")
 
 STATUS = "/proc/self/status"
+# What the command handles in one of its processes or another.
+HANDLED = (
+    signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGCHLD,
+)  # fmt: skip
+
+_wakeup_fds: list[int] = []  # where this process reads its signals, if it does
 
 
 class Signals:
@@ -80,6 +89,36 @@ def is_ignored(number: signal.Signals) -> bool:
             if line.startswith("SigIgn:"):
                 return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
+
+
+def own_wakeup_fd(fd: int) -> None:
+    """Have the number of each signal that comes written there (signal.set_wakeup_fd); -1: nowhere."""
+    signal.set_wakeup_fd(fd, warn_on_full_buffer=False)  # a storm of them says no more than a few
+    _wakeup_fds[:] = [fd] if fd >= 0 else []
+
+
+@contextlib.contextmanager
+def kept_handlers(what: str) -> Iterator[None]:
+    """
+    Run code of others below this that may set handlers for the server's signals; put ours back, and say so.
+
+    A loop of such code's own (loop.add_signal_handler) takes where they are read, too.
+    """
+    before = {number: signal.getsignal(number) for number in HANDLED}
+    try:
+        yield
+    finally:
+        taken = [number for number, handler in before.items() if signal.getsignal(number) != handler]
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL if before[number] is None else before[number])
+        for fd in _wakeup_fds:
+            signal.set_wakeup_fd(fd, warn_on_full_buffer=False)
+        if taken:
+            names = ", ".join(number.name for number in taken)
+            logger.warning(
+                "%s has set handlers of its own for %s, which are not kept: they are the server's here; an app may set some as it is imported",
+                what, names,
+            )  # fmt: skip
 
 
 def end_at_once(number: signal.Signals) -> NoReturn:

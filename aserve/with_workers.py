@@ -19,6 +19,7 @@ from typing import Callable
 from .connections.listeners import Listener, bind_listeners
 from .errors import FAILED, AserveError, BindError
 from .exits import begin_ending
+from .loading import LoadError
 from .logs import set_up_logging
 from .metrics.app import name_files
 from .metrics.scrapes import open_metrics
@@ -57,13 +58,14 @@ def run_workers(
 ) -> int:
     """Supervise workers; in each of these, serve. Return the exit status of this process."""
     listeners = bind_listeners(plan.config) if listeners is None else listeners
+    metrics: Sequence[Listener] = inherited.metrics if inherited else ()
     try:
-        metrics = (inherited.metrics if inherited else ()) or open_metrics(plan.config)
-    except BindError:
-        for listener in listeners:
+        metrics = metrics or open_metrics(plan.config)
+        hooks_of(plan.origin).in_supervisor("when_ready")
+    except (BindError, LoadError):
+        for listener in (*listeners, *metrics):
             listener.close()
         raise
-    hooks_of(plan.origin).in_supervisor("when_ready")
     _share_memory(plan)
     try:
         role = Supervisor(plan, read, listeners, Command.of_this_process(environ), metrics).run(inherited)

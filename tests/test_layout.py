@@ -151,7 +151,7 @@ WITHIN = {
     "spooler": ("board folder", "queues", "runner", "functions"),
     "compat": ("paste uwsgi",),
     "moving": (
-        "draft",
+        "draft guests",
         "uwsgi_files uwsgi_values gunicorn_hooks",
         "uwsgi_cron",
         "uwsgi_logic uwsgi_table gunicorn_values",

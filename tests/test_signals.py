@@ -143,6 +143,53 @@ def test_what_this_process_has_set(monkeypatch):
     assert signals.is_ignored(signal.SIGTERM)
 
 
+# Code of others beside our handlers
+
+
+def test_handlers_are_kept(caplog):
+    """They are put back, and the place where signals are read; a line names them."""
+
+    def ours(number, frame):
+        pass
+
+    signal.signal(signal.SIGTERM, ours)
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    signals.own_wakeup_fd(writing)
+    try:
+        with signals.kept_handlers("conf.py"):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.set_wakeup_fd(-1)
+        assert signal.getsignal(signal.SIGTERM) is ours
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert os.read(reading, 9) == bytes([signal.SIGTERM])
+    finally:
+        signals.own_wakeup_fd(-1)
+        os.close(reading)
+        os.close(writing)
+    assert "conf.py has set handlers of its own for SIGTERM, SIGINT, which are not kept" in caplog.text
+
+
+def test_nothing_is_set(caplog):
+    """Code that leaves signals alone needs no word, and what it raises goes on."""
+    with pytest.raises(ValueError, match="x"), signals.kept_handlers("conf.py"):
+        raise ValueError("x")
+    assert caplog.text == "" and signal.set_wakeup_fd(-1) == -1
+
+
+def test_one_that_is_not_pythons(monkeypatch):
+    """It cannot be put back: the default takes its place."""
+    real = signal.getsignal
+    with monkeypatch.context() as patch:
+        patch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGTERM else real(number))
+        handling = signals.kept_handlers("conf.py")
+        handling.__enter__()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    handling.__exit__(None, None, None)
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
 # After the end
 
 

@@ -157,6 +157,17 @@ def test_hooks(supervised, served, tmp_path, capsys):
     ]
 
 
+def test_a_hook_that_raises(supervised, tmp_path, monkeypatch, capsys):
+    """when_ready ends the command: nothing serves yet, and what was bound is let go."""
+    closed = []
+    bound = types.SimpleNamespace(close=lambda: closed.append(1))
+    monkeypatch.setattr(with_workers, "bind_listeners", lambda config: [bound])
+    (tmp_path / "conf.py").write_text("def when_ready(server): raise SystemExit(3)\n")
+    assert cli.main(["hello:app", "--gunicorn-conf", "conf.py"]) == 1
+    assert closed == [1] and supervised.made == []
+    assert "calling gunicorn's hook when_ready raised SystemExit: 3" in capsys.readouterr().err
+
+
 def test_memory_of_uwsgi(supervised, monkeypatch, capsys):
     """What workers share is made before any of them, if it is asked for; where it cannot be, nothing starts."""
     shared = []

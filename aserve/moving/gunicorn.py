@@ -10,19 +10,21 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import importlib
 import inspect
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any, NoReturn
 
 from ..errors import USAGE_ERROR
-from ..loading import PASTE, LoadError, app_raised
+from ..loading import PASTE, LoadError
 from ..settings import ConfigError
 from .draft import Draft, Given, refusing
+from .guests import hosting
 from .gunicorn_hooks import IN_SUPERVISOR, IN_WORKER, Hooks, does_nothing
 from .gunicorn_table import FLAGS, OLD, ROWS, SWITCHES, TABLE
 from .gunicorn_values import is_unset, number, place_of, real, texts, whole
@@ -86,9 +88,8 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
     folder = os.getcwd()
     sys.path.insert(0, folder)  # as gunicorn has it: a configuration may import the app's settings
     try:
-        exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # that is what such a file is
-    except (Exception, SystemExit) as fault:
-        raise _mistake(path, "executing", fault) from None
+        with _reading(path, "executing"):
+            exec(compile(source, path, "exec"), vars(module))  # noqa: S102  # that is what such a file is
     finally:
         os.chdir(folder)
         if folder in sys.path:
@@ -97,11 +98,15 @@ def _execute(path: str, draft: Draft) -> dict[str, Given]:
     return _settings_of(vars(module), path, _lines_of(source), draft)
 
 
-def _mistake(what: str, doing: str, fault: BaseException) -> LoadError:
-    """Return the error for a configuration that has raised: settings, and not an app that may be well the next time."""
-    error = app_raised(what, doing, fault)
-    error.exit_status = USAGE_ERROR
-    return error
+@contextlib.contextmanager
+def _reading(what: str, doing: str) -> Iterator[None]:
+    """Run a configuration's code. It is settings that fail with it, and not an app that may be well the next time."""
+    try:
+        with hosting(what, doing):
+            yield
+    except LoadError as error:
+        error.exit_status = USAGE_ERROR
+        raise
 
 
 def _take_server_name(path: str, draft: Draft) -> None:
@@ -115,10 +120,8 @@ def _take_server_name(path: str, draft: Draft) -> None:
 
 
 def _import(name: str) -> ModuleType:
-    try:
+    with _reading(name, "importing"):
         return importlib.import_module(name)
-    except (Exception, SystemExit) as fault:
-        raise _mistake(name, "importing", fault) from None
 
 
 def _lines_of(source: bytes) -> dict[str, int]:

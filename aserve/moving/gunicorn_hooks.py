@@ -8,13 +8,16 @@ Not here: where the command calls these (cli.py), those that are not called (gun
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import FunctionType, SimpleNamespace
 from typing import Any, Callable
 
-from ..loading import app_raised
+from ..loading import LoadError
+from ..signals import kept_handlers
+from .guests import reporting
 
 logger = logging.getLogger("aserve.app")
 
@@ -38,20 +41,18 @@ class Hooks:
 
     def in_supervisor(self, name: str) -> None:
         """
-        Call a hook that is given the server.
+        Call a hook that is given the server; it may not have the signals.
 
         Raises:
             LoadError: it has raised.
         """
-        self._call(name, self._server())
+        with kept_handlers(f"gunicorn's hook {name}"):
+            self._call(name, self._server())
 
     def child_exit(self, pid: int, age: int) -> None:
         """Call the hook for a worker that has ended; what it raises is logged, and ends nothing."""
-        if "child_exit" in self._functions:
-            try:
-                self._functions["child_exit"](self._server(), self._new_worker(pid, age))
-            except Exception:
-                logger.exception("child_exit of gunicorn's configuration has raised")
+        with _logging("child_exit"), kept_handlers("gunicorn's hook child_exit"):
+            self._call("child_exit", self._server(), self._new_worker(pid, age))
 
     def begin_worker(self, age: int) -> None:
         """
@@ -86,18 +87,14 @@ class Hooks:
         """Say that this worker ends, if this process is one; what the hook raises is logged."""
         if self._worker is not None:
             self._worker.alive = False
-            try:
+            with _logging("worker_exit"):
                 self._call("worker_exit", self._server(os.getppid()), self._worker)
-            except Exception:
-                logger.exception("worker_exit of gunicorn's configuration has raised")
 
     def _call(self, name: str, *arguments: Any) -> None:
         function = self._functions.get(name)
         if function is not None:
-            try:
+            with reporting(name, "calling gunicorn's hook"):
                 function(*arguments)
-            except (Exception, SystemExit) as fault:
-                raise app_raised(name, "calling gunicorn's hook", fault) from None
 
     def _server(self, pid: int = 0) -> SimpleNamespace:
         return SimpleNamespace(
@@ -107,6 +104,15 @@ class Hooks:
 
     def _new_worker(self, pid: int, age: int) -> SimpleNamespace:
         return SimpleNamespace(pid=pid, ppid=os.getppid(), age=age, log=logger, cfg=self._cfg, alive=True, nr=0)
+
+
+@contextlib.contextmanager
+def _logging(name: str) -> Iterator[None]:
+    """Log what the hook raises: whatever it is about has ended already."""
+    try:
+        yield
+    except LoadError as fault:
+        logger.error("%s of gunicorn's configuration has raised:\n%s", name, fault.app_traceback.rstrip())
 
 
 def does_nothing(function: object) -> bool:

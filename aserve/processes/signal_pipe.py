@@ -13,6 +13,9 @@ import signal
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .. import forks
+from ..signals import own_wakeup_fd
+
 READ_BYTES = 4096
 
 
@@ -21,8 +24,9 @@ class SignalPipe:
 
     def __init__(self, numbers: Iterable[signal.Signals]) -> None:
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)  # a storm of them says no more than a few
+        own_wakeup_fd(self._writing)
         self._earlier: dict[signal.Signals, Any] = {number: signal.signal(number, _do_nothing) for number in numbers}
+        forks.own_handlers(self._earlier)  # what is for a process that a hook forks must not be read here
 
     def fileno(self) -> int:
         """Return the descriptor that can be read when a signal has come."""
@@ -31,7 +35,8 @@ class SignalPipe:
     def read(self) -> list[signal.Signals]:
         """Return the signals that have come since the last time."""
         try:
-            return [signal.Signals(octet) for octet in os.read(self._reading, READ_BYTES)]
+            # Others come if code of others handles them: real-time signals, which have no names, too.
+            return [signal.Signals(octet) for octet in os.read(self._reading, READ_BYTES) if octet in self._earlier]
         except BlockingIOError:
             return []
 
@@ -39,7 +44,8 @@ class SignalPipe:
         """Put back what was there before. In a forked child too: what comes for it must not be read by its parent."""
         for number, handler in self._earlier.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # None: not one of Python's
-        signal.set_wakeup_fd(-1)
+        own_wakeup_fd(-1)
+        forks.disown_handlers()
         os.close(self._reading)
         os.close(self._writing)
 

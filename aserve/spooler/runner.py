@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from ..forks import disown_handlers, end_if_forked, forked, own_handlers
+from ..signals import kept_handlers
 from .board import Page
 from .folder import Folder, Job
 
@@ -132,8 +133,9 @@ class Spooler:
         count = len(forked)
         self._page.begin(name)
         try:
-            result = function(values_of(job.path, job.values, job.body))
-            end_if_forked(count)
+            with kept_handlers(f"the job {name}"):
+                result = function(values_of(job.path, job.values, job.body))
+                end_if_forked(count)
         except BaseException as exc:
             end_if_forked(count, exc)
             if isinstance(

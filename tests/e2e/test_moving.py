@@ -156,6 +156,46 @@ def test_hooks(serve, raw_client, tmp_path):
     assert lines[-1] == "on_exit"
 
 
+# What a supervisor must survive: handlers of a configuration's and of its hooks', a loop of its own, and hooks that would end it.
+TAKING = """
+import asyncio, signal
+workers = 1
+
+async def handle():
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, print)
+
+def take():
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(handle())
+    loop.close()
+
+def on_reload(server):
+    take()
+
+def child_exit(server, worker):
+    take()
+    raise SystemExit(3)
+
+take()
+"""
+
+
+def test_signals_stay_the_supervisors(serve, raw_client, tmp_path):
+    """After a reload, and after the hooks of its end, signals do what they did: the server drains with status 0."""
+    (tmp_path / "taking.py").write_text(TAKING)
+    process = serve("--gunicorn-conf", f"{tmp_path}/taking.py", "app:app", has_own_bind=False)
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: done in")
+    process.wait_for_log(r"child_exit of gunicorn's configuration has raised:(?s:.)*SystemExit: 3")
+    assert ask(raw_client, process)["folder"] == "srv"
+    process.signal(signal.SIGHUP)
+    wait_until(lambda: process.log.count("SIGHUP: done in") == 2, 30, lambda: process.log)
+    stop(process)
+    assert "gunicorn's hook on_reload has set handlers of its own for SIGTERM, SIGHUP, " in process.log
+
+
 def test_an_ini_file_is_read_anew(serve, raw_client, tmp_path):
     """SIGHUP takes over what has changed in it."""
     process = serve("--uwsgi-ini", "includes.ini", has_own_bind=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import sys
 import types
 
@@ -207,6 +208,14 @@ def test_other_spellings(load, tmp_path, monkeypatch):
     (tmp_path / "conf_that_ends.py").write_text("raise SystemExit(3)\n")
     with pytest.raises(LoadError, match="importing conf_that_ends raised SystemExit"):
         load_gunicorn("python:conf_that_ends", {})
+
+
+def test_signals(load, caplog):
+    """A configuration may not have them, as the process that reads it has."""
+    before = signal.getsignal(signal.SIGTERM)
+    load("import signal; signal.signal(signal.SIGTERM, lambda *given: None)")
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert "conf.py has set handlers of its own for SIGTERM, which are not kept" in caplog.text
 
 
 @pytest.mark.parametrize(

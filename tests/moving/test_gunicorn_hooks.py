@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
@@ -57,6 +58,56 @@ def raise_it(*given):
     raise KeyError("x")
 
 
+def leave(*given):
+    """A hook that would end its process."""
+    raise SystemExit(3)
+
+
+def interrupt(*given):
+    """A hook that would end its process as Ctrl-C does."""
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def handled():
+    """SIGINT as in a supervisor and in a worker, where Ctrl-C raises nothing."""
+    before = signal.signal(signal.SIGINT, lambda number, frame: None)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("handled")
+@pytest.mark.parametrize("hook", [leave, interrupt])
+def test_one_that_would_end_the_process(hook, caplog):
+    """It ends no process that serves: at an end it is logged, at a reload and at a start it is an error."""
+    hooks = Hooks(dict.fromkeys(("on_reload", "post_worker_init", "child_exit", "worker_exit"), hook), {})
+    for call in (lambda: hooks.in_supervisor("on_reload"), hooks.app_is_loaded):
+        with pytest.raises(LoadError, match="calling gunicorn's hook"):
+            call()
+    hooks.child_exit(1, 1)
+    hooks._worker = hooks._new_worker(1, 1)
+    hooks.end_worker()
+    assert [record.levelname for record in caplog.records] == ["ERROR"] * 2
+
+
+def test_one_that_takes_signals(caplog):
+    """In the supervisor they are not to be had; in a worker they are the app's."""
+
+    def take(*given):
+        signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+
+    before = signal.getsignal(signal.SIGUSR2)
+    hooks = Hooks(dict.fromkeys(("when_ready", "child_exit", "post_worker_init"), take), {})
+    hooks.in_supervisor("when_ready")
+    hooks.child_exit(1, 1)
+    assert signal.getsignal(signal.SIGUSR2) == before
+    for name in ("when_ready", "child_exit"):
+        assert f"gunicorn's hook {name} has set handlers of its own for SIGUSR2" in caplog.text
+    hooks.app_is_loaded()
+    assert signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN
+    signal.signal(signal.SIGUSR2, before)
+
+
 def test_one_that_raises(caplog):
     """At the start it is an error like the app's; at an end it is logged."""
     hooks = Hooks(dict.fromkeys(("post_fork", "on_starting", "child_exit", "worker_exit"), raise_it), {})
@@ -65,9 +116,10 @@ def test_one_that_raises(caplog):
             call()
     hooks.child_exit(1, 1)
     hooks.end_worker()
-    assert [record.message for record in caplog.records] == [
-        "child_exit of gunicorn's configuration has raised", "worker_exit of gunicorn's configuration has raised",
+    assert [record.message.splitlines()[0] for record in caplog.records] == [
+        "child_exit of gunicorn's configuration has raised:", "worker_exit of gunicorn's configuration has raised:",
     ]  # fmt: skip
+    assert "in raise_it" in caplog.text and "KeyError: 'x'" in caplog.text
 
 
 def nothing(server, worker):

@@ -11,6 +11,9 @@ import pytest
 
 from aserve.processes.signal_pipe import SignalPipe, block_signals
 
+# Python 3.12 and later warn of a fork beside threads: it is what is tested here.
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
 NUMBERS = (signal.SIGHUP, signal.SIGUSR1)
 
 
@@ -49,6 +52,32 @@ def test_blocked(pipe):
         assert pipe.read() == []
     assert select.select([pipe], [], [], 10)[0]
     assert pipe.read() == [signal.SIGHUP]
+
+
+def test_a_child_of_others(pipe):
+    """A signal for a process that other code forks here is not read here, and does what it did before."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if not pid:
+        os.write(writing, b"x")
+        signal.pause()
+        os._exit(0)  # where the signal was handled
+    os.read(reading, 1)
+    os.kill(pid, signal.SIGHUP)
+    assert os.waitpid(pid, 0)[1] == signal.SIGHUP and pipe.read() == []
+    os.close(reading)
+    os.close(writing)
+
+
+def test_signals_of_others(pipe):
+    """One that other code handles, even one without a name, comes here, and is nothing to it."""
+    numbers = (signal.SIGUSR2, signal.SIGRTMIN + 3)
+    before = [signal.signal(number, lambda number, frame: None) for number in numbers]
+    for number in (*numbers, signal.SIGUSR1):
+        signal.raise_signal(number)
+    assert pipe.read() == [signal.SIGUSR1]
+    for number, handler in zip(numbers, before):
+        signal.signal(number, handler)
 
 
 def test_a_handler_that_is_not_pythons(monkeypatch):

@@ -98,6 +98,15 @@ def test_retries(run, caplog, result, seconds, text):
     assert ("ValueError: no mail today" in caplog.text) == isinstance(result, ValueError)
 
 
+def test_a_job_that_takes_a_signal(run, caplog):
+    """SIGTERM is the spooler's again after it."""
+    before = signal.getsignal(signal.SIGTERM)
+    write_job(run.folder, {b"n": b"1"})
+    run.results = [lambda: (signal.signal(signal.SIGTERM, signal.SIG_IGN) and SPOOL_OK) or SPOOL_OK]
+    assert run.turn()[0] == [b"1"] and signal.getsignal(signal.SIGTERM) == before
+    assert "has set handlers of its own for SIGTERM" in caplog.text and "the job uwsgi_spoolfile" in caplog.text
+
+
 def test_the_first_retry(tmp_path):
     """It sleeps no longer than until a job that has failed is due once more: after 1 s."""
     running = Running(str(tmp_path))
