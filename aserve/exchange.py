@@ -151,6 +151,10 @@ class Exchange:
         return escape(text if is_shown else without_query(text))
 
 
+# With --reload, a name in the environ of a request with one of the fields in which proxies describe their client. No field has a name like it.
+IS_FORWARDED = "aserve.is_forwarded"
+
+
 def escape(text: str) -> str:
     """Return text from a client as a log may hold it: printable ASCII, with quotes, backslashes and all else escaped."""
     return (

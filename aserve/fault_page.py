@@ -8,7 +8,8 @@ The page is for whoever has just saved a file, and looks at the browser for what
 HTML. The app of before goes on to answer everything else: scripts, fetch(), curl.
 
 It shows source code. So by default (--reload-page auto) it is shown only where all binds are on loopback, and to clients that call this
-machine by a name of loopback: an attacker's page, whose name leads to 127.0.0.1 for a moment, calls it by another.
+machine by a name of loopback: an attacker's page, whose name leads to 127.0.0.1 for a moment, calls it by another. What looks forwarded
+by a front server on this machine is nobody's on this machine: tunnels and proxies have clients anywhere.
 """
 
 from __future__ import annotations
@@ -18,12 +19,18 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from .escaping import escape_html
+from .exchange import IS_FORWARDED
 from .settings import Config, parse_bind
 from .wsgi import WSGIApp
 from .wsgi.wrapping import named_as
 
 STATUS = "500 Internal Server Error"
 MARK = "X-Aserve-Fault"  # tells the page's script which fault this is, and that there is one
+
+# Fields of proxies, CDNs and tunnels that reach the app; the others leave a mark (proxies/forwarded.py).
+_OF_PROXIES = frozenset(
+    ("HTTP_VIA", "HTTP_CDN_LOOP", "HTTP_CF_CONNECTING_IP", "HTTP_TRUE_CLIENT_IP", "HTTP_X_CLIENT_IP", "HTTP_X_CLUSTER_CLIENT_IP")
+)  # fmt: skip
 
 PAGE = """\
 <!DOCTYPE html>
@@ -93,7 +100,9 @@ class FaultPage:
         if fault is None:
             assert self._app is not None
             return self._app(environ, start_response)
-        may_see = self._is_shown and (not self._is_checked or is_loopback_name(environ.get("HTTP_HOST", "")))
+        is_from_proxy = _is_from_proxy(environ)
+        is_own = is_loopback_name(environ.get("HTTP_HOST", "")) and not is_from_proxy
+        may_see = self._is_shown and (is_own or not self._is_checked)
         wants_page = "text/html" in environ.get("HTTP_ACCEPT", "")
         if self._app is not None and not (may_see and wants_page):
             return self._app(environ, start_response)
@@ -124,6 +133,16 @@ def _who_may_see(config: Config) -> tuple[bool, bool]:
     if config.reload_page != "auto":
         return config.reload_page == "on", False
     return all(map(_is_on_loopback, config.bind)), True
+
+
+def _is_from_proxy(environ: dict[str, Any]) -> bool:
+    """
+    Whether a front server has forwarded this, whose clients may be anywhere; the mark of it is taken out.
+
+    Some send the Host `127.0.0.1`, as nginx does by default, in HTTP/1.0 and without a field about its client: no browser speaks that.
+    """
+    is_marked = environ.pop(IS_FORWARDED, None) is not None
+    return is_marked or environ.get("SERVER_PROTOCOL") == "HTTP/1.0" or not _OF_PROXIES.isdisjoint(environ)
 
 
 def _is_on_loopback(text: str) -> bool:

@@ -8,7 +8,7 @@ Not here: what a service is (connections/service.py), what all listeners of a se
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 from .budgets import Budgets
 from .connections.greeting import identify_by
@@ -18,9 +18,10 @@ from .connections.listeners import Listener
 from .connections.sendfile import HAS_SENDFILE
 from .connections.service import Service
 from .connections.websockets import WebSockets
+from .exchange import Exchange
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
-from .proxies.forwarded import StripForwarded, strip_forwarded
+from .proxies.forwarded import StripForwarded, marking, strip_forwarded
 from .proxies.peers import Peers
 from .proxies.trust import Trust, TrustingGateway, TrustingLog, needs_identity, trust_of
 from .request_log import RequestLog
@@ -65,7 +66,10 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     """Return what the connections of this listener share."""
     config, bind, peers, log = shared.config, listener.bind, shared.peers, shared.access_log
     trust = trust_of(config, bind, peers)
+    strip_forwarded_by: Callable[[Exchange], None]
     strip_forwarded_by = StripForwarded(listener.url) if trust is None else strip_forwarded
+    if config.reload:
+        strip_forwarded_by = marking(strip_forwarded_by)
     limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies)
     protocol = "http" if bind.protocol == "https" else bind.protocol
     parser = config.http_parser if protocol == "http" else "c"

@@ -6,6 +6,7 @@ import pytest
 from harness import apps
 from harness.calling import call
 
+from aserve.exchange import IS_FORWARDED
 from aserve.fault_page import MARK, Fault, FaultPage, is_loopback_name
 from aserve.settings import Config
 
@@ -78,6 +79,48 @@ def test_who_may_see_it(settings, host, is_shown):
     text = call(page(None, **settings), **browser).body
     assert (b"ValueError" in text) == is_shown
     assert is_shown or text == b"The app does not start; its server's terminal says why.\n"
+
+
+@pytest.mark.parametrize(
+    "sign",
+    [{IS_FORWARDED: "yes"}, {"HTTP_VIA": "1.1 front"}, {"HTTP_CF_CONNECTING_IP": "192.0.2.1"}, {"SERVER_PROTOCOL": "HTTP/1.0"}],
+)  # fmt: skip
+def test_what_a_local_front_server_forwards(sign):
+    """Its clients may be anywhere, whatever Host it sends: they see the app, or that there is none; only --reload-page on shows all."""
+    assert call(page(), **BROWSER, **sign).status == "200 OK"
+    text = call(page(None), **BROWSER, **sign).body
+    assert text == b"The app does not start; its server's terminal says why.\n"
+    assert b"ValueError" in call(page(reload_page="on"), **BROWSER, **sign).body
+
+
+def test_the_mark_is_not_the_apps():
+    """It is the page's alone."""
+    seen = {}
+
+    def app(environ, start_response):
+        seen.update(environ)
+        return apps.hello(environ, start_response)
+
+    call(page(app), **BROWSER, **{IS_FORWARDED: "yes"})
+    assert seen and IS_FORWARDED not in seen
+
+
+@pytest.mark.parametrize("trusted", [{}, {"trusted_proxies": "127.0.0.1"}], ids=["nobody trusted", "a proxy trusted"])
+def test_forwarded_requests(start_server, raw_client, trusted):
+    """The fields are removed before the app; that they came is known all the same."""
+    settings = {"bind": "127.0.0.1:0", "reload": True, "workers": 1, **trusted}
+    client = raw_client(start_server(FaultPage(None, Config(**settings), FAULT), **settings))
+    ask = "GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\n"
+    for field in (
+        "X-Forwarded-For: 192.0.2.1",
+        "Forwarded: for=192.0.2.1",
+        "X-Real-IP: 192.0.2.1",
+        "X-Forwarded-Proto: https",
+    ):
+        client.send(f"{ask}{field}\r\n\r\n".encode())
+        assert client.recv_response().body == b"The app does not start; its server's terminal says why.\n", field
+    client.send(f"{ask}\r\n".encode())
+    assert b"ValueError" in client.recv_response().body
 
 
 @pytest.mark.parametrize(

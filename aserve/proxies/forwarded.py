@@ -20,7 +20,7 @@ from typing import Callable, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from ..errors import RequestRefused
-from ..exchange import Exchange
+from ..exchange import IS_FORWARDED, Exchange
 from ..log_once import LogOnce
 from ..wsgi.environ import SCHEMES
 from .peers import pack, unpack
@@ -139,6 +139,17 @@ class StripForwarded:
                 self._where,
                 ", ".join(map(field_name, exchange.forwarded))[:200],
             )
+
+
+def marking(strip: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
+    """Return the same, but a mark stays: the environ has IS_FORWARDED. Only --reload wants that, for its page (../fault_page.py)."""
+
+    def strip_and_mark(exchange: Exchange) -> None:
+        strip(exchange)
+        if exchange.forwarded is not None:
+            exchange.vars += f"\0{IS_FORWARDED}\0yes"
+
+    return strip_and_mark
 
 
 # What they claim
