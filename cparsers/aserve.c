@@ -61,11 +61,13 @@ static const explanation explanations[] = {
     [-ASERVE_UNKNOWN_EXPECTATION] = {417, "expectation other than "
                                           "100-continue "
                                           "(RFC 9110 section 10.1.1)"},
-    [-ASERVE_TARGET_TOO_LONG] = {414, "request line over the limit "
+    [-ASERVE_TARGET_TOO_LONG] = {414, "request line over the limit; "
+                                      "--max-request-line raises it "
                                       "(RFC 9110 section 15.5.15)"},
-    [-ASERVE_HEAD_TOO_LARGE] = {431, "head over the limit "
-                                     "(RFC 6585 section 5)"},
-    [-ASERVE_TOO_MANY_FIELDS] = {431, "more field lines than the limit "
+    [-ASERVE_HEAD_TOO_LARGE] = {431, "head over the limit; --max-head "
+                                     "raises it (RFC 6585 section 5)"},
+    [-ASERVE_TOO_MANY_FIELDS] = {431, "more field lines than the limit; "
+                                      "--max-fields raises it "
                                       "(RFC 6585 section 5)"},
     [-ASERVE_BAD_CHUNK_SIZE] = {400, "chunk size is not a hexadecimal number "
                                      "below 2^63 (RFC 9112 section 7.1)"},

@@ -208,6 +208,7 @@ FLOORS = {
     "aserve/protocols/http1.py": 100,
     "aserve/protocols/httptools1.py": 98,
     "aserve/protocols/one_request.py": 98,
+    "aserve/protocols/refused_head.py": 100,
     "aserve/protocols/scgi.py": 100,
     "aserve/protocols/uwsgi.py": 100,
     "aserve/proxies/__init__.py": 100,

@@ -87,8 +87,8 @@ class TimedHalf(EndingHalf):
 
     def _refuse_late(self, why: RequestRefused) -> None:
         """Answer a request that does not come; of one whose body does not come, the access log has the rest."""
-        incomplete = self._protocol.incomplete
-        self._refuse(refused_exchange(why, incomplete[0]) if incomplete else None, why)
+        known = self._protocol.known
+        self._refuse(refused_exchange(why, known) if known is not None else None, why)
 
     def _abort_reader(self, why: str) -> None:
         if self.connection.exchange is not None:

@@ -16,6 +16,7 @@ from ..errors import RequestRefused, over_limit
 from ..exchange import Exchange, refused_exchange
 from ..proxies.forwarded import strip_forwarded
 from ..settings import Config
+from .refused_head import known_request
 
 # What makes an exchange of a head that somebody else has parsed in C (connections/lane.py): vars, count of own ones, flags, modifier1,
 # and the octets of the head: the buffer that holds them, from where, and how many. If it is for the event loop, it must be
@@ -102,6 +103,10 @@ class WireProtocol(Protocol):
         """The request whose buffered body is still being received, or nothing: that of a live one is with the app."""
 
     @property
+    def known(self) -> Exchange | None:
+        """What is known of the request that is being received, for the log of its refusal."""
+
+    @property
     def live_body(self) -> LiveBody | None:
         """The live body that is still being received."""
 
@@ -134,6 +139,12 @@ class RequestReceiver:
     def incomplete(self) -> list[Exchange]:
         """See WireProtocol."""
         return [self._exchange] if self._exchange is not None and self.live_body is None else []
+
+    @property
+    def known(self) -> Exchange | None:
+        """See WireProtocol."""
+        incomplete = self.incomplete
+        return incomplete[0] if incomplete else known_request(self.unparsed)
 
     @property
     def is_mid_message(self) -> bool:

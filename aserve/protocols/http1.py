@@ -24,6 +24,7 @@ from ..errors import RequestRefused
 from ..exchange import HTTP_1_0, Exchange
 from .base import ExchangeFactory, Limits, RequestReceiver, WireProtocol, new_body, refusal
 from .chunked import Chunks
+from .refused_head import known_request
 
 KEEP_ALIVE: int = lib.HTTP1_KEEP_ALIVE
 VERSION_1_1: int = lib.HTTP1_VERSION_1_1
@@ -132,6 +133,8 @@ class HTTP1(RequestReceiver):
                     return 2  # RFC 9112 2.2: an empty line after a request does not begin the next
                 self._scanned = len(data) - position
                 return 0
+            if consumed != lib.ASERVE_TARGET_TOO_LONG:  # at the octet that crosses it, whatever has come behind
+                self._exchange = known_request(data, position)
             return self._refuse(refusal(consumed), exchanges)
         self._scanned = 0
         length, vars_len, _, flags = scratch.unpack_results(scratch.results_view, scratch.results_offset)

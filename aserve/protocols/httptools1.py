@@ -19,6 +19,7 @@ from ..errors import RequestRefused
 from ..exchange import HTTP_1_0, Exchange
 from .base import Limits, RequestReceiver, WireProtocol, body_too_large, new_body, refusal
 from .chunked import Chunks
+from .refused_head import known_request
 
 try:
     import httptools
@@ -134,7 +135,9 @@ class HTTPTools1(RequestReceiver):
             self._is_held = bool(self._exchanges) and self._exchanges[-1].asks_websocket
             return int(exc.args[0])
         except httptools.HttpParserCallbackError as exc:
-            self._refuse(exc.__context__ if isinstance(exc.__context__, RequestRefused) else _explain(exc))
+            why = exc.__context__
+            self._remember()
+            self._refuse(why if isinstance(why, RequestRefused) else _explain(exc))
         except httptools.HttpParserError as exc:
             self._refuse(_explain(exc))
         else:
@@ -349,6 +352,13 @@ class HTTPTools1(RequestReceiver):
             target = b""  # the server as a whole has no path
         path, _, query = target.partition(b"?")
         return path, query, authority
+
+    def _remember(self) -> None:
+        """Keep the request line of a head that is refused once it is whole: llhttp's own faults come when they come."""
+        if self._exchange is None and not self._is_head_begun:
+            parser = self._parser
+            version = parser.get_http_version().encode("ascii")
+            self._exchange = known_request(b"%b %b HTTP/%b\r\n" % (parser.get_method(), self._target, version))
 
     def _refuse(self, why: RequestRefused) -> None:
         """Answer with an error, and parse no more."""

@@ -1,0 +1,86 @@
+"""What is known of a head that is refused."""
+
+from __future__ import annotations
+
+import pytest
+from harness.http1 import GET, feed
+
+from aserve.protocols import PROTOCOLS
+from aserve.protocols.base import Limits
+from aserve.protocols.refused_head import known_request
+
+LINE = b"GET /a%20b?c=d HTTP/1.1\r\n"
+FAULTS = [
+    b"\r\n",  # no Host
+    b"Host: a\r\nHost: b\r\n\r\n",
+    b"Host: a b\r\n\r\n",
+    b"Host: a\r\nExpect: miracles\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("fields", FAULTS)
+def test_a_fault_behind_the_request_line(new_http1, fields):
+    """The exchange of a refusal has the request line, which the access log shows; the same in pieces."""
+    head = LINE + fields
+    for octets in (head, GET + head, b"\r\n" + head):
+        refused = feed(new_http1(), octets)[-1]
+        assert refused.refusal.status in (400, 417)
+        assert refused.method_and_target == "GET /a%20b?c=d" and refused.vars.endswith("SERVER_PROTOCOL\0HTTP/1.1")
+
+
+def test_a_field_that_is_none():
+    """A line that is no field is refused before the head is whole."""
+    for field in (b"A : 1\r\n", b"Host: a\r\nContent-Length: 5, 5\r\n"):
+        (refused,) = PROTOCOLS["http", "c"](Limits())().receive(LINE + field + b"\r\n")
+        assert refused.method_and_target == "GET /a%20b?c=d"
+
+
+def test_pieces():
+    """However the head comes, its request line is known to our own parser; while it comes, too, for a 408."""
+    protocol = PROTOCOLS["http", "c"](Limits())()
+    assert protocol.known is None
+    for octet in LINE + b"A: 1\r":
+        assert protocol.receive(bytes([octet])) == []
+    assert protocol.known.method_and_target == "GET /a%20b?c=d"
+    (refused,) = protocol.receive(b"A")
+    assert refused.method_and_target == "GET /a%20b?c=d"
+
+
+def test_a_limit_names_its_setting(new_http1):
+    """414 and 431 say what raises the limit, to the client and in the log."""
+    for raw, status, setting in (
+        (b"GET /" + b"x" * 20 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 414, "--max-request-line"),
+        (GET[:-2] + b"A: " + b"x" * 200 + b"\r\n\r\n", 431, "--max-head"),
+        (GET[:-2] + b"A: 1\r\n" * 5 + b"\r\n", 431, "--max-fields"),
+    ):
+        (refused,) = new_http1(max_line_bytes=24, max_head_bytes=100, max_fields=3).receive(raw)
+        assert refused.refusal.status == status and f"; {setting} raises it" in str(refused.refusal)
+
+
+def test_head(new_http1):
+    """The refusal of a HEAD has no body (RFC 9110 9.3.2)."""
+    (refused,) = new_http1().receive(b"HEAD / HTTP/1.1\r\n\r\n")
+    assert refused.is_head
+
+
+KNOWN = [
+    (b"GET / HTTP/1.1\r\n", "GET /"),
+    (b"\r\n\r\nGET /%zz HTTP/1.0\r\n", "GET /%zz"),
+    (b"GET /a\xe9 HTTP/1.1\r\nHost: a", "GET /a\xe9"),
+    (b"GET / HTTP/1.1", None),
+    (b"GET / HTTP/2.0\r\n", None),
+    (b"GET /a\x00b HTTP/1.1\r\n", None),
+    (b"GET /a b HTTP/1.1\r\n", None),
+    (b"GET /a#b HTTP/1.1\r\n", None),
+    (b"", None),
+    (b"\x16\x03\x01", None),
+]
+
+
+@pytest.mark.parametrize(("octets", "known"), KNOWN)
+def test_known_request(octets, known):
+    """A line that is whole is known, however bad its escapes; anything else is not, and nothing that could forge a line of a log."""
+    request = known_request(octets)
+    assert (request and request.method_and_target) == known
+    request = known_request(b"xyz" + octets, 3)
+    assert (request and request.method_and_target) == known
