@@ -38,6 +38,8 @@ _BAD_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})|%00")
 _ABSOLUTE = re.compile(rb"https?://([^/?]+)(.*)", re.IGNORECASE | re.DOTALL)
 _CODING = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9112 7, without parameters
 _REST_OF_LENGTH = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+# What llhttp is given for octets above ASCII in a request line: it takes this in a target, and nowhere else in the line.
+_MASK = bytes(range(0x80)) + b'"' * 0x80
 _DROPPED_NAMES = (b"PROXY",)  # httpoxy, as in cparsers/vars.c
 
 
@@ -46,7 +48,7 @@ class HTTPTools1(RequestReceiver):
 
     __slots__ = (
         "_chunked", "_chunks", "_exchanges", "_fields", "_head_bytes", "_head_tail", "_is_head_begun", "_is_held", "_length", "_limits",
-        "_parser", "_target", "is_continue_due",
+        "_line", "_parser", "_target", "is_continue_due",
     )  # fmt: skip
 
     is_single = False
@@ -61,6 +63,7 @@ class HTTPTools1(RequestReceiver):
         self._is_head_begun = False
         self._head_bytes = 0  # of the head under way, and of the empty lines before it
         self._head_tail = b""  # its last octets, which may be half of its end
+        self._line = b""  # the request line as it came, so far; whole with its LF
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
         self._length = 0  # of the body
@@ -124,6 +127,8 @@ class HTTPTools1(RequestReceiver):
         self.is_continue_due = False  # octets of the body, or of its framing
         if self._body is None:
             self._head_bytes += len(data)
+            if self._line or not (data.isascii() and data.endswith(_HEAD_END)):  # most heads come whole, in ASCII
+                data = self._take_line(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as exc:
@@ -148,6 +153,16 @@ class HTTPTools1(RequestReceiver):
             elif self._head_bytes >= self._limits.max_head_bytes:
                 self._refuse(refusal(lib.ASERVE_HEAD_TOO_LARGE))
         return len(data)
+
+    def _take_line(self, data: bytes) -> bytes:
+        """Keep what is of the request line; return the slice as llhttp takes it, which refuses octets that we let pass (request_line.c)."""
+        if self._line.endswith(b"\n"):
+            return data
+        begin = 0 if self._line else len(data) - len(data.lstrip(_LINE_END))
+        end = data.find(b"\n", begin) + 1 or len(data)
+        piece = data[begin:end]
+        self._line += piece
+        return data if piece.isascii() else data[:begin] + piece.translate(_MASK) + data[end:]
 
     def _decode(self, data: bytes, position: int) -> int:
         """Decode octets of a chunked body; return how many."""
@@ -193,6 +208,9 @@ class HTTPTools1(RequestReceiver):
         if self._exchange is not None:
             return
         method: bytes = self._parser.get_method()
+        if not self._line.isascii():
+            begin = self._line.translate(_MASK).index(self._target, len(method))
+            self._target = self._line[begin : begin + len(self._target)]
         line_bytes = len(method) + len(self._target) + len("  HTTP/1.1")
         if line_bytes > self._limits.max_line_bytes:
             raise refusal(lib.ASERVE_TARGET_TOO_LONG)
@@ -244,6 +262,7 @@ class HTTPTools1(RequestReceiver):
             assert self._exchange is not None
             self._exchanges.append(self._exchange)
         self._exchange = self._body = None
+        self._line = b""
         self.is_continue_due = False
 
     # What llhttp leaves to us
