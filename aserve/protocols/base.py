@@ -16,7 +16,7 @@ from ..errors import RequestRefused, over_limit
 from ..exchange import Exchange, refused_exchange
 from ..proxies.forwarded import strip_forwarded
 from ..settings import Config
-from .refused_head import known_request
+from .refused_head import known_request, looks_like
 
 # What makes an exchange of a head that somebody else has parsed in C (connections/lane.py): vars, count of own ones, flags, modifier1,
 # and the octets of the head: the buffer that holds them, from where, and how many. If it is for the event loop, it must be
@@ -182,9 +182,10 @@ class RequestReceiver:
         self.unparsed = b""
 
 
-def refusal(code: int) -> RequestRefused:
-    """Return a C parser's error code as the exception that answers it."""
-    return RequestRefused(lib.aserve_status(code), ffi.string(lib.aserve_strerror(code)).decode("ascii"))
+def refusal(code: int, octets: bytes = b"", position: int = 0) -> RequestRefused:
+    """Return a C parser's error code as the exception that answers it; `octets`: of a head, which may look like something else."""
+    text = looks_like(octets, position) or ffi.string(lib.aserve_strerror(code)).decode("ascii")
+    return RequestRefused(lib.aserve_status(code), text)
 
 
 def new_body(limits: Limits, is_chunked: bool, length: int = 0) -> BufferedBody | LiveBody:

@@ -135,7 +135,7 @@ class HTTP1(RequestReceiver):
                 return 0
             if consumed != lib.ASERVE_TARGET_TOO_LONG:  # at the octet that crosses it, whatever has come behind
                 self._exchange = known_request(data, position)
-            return self._refuse(refusal(consumed), exchanges)
+            return self._refuse(refusal(consumed, data, position), exchanges)
         self._scanned = 0
         length, vars_len, _, flags = scratch.unpack_results(scratch.results_view, scratch.results_offset)
         exchange = Exchange(scratch.vars[:vars_len].decode("latin-1"))

@@ -19,7 +19,7 @@ from ..errors import RequestRefused
 from ..exchange import HTTP_1_0, Exchange
 from .base import Limits, RequestReceiver, WireProtocol, body_too_large, new_body, refusal
 from .chunked import Chunks
-from .refused_head import known_request
+from .refused_head import known_request, looks_like
 
 try:
     import httptools
@@ -142,9 +142,11 @@ class HTTPTools1(RequestReceiver):
         except httptools.HttpParserCallbackError as exc:
             why = exc.__context__
             self._remember()
-            self._refuse(why if isinstance(why, RequestRefused) else _explain(exc))
+            self._refuse(why if isinstance(why, RequestRefused) else _explain(exc, data))
         except httptools.HttpParserError as exc:
-            self._refuse(_explain(exc))
+            self._refuse(
+                _explain(exc, data if self._body is None and not (self._is_head_begun and self._target) else b"")
+            )
         else:
             if self._chunked is not None:
                 self._parser = httptools.HttpRequestParser(self)  # for the next head
@@ -387,7 +389,11 @@ class HTTPTools1(RequestReceiver):
         self.is_continue_due = False
 
 
-def _explain(exc: Exception) -> RequestRefused:
+def _explain(exc: Exception, octets: bytes) -> RequestRefused:
+    """Return the refusal of what llhttp has refused; `octets`: which begin a head."""
+    likeness = looks_like(octets)
+    if likeness:
+        return RequestRefused(400, likeness)
     if httptools is not None and isinstance(exc, httptools.HttpParserInvalidMethodError):
         return refusal(lib.ASERVE_BAD_METHOD)
     return RequestRefused(400, f"{exc or type(exc).__name__} (llhttp)")

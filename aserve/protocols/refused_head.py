@@ -1,9 +1,9 @@
-"""What can be said of a head that no protocol takes: its request line, for the log.
+"""What can be said of a head that HTTP/1.x does not take: its request line, for the log, and what it looks like instead.
 
-Owns:     known_request.
+Owns:     known_request, looks_like.
 Thread:   event loop only.
 Spec:     RFC 9112 section 3.
-Not here: what is refused, and why (cparsers/http1.c, httptools1.py).
+Not here: what is refused, and why (cparsers/http1.c, httptools1.py); the same for uwsgi and SCGI (cparsers/aserve.c).
 """
 
 from __future__ import annotations
@@ -14,6 +14,36 @@ from ..exchange import Exchange
 
 # As strict as cparsers/request_line.c: no octet passes that could end a value of the vars, or a line of the log.
 _REQUEST_LINE = re.compile(rb"(?:\r\n)*([!#$%&'*+\-.^_`|~0-9A-Za-z]{1,32}) ([!-\"$-~\x80-\xff]+) (HTTP/1\.[0-9])\r\n")
+
+
+# What is spoken to the wrong bind, by its first octets.
+_OTHERS = [
+    (
+        re.compile(rb"\x16(?:\x03|\Z)"),  # RFC 8446 section 5.1: a handshake's record
+        "this looks like TLS: let the client use http://, or bind this address with https://",
+    ),
+    (
+        re.compile(rb"PRI \* HTTP/2\.0\r\n"),  # RFC 9113 section 3.4
+        "this looks like HTTP/2 with prior knowledge: let the client, or the front server, use HTTP/1.1",
+    ),
+    (
+        re.compile(rb"PROXY (?:TCP[46]|UNKNOWN)|(?:\r\n){2}\x00\r\nQUIT\n"),
+        "this looks like the PROXY protocol: bind this address with proxy+http://, or let the front server not send it",
+    ),
+    (
+        re.compile(rb"[0-9]+:CONTENT_LENGTH\x00"),
+        "this looks like SCGI: let the front server use HTTP (nginx: proxy_pass), or bind this address with scgi://",
+    ),
+    (
+        re.compile(rb"\x00..\x00.\x00[A-Z]", re.DOTALL),  # a packet's header, and the length and first letter of a var
+        "this looks like uwsgi: let the front server use HTTP (nginx: proxy_pass), or bind this address with uwsgi://",
+    ),
+]
+
+
+def looks_like(octets: bytes, position: int = 0) -> str:
+    """Return what octets that are refused look like, and what to do; "": like nothing that is known here."""
+    return next((text for pattern, text in _OTHERS if pattern.match(octets, position)), "")
 
 
 def known_request(octets: bytes, position: int = 0) -> Exchange | None:

@@ -7,7 +7,7 @@ from harness.http1 import GET, feed
 
 from aserve.protocols import PROTOCOLS
 from aserve.protocols.base import Limits
-from aserve.protocols.refused_head import known_request
+from aserve.protocols.refused_head import known_request, looks_like
 
 LINE = b"GET /a%20b?c=d HTTP/1.1\r\n"
 FAULTS = [
@@ -84,3 +84,36 @@ def test_known_request(octets, known):
     assert (request and request.method_and_target) == known
     request = known_request(b"xyz" + octets, 3)
     assert (request and request.method_and_target) == known
+
+
+LIKE = [
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "this looks like TLS: let the client use http://"),
+    (b"\x16", 400, "this looks like TLS"),
+    (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "this looks like HTTP/2 with prior knowledge: let the client"),
+    (b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET / HTTP/1.1\r\n", 400, "bind this address with proxy+http://"),
+    (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c", 400, "this looks like the PROXY protocol"),
+    (b"70:CONTENT_LENGTH\x000\0SCGI\x001\0", 400, "bind this address with scgi://"),
+    (b"\0\x1a\0\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "bind this address with uwsgi://"),
+]
+
+
+@pytest.mark.parametrize(("octets", "status", "told"), LIKE)
+def test_another_protocol(octets, status, told):
+    """What is no HTTP/1.x is named, with what to do; behind a good request as well."""
+    for before in (b"", GET):
+        refused = feed(PROTOCOLS["http", "c"](Limits())(), before + octets)[-1]
+        assert refused.refusal.status == status and told in str(refused.refusal)
+
+
+def test_another_protocol_by_llhttp(new_http1):
+    """The same by the other parser, where its first octets come together."""
+    (refused,) = new_http1().receive(LIKE[0][0])
+    assert refused.refusal.status == 400 and "this looks like TLS" in str(refused.refusal)
+
+
+def test_like_nothing_known(new_http1):
+    """What is only malformed is told by its clause; no guess."""
+    for octets in (b"\x16\x04", b"\0\0", b"PRI * HTTP/1.1\r\nHost: a\r\n\r\n", b"70:GET"):
+        assert looks_like(octets) == ""
+    (refused,) = new_http1().receive(b"(GET / HTTP/1.1\r\n\r\n")
+    assert str(refused.refusal) == "method is not a token (RFC 9110 section 9.1)"
