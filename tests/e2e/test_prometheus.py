@@ -13,10 +13,12 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 from harness.client import RawClient
 from harness.load import load
 from harness.prometheus import HAS_PROMETHEUS, JOBS, running
 from harness.waiting import wait_until
+from prometheus_client.parser import text_string_to_metric_families
 
 from aserve.request_log import MOST
 
@@ -39,6 +41,44 @@ def app(environ, start_response):
     return [b"one %d" % os.getpid()]
 """
 RISING = '{__name__=~"(aserve|site)_.+_(total|bucket|count|sum)"}'
+
+
+# Label, how it is matched, and the pattern.
+MATCHER = re.compile(r'(\w+)(=~|!~|!=|=)"((?:[^"\\]|\\.)*)"')
+PROMETHEUS_OWN = {"job", "instance", "le"}
+
+
+def queries_of_rules():
+    """Return the expressions of the alerts."""
+    (group,) = yaml.safe_load(ALERTS.read_text())["groups"]
+    return [rule["expr"] for rule in group["rules"]]
+
+
+def queries_of_docs():
+    """Return those of docs/metrics.md, for people and for autoscalers."""
+    page = (ROOT / "docs/metrics.md").read_text()
+    blocks = re.findall(r"^```(?:promql|yaml)\n(.*?)^```", page, re.M | re.S)
+    return [re.sub("<<.GroupBy>>", "instance", block).replace("<<.LabelMatchers>>", "") for block in blocks]
+
+
+def unknown_in(query, labels_by_name):
+    """Return what a query asks for that is not in a scrape: selectors that match none of its samples, labels that none of them has."""
+    unknown, known = [], {*PROMETHEUS_OWN}
+    for name, selector in re.findall(r"\b((?:aserve|process)_\w+)(\{[^}]*\})?", query):
+        if name == "aserve_saturation":
+            continue  # made by a rule
+        found = labels_by_name.get(name, [])
+        known |= {label for labels in found for label in labels}
+        for label, how, pattern in MATCHER.findall(selector):
+            if label in PROMETHEUS_OWN or pattern == "":
+                continue
+            does_match = re.compile(pattern if "~" in how else re.escape(pattern)).fullmatch
+            found = [labels for labels in found if bool(does_match(labels.get(label, ""))) == (how[0] == "=")]
+        if not found:
+            unknown.append(name + selector)
+    for names in re.findall(r"\b(?:by|ignoring|on|without) ?\(([^)]*)\)", query):
+        unknown += [name for name in names.replace(" ", "").split(",") if name not in known]
+    return unknown
 
 
 def queries_of_dashboard():
@@ -92,9 +132,10 @@ def test_two_workers(start_workers, tmp_path):
 
 
 def test_promtool(start_workers, raw_client, tmp_path):
-    """It has nothing to say about our text; and the alerts are rules."""
-    process = start_workers("--workers", "2", "--metrics", "127.0.0.1:0", app=APP)
-    process.wait_for_workers(2)
+    """It has nothing to say about our text; and what the alerts, the dashboard and the docs ask for is in it."""
+    process = start_workers("--workers", "2", "--metrics", "127.0.0.1:0", "--spooler", f"{tmp_path}/jobs", app=APP)
+    for slot in (1, 2):
+        process.wait_for_log(rf"worker {slot} .* is ready")
     raw_client(process).fetch("/")
     address = re.search(r"metrics on http://(\S+)/metrics", process.log)[1]
 
@@ -102,11 +143,23 @@ def test_promtool(start_workers, raw_client, tmp_path):
         with contextlib.closing(http.client.HTTPConnection(address, timeout=20)) as connection:
             connection.request("GET", "/metrics")
             text = connection.getresponse().read()
-        return text if b"site_hits_total" in text else b""
+        is_whole = b"site_hits_total" in text and b"aserve_loop_silent_seconds" in text  # from a loop's first turn on
+        return text if is_whole else b""
 
     scraped = wait_until(scrape)
     done = subprocess.run(["promtool", "check", "metrics"], input=scraped, capture_output=True, check=False)
     assert (done.returncode, done.stderr + done.stdout) == (0, b"")
     done = subprocess.run(["promtool", "check", "rules", str(ALERTS)], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+    labels_by_name = {}
+    for family in text_string_to_metric_families(scraped.decode()):
+        for sample in family.samples:
+            labels_by_name.setdefault(sample.name, []).append(sample.labels)
+    queries = [*queries_of_rules(), *queries_of_dashboard(), *queries_of_docs()]
+    assert len(queries) > 50
+    unknown = {query: found for query in queries if (found := unknown_in(query, labels_by_name))}
+    assert unknown == {}
+    assert unknown_in('sum by (queue) (aserve_threads{state="tired"})', labels_by_name) == [
+        'aserve_threads{state="tired"}', "queue",
+    ]  # fmt: skip
     assert process.stop() == 0

@@ -14,18 +14,18 @@ from prometheus_client.parser import text_string_to_metric_families
 Numbers = dict[tuple[str, ...], float]  # by name and the values of labels, in the order of the labels' names
 
 
-class _Connection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
     """To a unix socket."""
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(20)
+        self.sock.settimeout(self.timeout)
         self.sock.connect(self.host)
 
 
 def scrape(path: Any) -> tuple[Numbers, Numbers]:
     """Return all numbers that a unix socket tells, and those of them that must never fall."""
-    with contextlib.closing(_Connection(str(path))) as connection:
+    with contextlib.closing(UnixConnection(str(path), timeout=20)) as connection:
         connection.request("GET", "/metrics", headers={"Host": "a"})
         text = connection.getresponse().read().decode()
     numbers, rising = {}, {}
