@@ -1,0 +1,34 @@
+"""The descriptors that this process has open, beside those of whatever else runs in it."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Iterator
+
+from .waiting import wait_until
+
+
+def open_descriptors() -> set[tuple[int, int, int]]:
+    """Return each open descriptor with the device and inode that it leads to."""
+    found = set()
+    for name in os.listdir("/dev/fd"):
+        with contextlib.suppress(OSError):  # the listing's own, which is closed by now
+            status = os.fstat(int(name))
+            found.add((int(name), status.st_dev, status.st_ino))
+    return found
+
+
+@contextlib.contextmanager
+def none_stays_open() -> Iterator[None]:
+    """
+    Fail where a descriptor that is opened in this block stays open.
+
+    A process has run other tests before: their garbage closes descriptors at any time, and their threads open some for a moment.
+    Therefore numbers are not counted: what is new must go again.
+    """
+    gc.collect()
+    before = open_descriptors()
+    yield
+    wait_until(lambda: not open_descriptors() - before, explain=lambda: f"{open_descriptors() - before} stay open")
