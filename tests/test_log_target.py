@@ -234,7 +234,7 @@ def journal(tmp_path):
         path.unlink(missing_ok=True)
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         sock.bind(str(path))
-        sock.settimeout(10)
+        sock.settimeout(30)
         opened.append(sock)
         return sock
 
@@ -289,7 +289,7 @@ def test_a_syslog_that_does_not_keep_up(journal, tmp_path):
 def test_syslog_over_udp():
     """With or without a name of the host; the port is 514 if none is given."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.settimeout(10)
+        sock.settimeout(30)
         sock.bind(("127.0.0.1", 0))
         target = open_target(f"syslog:udp://127.0.0.1:{sock.getsockname()[1]}")
         target.write(["a\n"])

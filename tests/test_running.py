@@ -58,7 +58,7 @@ async def test_serve_as_a_task(tmp_path):
 
     def app(environ, start_response):
         started.set()
-        go_on.wait(10)
+        go_on.wait(30)
         return hello(environ, start_response)
 
     async def main():
@@ -206,7 +206,7 @@ def test_run_serves(on_serving):
         thread.start()
 
     def talk(host, port):
-        client = http.client.HTTPConnection(host, port, timeout=10)
+        client = http.client.HTTPConnection(host, port, timeout=30)
         client.request("GET", "/")
         bodies.append(client.getresponse().read())
         client.close()
@@ -295,7 +295,7 @@ def test_run_with_an_unclean_end(on_serving, caplog):
 
     def app(environ, start_response):
         os.kill(os.getpid(), signal.SIGTERM)
-        gate.wait(10)
+        gate.wait(30)
         return hello(environ, start_response)
 
     def connect(message):

@@ -152,7 +152,7 @@ async def test_drain_finishes_what_runs():
 
     def app(environ, start_response):
         started.set()
-        go_on.wait(10)
+        go_on.wait(30)
         return hello(environ, start_response)
 
     async def main():
@@ -191,7 +191,7 @@ async def test_drain_has_an_end(caplog):
 
     def app(environ, start_response):
         started.set()
-        go_on.wait(10)
+        go_on.wait(30)
         return hello(environ, start_response)
 
     async def main():
@@ -211,7 +211,7 @@ async def test_drain_has_an_end(caplog):
     go_on.set()
     for thread in threading.enumerate():
         if thread.name.startswith("aserve-worker-"):
-            thread.join(10)
+            thread.join(30)
     assert "report this" not in caplog.text
 
 
@@ -262,7 +262,7 @@ async def test_what_the_kernel_has_queued_is_served(bind, tmp_path):
             clients[-1].send(PACKET)
         assert await server.drain() is True  # not one turn of the loop since they have connected
         for client in clients:
-            client.settimeout(5)
+            client.settimeout(30)
             assert client.recv(4096).endswith(b"hello")
             client.close()
 
@@ -324,7 +324,7 @@ async def test_a_server_that_is_replaced_leaves_the_queue(bind, lane, shared):
         assert new.addresses == [address]
         client.setblocking(False)
         loop = asyncio.get_running_loop()
-        assert (await asyncio.wait_for(loop.sock_recv(client, 4096), 5)).endswith(b"hello")
+        assert (await asyncio.wait_for(loop.sock_recv(client, 4096), 30)).endswith(b"hello")
     client.close()
 
 
@@ -340,7 +340,7 @@ async def test_a_server_that_is_not_replaced_ends_shared_listeners(bind, shared)
         client.connect(address)
         client.send(PACKET)
         assert await server.drain() is True
-        client.settimeout(5)
+        client.settimeout(30)
         assert client.recv(4096).endswith(b"hello")
         with pytest.raises(OSError):
             late.connect(address)
@@ -382,11 +382,11 @@ async def test_kept_connections_may_ask_once_more_when_it_is_replaced(lane, shar
     head = b""
     while b"Connection: close\r\n" not in head:  # until it has told every connection, it keeps them
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
         assert await reader.readexactly(5) == b"hello"
     assert await reader.read() == b""
     assert not draining.done()
-    assert await asyncio.wait_for(idle.read(), 10) == b""
+    assert await asyncio.wait_for(idle.read(), 30) == b""
     assert await draining is True
     for open_ in (writer, idle_writer):
         open_.close()

@@ -227,13 +227,13 @@ def test_one_that_becomes_a_websocket(start_server, raw_client, caplog):
 
     def app(environ, start_response):
         is_in.set()
-        may_begin.wait(10)
+        may_begin.wait(30)
         return switching(environ, start_response)
 
     server = start_server(app, is_checked=False, slow_request_seconds=0.05)
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert is_in.wait(10)
+    assert is_in.wait(30)
     server.pass_seconds_until(lambda: server.server.slow_requests())
     may_begin.set()
     assert client.recv_head().status == 101

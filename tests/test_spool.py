@@ -144,7 +144,7 @@ def test_one_writes_while_the_other_reads(new):
         octets = spool.read(1500)
         received += octets
         assert octets or not was_over, "octets were lost"
-    writer.join(10)
+    writer.join(30)
     assert received == expected
 
 

@@ -29,7 +29,7 @@ def gated():
         def app(self, environ, start_response):
             body = environ["wsgi.input"].read()
             self.entered.release()
-            assert self.gate.wait(10)
+            assert self.gate.wait(30)
             start_response("200 OK", [("Content-Length", str(len(body)))])
             return [body]
 
@@ -98,7 +98,7 @@ def test_requests_and_workers(start_server, raw_client, wait_until, gated):
     clients = [raw_client(server) for _ in range(5)]
     for client in clients:
         client.request(method="POST", body=bytes(200_000))
-    assert gated.entered.acquire(timeout=10) and gated.entered.acquire(timeout=10)
+    assert gated.entered.acquire(timeout=30) and gated.entered.acquire(timeout=30)
     wait_until(lambda: some(server.statistics(), *names) == (5, 3, 2, 0))
     assert server.statistics().bodies_spooled == 5
     server.pass_seconds(5)
@@ -139,7 +139,7 @@ def test_a_response_that_outruns_its_reader(start_server, raw_client, wait_until
         start_response("200 OK", [])
         for _ in range(100):
             yield bytes(100_000)
-        assert gate.wait(10)
+        assert gate.wait(30)
 
     names = ("responses_spooled", "workers_compensated")
     server = start_server(app, threads=2)
@@ -200,7 +200,7 @@ def test_a_drain(start_server, raw_client, wait_until, gated):
     server = start_server(gated.app)
     client = raw_client(server)
     client.request()
-    assert gated.entered.acquire(timeout=10)
+    assert gated.entered.acquire(timeout=30)
     assert not server.statistics().is_draining
     server.begin_drain()
     assert server.statistics().is_draining and server.statistics().connections_running == 1
@@ -221,7 +221,7 @@ def test_ongoing(start_server, raw_client, gated, wait_until, tmp_path):
     assert server.ongoing(10) == []
     first, second = raw_client(server), raw_client(server)
     first.send(b"GET /first?a=1 HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert gated.entered.acquire(timeout=10)
+    assert gated.entered.acquire(timeout=30)
     second.send(b"GET /second HTTP/1.1\r\nHost: a\r\n\r\n")
     wait_until(lambda: len(server.ongoing(10)) == 2)
     (older, one), (newer, other) = server.ongoing(10)
@@ -237,7 +237,7 @@ def test_ongoing_without_times(start_server, raw_client, gated):
     server = start_server(gated.app)
     client = raw_client(server)
     client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert gated.entered.acquire(timeout=10)
+    assert gated.entered.acquire(timeout=30)
     assert server.ongoing(10) == []
     gated.gate.set()
     assert client.recv_response().status == 200
@@ -251,7 +251,7 @@ def test_how_long_threads_are_busy(start_server, raw_client, gated, wait_until, 
     clients = [raw_client(server) for _ in range(2)]
     for client in clients:
         client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-    assert gated.entered.acquire(timeout=10)
+    assert gated.entered.acquire(timeout=30)
     wait_until(lambda: some(server.statistics(), "requests_waiting", "workers_busy") == (1, 1))
     now = time.monotonic()
     assert server.server.thread_seconds(now + 100) - server.server.thread_seconds(now) == pytest.approx(100)

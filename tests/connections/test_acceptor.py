@@ -147,7 +147,7 @@ async def test_a_transport_that_cannot_be_made(limit, monkeypatch):
             patch.setattr(asyncio.get_running_loop(), "connect_accepted_socket", fail)
             (client,) = connect(1)
             client.setblocking(False)
-            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 5) == b""
+            assert await asyncio.wait_for(asyncio.get_running_loop().sock_recv(client, 1), 30) == b""
         assert not limit.pending and not limit
 
     await run_acceptor(limit, scenario)

@@ -84,7 +84,7 @@ def test_a_worker_that_waits(handover, wire):
     worker = threading.Thread(target=wait, daemon=True)
     worker.start()
     handover.way.on_ready(wire)
-    worker.join(10)
+    worker.join(30)
     assert got == [wire]
 
 

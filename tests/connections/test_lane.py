@@ -89,7 +89,7 @@ def ask(request, lane, start_server, tmp_path):
     def ask_once(path="/", body=b"", cut=0, **vars):
         octets = encode(path, body, **vars)
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(5)
+            client.settimeout(30)
             client.connect(address)
             if cut:
                 client.sendall(octets[:cut])
@@ -173,7 +173,7 @@ def test_many_at_once(start_server, tmp_path, lane, wait_until):
     def many():
         for number in range(50):
             with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(5)
+                client.settimeout(30)
                 client.connect(address)
                 client.sendall(uwsgi("/", b"%d" % number))
                 replies.append((number, recv_all(client)))
@@ -201,7 +201,7 @@ def test_a_drain_answers_who_has_connected(start_server, tmp_path, lane):
     server = start_server(app, is_checked=False, bind=f"uwsgi://unix:{address}", lane=lane)
     client = socket.socket(socket.AF_UNIX)
     with client:
-        client.settimeout(5)
+        client.settimeout(30)
         client.connect(address)
         client.sendall(uwsgi())
         server.begin_drain()
@@ -218,7 +218,7 @@ def test_clients_that_leave(start_server, tmp_path, lane):
             client.connect(address)
             client.sendall(octets)
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(5)
+        client.settimeout(30)
         client.connect(address)
         client.sendall(uwsgi())
         assert body_of(recv_all(client)) == HELLO
@@ -483,7 +483,7 @@ def test_a_number_that_another_connection_had(inline):
         begin(*args)
 
     with socket.socket() as late:
-        late.settimeout(5)
+        late.settimeout(30)
 
         def act():
             early.send(PLAIN.replace(b"Host", b"Connection: close\r\nHost"))

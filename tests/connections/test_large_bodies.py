@@ -113,7 +113,7 @@ def test_a_stream_whose_client_has_read_all(new):
 
     def body():
         yield bytes(LARGE)
-        assert go.wait(10)
+        assert go.wait(30)
         yield b"end"
 
     harness, connection, transport = new(returning(body()))
@@ -137,7 +137,7 @@ def test_a_worker_that_is_written_off_when_its_client_has_gone(new, state):
 
     def body():
         yield bytes(LARGE)
-        go.wait(10)
+        go.wait(30)
         yield b"end"
 
     harness, connection, transport = new(returning(body()))
@@ -158,7 +158,7 @@ def test_a_worker_that_is_written_off_when_its_client_has_gone(new, state):
         transport.lose()
     assert taken(harness) == (0, 0, 0) and harness.service.lost == set() and len(harness.log.codes) == 1
     go.set()
-    worker.join(10)
+    worker.join(30)
     harness.executor.flush()
     assert len(harness.log.codes) == 1 and taken(harness) == (0, 0, 0)
 

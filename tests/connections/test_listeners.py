@@ -41,7 +41,7 @@ def test_what_the_kernel_takes_for_a_client_that_does_not_read(opened):
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(listener.address)
-        listener.socket.settimeout(5)
+        listener.socket.settimeout(30)
         accepted, _ = listener.socket.accept()
         with accepted:
             accepted.setblocking(False)

@@ -140,7 +140,7 @@ def test_a_deadline(start_server, raw_client):
     server = start_server(app, is_checked=False, request_seconds=1)
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert is_in.wait(10)
+    assert is_in.wait(30)
     server.pass_seconds_until(lambda: server.statistics().workers_written_off)
     assert client.recv_response().status == 504
     may_return.set()
@@ -155,11 +155,11 @@ def test_a_client_that_is_gone_before(start_server, raw_client):
     server = start_server(app, is_checked=False)
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert app.is_in.wait(10)
+    assert app.is_in.wait(30)
     server.call(lambda: [each.abort() for each in list(server.server._connections)])
     server.wait_until_idle()
     app.may_begin.set()
-    assert switching.ended.acquire(timeout=10)
+    assert switching.ended.acquire(timeout=30)
     wait_until(lambda: server.call(lambda: not server.server._services[0].websockets._all))
 
 
@@ -189,7 +189,7 @@ def test_an_app_that_reads_first(start_server, raw_client, end):
     all = server.server._services[0].websockets._all
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert is_in.wait(10)
+    assert is_in.wait(30)
     end(server, client)
     wait_until(lambda: got)
     assert got == [b""]
@@ -206,7 +206,7 @@ def test_octets_before_it_has_decided(start_server, raw_client):
     server = start_server(app, is_checked=False)
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert app.is_in.wait(10)
+    assert app.is_in.wait(30)
     client.send(b"abc")
     wait_until(lambda: server.call(lambda: [each for each in server.server._connections if not is_reading(each)]))
     client.send(b"def")

@@ -72,7 +72,7 @@ def start_blocked(harness, connection, chunks, raw=POST):
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
     for _ in range(2):
-        assert chunks.is_made.acquire(timeout=10)
+        assert chunks.is_made.acquire(timeout=30)
     while len(harness.executor.posts) < 2:
         pass
     return worker
@@ -116,7 +116,7 @@ def test_a_waiting_app_is_told_that_its_client_has_left(new, is_flushed):
     if is_flushed:
         harness.executor.flush()
     transport.lose()
-    worker.join(10)
+    worker.join(30)
     assert not worker.is_alive() and chunks.closed == 1 and chunks.made == 2
     harness.executor.run()
 
@@ -141,7 +141,7 @@ def test_write_waits_for_the_client_too(new):
     transport.high, transport.is_stuck = 500, True
     worker = start_blocked(harness, connection, written)
     transport.lose()
-    worker.join(10)
+    worker.join(30)
     assert not worker.is_alive() and len(faults) == 1
 
 

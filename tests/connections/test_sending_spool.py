@@ -96,9 +96,9 @@ def test_from_memory_to_the_disk_and_back(new, files):
 
     def body():
         yield from pieces[:30]
-        assert steps[0].wait(10)
+        assert steps[0].wait(30)
         yield pieces[30]
-        assert steps[1].wait(10)
+        assert steps[1].wait(30)
         yield from pieces[31:]
 
     harness, connection, transport = new(returning(body(), [("Content-Length", "90000")]), write_buffer_bytes=2048)
@@ -259,7 +259,7 @@ def test_a_failure_behind_a_spool_that_is_empty(new, files):
     def body():
         yield from numbered(40)
         is_sent.set()
-        assert gate.wait(10)
+        assert gate.wait(30)
         raise ValueError("on purpose")
 
     harness, connection, transport = new(returning(body()), write_buffer_bytes=2048)
@@ -287,7 +287,7 @@ def test_a_client_that_leaves_its_spool(new, files, is_done, wait_until):
         try:
             yield from chunks
             is_sent.set()
-            assert is_done or gate.wait(10)
+            assert is_done or gate.wait(30)
             yield b"more"
         finally:
             chunks.close()
@@ -303,7 +303,7 @@ def test_a_client_that_leaves_its_spool(new, files, is_done, wait_until):
     wait_until(lambda: files[0].closed)  # at once, unless the worker is writing to it
     assert (harness.log.codes == [200]) == is_done
     gate.set()
-    worker.join(10)
+    worker.join(30)
     harness.executor.run()
     harness.loop.turn()
     assert not worker.is_alive() and chunks.closed == 1 and harness.log.codes == [200]

@@ -105,7 +105,7 @@ def test_a_client_that_is_gone(begun):
     """The app reads the end, and its thread is free."""
     app, server, client = begun()
     client.reset()
-    assert app.ended.acquire(timeout=10)
+    assert app.ended.acquire(timeout=30)
     server.wait_until_idle()
     wait_until(lambda: server.call(lambda: server.server._executor.workers.aside) == 0)
 
@@ -134,7 +134,7 @@ def test_an_app_that_reads_slowly(begun):
     got = []
 
     def talk(sock):
-        may_read.wait(10)
+        may_read.wait(30)
         while octets := sock.recv(MB):
             got.append(octets)
 
@@ -143,8 +143,8 @@ def test_an_app_that_reads_slowly(begun):
     sender.start()
     wait_until(lambda: server.call(lambda: [each._unsent for each in server.server._connections if each._unsent]))
     may_read.set()
-    sender.join(10)
-    assert app.ended.acquire(timeout=10) and b"".join(got) == LARGE
+    sender.join(30)
+    assert app.ended.acquire(timeout=30) and b"".join(got) == LARGE
 
 
 @pytest.mark.one_way
@@ -154,7 +154,7 @@ def test_a_client_that_does_not_read(begun, caplog):
     wait_until(lambda: server.statistics().responses_unsent_bytes)
     server.wait_until_steady(lambda: server.server.statistics().responses_unsent_bytes)
     server.pass_seconds(8)
-    assert app.ended.acquire(timeout=10)
+    assert app.ended.acquire(timeout=30)
     server.wait_until_idle()
     assert "the client did not read for --write-timeout" in caplog.text
 
@@ -181,7 +181,7 @@ def test_the_threads_of_others(begun, raw_client):
     for client in clients:
         client.close()
     for _ in clients:
-        assert app.ended.acquire(timeout=10)
+        assert app.ended.acquire(timeout=30)
     wait_until(lambda: not count(server))
     wait_until(lambda: server.call(lambda: server.server._executor.workers)[2:] == (0, 0, 0, 0))
 
@@ -194,14 +194,14 @@ def test_an_app_that_closes_and_stays(begun):
     def talk(sock):
         sock.sendall(b"bye")
         sock.close()
-        may_return.wait(10)
+        may_return.wait(30)
 
     app, server, client = begun(talk)
     assert client.recv_to_end() == b"bye"
     client.close()
     server.wait_until_idle()
     may_return.set()
-    assert app.ended.acquire(timeout=10)
+    assert app.ended.acquire(timeout=30)
 
 
 @pytest.mark.one_way
@@ -226,7 +226,7 @@ def test_an_app_that_returns_without_closing(start_server, raw_client):
     client = begin(raw_client(server))
     assert client.recv_to_end() == LARGE[:MB]
     wait_until(lambda: left[0].fileno() == -1)
-    reader.join(10)
+    reader.join(30)
     assert ended
 
 
@@ -261,13 +261,13 @@ def test_a_drain(begun):
 def test_an_app_that_hears_nothing_of_a_drain(begun, caplog):
     """It is cut off after --drain-timeout."""
     may_return = threading.Event()
-    app, server, client = begun(lambda sock: may_return.wait(10), drain_seconds=0.2)
+    app, server, client = begun(lambda sock: may_return.wait(30), drain_seconds=0.2)
     server.begin_drain()
     assert client.is_closed()
     server.stop()
     assert not server.is_clean and "left behind, still inside the app" in caplog.text
     may_return.set()
-    assert app.ended.acquire(timeout=10)
+    assert app.ended.acquire(timeout=30)
 
 
 @pytest.mark.one_way
@@ -277,7 +277,7 @@ def test_begun_while_the_server_drains(start_server, raw_client):
     server = start_server(app, is_checked=False)
     client = raw_client(server)
     client.request("/", *ASKING)
-    assert app.is_in.wait(10)
+    assert app.is_in.wait(30)
     server.begin_drain()
     app.may_begin.set()
     assert client.recv_head().status == 101 and client.recv_to_end() == b""

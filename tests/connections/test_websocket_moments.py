@@ -83,7 +83,7 @@ class Fake:
         self.left = None if is_gone else (self.transport, octets, is_write_paused, is_at_eof)
         self.service.websockets.is_ending = is_ending
         ours, self.app = self.service.websockets.open_pair()
-        self.app.settimeout(10)
+        self.app.settimeout(30)
         self.connection = Called(self.service)
         self.socket = self.connection.wire = WebSocket(self.connection, self, ours, self.app)
         self.exchange = self.connection.exchange = Exchange("")

@@ -202,7 +202,7 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, wa
 
     def slow(environ, start_response):
         entered.set()
-        gate.wait(10)
+        gate.wait(30)
         if path == "/raises":
             raise ValueError("after the end")
         if path == "/refuses":
@@ -217,7 +217,7 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, wa
     server = start_server(slow, is_checked=False, drain_seconds=0.1, threads=4)
     client = raw_client(server)
     client.request(path)
-    assert entered.wait(5)
+    assert entered.wait(30)
     executor = server.server._executor
     server.begin_drain()
     wait_until(lambda: not server._thread.is_alive())
@@ -257,14 +257,14 @@ def test_a_connection_lost_on_its_way(start_server, wait_until):
         write = start_response("200 OK", apps.PLAIN)
         if environ["PATH_INFO"] == "/other":
             entered.set()
-            gate.wait(5)
+            gate.wait(30)
             return [b"of the other"]
         for _ in range(2):
             try:
                 write(b"of the first")
             except ClientDisconnected as exc:
                 failures.append(exc)
-                go_on.wait(5)
+                go_on.wait(30)
         return [b"of the first"]
 
     entered, gate, numbers = threading.Event(), threading.Event(), []
@@ -274,13 +274,13 @@ def test_a_connection_lost_on_its_way(start_server, wait_until):
     first, second = socket.socket(), socket.socket()
     with first, second:
         for sock in (first, second):
-            sock.settimeout(5)
+            sock.settimeout(30)
         first.connect(server.address)
         first.sendall(GET % b"/first")
         wait_until(lambda: failures)
         second.connect(server.address)
         second.sendall(GET % b"/other")
-        assert entered.wait(5)
+        assert entered.wait(30)
         assert numbers[0] == numbers[1]  # the same number
         go_on.set()
         wait_until(lambda: len(failures) == 2)
@@ -329,11 +329,11 @@ def test_what_is_written_does_not_wait_for_the_end(start_server, raw_client, lan
 
     def patient(environ, start_response):
         environ["wsgi.early_hints"]([("Link", "</a>")])
-        waited.append(has_come.wait(5))
+        waited.append(has_come.wait(30))
         has_come.clear()
         write = start_response("200 OK", apps.PLAIN)
         write(b"first")
-        waited.append(has_come.wait(5))
+        waited.append(has_come.wait(30))
         has_come.clear()
         return [b"last"]
 
@@ -420,7 +420,7 @@ async def test_a_second_start_with_a_worker_left_behind():
         start_response("200 OK", apps.PLAIN)
         if environ["PATH_INFO"] == "/slow":
             entered.set()
-            gate.wait(10)
+            gate.wait(30)
             return [b"of the first start"]
         return [b"of the second"]
 
@@ -444,7 +444,7 @@ async def test_a_second_start_with_a_worker_left_behind():
                 await asyncio.sleep(0.001)
             for reader, writer in clients:
                 writer.write(GET.replace(b"Host", b"Connection: close\r\nHost") % b"/")
-                replies = await asyncio.wait_for(reader.read(), 5)
+                replies = await asyncio.wait_for(reader.read(), 30)
                 assert replies.count(b"of the second") == 2 and b"of the first" not in replies
                 writer.close()
         first_writer.close()
@@ -470,7 +470,7 @@ def test_connections_of_the_same_number(start_server, tmp_path, family):
     server = start_server(noting, is_checked=False, bind=bind, threads=0, lane="auto")
     for path in (b"/1", b"/2", b"/3"):
         with socket.socket(family) as client:
-            client.settimeout(5)
+            client.settimeout(30)
             client.connect(server.address)
             client.sendall(GET[:-2] % path + b"Connection: close\r\n\r\n")
             reply = b""

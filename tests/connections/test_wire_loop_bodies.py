@@ -25,7 +25,7 @@ def test_a_live_body_is_read_while_it_comes(new):
     worker.start()
     connection.data_received(b"ll")
     connection.data_received(b"o" + GET)
-    worker.join(10)
+    worker.join(30)
     assert seen == [b"he"]
     harness.executor.flush()
     assert bodies(transport.received()) == [b"llo"]
@@ -99,7 +99,7 @@ def test_a_full_live_body_pauses_the_client(new):
     while transport.is_reading() is False:
         harness.executor.flush()  # the reader has asked for more than there is room for
     connection.data_received(b"o")
-    worker.join(10)
+    worker.join(30)
     harness.executor.flush()
     assert bodies(transport.received()) == [b"/phello"]
 
@@ -117,7 +117,7 @@ def test_continue_for_a_live_body(new):
     harness.executor.flush()
     assert transport.received() == CONTINUE
     connection.data_received(b"hello")
-    worker.join(10)
+    worker.join(30)
     harness.executor.flush()
     assert bodies(transport.received()) == [b"/phello"]
 
@@ -140,7 +140,7 @@ def test_no_continue_behind_the_head(new):
         pass
     harness.executor.flush()
     connection.eof_received()
-    worker.join(10)
+    worker.join(30)
     harness.executor.flush()
     assert bodies(transport.received()) == [b"xyyyyy"]
 

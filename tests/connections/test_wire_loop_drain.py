@@ -182,10 +182,10 @@ def test_a_drain_while_a_worker_writes(new):
     connection.data_received(GET)
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
-    assert writing.wait(10)
+    assert writing.wait(30)
     drain(harness, connection)
     drained.set()
-    worker.join(10)
+    worker.join(30)
     harness.executor.run()
     assert len(bodies(transport.received())) == 1
     assert transport.is_closing() or "write_eof" in transport.calls

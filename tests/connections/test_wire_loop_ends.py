@@ -154,7 +154,7 @@ def test_lost_while_the_app_reads_a_live_body(new):
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
     transport.lose()
-    worker.join(10)
+    worker.join(30)
     assert not worker.is_alive()
     harness.executor.run()
     assert harness.log.codes == [0]

@@ -227,7 +227,7 @@ def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
 
     def write_late(fd, octets):
         loop.start()
-        assert events.get(timeout=10) == "waits"
+        assert events.get(timeout=30) == "waits"
         return write(fd, octets)
 
     monkeypatch.setattr(sending_module.os, "write", write_late)
@@ -235,7 +235,7 @@ def test_a_piece_that_is_written_as_the_end_comes(new, monkeypatch, body):
         assert connection._write_past(exchange, b"1\r\na\r\n", is_last=False) is None
     finally:
         monkeypatch.undo()
-        loop.join(10)
+        loop.join(30)
     assert transport.received() == b"1\r\na\r\n0\r\n\r\n"
     assert connection._write_past(exchange, b"late", is_last=False) == b"late"
 

@@ -92,7 +92,7 @@ def _inner(environ: Any, start_response: Any) -> list[bytes]:
 
 
 def _connect(path: str) -> socket.socket:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while True:
         client = socket.socket(socket.AF_UNIX)
         try:

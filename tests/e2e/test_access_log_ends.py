@@ -23,7 +23,7 @@ class Logged:
         path = environ["PATH_INFO"]
         if path == "/waits":
             self.entered.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(30)
         while path == "/computes" and not self.go_on.is_set():
             time.sleep(0.001)
         if path == "/streams":
@@ -32,7 +32,7 @@ class Logged:
             with contextlib.suppress(ConnectionError):
                 start_response("200 OK", apps.PLAIN)(b"x")
             self.entered.set()
-            assert self.go_on.wait(10)
+            assert self.go_on.wait(30)
         if path in ("/raises", "/raises_mid_stream"):
             return getattr(apps, path[1:])(environ, start_response)
         if environ["REQUEST_METHOD"] == "POST":
@@ -43,7 +43,7 @@ class Logged:
         start_response("200 OK", [("Content-Type", "text/plain")])
         yield b"x" * 100_000
         self.entered.set()
-        assert self.go_on.wait(10)
+        assert self.go_on.wait(30)
         for _ in range(200):
             yield b"x" * 100_000
 
@@ -122,7 +122,7 @@ def test_a_client_that_leaves_before_its_response(logged, raw_client, wait_until
     log = logged()
     client = raw_client(log.server)
     client.request("/waits")
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     client.reset()
     if log.server.server.config.lane == "off":  # a worker of the lane sees it when it replies
         log.server.wait_until_idle()
@@ -135,7 +135,7 @@ def test_a_client_that_leaves_before_its_pipelined_requests(logged, raw_client, 
     log = logged(lane="off")
     client = raw_client(log.server)
     client.request("/waits")
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     client.request("/second")
     wait_until(lambda: log.server.call(lambda: any(wire._waiting for wire in log.server.server._connections)))
     client.reset()
@@ -149,7 +149,7 @@ def test_a_client_that_leaves_within_its_response(logged, raw_client, wait_until
     log = logged()
     client = raw_client(log.server)
     client.request("/streams")
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     client.reset()
     log.go_on.set()
     log.wait_for(wait_until, "client_gone 200 GET /streams HTTP/1.1")
@@ -172,7 +172,7 @@ def test_cut_by_the_end_of_the_server(logged, raw_client, wait_until, path, is_g
     log = logged(drain_seconds=0.0, lane="off")
     client = raw_client(log.server)
     client.request(path)
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     if is_gone:
         client.reset()
         log.server.wait_until_idle()
@@ -187,7 +187,7 @@ def test_cut_on_the_fast_path(logged, raw_client, wait_until):
     """There, too."""
     log = logged(drain_seconds=0.0)
     raw_client(log.server).request("/waits")
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     log.server.begin_drain()
     wait_until(lambda: log.path.read_text())
     assert log.path.read_text() == "cut 0 GET /waits HTTP/1.1\n"
@@ -214,7 +214,7 @@ def test_a_connection_that_is_lost_on_its_way_to_a_timeout(logged, raw_client, w
     log = logged(request_seconds=0.1, lane="auto", threads=2)
     log.server.lose_handovers(1)
     raw_client(log.server).request(path)
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     log.server.pass_seconds_until(lambda: log.lines())
     log.wait_for(wait_until, f"timed_out {status} GET {path} HTTP/1.1")
     log.go_on.set()
@@ -229,7 +229,7 @@ def test_a_connection_that_was_lost_before_the_end_of_the_server(logged, raw_cli
     log = logged(drain_seconds=0.0, lane="auto")
     log.server.lose_handovers(1)
     raw_client(log.server).request("/writes")
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     log.server.begin_drain()
     wait_until(lambda: log.path.read_text())
     assert log.path.read_text() == "client_gone 200 GET /writes HTTP/1.1\n"
@@ -241,7 +241,7 @@ def test_an_app_that_comes_back_to_a_connection_lost_on_its_way(logged, raw_clie
     log = logged(lane="auto")
     log.server.lose_handovers(1)
     raw_client(log.server).request("/writes")
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     log.go_on.set()
     log.wait_for(wait_until, "client_gone 200 GET /writes HTTP/1.1")
     assert not log.server.server._services[0].lost
@@ -252,7 +252,7 @@ def test_a_connection_lost_before_its_worker_is_written_off(logged, raw_client, 
     log = logged(request_seconds=0.1, lane="off", threads=2)
     client = raw_client(log.server)
     client.request("/waits")
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     client.reset()
     log.server.wait_until_idle()
     log.server.pass_seconds_until(lambda: log.lines())
@@ -273,7 +273,7 @@ def test_a_client_that_does_not_read(logged, raw_client, wait_until):
     log = logged(write_seconds=1.0, response_spool_bytes=0, write_buffer_bytes=1024)
     client = raw_client(log.server, receive_buffer_bytes=4096)
     client.request("/streams")
-    assert log.entered.wait(10)
+    assert log.entered.wait(30)
     log.go_on.set()
     log.server.pass_seconds_until(lambda: log.lines())
     log.wait_for(wait_until, "timed_out 200 GET /streams HTTP/1.1")

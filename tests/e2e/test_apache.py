@@ -114,7 +114,7 @@ def test_a_client_that_leaves(behind):
     connection.request("GET", "/")
     assert connection.getresponse().read(100_000)
     connection.close()
-    assert app.made[0].closed.wait(10)
+    assert app.made[0].closed.wait(30)
 
 
 def test_on_tcp(start_server, fronts):

@@ -440,7 +440,7 @@ def test_close_is_called_once(start_server, raw_client):
         client = raw_client(start_server(app))
         for count in (1, 2):
             assert client.fetch().body == b"ab"
-            assert app.made[count - 1].closed.wait(5)
+            assert app.made[count - 1].closed.wait(30)
         assert [chunks.close_count for chunks in app.made] == [1, 1]
 
 
@@ -456,7 +456,7 @@ def test_close_after_an_exception(start_server, raw_client):
     client = raw_client(start_server(app))
     with pytest.raises(client.Truncated):
         client.fetch()
-    assert app.made[0].closed.wait(5)
+    assert app.made[0].closed.wait(30)
     assert app.made[0].close_count == 1
 
 

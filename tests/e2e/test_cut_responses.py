@@ -48,7 +48,7 @@ def test_whole_responses_before_it_arrive(start_server, raw_client, path):
     client.send(
         b"".join(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % target for target in (b"/", b"/", path.encode(), b"/"))
     )
-    assert app.is_cut.wait(10)
+    assert app.is_cut.wait(30)
     assert [client.recv_response().body for _ in range(2)] == [WHOLE, WHOLE]
     client.recv_head()
     with pytest.raises(client.Truncated) as caught:

@@ -49,7 +49,7 @@ class Process:
 
     def end(self):
         self._process.kill()
-        self._process.wait(10)
+        self._process.wait(30)
         self._process.stdin.close()
         self._process.stdout.close()
         assert not faults.faults_in(self._log.read_text(), ()), self._log.read_text()

@@ -49,7 +49,7 @@ def ask(process, accept="*/*"):
     """Return status and text of the answer."""
     request = urllib.request.Request(process.url + "/", headers={"Accept": accept})
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=30) as response:
             return response.status, response.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -184,7 +184,7 @@ class AtTerminal(ServerProcess):
 
     def end(self):
         self._typed.kill()
-        self._typed.wait(10)
+        self._typed.wait(30)
         os.close(self.master)
 
 

@@ -151,7 +151,7 @@ def test_stream_is_finished(start_server, raw_client):
     def app(environ, start_response):
         start_response("200 OK", apps.PLAIN)
         yield b"one"
-        assert more.wait(5)
+        assert more.wait(30)
         yield b"two"
 
     server = start_server(app)

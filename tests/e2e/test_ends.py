@@ -142,7 +142,7 @@ def test_an_import_that_fails_beside_a_thread(tmp_path):
         for line in process.stderr:
             if "waiting for the app's thread of-the-app; " in line:
                 (tmp_path / "go").touch()
-        assert process.wait(10) != 0
+        assert process.wait(30) != 0
 
 
 def test_threads_that_end_by_themselves(start):

@@ -68,7 +68,7 @@ def start_program(tmp_path, wait_until):
     yield start
     for process in running:
         process.kill()
-        process.wait(10)
+        process.wait(30)
 
 
 def fetch(port, target, method="GET"):

@@ -242,7 +242,7 @@ def test_wrapper_inside_another_iterable(start_server, raw_client, path):
         wrapper.close()
 
     assert raw_client(start_server(app)).fetch().body == CONTENT
-    assert file.closed_event.wait(5)
+    assert file.closed_event.wait(30)
 
 
 def test_iterator(path):
@@ -272,7 +272,7 @@ def test_file_is_closed_once_and_afterwards(start_server, raw_client, path, head
     client = raw_client(start_server(apps.file_sender(open_file, *headers)))
     for count in (1, 2):
         client.fetch(method=method)
-        assert files[count - 1].closed_event.wait(5)
+        assert files[count - 1].closed_event.wait(30)
     assert [file.close_count for file in files] == [1, 1]
 
 
@@ -291,7 +291,7 @@ def test_file_is_not_closed_before_it_is_sent(start_server, raw_client, path):
     client.recv_head()
     assert not files[0].closed
     assert len(client.recv_exactly(16 << 20)) == 16 << 20
-    assert files[0].closed_event.wait(5)
+    assert files[0].closed_event.wait(30)
 
 
 def test_client_leaves_during_a_file(start_server, raw_client, path):
@@ -310,7 +310,7 @@ def test_client_leaves_during_a_file(start_server, raw_client, path):
         client.request()
         client.recv_head()
         client.reset() if is_reset else client.close()
-        assert files[-1].closed_event.wait(5)
+        assert files[-1].closed_event.wait(30)
     assert [file.close_count for file in files] == [1, 1]
     assert raw_client(server).fetch(method="HEAD").status == 200
 

@@ -125,7 +125,7 @@ def new_gated():
 
     def app(environ, start_response):
         entered.release()
-        gate.wait(10)
+        gate.wait(30)
         return many_ways(environ, start_response)
 
     return app, gate, entered
@@ -139,7 +139,7 @@ def test_while_the_app_has_it(seen, raw_client, wait_until, path):
     clients = [raw_client(server.server) for _ in range(3)]
     for number, client in enumerate(clients):
         client.request(f"{path}?{number}")
-    assert entered.acquire(timeout=10) and entered.acquire(timeout=10)
+    assert entered.acquire(timeout=30) and entered.acquire(timeout=30)
     wait_until(lambda: sorted(server.texts) == [f"GET {path}?{number}" for number in range(3)])
     assert server.load == (3, 3)
     gate.set()
@@ -155,11 +155,11 @@ def test_a_client_that_leaves(seen, raw_client, wait_until):
     clients = [raw_client(server.server) for _ in range(2)]
     for client in clients:
         client.request("/pieces")
-        assert entered.acquire(timeout=10)
+        assert entered.acquire(timeout=30)
         client.close()
     other = raw_client(server.server)
     other.request("/none")
-    assert entered.acquire(timeout=10)
+    assert entered.acquire(timeout=30)
     wait_until(lambda: sorted(server.texts) == ["GET /none", "GET /pieces", "GET /pieces"])
     gate.set()
     assert other.recv_response().status == 204

@@ -112,7 +112,7 @@ def test_a_client_that_leaves(behind):
     connection.request("GET", "/")
     assert connection.getresponse().read(100_000)
     connection.close()
-    assert app.made[0].closed.wait(10)
+    assert app.made[0].closed.wait(30)
 
 
 def test_large_responses(fronts, start_server):

@@ -187,7 +187,7 @@ def test_a_client_that_leaves(start_server, fronts, lane):
         client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.recv(100_000)
     (chunks,) = app.made
-    assert chunks.closed.wait(10) and chunks.close_count == 1
+    assert chunks.closed.wait(30) and chunks.close_count == 1
     server.wait_until_idle()
 
 
@@ -322,7 +322,7 @@ def test_streamed_uploads(behind):
     def app(environ, start_response):
         beginning = environ["wsgi.input"].read(5)
         first.set()
-        assert go_on.wait(10)
+        assert go_on.wait(30)
         data = beginning + environ["wsgi.input"].read()
         start_response("200 OK", apps.PLAIN)
         return [data]
@@ -331,7 +331,7 @@ def test_streamed_uploads(behind):
     data = octets(71_453)
     with socket.create_connection(("127.0.0.1", nginx.port), 10) as client:
         client.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 71453\r\nConnection: close\r\n\r\n" + data[:10])
-        assert first.wait(10)
+        assert first.wait(30)
         go_on.set()
         client.sendall(data[10:])
         response = http.client.HTTPResponse(client)

@@ -79,7 +79,7 @@ def pserve(tmp_path):
     for process in running:
         if process.poll() is None:
             process.kill()
-        process.wait(10)
+        process.wait(30)
 
 
 @pytest.mark.parametrize(

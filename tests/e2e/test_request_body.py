@@ -195,7 +195,7 @@ def test_live_body_slows_the_client_down(start_server, raw_client, is_chunked):
     assert sent_count < 20
     assert server.statistics().bodies_memory_bytes <= 65536 + (1 << 18)  # and what one read of the event loop brings
     gate.open()
-    client.sock.settimeout(5)
+    client.sock.settimeout(30)
     client.send(rest)
     for _ in range(31 - sent_count):
         client.send(piece)

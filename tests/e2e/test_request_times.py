@@ -49,7 +49,7 @@ def test_waiting_for_a_worker(told, raw_client, wait_until):
 
     def app(environ, start_response):
         seen.append(environ["PATH_INFO"])
-        assert go_on.wait(10)
+        assert go_on.wait(30)
         return apps.hello(environ, start_response)
 
     server, found = told(app, threads=1, extra_threads=0)

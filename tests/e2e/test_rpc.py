@@ -236,7 +236,7 @@ async def test_calls_run_side_by_side(start_server, functions):
     all_inside = threading.Barrier(8)
 
     def slow():
-        all_inside.wait(5)
+        all_inside.wait(30)
         return b"done"
 
     rpc.register("slow", slow)

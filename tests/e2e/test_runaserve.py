@@ -51,7 +51,7 @@ class Framework(ServerProcess):
         wait_until(lambda: part in self.get("/"), PATIENCE_SECONDS, lambda: self.log)
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=10) as response:
+        with urllib.request.urlopen(self.url + path, timeout=30) as response:
             return response.read().decode()
 
 

@@ -49,7 +49,7 @@ class Late:
 
     def join(self):
         for thread in self.threads:
-            thread.join(10)
+            thread.join(30)
             assert not thread.is_alive()
 
 
@@ -119,7 +119,7 @@ def test_the_app_returns_while_a_hint_is_on_its_way(start_server, raw_client, ap
     begin = Handovers._begin
 
     def begin_late(self, *arguments):
-        assert app.returns.wait(10)
+        assert app.returns.wait(30)
         begin(self, *arguments)
 
     monkeypatch.setattr(Handovers, "_begin", begin_late)
@@ -153,7 +153,7 @@ def test_a_hint_as_a_large_response_begins(start_server, raw_client, monkeypatch
     def large(environ, start_response):
         thread = threading.Thread(target=environ["wsgi.early_hints"], args=(HINT,), name="second", daemon=True)
         thread.start()
-        assert inside.wait(10)
+        assert inside.wait(30)
         start_response("200 OK", apps.PLAIN)
         return [body] if how == "large" else environ["wsgi.file_wrapper"](open(tmp_path / "file", "rb"))
 
@@ -205,7 +205,7 @@ class Behind:
 
         thread = threading.Thread(target=call, daemon=True)
         thread.start()
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
 
 

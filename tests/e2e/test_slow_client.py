@@ -42,7 +42,7 @@ def test_generator_is_not_run_ahead(start_server, raw_client, headers):
         body = b"".join(client.recv_chunks())
     assert head.status == 200
     assert body == BLOCK * 384
-    assert app.made[0].closed.wait(5)
+    assert app.made[0].closed.wait(30)
 
 
 def test_an_iterable_is_closed_before_its_client_has_read(start_server, raw_client):
@@ -133,7 +133,7 @@ def test_endless_responses_block_nobody(start_server, raw_client, wait_until):
     wait_until(lambda: len(endless.made) == len(bad))
     for client in bad:
         client.close()
-    assert all(made.closed.wait(10) for made in endless.made)
+    assert all(made.closed.wait(30) for made in endless.made)
     wait_until(lambda: not server.statistics().workers_compensated)
     assert server.statistics().workers <= 2
     assert raw_client(server).fetch().body == b"hello\n"
@@ -202,7 +202,7 @@ def test_large_bodies_that_nobody_reads(start_process, raw_client, wait_until):
         assert client.recv_head().get("Content-Length") == str(8 * MIB)
         assert client.recv_exactly(8 * MIB) == b"x" * 8 * MIB
         client.close()
-    wait_until(lambda: spool_count(process) == 0, 10)
+    wait_until(lambda: spool_count(process) == 0, 30)
     if sys.implementation.name != "pypy":  # whose collector lets go of such objects late
         assert memory_bytes(process.pid, "VmHWM") - memory < BOUND
 
@@ -213,7 +213,7 @@ def test_a_stream_that_fails_behind_its_spool(start_server, raw_client):
     client = raw_client(start_server(app), receive_buffer_bytes=4096)
     client.request()
     client.recv_head()
-    assert app.made[0].closed.wait(5)
+    assert app.made[0].closed.wait(30)
     with pytest.raises(client.Truncated) as caught:
         client.recv_exactly(20 * MIB)
     assert caught.value.octets.count(b"f") == 256 * len(BLOCK) // 16 and not caught.value.is_reset
@@ -247,13 +247,13 @@ def test_a_client_that_leaves_its_spool(start_server, raw_client, monkeypatch, w
     wait_until(lambda: files[0].closed)
     assert not app.made[0].closed.is_set()
     more.set()
-    assert app.made[0].closed.wait(5)
+    assert app.made[0].closed.wait(30)
 
 
 def wait_after(count, more):
     for _ in range(count):
         yield BLOCK
-    more.wait(10)
+    more.wait(30)
     yield b"more"
 
 
@@ -363,7 +363,7 @@ def test_close_when_the_client_leaves(start_server, raw_client, is_reset):
     client.request()
     client.recv_head()
     client.reset() if is_reset else client.close()
-    assert app.made[0].closed.wait(5)
+    assert app.made[0].closed.wait(30)
     assert app.made[0].close_count == 1
     assert app.made[0].given < 1000
 
@@ -377,7 +377,7 @@ def test_close_raises_when_the_client_leaves(start_server, raw_client, caplog):
     client.request()
     client.recv_head()
     client.reset()
-    assert app.made[0].closed.wait(5)
+    assert app.made[0].closed.wait(30)
     server.stop()
     assert "raised ValueError in close()" in caplog.text
 

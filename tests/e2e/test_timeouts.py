@@ -198,7 +198,7 @@ def test_live_body_that_stalls(start_server, raw_client):
     server = start_server(app, body="stream", body_seconds=0.5)
     client = raw_client(server)
     client.request("/", "Content-Length: 5", method="POST")
-    assert entered.wait(5)
+    assert entered.wait(30)
     server.pass_seconds_until(lambda: not client.is_quiet())
     reply = client.recv_response()
     assert (reply.status, reply.get("Connection")) == (408, "close")

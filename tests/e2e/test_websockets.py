@@ -65,12 +65,12 @@ def connect():
     for client in clients:
         if client.connected:
             client.close()
-        client.thread.join(10)
+        client.thread.join(30)
 
 
 def ask(client, message):
     client.send(message)
-    return client.receive(timeout=10)
+    return client.receive(timeout=30)
 
 
 @pytest.mark.plain
@@ -124,8 +124,8 @@ def test_flask_socketio(start_server, transports):
     with socketio.SimpleClient() as client:
         client.connect(server.url, transports=transports)
         wait_until(lambda: client.transport == "websocket")
-        assert client.call("say", "hello", timeout=10) == 5
-        assert client.receive(timeout=10) == ["said", "HELLO"]
+        assert client.call("say", "hello", timeout=30) == 5
+        assert client.receive(timeout=30) == ["said", "HELLO"]
     wait_until(lambda: not server.statistics().connections_websocket)
 
 

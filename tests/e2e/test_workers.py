@@ -320,7 +320,7 @@ def test_a_supervisor_that_dies_while_a_worker_starts(tmp_path, wait_until):
     assert process.stdout.readline() == "here\n"
     (pid,) = children_of(process.pid)
     process.kill()
-    process.wait(10)
+    process.wait(30)
     wait_until(lambda: not is_alive(pid))
     process.stdout.close()
 
@@ -569,7 +569,7 @@ def test_uwsgi(start, tmp_path):
     process.signal(signal.SIGHUP)
     while not process.count("SIGHUP: done") or "two" not in versions:
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(10)
+            client.settimeout(30)
             client.connect(str(tmp_path / "s"))
             client.sendall(PACKET)
             with client.makefile("rb") as file:

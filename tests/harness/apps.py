@@ -415,7 +415,7 @@ class Gate:
 
     def wait_entered(self) -> None:
         """Wait until one more request is inside."""
-        assert self._entered.acquire(timeout=5), "the app was not called"
+        assert self._entered.acquire(timeout=30), "the app was not called"
 
     def open(self, count: int = 1) -> None:
         """Let so many requests through."""

@@ -37,11 +37,11 @@ class Hanging:
             self.gate.release()
 
     def wait_for_one(self):
-        assert self.inside.acquire(timeout=5)
+        assert self.inside.acquire(timeout=30)
 
     def compute(self):
         self.inside.release()
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         while time.monotonic() < end:
             time.sleep(0.001)
 
@@ -49,10 +49,10 @@ class Hanging:
         """Block in one call, which no exception ends; not even one that comes before the call has begun."""
         try:
             self.inside.release()
-            self.gate.acquire(timeout=10)
+            self.gate.acquire(timeout=30)
         except aserve.RequestTimeout:
             if not self.is_let_go:
-                self.gate.acquire(timeout=10)
+                self.gate.acquire(timeout=30)
             raise
 
     def block(self):
@@ -146,7 +146,7 @@ class Hanging:
     def blocks_until_it_writes(self, environ, start_response):
         self.inside.release()
         try:
-            self.gate.acquire(timeout=10)
+            self.gate.acquire(timeout=30)
             start_response("200 OK", apps.PLAIN)(b"late")
         except aserve.RequestTimeout:
             self.seen.append("interrupted")

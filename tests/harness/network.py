@@ -148,7 +148,7 @@ class Wire:
         """End; the devices are gone with it."""
         os.close(self._wake)
         if self._thread.ident:
-            self._thread.join(10)
+            self._thread.join(30)
         for fd in (*self._ends, self._woken):
             os.close(fd)
 

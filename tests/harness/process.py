@@ -96,7 +96,7 @@ class ServerProcess:
         """Send it a signal."""
         self.process.send_signal(number)
 
-    def wait(self, seconds: float = 10.0) -> int:
+    def wait(self, seconds: float = 30.0) -> int:
         """Wait for its end; return the exit status."""
         return self.process.wait(seconds)
 
@@ -122,6 +122,6 @@ class ServerProcess:
         """End it in any case."""
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(10)
+            self.process.wait(30)
         if self.process.stdout is not None:
             self.process.stdout.close()

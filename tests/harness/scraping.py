@@ -42,7 +42,7 @@ class Answering:
     def connect(self):
         """Return a client, which does not wait."""
         client = socket.socket(socket.AF_UNIX)
-        client.settimeout(10)
+        client.settimeout(30)
         client.connect(self.address)
         self.clients.append(client)
         return client

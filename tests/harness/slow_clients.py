@@ -38,7 +38,7 @@ def start_stuck(new, app, raw=POST, is_inside=False, **settings):
 
 def go_on(harness, worker, is_enough=lambda: False):
     """Turn the loop until the worker is done, or it is enough."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while True:
         is_over = not worker.is_alive() or (is_enough() and not harness.executor.posts)
         harness.executor.flush()

@@ -52,7 +52,7 @@ class Held:
 
     def __call__(self, environ, start_response):
         self.is_in.set()
-        self.may_begin.wait(10)
+        self.may_begin.wait(30)
         return self.app(environ, start_response)
 
 

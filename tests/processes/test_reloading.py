@@ -29,7 +29,7 @@ class Watched:
 
     async def stop(self):
         self.reloader.stop()
-        await asyncio.wait_for(self.task, 10)
+        await asyncio.wait_for(self.task, 30)
 
 
 @pytest.fixture(params=WAYS)
@@ -46,14 +46,14 @@ async def test_a_change(watched):
     """It is said once, with the file's name; so is the next."""
     for number in (1, 2):
         (watched.folder / "a.html").write_text("more" * number)
-        assert await asyncio.wait_for(watched.said.get(), 10) == "a.html has changed"
+        assert await asyncio.wait_for(watched.said.get(), 30) == "a.html has changed"
     assert watched.said.empty()
 
 
 async def test_a_new_file(watched):
     """It counts."""
     (watched.folder / "b.html").write_text("")
-    assert await asyncio.wait_for(watched.said.get(), 10) == "b.html has changed"
+    assert await asyncio.wait_for(watched.said.get(), 30) == "b.html has changed"
 
 
 async def test_several_files(watched, monkeypatch):
@@ -62,7 +62,7 @@ async def test_several_files(watched, monkeypatch):
     monkeypatch.setattr(reloading, "MAX_SETTLE_SECONDS", 60)
     rounds = iter([["a"], ["b", "a"], ["c"], []])
     monkeypatch.setattr(watched.reloader._sources, "find_changed", lambda: next(rounds, []))
-    assert await asyncio.wait_for(watched.said.get(), 10) == "a and 2 more have changed"
+    assert await asyncio.wait_for(watched.said.get(), 30) == "a and 2 more have changed"
 
 
 async def test_no_end_of_changes(tmp_path, monkeypatch):
@@ -72,7 +72,7 @@ async def test_no_end_of_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(reloading, "find_spec", lambda name: None)
     one = Watched(tmp_path)
     monkeypatch.setattr(one.reloader._sources, "find_changed", lambda: ["a"])
-    assert await asyncio.wait_for(one.said.get(), 10) == "a has changed"
+    assert await asyncio.wait_for(one.said.get(), 30) == "a has changed"
     await one.stop()
 
 
@@ -81,9 +81,9 @@ async def test_a_save_during_an_import(watched):
     (watched.folder / "b.py").write_text("")
     watched.reloader._sources._folders = (str(watched.folder),)
     (watched.folder / "a.html").write_text("more")
-    assert await asyncio.wait_for(watched.said.get(), 10) == "a.html has changed"
+    assert await asyncio.wait_for(watched.said.get(), 30) == "a.html has changed"
     (watched.folder / "b.py").write_text("mended")
-    assert await asyncio.wait_for(watched.said.get(), 10) == "b.py has changed"
+    assert await asyncio.wait_for(watched.said.get(), 30) == "b.py has changed"
 
 
 async def test_all_files(watched):
@@ -91,7 +91,7 @@ async def test_all_files(watched):
     watched.reloader._sources._folders = (str(watched.folder),)
     watched.reloader.look_at_all()
     (watched.folder / "new.py").write_text("")
-    assert await asyncio.wait_for(watched.said.get(), 10) == "new.py has changed"
+    assert await asyncio.wait_for(watched.said.get(), 30) == "new.py has changed"
 
 
 @pytest.mark.skipif("watchfiles" not in WAYS, reason="watchfiles is not installed")
@@ -105,7 +105,7 @@ async def test_more_is_imported(tmp_path, monkeypatch):
     monkeypatch.setattr(one.reloader._sources, "folders", lambda: asked.append(folders()) or asked[-1])
     os.mkdir("sub")
     open("sub/b.html", "w").close()
-    assert await asyncio.wait_for(one.said.get(), 10)
+    assert await asyncio.wait_for(one.said.get(), 30)
     while not any(str(tmp_path / "sub") in found for found in asked):
         await asyncio.sleep(0.01)
     await one.stop()
@@ -126,6 +126,6 @@ async def test_watchfiles_fails(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(builtins, "__import__", fail)
     one = Watched(tmp_path)
     (tmp_path / "b.html").write_text("")
-    assert "b.html" in await asyncio.wait_for(one.said.get(), 10)
+    assert "b.html" in await asyncio.wait_for(one.said.get(), 30)
     assert "--reload: watchfiles fails (OS file watch limit reached); looking at the files themselves" in caplog.text
     await one.stop()

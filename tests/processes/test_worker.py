@@ -84,7 +84,7 @@ class Led(Leading):
         try:
             status = run_worker(self.role, load)
         finally:
-            thread.join(10)
+            thread.join(30)
             assert not thread.is_alive()
         if failures:
             raise failures[0]
@@ -222,7 +222,7 @@ def test_what_was_not_finished(lead, wait_until, tmp_path):
 
     def app(environ, start_response):
         led.channel.send(DRAIN)
-        gate.wait(10)
+        gate.wait(30)
         return hello(environ, start_response)
 
     clients = []

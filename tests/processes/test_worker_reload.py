@@ -50,7 +50,7 @@ class Reloading(Leading):
 
     async def stop(self):
         self.channel.send(DRAIN)
-        assert await asyncio.wait_for(self.running, 10) == 0
+        assert await asyncio.wait_for(self.running, 30) == 0
 
 
 lead = lead_by(Reloading)

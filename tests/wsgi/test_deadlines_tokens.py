@@ -58,7 +58,7 @@ def test_a_second_thread_of_the_app():
     def app():
         thread = threading.Thread(target=guarded, daemon=True)
         thread.start()
-        thread.join(5)
+        thread.join(30)
 
     run.call(app)
     assert results == [True]
@@ -121,7 +121,7 @@ def test_interrupts_hit_the_app_alone():
     assert interrupt is not None
     counts = {"returned": 0, "interrupted": 0, "guarded": 0}
     outside = []
-    end = time.monotonic() + 10
+    end = time.monotonic() + 30
     exchange = Exchange("", 0)
 
     def is_over():
@@ -180,7 +180,7 @@ def test_interrupts_hit_the_app_alone():
                     run.is_interrupted = True
             time.sleep(random.random() * 0.0005)
         for thread in threads:
-            thread.join(5)
+            thread.join(30)
     assert outside == []
     assert counts["interrupted"] > 10
     assert counts["returned"] > 10
