@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
 from .errors import FAILED, USAGE_ERROR, AserveError
+from .misnamed import hint_for_module, why_hidden
 from .near_names import near_names
 
 if TYPE_CHECKING:
@@ -85,8 +86,14 @@ def load_app(spec: str) -> WSGIApplication:
     where, colon, attribute = spec.partition(":")
     if not where or (colon and not attribute):
         raise LoadError(f"{spec!r} is not an app; write module:name or path/to/file.py:name")
-    module = _load_file(where) if _is_file(where) else _load_module(where)
-    found = _find(module, where, attribute) if attribute else _find_default(module, where)
+    try:
+        module = load_module(where)
+        found = _find(module, where, attribute) if attribute else _find_default(module, where)
+    except LoadError as fault:
+        hidden = "" if fault.app_traceback or _is_file(where) else why_hidden(where, working_folder())
+        if not hidden:
+            raise
+        raise LoadError(hidden) from None
     return _checked_app(found, spec)
 
 
@@ -195,7 +202,7 @@ def _import(name: str, looked_for: str) -> ModuleType:
         if fault.name is None or not f"{name}.".startswith(f"{fault.name}."):
             raise app_raised(name, "importing", fault) from None
         missing = "" if fault.name == name else f" (there is no {fault.name!r})"
-        raise LoadError(f"no module {looked_for}{missing}; {_hint_for_module(name)}") from None
+        raise LoadError(f"no module {looked_for}{missing}; {hint_for_module(name)}") from None
     except (Exception, SystemExit) as fault:
         raise app_raised(name, "importing", fault) from None
 
@@ -216,17 +223,6 @@ def _import_path(path: str, name: str) -> ModuleType:
         del sys.modules[name]
         raise app_raised(path, "importing", fault) from None
     return module
-
-
-def _hint_for_module(name: str) -> str:
-    parent, _, last = name.rpartition(".")
-    if parent and (hasattr(sys.modules.get(parent), last)):
-        return f"did you mean {parent}:{last}?"
-    here = [entry[: -len(".py")] for entry in os.listdir(".") if entry.endswith(".py")]
-    near = near_names(name, here, 1)
-    if near:
-        return f"did you mean {near[0]}?"
-    return "run aserve in the folder that holds it, or install it"
 
 
 # Attributes

@@ -1,0 +1,53 @@
+"""What to name in place of a module that is not the one that was meant.
+
+Owns:     hint_for_module, for one that is not there; why_hidden, for one behind another of its name.
+Thread:   any; before the server starts.
+Not here: importing (loading.py), apps that nobody has named (finding.py).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .near_names import near_names
+
+
+def hint_for_module(name: str) -> str:
+    """Return what to do about a module that is neither in the current folder nor on sys.path."""
+    parent, _, last = name.rpartition(".")
+    if parent and (hasattr(sys.modules.get(parent), last)):
+        return f"did you mean {parent}:{last}?"
+    here = [entry[: -len(".py")] for entry in os.listdir(".") if entry.endswith(".py")]
+    near = near_names(name, here, 1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return "run aserve in the folder that holds it, or install it"
+
+
+def why_hidden(name: str, folder: str) -> str:
+    """
+    Return why a module in this folder is not the one that its name imports, and what to do; "": it is, or there is none.
+
+    Python imports a name once: what aserve, or Python at its start, has imported before stays.
+    """
+    top = name.partition(".")[0]
+    own = [
+        path for path in (f"{top}.py", os.path.join(top, "__init__.py")) if os.path.isfile(os.path.join(folder, path))
+    ]
+    module = sys.modules.get(top)
+    if not own or module is None:
+        return ""
+    origin = os.path.realpath(getattr(module, "__file__", None) or "")
+    if os.path.realpath(os.path.join(folder, own[0])) == origin:
+        return ""
+    library = os.path.dirname(os.path.realpath(os.__file__))
+    parts = os.path.relpath(origin, library).split(os.sep) if origin.startswith(library) else []
+    if getattr(module, "__file__", None) is None or (parts and parts[0] not in ("site-packages", "dist-packages")):
+        other = f"the standard library's {top}"
+    else:
+        other = f"{origin}, which is imported already"
+    what, instead = (
+        (own[0], f", or name the file: {top}.py:NAME") if own[0] == f"{top}.py" else (f"the folder {top}", "")
+    )
+    return f"{os.path.join(folder, own[0])} is hidden by {other}; rename {what}{instead if name == top else ''}"
