@@ -27,6 +27,7 @@ from .draft import Given
 SECTION = "uwsgi"
 FORMS = {".ini": "ini", ".xml": "xml", ".yml": "yaml", ".yaml": "yaml", ".json": "json", ".js": "json"}
 VERSION = "2.0.30"  # %V: what apps' configurations may ask for
+MAX_FILE = 10_000_000  # characters: /dev/zero has no end. Guess: a thousand times what somebody writes.
 _CONFLICT = re.compile(r"(<{7}|={7}|>{7})( |\Z)")
 
 
@@ -53,10 +54,10 @@ def read_options(path: str, section: str, form: str = "") -> list[Given]:
     section = section or SECTION
     form = form or FORMS.get(os.path.splitext(path)[1].lower(), "ini")
     try:
-        with open(path, encoding="utf-8-sig", errors="surrogateescape", newline=None) as file:
-            text = file.read()
-    except OSError as fault:
-        raise ConfigError(f"cannot read uWSGI's configuration {path}: {fault.strerror}") from None
+        text = read_text(path, "utf-8-sig")
+    except (OSError, ValueError) as fault:
+        why = getattr(fault, "strerror", fault)
+        raise ConfigError(f"cannot read uWSGI's configuration {path}: {why}") from None
     try:
         options = list(_READERS[form](_replace_letters(text, path, section), path, section))
     except RecursionError:  # PyYAML's, and json's where it writes what it has read
@@ -64,6 +65,21 @@ def read_options(path: str, section: str, form: str = "") -> list[Given]:
     if not options:
         raise ConfigError(f"{path} has no section {section} with options of uWSGI's")
     return options
+
+
+def read_text(path: str, encoding: str = "utf-8") -> str:
+    """
+    Return what is in a file.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is too large, and may have no end; or no file has such a name.
+    """
+    with open(path, encoding=encoding, errors="surrogateescape") as file:
+        text = file.read(MAX_FILE + 1)
+    if len(text) > MAX_FILE:
+        raise ValueError(f"it has more than {MAX_FILE:,} characters")
+    return text
 
 
 def _read_ini(text: str, path: str, section: str) -> Iterator[Given]:

@@ -116,7 +116,7 @@ def test_json_has_numbers(tmp_path):
         ("a.yaml", "uwsgi:\n  a:\n    b: 1\n", "a.yaml:3: a: a value was expected"),
         ("a.json", "{", "a.json is not valid JSON: Expecting property name"),
         pytest.param("a.json", "[" * 100_000, "a.json is not valid JSON: it is nested too deeply", id="deep JSON"),
-        pytest.param("a.yaml", "[" * 10_000, "a.yaml is not valid YAML: it is nested too deeply", id="deep YAML"),
+        pytest.param("a.yaml", "[" * 2000, "a.yaml is not valid YAML: it is nested too deeply", id="deep YAML"),
         ("a.json", "[]", "a.json has no section uwsgi"),
     ],
 )
@@ -135,6 +135,15 @@ def test_no_file():
         ConfigError, match=r"cannot read uWSGI's configuration /no/such\.ini: No such file or directory"
     ):
         read_options("/no/such.ini", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"), [("/dev/zero", "it has more than 10,000,000 characters"), ("a\0b", "embedded null")]
+)
+def test_what_is_no_file(path, why):
+    """It has no end, or no file has its name."""
+    with pytest.raises(ConfigError, match=why):
+        read_options(path, "")
 
 
 def test_yaml_without_its_package(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from aserve.moving import uwsgi_logic
 from aserve.moving.draft import Given
 from aserve.moving.uwsgi_files import read_options
 from aserve.moving.uwsgi_logic import from_variables, include, resolve
@@ -126,7 +127,7 @@ def test_loops(tmp_path):
         (tmp_path / name).write_text("1\n2\n")
     assert resolved(f"for-glob = {tmp_path}/*\nx = %(_)\nendfor") == [f"x = {tmp_path}/a", f"x = {tmp_path}/b"]
     assert resolved(f"for-readline = {tmp_path}/a\nx = %(_)\nendfor") == ["x = 1", "x = 2"]
-    with pytest.raises(ConfigError, match="for-readline = /no/such: No such file"):
+    with pytest.raises(ConfigError, match=r"a\.ini:1: for-readline = /no/such: cannot read /no/such: No such file"):
         resolved("for-readline = /no/such\nendfor")
 
 
@@ -160,6 +161,57 @@ def test_files_that_include_one_another(tmp_path):
     path = str(tmp_path / "a.ini")
     (tmp_path / "a.ini").write_text(f"[uwsgi]\nini = {path}\n")
     with pytest.raises(ConfigError, match="files include one another"):
+        include(read_options(path, ""), {}, path)
+
+
+DOUBLING = "\n".join(["a0 = xx", *(f"a{n} = %(a{n - 1})%(a{n - 1})" for n in range(1, 40))])
+JOINING = "\n".join(["a0 = xx", *(f"a{n} = %(a{n - 1} ++ a{n - 1})" for n in range(1, 40))])
+SQUARING = "\n".join(["a0 = 99", *(f"a{n} = %(a{n - 1} * a{n - 1})" for n in range(1, 40))])
+TOO_MUCH = "loops and placeholders make too much of it"
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (DOUBLING, rf"a\.ini:2\d: a\d+ = %.*{TOO_MUCH}"),
+        (JOINING, rf"a\.ini:2\d: a\d+ = %.*{TOO_MUCH}"),
+        (SQUARING, r"a\.ini:\d+: a\d+ = %.*: a number of \d+ digits is too large"),
+        ("a = %(b)%(b)\nx = " + "%(a)" * 1000 + "\nb = " + "y" * 100_000, rf"a\.ini:2: .*{TOO_MUCH}"),
+        ("for-times = 1000000000\nendfor", rf"a\.ini:1: for-times = 1000000000: {TOO_MUCH}"),
+        ("for-times = 1000000000\nx = 1\nendfor", TOO_MUCH),
+        (f"for-times = {'9' * 5000}\nendfor", r"a\.ini:1: for-times = 999.*: a number of 5000 digits is too large"),
+        ("for-times = 1000\n" * 4 + "x = %(_)\n" + "endfor\n" * 4, TOO_MUCH),
+        ("if-env = HOME\n" * 2000 + "x = 1", r"a\.ini:17: if-env = HOME: it is in more than 16 blocks"),
+        ("x = 1\nif-hostname-match = (", r"a\.ini:2: if-hostname-match = \(: no pattern: missing \)"),
+        ("if-hostname-match = a{99999999999999999999}", r"a\.ini:1: .*: no pattern: "),
+        (f"if-hostname-match = {'(' * 20_000}{')' * 20_000}", r"a\.ini:1: .*: no pattern: "),
+        ("x = @(/dev/zero)", r"a\.ini:1: x = @\(/dev/zero\): cannot read /dev/zero: it has more than 10,000,000 characters"),
+        ("x = @(a\0b)", r"a\.ini:1: .*: cannot read a.b: embedded null"),
+        ("for-readline = /dev/zero\nendfor", r"a\.ini:1: for-readline = /dev/zero: cannot read /dev/zero: it has more than"),
+    ],
+    ids=["doubling", "joining", "squaring", "ahead", "empty loop", "loop", "digits", "loops in loops", "blocks", "pattern", "repeats",
+         "deep pattern", "value without an end", "NUL", "lines without an end"],
+)  # fmt: skip
+def test_what_would_have_no_end(lines, why):
+    """It is one line with the file and the number of the line, within a moment."""
+    with pytest.raises(ConfigError, match=f"(?s){why}"):
+        resolved(lines)
+
+
+def test_long_loops():
+    """Those that somebody may mean are none of these."""
+    assert len(resolved("for-times = 10000\nx = %(_)\nendfor")) == 10_000
+
+
+def test_files_that_include_many(tmp_path, monkeypatch):
+    """Each includes the next ten times: that is told before all of them are read."""
+    monkeypatch.setattr(uwsgi_logic, "MAX_OPTIONS", 1000)
+    for number in range(10):
+        lines = f"ini = {tmp_path}/{number + 1}.ini\n" * 10
+        (tmp_path / f"{number}.ini").write_text(f"[uwsgi]\n{lines}")
+    (tmp_path / "10.ini").write_text("[uwsgi]\nx = 1\n")
+    path = f"{tmp_path}/0.ini"
+    with pytest.raises(ConfigError, match=r"\.ini:\d+: .*: more than 1,000 options, with those of included files"):
         include(read_options(path, ""), {}, path)
 
 
