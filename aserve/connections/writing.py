@@ -22,7 +22,7 @@ from ..errors import ClientDisconnected, ResponseTruncated
 from ..exchange import ANSWERED, CLIENT_GONE, CUT, TIMED_OUT, Exchange
 from ..spool import ResponseSpool
 from ..wire_log import tell
-from ..workers.inline import no_running_loop
+from ..workers.inline import InlineExecutor, no_running_loop
 from .connection import Connection, tells_its_end
 from .sender import Sender
 from .sendfile import call_close
@@ -84,7 +84,7 @@ class WritingHalf(asyncio.Protocol):
         self._fd = -1
         self._quiet_seconds = 0.0  # since the last progress
         self._is_write_paused = False
-        self._on_writable: Callable[[], None] | None = None  # goes on with a body when there is room
+        self._on_writable: Callable[[], object] | None = None  # goes on with a body when there is room
         self._sender: Sender | None = None  # writes to the socket past the transport
         self._backlog_bytes = 0  # from a worker, not yet taken over by a transport with room
         self._buffered_bytes = 0  # of those, in the transport's buffer since it ran out of room
@@ -225,16 +225,20 @@ class WritingHalf(asyncio.Protocol):
                 self._transport.write(octets)
                 self._put_bytes += len(octets)
                 if self._is_write_paused:
-                    self._on_writable = functools.partial(self._on_pieces, exchange, pieces)
+                    self._on_writable = self._further_steps(exchange, pieces)
                     return
                 if count >= ITERATION_PIECES:
-                    self._service.loop.call_soon(self._on_pieces, exchange, pieces)
+                    self._service.loop.call_soon(self._further_steps(exchange, pieces))
                     return
         except (ClientDisconnected, ResponseTruncated) as exc:
             cast(Any, pieces).close()
             self._on_abort(exchange, str(exc))
         else:
             self._end_exchange(exchange)
+
+    def _further_steps(self, exchange: Exchange, pieces: Iterator[bytes | memoryview]) -> Callable[[], object]:
+        go_on = functools.partial(self._on_pieces, exchange, pieces)
+        return cast(InlineExecutor, self._executor).in_its_context(go_on) if self._executor.is_inline else go_on
 
     def _on_abort(self, exchange: Exchange, why: str) -> None:
         """The response cannot be finished: let the client see that it is cut short, in the way that loses least."""

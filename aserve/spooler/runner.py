@@ -8,6 +8,7 @@ Not here: files (folder.py), what hosts share in their place (queues.py), the pr
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import logging
 import math
 import os
@@ -133,8 +134,9 @@ class Spooler:
         count = len(forked)
         self._page.begin(name)
         try:
+            # A context of its own: what a job makes current is not the next one's.
             with kept_handlers(f"the job {name}"):
-                result = function(values_of(job.path, job.values, job.body))
+                result = contextvars.copy_context().run(function, values_of(job.path, job.values, job.body))
                 end_if_forked(count)
         except BaseException as exc:
             end_if_forked(count, exc)

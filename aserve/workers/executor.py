@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextvars
 import logging
 import os
 import threading
@@ -416,7 +417,7 @@ class Executor:
         self._last_awake = number = threading.get_native_id()
         lock = threading.Lock()
         lock.acquire()
-        jobs, compensated, slices = self.jobs, self._threads.compensated, self._slices
+        jobs, compensated, slices, new_context = self.jobs, self._threads.compensated, self._slices, contextvars.Context
         while True:
             try:
                 function, argument = jobs.popleft()
@@ -430,7 +431,9 @@ class Executor:
                 self._last_awake = number
                 continue
             try:
-                function(argument)
+                # As a thread begins with, not a copy of the main thread's: what an import has made current there (an app's context of
+                # Flask's, decimal's precision) is an object, and all requests would share it. Measured 2026-11-25: 500 instructions of hello's 53,550.
+                new_context().run(function, argument)
             except WrittenOff:
                 return
             except BaseException:  # a bug in aserve: the request is lost, the worker is not

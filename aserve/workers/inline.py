@@ -1,6 +1,6 @@
 """The executor of `--threads 0`: the app runs on the event loop's own thread.
 
-Owns:     InlineExecutor: the queue that keeps jobs from nesting, and hides the running loop from the app.
+Owns:     InlineExecutor: the queue that keeps jobs from nesting, and hides the running loop from the app; the context of each.
 Thread:   event loop only.
 Not here: workers (executor.py), whose methods these are.
 """
@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import contextvars
+import functools
 from asyncio import tasks
 from collections.abc import Iterator
 from typing import Any, Callable
@@ -59,6 +61,7 @@ class InlineExecutor:
         self.jobs: collections.deque[tuple[Callable[[Any], None], Any]] = collections.deque()
         self.submit_here = self.jobs.append  # queue a job, for `run`
         self._is_running = False
+        self._context: contextvars.Context | None = None  # the one that is current, if it is of a job
         self.waking: list[None] = []
         self.on_pause: Callable[[], None] | None = None
 
@@ -76,9 +79,23 @@ class InlineExecutor:
             with no_running_loop():
                 while self.jobs:
                     function, argument = self.jobs.popleft()
-                    function(argument)
+                    self._call_within(contextvars.Context(), functools.partial(function, argument))
         finally:
             self._is_running = False
+
+    def in_its_context(self, function: Callable[[], object]) -> Callable[[], object]:
+        """Return what calls this later in the context of the job that is current, and whose work it goes on with."""
+        return function if self._context is None else functools.partial(self._call_within, self._context, function)
+
+    def _call_within(self, context: contextvars.Context, function: Callable[[], object]) -> None:
+        if context is self._context:
+            function()
+            return
+        before, self._context = self._context, context
+        try:
+            context.run(function)
+        finally:
+            self._context = before
 
     def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
         """Run function(first, second) now."""

@@ -19,6 +19,8 @@ and ClientDisconnected: the response cannot be finished.
 
 from __future__ import annotations
 
+import contextvars
+import functools
 import io
 import logging
 import os
@@ -273,4 +275,5 @@ def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | N
     head, count = response.build_file_head(size)
     if count < 0:
         return None  # shorter than declared: streaming sends what there is, and aborts
-    return FileResponse(head, file, offset, count, wrapper.close)
+    # Another job closes it, when the client has all of it: what this request has made current is current there, too.
+    return FileResponse(head, file, offset, count, functools.partial(contextvars.copy_context().run, wrapper.close))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import errno
 import os
 import queue
@@ -431,6 +432,36 @@ def test_inline_pieces(new):
     octets = transport.received()
     assert body_of(octets).startswith(b"1\r\na\r\n1\r\nb\r\n0\r\n\r\nHTTP/1.1 200")
     assert chunks.closed == 2
+
+
+def test_inline_pieces_in_one_context(new):
+    """Each step of a stream is in its request's context, whoever calls the loop meanwhile; the next request finds nothing of it."""
+    variable, found = contextvars.ContextVar("variable", default="none"), []
+
+    def app(environ, start_response):
+        found.append(variable.get())
+        token = variable.set("the request's")
+        start_response("200 OK", [])
+        return pieces(token)
+
+    def pieces(token):
+        try:
+            for _ in range(200):
+                found.append(variable.get())
+                yield b"x"
+        finally:
+            variable.reset(token)
+
+    harness, connection, transport = new(app, executor=InlineExecutor(), threads=0)
+    for _ in range(2):
+        found.clear()
+        connection.data_received(GET)
+        octets = b""
+        for _ in range(10):
+            octets += transport.received()
+            harness.loop.turn()
+        assert octets.endswith(b"0\r\n\r\n") and len(found) == 201
+        assert found[0] == "none" and set(found[1:]) == {"the request's"}
 
 
 def test_inline_pieces_take_turns(new):

@@ -2,12 +2,74 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 
 import pytest
 from harness import apps
 
 pytestmark = pytest.mark.any_parser
+
+
+VARIABLE = contextvars.ContextVar("VARIABLE", default="none")
+
+
+class InContext:
+    """An app that notes what is current in its call, in its iteration and in close(), after it has made something so itself."""
+
+    def __init__(self, path):
+        self.path = path
+        self.found = []
+
+    def __call__(self, environ, start_response):
+        self.note("call")
+        self.token = VARIABLE.set(environ["PATH_INFO"])
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        if environ["PATH_INFO"] == "/file":
+            return environ["wsgi.file_wrapper"](Noting(self.path, self))
+        return self if environ["PATH_INFO"] == "/pieces" else [b"whole"]
+
+    def note(self, what):
+        self.found.append((what, VARIABLE.get()))
+
+    def __iter__(self):
+        for _ in range(100):
+            self.note("piece")
+            yield b"piece"
+
+    def close(self):
+        self.note("close")
+        VARIABLE.reset(self.token)
+
+
+class Noting:
+    """A file that notes its close()."""
+
+    def __init__(self, path, app):
+        self.file = open(path, "rb")
+        self.read, self.app = self.file.read, app
+
+    def close(self):
+        self.app.note("close")
+        self.file.close()
+
+
+@pytest.mark.also_inline
+def test_contexts(start_server, raw_client, tmp_path, wait_until):
+    """What a request makes current (contextvars) is there up to its close(), and not in the next request on that thread."""
+    path = tmp_path / "file"
+    path.write_bytes(b"of a file")
+    app = InContext(path)
+    client = raw_client(start_server(app, threads=1, is_checked=False))
+    bodies = []
+    for target in ("/whole", "/pieces", "/file", "/whole"):
+        client.request(target=target)
+        bodies.append(client.recv_response().body)
+    assert bodies == [b"whole", b"piece" * 100, b"of a file", b"whole"]
+    wait_until(lambda: len(app.found) == 106)
+    assert [value for what, value in app.found if what == "call"] == ["none"] * 4
+    assert {value for what, value in app.found if what == "piece"} == {"/pieces"}
+    assert sorted(value for what, value in app.found if what == "close") == ["/file", "/pieces"]
 
 
 def fetch_all(raw_client, server, count, rounds=1):

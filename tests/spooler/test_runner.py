@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import os
 import pathlib
 import signal
@@ -105,6 +106,22 @@ def test_a_job_that_takes_a_signal(run, caplog):
     run.results = [lambda: (signal.signal(signal.SIGTERM, signal.SIG_IGN) and SPOOL_OK) or SPOOL_OK]
     assert run.turn()[0] == [b"1"] and signal.getsignal(signal.SIGTERM) == before
     assert "has set handlers of its own for SIGTERM" in caplog.text and "the job uwsgi_spoolfile" in caplog.text
+
+
+def test_a_context_for_each(run):
+    """What one job makes current is not the next one's."""
+    variable, found = contextvars.ContextVar("variable", default="none"), []
+
+    def note():
+        found.append(variable.get())
+        variable.set("a job's")
+        return SPOOL_OK
+
+    for number in range(2):
+        write_job(run.folder, {b"n": b"%d" % number})
+    run.results = [note, note]
+    run.turn()
+    assert found == ["none", "none"] and variable.get() == "none"
 
 
 def test_the_first_retry(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import contextvars
 import logging
 import os
 import random
@@ -41,6 +42,26 @@ async def test_a_job_runs_in_a_worker_and_answers_on_the_loop():
         assert await wait(where) == (5, "aserve-worker-1")
 
     assert await run(test) == []
+
+
+async def test_each_job_has_a_context():
+    """What one makes current, the next on the same thread does not find; nor what the server's own code has made so."""
+    variable = contextvars.ContextVar("variable", default="none")
+    variable.set("the server's")
+
+    async def test(harness):
+        found = []
+
+        def job(argument):
+            found.append((variable.get(), threading.get_ident()))
+            variable.set(argument)
+
+        for number in range(3):
+            harness.executor.submit(job, number)
+            await wait(harness.submit())
+        assert [value for value, _ in found] == ["none"] * 3 and len({ident for _, ident in found}) == 1
+
+    await run(test, max_threads=1)
 
 
 async def test_threads_start_when_they_are_needed():

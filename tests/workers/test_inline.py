@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 
 import pytest
 
@@ -50,6 +51,39 @@ def test_an_inline_job_that_raises():
         executor.submit(fail, None)
     executor.submit(seen.append, 1)
     assert seen == [1]
+
+
+def test_each_inline_job_has_a_context():
+    """What one makes current, the next does not find, nor the thread; what goes on with a job finds it, in the same context."""
+    executor, variable, found, later = InlineExecutor(), contextvars.ContextVar("variable", default="none"), [], []
+    variable.set("the server's")
+
+    def step():
+        found.append(variable.get())
+        variable.reset(tokens.pop())
+        found.append(variable.get())
+
+    def job(argument):
+        found.append(variable.get())
+        tokens.append(variable.set(argument))
+        later.append(executor.in_its_context(step))
+
+    tokens = []
+    executor.submit(job, 1)
+    executor.submit(lambda _: later.append(executor.in_its_context(lambda: found.append(variable.get()))), 2)
+    assert found == ["none"] and variable.get() == "the server's"
+    for function in later:
+        function()
+    assert found == ["none", 1, "none", "none"] and variable.get() == "the server's"
+    executor.in_its_context(lambda: found.append(variable.get()))()
+    assert found[-1] == "the server's"
+
+
+def test_a_step_within_its_job():
+    """What would go on later may be called at once: its context is current already."""
+    executor, found = InlineExecutor(), []
+    executor.submit(lambda _: executor.in_its_context(lambda: found.append("done"))(), None)
+    assert found == ["done"]
 
 
 def test_an_inline_executor_has_nothing_to_stop():
