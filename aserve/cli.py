@@ -14,7 +14,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,7 @@ from .wsgi.routes import compile_routes
 
 if TYPE_CHECKING:
     from .processes.worker import Role
+    from .server import Server
 
 logger = logging.getLogger("aserve")
 
@@ -137,10 +138,24 @@ def _run(argv: Sequence[str]) -> int:
 def _beside(control: str | None) -> Beside:
     """Return what is entered with the server of a process that serves by itself."""
     if control is None:
-        return contextlib.nullcontext
+        return lambda server: _ending()
     from .alone import control_of  # and what a supervisor answers
 
-    return lambda server: control_of(server, control)
+    @contextlib.contextmanager
+    def beside(server: Server) -> Iterator[None]:
+        with _ending(), control_of(server, control):
+            yield
+
+    return beside
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    """This process is the command's: a signal that comes after the server's handlers are gone does not cut off its end."""
+    try:
+        yield
+    finally:
+        exits.hold_signals()
 
 
 def _explain(argv: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """The exit of this process: what of the app keeps it, and for how long.
 
-Owns:     begin_ending, which sets the time limit; bound_exit, which is called last; end_in_time; the log lines about threads and processes of the app
-          that keep a stopped process, and its end at the time limit.
+Owns:     begin_ending, which sets the time limit; hold_signals, once none of those that serve is handled; bound_exit, which is called last;
+          end_in_time; the log lines about threads and processes of the app that keep a stopped process, and its end at the time limit.
 Thread:   the main thread calls; a thread of its own waits and writes.
 Not here: signals while it serves (signals.py), the drain of requests (server.py), what the supervisor does about a worker that
           does not end (processes/children.py).
@@ -13,6 +13,7 @@ or a second if nothing is left of that; a process that has not served has EXIT_S
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import signal
@@ -21,7 +22,7 @@ import threading
 import time
 from typing import Any, NamedTuple, NoReturn
 
-from . import forks
+from . import forks, signals
 from .error_log import end_logs
 from .errors import FAILED
 from .signals import end_at_once
@@ -35,7 +36,11 @@ REPORT_SECONDS = 1.0
 # A second less than the supervisor's patience (ENDING_SECONDS in processes/children.py), so that the process itself says what it is at.
 EXIT_SECONDS = 4.0
 
-_ends_at: list[float] = []  # the time limit, once the process has begun to end
+# What comes to a process that ends: two that end it, and two that are obeyed only while it serves, and would kill it by default.
+LATE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+
+_began_at: list[float] = []  # when the process has begun to end, and the time limit
+_ends_at: list[float] = []
 
 
 class Remaining(NamedTuple):
@@ -52,7 +57,36 @@ class Remaining(NamedTuple):
 def begin_ending(seconds: float) -> None:
     """Let all that keeps this process take so long from now on; the first call counts."""
     if not _ends_at:
-        _ends_at.append(time.monotonic() + seconds)
+        _began_at.append(time.monotonic())
+        _ends_at.append(_began_at[0] + seconds)
+
+
+def hold_signals() -> None:
+    """
+    Let no signal end this process by the default from now on; it is the command's, and has begun to end.
+
+    `timeout`, and a terminal's Ctrl-C under `make`, signal the process and its group: the second may come when all requests have been
+    answered, and would cut off what the app does at exit. One that comes later ends the process at once.
+    """
+    forks.own_handlers({number: signal.signal(number, _on_late_signal) for number in LATE})
+
+
+def _on_late_signal(number: int, frame: Any) -> None:
+    if number in (signal.SIGTERM, signal.SIGINT) and not _is_same():
+        end_at_once(signal.Signals(number))
+
+
+def _is_same() -> bool:
+    """Whether a signal that comes now has come together with that by which the process has begun to end."""
+    return bool(_began_at) and time.monotonic() - _began_at[0] <= signals.SAME_SIGNAL_SECONDS
+
+
+@atexit.register  # before the app is imported, so that it is called after what that registers
+def _ignore_late_signals() -> None:
+    """The interpreter puts the defaults in the place of handlers while it takes itself down, but leaves signals that are ignored."""
+    for number in LATE:
+        if signal.getsignal(number) is _on_late_signal and _is_same():
+            signal.signal(number, signal.SIG_IGN)
 
 
 def end_in_time(seconds: float) -> None:
@@ -74,9 +108,7 @@ def bound_exit(status: int) -> None:
     if not (remains or _ends_at):
         return
     if remains:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            earlier = signal.signal(number, lambda number, _: end_at_once(signal.Signals(number)))
-            forks.own_handlers({number: earlier})
+        hold_signals()
     now = time.monotonic()
     ends_at = max(_ends_at[0], now + REPORT_SECONDS) if _ends_at else now + EXIT_SECONDS
     threading.Thread(target=_watch, args=(ends_at, status or FAILED), name="aserve-ending", daemon=True).start()

@@ -32,7 +32,7 @@ from .pid_file import kept_pid_file, pid_file
 from .privileges import become, find_account
 from .server import Server
 from .settings import Config, ConfigError, with_reach
-from .signals import Signals, end_at_once, is_ignored
+from .signals import SAME_SIGNAL_SECONDS, Signals, end_at_once, is_ignored
 from .standard_streams import fill_standard_streams
 from .systemd import Notifier, watchdog_seconds
 from .wsgi import WSGIApp
@@ -41,11 +41,6 @@ if TYPE_CHECKING:
     import anyio.abc
 
 logger = logging.getLogger("aserve")
-
-# A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to its group:
-# two signals this close together are one, and no wish to end at once.
-SAME_SIGNAL_SECONDS = 0.5
-
 
 TELLING_SECONDS = 1.0  # between two words to systemd
 

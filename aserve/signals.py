@@ -22,6 +22,9 @@ from .error_log import end_logs
 
 logger = logging.getLogger("aserve")
 
+# A terminal, `make` and `timeout` send one Ctrl-C or SIGTERM to the process and to its group:
+# two signals this close together are one, and no wish to end at once.
+SAME_SIGNAL_SECONDS = 0.5
 STATUS = "/proc/self/status"
 # What the command handles in one of its processes or another.
 HANDLED = (

@@ -18,7 +18,7 @@ from typing import Callable
 
 from .connections.listeners import Listener, bind_listeners
 from .errors import FAILED, AserveError, BindError
-from .exits import begin_ending
+from .exits import begin_ending, hold_signals
 from .loading import LoadError
 from .logs import set_up_logging
 from .metrics.app import name_files
@@ -76,6 +76,7 @@ def run_workers(
     if not isinstance(role, int):
         return _work(role, environ, load, enter)
     begin_ending(plan.config.drain_seconds)
+    hold_signals()
     hooks_of(plan.origin).in_supervisor("on_exit")
     return role
 

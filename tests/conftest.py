@@ -17,6 +17,7 @@ import gc
 import logging
 import os
 import pathlib
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from harness.stores import SERVERS, StoreServer
 from harness.waiting import wait_until
 from harness.workers import Workers
 
-from aserve import cli, exits
+from aserve import cli, exits, forks
 from aserve.protocols import PROTOCOLS
 
 TESTS = pathlib.Path(__file__).parent
@@ -153,6 +154,17 @@ def lasting() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exits, "bound_exit", lambda status: None)
         yield
+
+
+@pytest.fixture(autouse=True)
+def living() -> Iterator[None]:
+    """Put the signal handlers of this process back, which the command, called in it, has replaced by those of its end."""
+    before = {number: signal.getsignal(number) for number in exits.LATE}
+    yield
+    for number, handler in before.items():
+        if signal.getsignal(number) is exits._on_late_signal:
+            forks.disown_handlers()
+            signal.signal(number, handler)
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,7 @@ class Clock:
 @pytest.fixture(autouse=True)
 def ends(monkeypatch):
     """The exit statuses by which this process would have ended, with the moment; handlers are put back."""
-    found, before = [], {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    found, before = [], {number: signal.getsignal(number) for number in exits.LATE}
 
     def end(status, say):
         say()
@@ -49,6 +49,7 @@ def ends(monkeypatch):
     monkeypatch.setattr(forks, "end_process", end)
     monkeypatch.setattr(exits.logging, "shutdown", lambda: None)
     monkeypatch.setattr(exits, "_ends_at", [])
+    monkeypatch.setattr(exits, "_began_at", [])
     yield found
     forks.disown_handlers()
     for number, handler in before.items():
@@ -77,6 +78,39 @@ def only_new(monkeypatch):
         )
 
     monkeypatch.setattr(exits, "find_remaining", find_new)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_comes_with_the_first(ends, clock, monkeypatch, caplog, number):
+    """It is the same one, although the server's handlers are gone; a later one ends the process at once."""
+    begin_ending(30.0)
+    exits.hold_signals()
+    clock.now = 0.5
+    signal.raise_signal(number)
+    assert ends == []
+    clock.now = 0.6
+    signal.raise_signal(number)
+    assert ends == [(128 + number, 0.6)] and f"{number.name} again: leaving at once" in caplog.text
+
+
+def test_signals_of_a_process_that_served(ends, clock):
+    """What means something only while it serves ends nothing."""
+    exits.hold_signals()
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+        signal.raise_signal(number)
+    assert ends == []
+
+
+@pytest.mark.parametrize(("seconds", "is_ignored"), [(0.5, True), (0.6, False)])
+def test_while_the_interpreter_ends(clock, seconds, is_ignored):
+    """It puts the defaults in the place of our handlers: a signal that came with the first must not kill it then."""
+    begin_ending(30.0)
+    exits.hold_signals()
+    own = signal.signal(signal.SIGUSR1, signal.SIG_DFL)  # what the app has set since then is its own
+    clock.now = seconds
+    exits._ignore_late_signals()
+    assert (signal.getsignal(signal.SIGTERM) == signal.SIG_IGN) is is_ignored
+    assert signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL and own is not None
 
 
 @pytest.fixture

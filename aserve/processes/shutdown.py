@@ -22,8 +22,8 @@ from collections.abc import Sequence
 from ..connections.listeners import Listener
 from ..errors import AserveError
 from ..manager import Manager
-from ..running import SAME_SIGNAL_SECONDS
 from ..settings import Config
+from ..signals import SAME_SIGNAL_SECONDS
 from .attached import Attached
 from .child import Child, State
 from .children import ENDING_SECONDS, Children

@@ -29,7 +29,7 @@ from ..connections.detaching import Detached
 from ..connections.listeners import Listener
 from ..connections.load_board import LoadBoard
 from ..errors import FAILED, AserveError, BindError
-from ..exits import begin_ending, end_in_time
+from ..exits import begin_ending, end_in_time, hold_signals
 from ..fault_page import Fault, FaultPage
 from ..hooks import call_post_fork
 from ..loading import LoadError
@@ -249,6 +249,7 @@ class Worker:
             await self._say_the_rest()
         finally:
             signals.close()
+            hold_signals()
         return 0 if is_clean else FAILED
 
     def _handle_signals(self, signals: Signals) -> None:

@@ -54,6 +54,20 @@ def hello(environ, start_response):
     return [b"finished"]
 """
 )
+# Its end sends the signal once more, as `timeout` does, at a moment in which nothing is served any more.
+AGAIN = (
+    APP
+    + """
+import aserve.signals
+aserve.signals.SAME_SIGNAL_SECONDS = 60.0
+
+def again():
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("at exit", file=sys.stderr, flush=True)
+
+atexit.register(again)
+"""
+)
 # What starts a command in a terminal: SIGHUP would end it, whatever it does to this process.
 IN_TERMINAL = (
     "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); os.execv(sys.argv[1], sys.argv[1:])"
@@ -80,6 +94,15 @@ def test_the_apps_handler(start, raw_client):
     server.signal()
     assert server.wait() == 0
     assert server.log.index("the app's handler 15") < server.log.index("SIGTERM: draining")
+
+
+@pytest.mark.parametrize("flags", [(), ("--workers", "1")], ids=["single", "workers"])
+def test_the_same_signal_at_the_end(start, flags):
+    """One that comes with the first, as by `timeout` or a terminal's group, does not cut off what the app does at exit."""
+    server = start(AGAIN, *flags)
+    server.signal()
+    assert server.wait(30) == 0
+    assert server.log.count("at exit") == 1 and "again" not in server.log
 
 
 def test_a_terminal_that_goes(start, raw_client, tmp_path):
