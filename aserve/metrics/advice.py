@@ -49,6 +49,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Co
     found = [
         *_of_server(status),
         *_of_reload(status.get("half_done", "")),
+        *_of_refusal(status.get("refused")),
         *_of_connections(workers, status.get("listening", ())),
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
         *(warning for worker in workers for warning in _of_loop(worker)),
@@ -95,6 +96,15 @@ def _of_reload(half_done: str) -> Iterator[Advice]:
         yield Advice(
             f"A reload is half done: {half_done}.",
             "Correct it, and reload once more: `aserve reload` or SIGHUP. What is not replaced serves the code of before.",
+        )
+
+
+def _of_refusal(refused: Mapping[str, Any] | None) -> Iterator[Advice]:
+    """Of a reload without effect. Whoever sent the signal does not see why."""
+    if refused:
+        yield Advice(
+            f"Nothing was reloaded, {refused['seconds']:.0f} s ago: {refused['why']}.",
+            "Correct it, and reload once more: `aserve reload` or SIGHUP. Workers serve the code of before; one that ends may not start again.",
         )
 
 

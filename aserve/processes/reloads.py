@@ -97,6 +97,7 @@ class Reloads:
             logger.info("%s: once more, after what is under way%s", why, self._children.describe_slow_start())
             return
         self._next = ""  # what was asked for until now is in this one
+        self._status.on_reload_begin()
         self._manager.tell_reloading(why)
         try:
             plan, fixed = self._read().keep_fixed(self._rollout.plan)
@@ -125,6 +126,7 @@ class Reloads:
         self._tally.count(RELOADS, 'result="refused"')
         logger.error("%s: nothing was reloaded: %s; correct it, and send SIGHUP", why, text)
         self._manager.note_unchanged(why)
+        self._status.on_reload_refused(text)
         self._answers.on_reload_end(f"nothing was reloaded: {text}", is_done=False)
 
     # Its end
@@ -148,12 +150,14 @@ class Reloads:
         self._tally.count(RELOADS, 'result="refused"')
         for child in self._children.having(State.STARTING):
             self._children.drain(child, is_replaced=True)
-        text = f"nothing was reloaded: {who} could not start: {why}"
+        fault = f"{who} could not start: {why}"
+        text = f"nothing was reloaded: {fault}"
         remedy = "and save it" if reload.plan.config.reload else "and send SIGHUP"
         logger.error(
             "%s: %s; correct it, %s; still serving as before: %d of %s",
             reload.why, text, remedy, serving, workers(self._crew.size),
         )  # fmt: skip
+        self._status.on_reload_refused(fault)
         self._answers.on_reload_end(text, is_done=False)
         self._begin_next()
 

@@ -82,6 +82,7 @@ class Status:
         self._footprints = Footprints()
         self._slow: dict[tuple[int, int], dict[str, Any]] = {}  # the last slow requests, by process and number
         self._crashes: collections.deque[tuple[float, int, str]] = collections.deque(maxlen=MAX_CRASHES)
+        self._refusal: tuple[float, str] | None = None  # of the last reload, until the next begins
         self._growths: dict[Child, Growth] = {}
         self._seconds = 0
 
@@ -94,6 +95,9 @@ class Status:
             "workers_wanted": self.known.size,
             "workers_ready": states.count(State.READY),
             "half_done": self.half_done,
+            "refused": {"seconds": round(now - self._refusal[0], 1), "why": self._refusal[1]}
+            if self._refusal
+            else None,
             "listening": self.listening,
             "slow": list(self._slow.values()),
             "crashes": [
@@ -119,6 +123,14 @@ class Status:
     def on_crash(self, child: Child, how: str) -> None:
         """A worker that served has ended by itself: "it was killed by SIGSEGV"."""
         self._crashes.append((time.monotonic(), child.slot, how))
+
+    def on_reload_begin(self) -> None:
+        """What kept the one before from being done may be repaired."""
+        self._refusal = None
+
+    def on_reload_refused(self, why: str) -> None:
+        """Nothing was reloaded: the code or the settings that are there now cannot start."""
+        self._refusal = time.monotonic(), why
 
     def on_end(self, child: Child) -> None:
         """A process has ended, and its slow requests with it."""

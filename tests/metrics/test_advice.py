@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import types
 
 import pytest
 
@@ -51,6 +52,14 @@ def test_a_reload_that_is_half_done(found):
     ((text, do),) = found(half_done="worker 2 could not start: no module 'a'; 1 of 2 workers has the new code")
     assert text == "A reload is half done: worker 2 could not start: no module 'a'; 1 of 2 workers has the new code."
     assert do.startswith("Correct it, and reload once more: `aserve reload`")
+
+
+def test_a_reload_that_is_refused(found):
+    """It says why; all are served meanwhile."""
+    refused = {"seconds": 12.3, "why": "worker 1 could not start: no module 'a'"}
+    ((text, do),) = found(refused=types.MappingProxyType(refused))
+    assert text == "Nothing was reloaded, 12 s ago: worker 1 could not start: no module 'a'."
+    assert "`aserve reload` or SIGHUP" in do
 
 
 PROGRAM = {

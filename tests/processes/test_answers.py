@@ -112,6 +112,23 @@ def test_a_reload_that_fails(ask):
     assert caller.read()[0]["error"].startswith(f"nothing was reloaded: {newest} could not start")
 
 
+def test_a_reload_that_is_refused(ask):
+    """The status has why, until the next begins: a signal has no answer."""
+    ask.one.start()
+    ask.one.read_error = ConfigError("threads: 'x' is not a number")
+    ask.one.signal(signal.SIGHUP)
+    server, *_ = ask(ask="status").read()
+    (warning,) = server["warnings"]
+    assert re.fullmatch(r"Nothing was reloaded, \d+ s ago: threads: 'x' is not a number\.", warning["text"])
+    assert not warning["is_failure"]
+    ask.one.read_error = None
+    ask.one.signal(signal.SIGHUP)
+    assert ask(ask="status").read()[0]["refused"] is None
+    newest = ask.one.children[-1]
+    ask.one.end(newest, status=1)
+    assert ask(ask="status").read()[0]["refused"]["why"].startswith(f"{newest} could not start: ")
+
+
 def test_a_reload_that_stays_half_done(ask):
     """Whoever waits for its end hears why it does not come; the status has it until it does."""
     before = ask.one.start()
