@@ -26,6 +26,7 @@ LONG_PAUSE_SECONDS = 1.6  # before the next start of a program: after the fifth 
 CALM_SECONDS = 30.0  # and then its ends are forgotten
 DONE = "exited with status 0"  # how a run of --cron ends that needs no look
 NEAR = 0.9  # of a limit
+LEFT_DESCRIPTORS = 2  # with no more no client is accepted, or none for long: what was logged has freed them
 FAILED_SHARE = 0.05  # of the responses of a minute
 FAILED_COUNT = 10  # fewer are no trend
 
@@ -51,6 +52,7 @@ def advise(status: Mapping[str, Any], spool_files: Mapping[int, int], config: Co
         *_of_reload(status.get("half_done", "")),
         *_of_refusal(status.get("refused")),
         *_of_connections(workers, status.get("listening", ())),
+        *_of_accepting(workers, status.get("listening", ())),
         *(warning for program in status.get("attached", ()) for warning in _of_attached(program)),
         *(warning for worker in workers for warning in _of_loop(worker)),
         *_of_stalls(workers),
@@ -140,6 +142,25 @@ def _of_connections(workers: Sequence[Mapping[str, Any]], listening: Sequence[Ma
                 "More come than are accepted: look at the warnings beside this one, and add --workers. --backlog only lets more wait.",
                 is_failure=True,
             )
+
+
+def _of_accepting(workers: Sequence[Mapping[str, Any]], listening: Sequence[Mapping[str, Any]]) -> Iterator[Advice]:
+    """Of clients that no worker accepts, as none has a descriptor for them: they are no error of any request."""
+    serving = [worker for worker in workers if worker["state"] == "ready"]
+    queued = sum(each["queued"] for each in listening)
+    if queued and serving and not any(_has_descriptors(worker) for worker in serving):
+        yield Advice(
+            f"No worker has descriptors left for new connections; {queued} {'client waits' if queued == 1 else 'clients wait'} in the kernel.",
+            "The warnings beside this one say what has them. `aserve reload` frees what the app keeps; raise `ulimit -n` "
+            "(systemd: LimitNOFILE=) if connections have them.",
+            is_failure=True,
+        )
+
+
+def _has_descriptors(worker: Mapping[str, Any]) -> bool:
+    """Whether a worker has some left, or it is not known."""
+    used, limit = worker["descriptors"], worker["descriptor_limit"]
+    return not used or not limit or limit - used > LEFT_DESCRIPTORS
 
 
 def _of_attached(program: Mapping[str, Any]) -> Iterator[Advice]:

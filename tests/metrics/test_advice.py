@@ -252,6 +252,24 @@ def test_when_nobody_is_accepted(connections, queued, is_failure):
     assert found.is_failure == is_failure
 
 
+@pytest.mark.parametrize(
+    ("worker", "queued", "is_told"),
+    [
+        ({"descriptors": 1022}, 8, True),
+        ({"descriptors": 1022}, 0, False),  # none has come since
+        ({"descriptors": 1021}, 8, False),
+        ({"descriptors": None}, 8, False),
+        ({"descriptors": 1022, "state": "draining"}, 8, False),
+    ],
+)
+def test_no_descriptors_for_clients(worker, queued, is_told):
+    """None is served then, and no request fails: it is a failure, and stands first."""
+    listening = [{"url": "http://a", "queued": queued, "limit": 2048}]
+    first, *_ = [*advise({**WELL, "workers": [{**WORKER, **worker}], "listening": listening}, {}, Config()), None]
+    text = "No worker has descriptors left for new connections; 8 clients wait in the kernel."
+    assert (first is not None and first.text == text and first.is_failure) == is_told
+
+
 @pytest.mark.parametrize(("failed", "is_failure"), [(20, False), (50, True)])
 def test_when_errors_are_a_failure(failed, is_failure):
     """If they are half of the responses."""
