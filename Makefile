@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
 
-.PHONY: help agents ready-pypy serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm cluster fuzz \
+.PHONY: help agents ready-pypy serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm drill cluster fuzz \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -112,6 +112,9 @@ soak-million: $(VENV)/.ready-test  ## a million requests of every kind, memory f
 storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: each test for SECONDS=30 (ARGS=--save: into benchmarks/results)
 	@.ci/need tools
 	STORM_SECONDS=$(SECONDS) STORM_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/e2e/test_storm_*.py $(filter-out --save,$(ARGS))
+
+drill: $(VENV)/.ready-test  ## ten faults in a Django server of two workers: what tells of each, and when; four minutes (ARGS=killed: that one; ARGS=--again)
+	$(VENV)/bin/python tests/drill.py $(ARGS)
 
 cluster: $(VENV)/.ready-cluster  ## three hosts as network namespaces, balancers in front: deploys and faults under load (as root; ARGS=--save: into benchmarks/results)
 	@.ci/need tools
