@@ -1,0 +1,162 @@
+"""What becomes of threads, pools and processes of the app at each end of a process: the table in docs/processes.md, cell by cell."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from harness.interpreter import IS_PYPY
+from harness.waiting import wait_until
+
+# One of each kind; each notes its name when it has finished, which it does as soon as there is a file `go`. What is never to finish waits for another.
+APP = """
+import atexit, concurrent.futures, json, multiprocessing, os, subprocess, sys, threading, time
+
+fork = multiprocessing.get_context("fork")
+kept = []
+
+def work(name, gate="go"):
+    while not os.path.exists(gate):
+        time.sleep(0.005)
+    open("finished-" + name, "w").close()
+
+def start():
+    daemon = fork.Process(target=work, args=("daemon process", "never"), daemon=True)
+    process = fork.Process(target=work, args=("process",), name="of-the-app")
+    pool = fork.Pool(1)
+    executor = concurrent.futures.ProcessPoolExecutor(1, fork)
+    threads = concurrent.futures.ThreadPoolExecutor(1, "pooled")
+    kept.extend([pool, executor, threads])
+    for child in (daemon, process):
+        child.start()
+    pool.apply_async(work, ("multiprocessing.Pool", "never"))
+    executor.submit(work, "ProcessPoolExecutor")
+    for name in ("ThreadPoolExecutor", "queued"):
+        threads.submit(work, name)
+    threading.Thread(target=work, args=("daemon thread", "never"), daemon=True).start()
+    threading.Thread(target=work, args=("thread",), name="of-the-app", daemon=None).start()
+    program = subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    atexit.register(work, "atexit")
+    pids = {"daemon process": daemon.pid, "process": process.pid, "program": program.pid, "multiprocessing.Pool": pool._pool[0].pid}
+    with open("starting", "w") as file:
+        json.dump({"own": os.getpid(), **pids}, file)
+    os.rename("starting", "started")
+
+PROGRAM = "import os, time\\nwhile not os.path.exists('over'): time.sleep(0.02)"
+
+def hello(environ, start_response):
+    if not os.path.exists("started"):
+        start()
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"hello"]
+"""
+FAILING = APP + "\nimport aserve.exits\naserve.exits.EXIT_SECONDS = 60.0  # a busy machine takes longer\nstart()\n1/0\n"
+# Whatever the end is.
+FINISHED = {"thread", "ThreadPoolExecutor", "queued", "process", "ProcessPoolExecutor", "atexit"}
+TERMINATED = ("daemon process", "multiprocessing.Pool")
+
+# By column of the table: flags of the server, and what has its process end.
+COLUMNS = {
+    "SIGTERM, one process": ((), signal.SIGTERM),
+    "SIGTERM, workers": (("--workers", "1"), signal.SIGTERM),
+    "reload": (("--workers", "1"), signal.SIGHUP),
+    "recycle": (("--workers", "1", "--max-requests", "1"), None),
+    "upgrade": (("--workers", "1"), signal.SIGUSR2),
+    "development": (("--workers", "1", "--reload"), "a file is saved"),
+}
+if IS_PYPY:  # whose processes take longer to start: what follows is the same code for the others
+    COLUMNS = {name: COLUMNS[name] for name in ("SIGTERM, one process", "reload")}
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """The folder of the app; what it has started ends at last."""
+    yield tmp_path
+    for name in ("go", "never", "over"):
+        (tmp_path / name).touch()
+
+
+def started(folder):
+    """Wait until one of each kind runs; return the processes, by their kinds."""
+    wait_until(lambda: (folder / "started").exists())
+    return json.loads((folder / "started").read_text())
+
+
+def is_running(pid):
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def check_cells(folder, pids):
+    """The process has ended: look what has become of each kind."""
+    finished = {path.name.partition("-")[2] for path in folder.glob("finished-*")}
+    assert finished == FINISHED
+    for kind in TERMINATED:
+        wait_until(lambda kind=kind: not is_running(pids[kind]), explain=lambda kind=kind: f"{kind} runs")
+    assert is_running(pids["program"])
+
+
+WAITING = "waiting for the app's (.*); a second signal ends it, or the time limit"
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_what_becomes_of_them(start_process, raw_client, folder, column):
+    """Python waits for what is no daemon, and the server names it; daemons end with the process; a program goes on."""
+    flags, end = COLUMNS[column]
+    (folder / "own.py").write_text(APP)
+    server = start_process(f"{folder}/own.py:hello", *flags)
+    assert raw_client(server).fetch().body == b"hello"
+    pids = started(folder)
+    if isinstance(end, str):
+        (folder / "own.py").write_text(f"{APP}# saved\n")
+    elif end is not None:
+        server.signal(end)
+    named = server.wait_for_log(WAITING)[1]
+    for kind in ("thread of-the-app", "thread pooled_0", "process of-the-app"):
+        assert kind in named
+    assert not list(folder.glob("finished-*"))
+    (folder / "go").touch()
+    wait_until(lambda: not is_running(pids["own"]))
+    check_cells(folder, pids)
+    if end == signal.SIGTERM:
+        assert server.wait(30) == 0
+    else:
+        server.wait_for_log(rf"\(pid {pids['own']}\) has ended: it exited with status 0")
+        assert raw_client(server).fetch().body == b"hello"  # its successor serves
+
+
+def test_a_failed_start(folder):
+    """An import that fails has a shorter time, and its status; otherwise it is an end like others."""
+    (folder / "own.py").write_text(FAILING)
+    command = [sys.executable, "-Im", "aserve", f"{folder}/own.py:hello", "--bind", "127.0.0.1:0"]
+    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if re.search(WAITING, line):
+                (folder / "go").touch()
+                break
+        assert process.wait(60) == 1
+        check_cells(folder, started(folder))
+
+
+def test_time_that_is_over(start_process, raw_client, folder):
+    """What has not finished is named and given up, and its processes are terminated; a program goes on."""
+    (folder / "own.py").write_text(APP)
+    server = start_process(f"{folder}/own.py:hello", "--drain-timeout", "0.1")
+    raw_client(server).fetch()
+    pids = started(folder)
+    server.signal()
+    assert server.wait(60) == 1
+    assert "leaving the app's thread " in server.log
+    for kind in (*TERMINATED, "process"):
+        wait_until(lambda kind=kind: not is_running(pids[kind]), explain=lambda kind=kind: f"{kind} runs")
+    assert is_running(pids["program"]) and not list(folder.glob("finished-*"))
