@@ -22,11 +22,12 @@ from . import exits
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
 from .demo import app as demo_app
-from .errors import USAGE_ERROR, AserveError, BindError
+from .errors import FAILED, USAGE_ERROR, AserveError, BindError
 from .explain import CONFIG, explain, split_name
 from .finding import describe_found
 from .flags import build_parser, parse_args
 from .hooks import call_post_fork
+from .lacking import describe_lack
 from .layers import nothing_here
 from .loading import LoadError, check_unpatched, load_app, load_module
 from .logs import set_up_logging
@@ -43,8 +44,9 @@ from .running import Beside, prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
+from .signals import unblock_all
 from .standard_streams import fill_standard_streams
-from .start_folder import FolderGoneError, StartFolder
+from .start_folder import FolderGoneError, StartFolder, real_folder
 from .surroundings import set_surroundings, with_whole_paths
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
@@ -69,6 +71,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stderr.write(fault.app_traceback)
         sys.stderr.write(f"aserve: error: {fault}\n")
         status = getattr(fault, "exit_status", USAGE_ERROR)
+    except OSError as fault:
+        lack = describe_lack(fault)
+        if lack is None:
+            raise
+        sys.stderr.write(f"aserve: error: {lack}\n")
+        status = FAILED
     except KeyboardInterrupt:  # while the app was imported
         status = INTERRUPTED
     exits.bound_exit(status)
@@ -77,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     trial_fd, inheritance_fd = _take_fd(TRIAL_VARIABLE), _take_fd(INHERITANCE_VARIABLE)
+    if inheritance_fd is None:  # or they wait, for the code that takes over
+        unblock_all()
     if trial_fd is not None:
         return _run_trial(argv, trial_fd)
     if is_command(argv):
@@ -108,7 +118,7 @@ def _run(argv: Sequence[str]) -> int:
         inherited = None
     plan = (inherited.plan if inherited else None) or _read_plan(args)
     if not plan.spec and not _needs_no_app(plan.config) and inherited is None:
-        found = describe_found(os.getcwd(), command())
+        found = describe_found(real_folder() or os.curdir, command())
         if found:
             sys.stderr.write(found)
             return USAGE_ERROR

@@ -25,6 +25,7 @@ from .errors import WorkersStuck
 from .exits import begin_ending
 from .fd_store import FdStore
 from .hooks import call_at_end, call_post_fork
+from .lacking import check_descriptors
 from .loading import check_unpatched
 from .log_pipe import awaited_reader
 from .manager import Manager
@@ -185,6 +186,7 @@ async def _run_until_signalled(server: Server, loop: asyncio.AbstractEventLoop) 
             if is_reload:
                 reload = server.reload_certificates if has_certificates else _reload_nothing
                 signals.handle(signal.SIGHUP, functools.partial(_on_reload, reload, server, manager))
+            signals.unblock()
         await server.start()
         logger.info("%s", _status_of(server))
         manager.tell_ready(_status_of(server))
@@ -254,7 +256,13 @@ def _on_signal(number: signal.Signals, signalled: asyncio.Future[tuple[str, floa
 
 
 def run_on_new_loop(kind: str, begin: Callable[[asyncio.AbstractEventLoop], Coroutine[Any, Any, int]]) -> int:
-    """Serve on a new event loop, by the setting `loop`, to the end of what `begin` makes; return its exit status."""
+    """
+    Serve on a new event loop, by the setting `loop`, to the end of what `begin` makes; return its exit status.
+
+    Raises:
+        LackError: there are not enough descriptors.
+    """
+    check_descriptors()
     loop = new_loop(kind)
     try:
         asyncio.set_event_loop(loop)

@@ -1,7 +1,7 @@
 """The signals of a process that serves.
 
-Owns:     the handlers that run() sets, and the app's own, which they call first; whether a signal is ignored; the end at a second signal;
-          kept_handlers, around code that must not have them.
+Owns:     the handlers that run() sets, and the app's own, which they call first; whether a signal is ignored or blocked; the end at a second
+          signal; kept_handlers, around code that must not have them.
 Thread:   the main thread.
 Not here: what a signal means to the server (running.py), what children inherit (forks.py), a process that has stopped and does
           not end (exits.py).
@@ -41,6 +41,7 @@ class Signals:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._earlier: dict[signal.Signals, Any] = {}
+        self._blocked: set[int] = set()  # before, by the program
         self._have_run: list[signal.Signals] = []  # signals whose own handler of the app has run
 
     def handle(self, number: signal.Signals, callback: Callable[[], object], is_once: bool = False) -> None:
@@ -58,6 +59,10 @@ class Signals:
             self._loop.add_signal_handler(number, callback)
         forks.own_handlers({number: earlier})
 
+    def unblock(self) -> None:
+        """Let those come that are handled, until `close`: the program, or what has started it, may block them."""
+        self._blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, self._earlier) & {*self._earlier}
+
     def close(self) -> None:
         """Put the earlier handlers back."""
         for number, handler in self._earlier.items():
@@ -66,6 +71,7 @@ class Signals:
                 signal.signal(number, handler)  # uvloop would leave one that does nothing
         forks.disown_handlers()  # last: a child forked just now must not keep one of ours
         self._earlier.clear()
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._blocked)
 
     def _run_both(self, number: signal.Signals, callback: Callable[[], object], is_once: bool) -> None:
         if not is_once or number not in self._have_run:
@@ -81,6 +87,11 @@ class Signals:
 
 def _name_of(handler: Any) -> str:
     return f"{getattr(handler, '__module__', '?')}.{getattr(handler, '__qualname__', type(handler).__qualname__)}"
+
+
+def unblock_all() -> None:
+    """Let all signals come: whatever starts the command may block some, and processes inherit that."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def is_ignored(number: signal.Signals) -> bool:

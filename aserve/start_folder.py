@@ -56,7 +56,7 @@ class StartFolder(NamedTuple):
         Raises:
             FolderGoneError: the name leads nowhere, or elsewhere and may not be the one that was meant.
         """
-        before = _real_folder()
+        before = real_folder()
         is_moved = self._leads_elsewhere()
         if is_moved:
             self._change_folder()
@@ -88,8 +88,8 @@ class StartFolder(NamedTuple):
             raise FolderGoneError(f"{self.name}, where aserve was started, cannot be entered: {exc.strerror}") from None
 
 
-def _real_folder() -> str:
-    """Return the working directory without links, or ""."""
+def real_folder() -> str:
+    """Return the working directory without links; "": it was removed."""
     try:
         return os.getcwd()
     except OSError:

@@ -105,6 +105,7 @@ FLOORS = {
     "aserve/files/static.py": 100,
     "aserve/files/x_sendfile.py": 100,
     "aserve/http_date.py": 100,
+    "aserve/lacking.py": 100,
     "aserve/layers.py": 100,
     "aserve/mounts.py": 100,
     "aserve/hooks.py": 100,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -38,6 +39,22 @@ def run_command(*argv, cwd=None, **environ):
         timeout=60,
         check=False,
     )
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO], ids=["a lack", "another fault"])
+def test_what_the_surroundings_lack(monkeypatch, capsys, number):
+    """It is one line, and not a mistake in what was typed; other faults are told whole."""
+
+    def fail(args):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(cli, "_read_plan", fail)
+    if number == errno.EIO:
+        with pytest.raises(OSError, match="Input/output"):
+            cli.main(["a:b"])
+        return
+    assert cli.main(["a:b"]) == 1
+    assert capsys.readouterr().err.startswith("aserve: error: too many open files: `ulimit -n` is ")
 
 
 # What is served

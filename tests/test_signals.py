@@ -14,7 +14,7 @@ import pytest
 from harness.interpreter import has_module, new_loop
 
 from aserve import forks, signals
-from aserve.signals import Signals
+from aserve.signals import Signals, unblock_all
 
 # Python 3.12 and later warn of a fork beside threads: it is what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -48,6 +48,7 @@ def raise_signals(loop, count, wait_until=None, **options):
 
     async def main():
         handled.handle(signal.SIGTERM, lambda: told.append("ours"), **options)
+        handled.unblock()
         for number in range(count):
             os.kill(os.getpid(), signal.SIGTERM)
             while told.count("ours") <= number:
@@ -59,6 +60,18 @@ def raise_signals(loop, count, wait_until=None, **options):
         handled.close()
     assert signal.getsignal(signal.SIGTERM) is earlier
     return told
+
+
+def test_blocked(loop):
+    """A signal that the program has blocked is handled, and blocked again afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        assert raise_signals(loop, 1) == ["ours"]
+        assert signal.SIGTERM in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+        unblock_all()
+        assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @pytest.mark.parametrize(("is_once", "count"), [(True, 1), (False, 2)])

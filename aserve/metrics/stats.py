@@ -18,6 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..start_folder import real_folder
 from .table import CLASSES, ENDS, PLACES, REFUSALS, SUM
 
 _REQUESTS = slice(PLACES["aserve_requests_total"], PLACES["aserve_requests_total"] + len(CLASSES) * len(ENDS))
@@ -43,7 +44,7 @@ def render_stats(status: Mapping[str, Any], words: Mapping[int, Sequence[int]]) 
         "pid": status["pid"],
         "uid": os.geteuid(),
         "gid": os.getegid(),
-        "cwd": _folder(),
+        "cwd": real_folder(),
         "locks": [],
         "sockets": [],
         "workers": workers,
@@ -82,10 +83,3 @@ def _describe(worker: Mapping[str, Any], words: Sequence[int], threads: int) -> 
             for number in range(count)
         ],
     }  # fmt: skip
-
-
-def _folder() -> str:
-    try:
-        return os.getcwd()
-    except OSError:  # it was removed
-        return ""

@@ -33,6 +33,7 @@ from collections.abc import Sequence
 from typing import Any, Callable
 
 from .. import forks
+from ..lacking import describe_lack
 from ..running import loop_factory
 from ..wsgi import WSGIApp
 from .app_files import name_of
@@ -143,7 +144,7 @@ class Mold:
                 if _fork_twice():
                     role = self._begin(message, channel, memory)
             except OSError as exc:
-                say_failed(channel, f"it could not be forked: {exc.strerror or exc}")
+                say_failed(channel, f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}")
             if role is None:
                 channel.close()
             os.close(memory)

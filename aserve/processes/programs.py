@@ -109,8 +109,7 @@ def _become(
             os._exit(NOT_RUN)  # which has died before that
         if folder is not None:
             os.chdir(folder)
-        with open(os.devnull, "rb") as nothing:
-            os.dup2(nothing.fileno(), 0)
+        os.dup2(_open_nothing(), 0)
         os.dup2(2, 1)
         _keep_descriptors()
         if kept >= 0:
@@ -122,6 +121,16 @@ def _become(
         logger.error("attached %s: cannot run %s: %s", program.name, program.words[0], why)
     finally:
         os._exit(NOT_RUN)
+
+
+def _open_nothing() -> int:
+    """Return a descriptor from which nothing can be read: /dev/null, or where there is no /dev, a pipe that has no other end."""
+    try:
+        return os.open(os.devnull, os.O_RDONLY)
+    except OSError:
+        reading, writing = os.pipe()
+        os.close(writing)
+        return reading
 
 
 def _keep_descriptors() -> None:

@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from typing import Callable
 
 from ..loading import folder_of
+from ..start_folder import real_folder
 from .plan import Plan
 from .sources import Sources, forget_compiled
 
@@ -112,7 +113,7 @@ class Reloader:
     def _tell(self, changed: list[str]) -> None:
         self.look_at_all()  # before the code is imported: if that fails, what is saved meanwhile may mend it
         forget_compiled(changed)
-        names = [os.path.relpath(path) for path in dict.fromkeys(changed)]
+        names = [os.path.relpath(path) if real_folder() else path for path in dict.fromkeys(changed)]
         more = f" and {len(names) - 1} more have" if names[1:] else " has"
         self._say(f"{names[0]}{more} changed")
 
@@ -125,7 +126,8 @@ async def reloading(
     if not plan.config.reload or slot != 1:
         yield None
         return
-    folders = [os.getcwd(), folder_of(plan.spec)] if plan.spec else [os.getcwd()]
+    # A working directory that was removed has nothing that could change.
+    folders = [folder for folder in (real_folder(), folder_of(plan.spec) if plan.spec else "") if folder]
     reloader = Reloader(Sources(plan.config.reload_extra, folders), say)
     if has_fault:
         reloader.look_at_all()

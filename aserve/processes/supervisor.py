@@ -44,6 +44,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
 from ..connections.listeners import Listener
+from ..lacking import describe_lack
 from ..manager import Manager
 from ..settings import MAX_WORKERS, Config
 from .answers import Answers
@@ -240,7 +241,9 @@ class Supervisor:
             try:
                 child, channel = self._molds.fork(slot, plan)
             except OSError as exc:
-                self._failed_starts.note(slot, plan, name_of(slot), f"it could not be forked: {exc.strerror or exc}")
+                self._failed_starts.note(
+                    slot, plan, name_of(slot), f"it could not be forked: {describe_lack(exc) or exc.strerror or exc}"
+                )
                 return False
             if channel is None:
                 self._shutdown.on_begun(child)

@@ -32,6 +32,7 @@ from ..errors import FAILED, AserveError, BindError
 from ..exits import begin_ending, end_in_time, hold_signals
 from ..fault_page import Fault, FaultPage
 from ..hooks import call_post_fork
+from ..lacking import describe_lack
 from ..loading import LoadError
 from ..metrics.app import AppMetrics
 from ..running import run_on_new_loop
@@ -132,6 +133,9 @@ def tell_failure(channel: Channel, run: Callable[[], int]) -> int:
     except ImportError as fault:  # of a module of ours, or of Python's, which --user may not read
         return say_failed(channel, f"it cannot import what aserve needs: {fault}")
     except Exception as fault:
+        lack = describe_lack(fault) if isinstance(fault, OSError) else None
+        if lack is not None:
+            return say_failed(channel, lack)
         logger.exception("internal error; please report this as a bug in aserve")
         return say_failed(channel, f"{type(fault).__name__}: {fault}")
 

@@ -472,7 +472,7 @@ def test_no_descriptor_is_left(preloaded, caplog, monkeypatch):
         patch.setattr("aserve.processes.children.open_memory_file", fail)
         one.end(first, number=KILL)
         one.turn(0.2)
-    assert "worker 1 could not start: it could not be forked: Too many open files; the next" in caplog.text
+    assert "worker 1 could not start: it could not be forked: too many open files: `ulimit -n` is" in caplog.text
     assert told(one, mold) == []
 
 

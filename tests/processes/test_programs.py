@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 from aserve.processes import command as command_module
+from aserve.processes import programs
 from aserve.processes.programs import check_programs
 from aserve.settings import Config, ConfigError
 
@@ -38,6 +40,15 @@ def test_a_spooler_without_proc(monkeypatch):
     monkeypatch.delattr(sys, "orig_argv", raising=False)
     with pytest.raises(ConfigError, match=r"spooler: the command line, .* is not known without /proc"):
         check_programs(Config(workers=1, spooler=["/tmp"]), {})
+
+
+@pytest.mark.parametrize("place", [os.devnull, "/no/such/file"])
+def test_standard_input(monkeypatch, place):
+    """Nothing can be read from it, with /dev or without."""
+    monkeypatch.setattr(programs.os, "devnull", place)
+    fd = programs._open_nothing()
+    assert os.read(fd, 1) == b""
+    os.close(fd)
 
 
 def test_what_is_not_there(tmp_path):

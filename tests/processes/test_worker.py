@@ -135,6 +135,18 @@ def test_an_app_that_cannot_be_loaded(lead, fault, why):
     assert led.heard() == [{"say": "failed", "why": why, "traceback": getattr(fault, "app_traceback", "")}]
 
 
+def test_what_the_surroundings_lack(lead, caplog):
+    """It is no bug of ours: the supervisor is told what to do."""
+    led = lead()
+
+    def load():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    assert led.run(load) == 1
+    (message,) = led.heard()
+    assert message["why"].startswith("too many open files: `ulimit -n` is ") and "internal error" not in caplog.text
+
+
 @pytest.mark.provokes("internal error; please report this as a bug in aserve")
 def test_a_bug_of_ours(lead, caplog):
     """Its traceback is in this worker's log; the supervisor is told in short."""
