@@ -15,6 +15,7 @@ from typing import Any
 from . import forks
 from .budgets import Budgets
 from .connections.acceptor import Acceptor, accept_queued, let_connect, protocol_factory, start_acceptors
+from .connections.departed import Departed
 from .connections.detaching import Detached, adopt, detach_idle
 from .connections.in_flight import InFlight
 from .connections.lane import Lane, is_available
@@ -102,6 +103,7 @@ class Server:
         self._peers: Peers | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadlines: Deadlines | None = None  # with --request-timeout
+        self._departed: Departed | None = None  # with threads
         self._failing: Failing | None = None  # before the first start
         self._executor: Executor | InlineExecutor = InlineExecutor()
         self._budgets = Budgets(self.config)
@@ -167,6 +169,7 @@ class Server:
             if config.threads:
                 # One thread is a promise (PEP 3333 wsgi.multithread): no other ever runs the app.
                 self._executor = Executor(loop, config.threads, config.extra_threads if config.threads > 1 else 0)
+                self._departed = Departed(self._executor, config.keep_half_closed)
             if config.request_seconds:  # then there are threads: settings/table.py
                 self._deadlines = Deadlines(config.request_seconds, self._executor, config.max_stuck, failing.begin)  # type: ignore[arg-type]
             shared = self._shared(records)
@@ -400,6 +403,8 @@ class Server:
         for connection in list(self._connections):
             connection.on_second()
         self._executor.on_second()
+        if self._departed is not None:
+            self._departed.on_second()
         self._certificates.on_second()
         if self._lane is not None:
             self._lane.on_second()

@@ -42,6 +42,7 @@ FLOORS = {
     "aserve/connections/addresses.py": 100,
     "aserve/connections/connection.py": 100,
     "aserve/connections/data_rate.py": 100,
+    "aserve/connections/departed.py": 100,
     "aserve/connections/detaching.py": 100,
     "aserve/connections/ending.py": 100,
     "aserve/connections/greeting.py": 99,

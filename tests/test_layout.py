@@ -104,6 +104,7 @@ WITHIN = {
         "wire_loop",
         "handover",
         "wire_fast",  # leads to the other wire
+        "departed",  # looks at both wires
         "lane_log",
         "lane greeting tls_transport",  # make connections
         "acceptor",  # lets in; its numbers are the lane's, too

@@ -36,6 +36,28 @@ class EndingHalf(SendingHalf):
             self._note_end(self.connection.exchange, CUT)
         self._transport.abort()
 
+    @property
+    def fd(self) -> int:
+        """The descriptor; -1: there is none any more."""
+        return self._fd
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the transport is gone, while an exchange is not at its end."""
+        return self._state == State.CLOSED
+
+    def drop(self, exchange: Exchange) -> None:
+        """Close a connection whose client has left before a worker has begun its request."""
+        exchange.end = CLIENT_GONE
+        self._service.lost.discard(exchange)
+        self._leave_exchange(exchange)
+        self.connection.end_exchange(exchange)
+        if self.is_lost:
+            self._leave_connection()
+        elif self._state <= State.LOOP_ENDS:
+            self._transition(Event.CLOSE)
+            self._transport.abort()
+
     def _log_unanswered(self, exchange: Exchange) -> None:
         """Log a request that no worker has begun: its client has left."""
         if exchange.refusal is None and exchange.ping is None:

@@ -131,6 +131,19 @@ class FastWire:
 
     # --- called on the event loop ---
 
+    def drop(self, exchange: Exchange) -> None:
+        """Close a connection whose client has left before a worker has begun its request."""
+        connection, handovers = exchange.connection, self._handovers
+        with connection.lock:
+            fd, self.fd = self.fd, -1
+            handovers.connections.pop(fd, None)
+            connection.exchange, exchange.end = None, CLIENT_GONE
+            is_here = fd >= 0 and lib.lane_release(handovers.set, fd)
+        if is_here:
+            os.close(fd)
+            lib.lane_left(handovers.set)
+        connection.end_exchange(exchange)
+
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Wire.take_over; the worker is inside the app, and has nothing to do with the descriptor."""
         self.hand_over_and_call(exchange, lambda wire: wire.take_over(exchange, why), None)

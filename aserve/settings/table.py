@@ -697,6 +697,13 @@ class Config:
         "An exception between any two steps of an app can leave its locks taken and its work half "
         "done, and only you know how long a request may take. 60 s suits many: nginx waits no longer.",
     )
+    keep_half_closed: bool = _row(
+        False, "Time limits", "--keep-half-closed", SWITCH,
+        "serve a request that has waited for a thread for over a second also when its client has ended what it sends: it may still "
+        "read; without this it counts as gone, as over TCP both look alike",
+        "nginx takes such a client for gone, too, and HAProxy with abortonclose. Browsers, curl and front servers close both "
+        "sides at once, and who has waited for so long has mostly given up.",
+    )
     max_stuck: int = _row(
         32, "Time limits", "--max-stuck", count(1, 4096),
         "worker threads that --request-timeout could not get out of the app, at which the process drains and ends",

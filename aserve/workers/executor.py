@@ -168,6 +168,19 @@ class Executor:
         """For how many seconds the same job has been the first of these; see QueueWait."""
         return self._wait.stalled_seconds
 
+    @property
+    def overdue(self) -> list[Job]:
+        """Jobs that had waited for a second at the last one, the first of them; see QueueWait."""
+        return self._wait.overdue
+
+    def withdraw(self, job: Job) -> bool:
+        """Take a job back; False: a worker has begun it, or another one just now."""
+        try:
+            self.jobs.remove(job)
+        except (ValueError, IndexError):  # IndexError: they have changed meanwhile
+            return False
+        return True
+
     def on_second(self) -> None:
         """Called once a second: look at what waits."""
         self._wait.on_second(self._loop.time())

@@ -14,7 +14,7 @@ import contextvars
 import functools
 from asyncio import tasks
 from collections.abc import Iterator
-from typing import Any, Callable
+from typing import Any, Callable, ClassVar
 
 from ..forks import end_child
 from .threads import WorkerCounts
@@ -53,6 +53,7 @@ class InlineExecutor:
     is_quiet = False  # nobody writes past the loop
     waiting_count = stalled_seconds = 0  # nobody can ask while they wait
     wait_seconds = 0.0
+    overdue: ClassVar[list[Any]] = []  # nothing waits
     is_idle = True
     is_leader_waiting = False
     workers = WorkerCounts()  # none: what runs the app is the event loop

@@ -13,10 +13,13 @@ load: jobs may wait long while workers begin one after another, and a restart wo
 from __future__ import annotations
 
 import collections
+import itertools
 from typing import Any
 
 # After so long without a request begun a person is told. Guess: what is over before somebody has read it is no warning.
 LONG_STALL_SECONDS = 10
+# So many of those that have waited are told each second, the first of them. Guess: to look at their sockets takes 10 ms.
+MAX_OVERDUE = 4096
 
 
 class QueueWait:
@@ -26,6 +29,8 @@ class QueueWait:
         self._jobs = jobs
         self._marks: collections.deque[tuple[float, Any]] = collections.deque()  # time and job, in the queue's order
         self._first: Any = None  # the first job a second ago
+        self._last: Any = None  # the last one
+        self.overdue: list[Any] = []  # of the jobs that have waited for a second, at the last look, the first
         self.stalled_seconds = 0  # for how many seconds the same job has been the first; 0: none waits, or they move
 
     def seconds(self, now: float) -> float:
@@ -43,6 +48,14 @@ class QueueWait:
         first = jobs[0] if jobs else None
         self.stalled_seconds = self.stalled_seconds + 1 if first is not None and first is self._first else 0
         self._first = first
+        self.overdue = self._take_overdue(jobs)
+        self._last = jobs[-1] if jobs else None
+
+    def _take_overdue(self, jobs: collections.deque[Any]) -> list[Any]:
+        """Return the jobs up to the one that was the last a second ago; none, if that has been begun."""
+        if self._last is None or self._last not in jobs:
+            return []
+        return list(itertools.islice(jobs, min(jobs.index(self._last) + 1, MAX_OVERDUE)))
 
     def _look(self, now: float, jobs: collections.deque[Any]) -> float:
         marks = self._marks

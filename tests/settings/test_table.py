@@ -205,6 +205,7 @@ def test_defaults():
         "write_seconds": 60.0,
         "min_rate_bytes": 240,
         "request_seconds": 0.0,
+        "keep_half_closed": False,
         "max_stuck": 32,
         "drain_seconds": 30.0,
         "drain_delay_seconds": 0.0,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 
+from aserve.workers import queue_wait
 from aserve.workers.queue_wait import QueueWait
 
 
@@ -74,3 +75,29 @@ def test_looks_at_what_is_known():
     for now in range(100):
         wait.seconds(float(now))
     assert len(wait._marks) == 1
+
+
+def test_overdue():
+    """Those that came a look ago or earlier; none, if they have been begun."""
+    jobs = collections.deque("ab")
+    wait = QueueWait(jobs)
+    wait.on_second(1)
+    assert wait.overdue == []
+    jobs.append("c")
+    wait.on_second(2)
+    assert wait.overdue == ["a", "b"]
+    jobs.popleft()
+    wait.on_second(3)
+    assert wait.overdue == ["b", "c"]
+    jobs.clear()
+    wait.on_second(4)
+    assert wait.overdue == []
+
+
+def test_most_overdue(monkeypatch):
+    """The first of them are enough."""
+    monkeypatch.setattr(queue_wait, "MAX_OVERDUE", 2)
+    wait = QueueWait(collections.deque("abc"))
+    for now in range(2):
+        wait.on_second(now)
+    assert wait.overdue == ["a", "b"]

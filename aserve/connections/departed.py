@@ -1,0 +1,82 @@
+"""Requests whose clients have left while they waited for a worker.
+
+Owns:     Departed: looks once a second at the clients of those that have waited for a second, and drops whose client is gone.
+Thread:   event loop; a worker may begin any of them meanwhile, and is then the one that ends it.
+Spec:     poll(2); RFC 9112 section 9.6: an end of what a client sends may be the half of a close.
+Not here: what waits, and for how long (workers/queue_wait.py), how an exchange is dropped (wire_fast.py, ending.py).
+
+After a stall that lets a site recover: clients have given up, or have asked again, and to serve those that have left would keep the others
+waiting. What is served within a second pays nothing for it.
+
+A client that has closed and one that has only shut down its sending side look alike over TCP until something is sent. Over a unix socket
+they do not.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import sys
+
+from ..exchange import Exchange
+from ..workers.executor import Executor, Job
+from ..workers.inline import InlineExecutor
+from .wire_fast import FastWire
+from .wire_loop import LoopWire
+
+logger = logging.getLogger("aserve")
+
+# PyPy has no name for it. Other systems than Linux tell a close only once it is whole.
+HALF_CLOSED = 0x2000 if sys.platform == "linux" else 0
+CLOSED = select.POLLHUP | select.POLLERR
+
+
+class Departed:
+    """Those of one server."""
+
+    def __init__(self, executor: Executor | InlineExecutor, keep_half_closed: bool) -> None:
+        self._executor = executor
+        self._keep_half_closed = keep_half_closed
+
+    def on_second(self) -> None:
+        """Called once a second: drop what nobody waits for."""
+        overdue = self._executor.overdue
+        if not overdue:
+            return
+        count = sum(self._drop(job) for job in self._find(overdue))
+        overdue.clear()  # or those that are served meanwhile would be kept until the next look
+        if count:
+            logger.info(
+                "requests that were not begun, as their clients had left while they waited for a thread: %d", count
+            )
+
+    def _find(self, jobs: list[Job]) -> list[Job]:
+        """Return those of whose clients nobody is there."""
+        poll, found = select.poll(), []
+        by_fd: dict[int, Job] = {}
+        for job in jobs:
+            function, exchange = job
+            # Others are no requests of HTTP, or not only: a file to be closed, what may become a WebSocket.
+            if type(exchange) is not Exchange or function != exchange.connection.run:
+                continue
+            wire = exchange.connection.wire
+            if isinstance(wire, LoopWire) and wire.is_lost:
+                found.append(job)
+            elif isinstance(wire, (FastWire, LoopWire)) and wire.fd >= 0:
+                by_fd[wire.fd] = job
+                poll.register(wire.fd, HALF_CLOSED)
+        return found + [by_fd[fd] for fd, events in poll.poll(0) if self._is_gone(by_fd[fd][1], events)]
+
+    def _is_gone(self, exchange: Exchange, events: int) -> bool:
+        if events & CLOSED:
+            return True
+        is_unix = not exchange.connection.remote_addr
+        return bool(events & HALF_CLOSED) and not (self._keep_half_closed or is_unix)
+
+    def _drop(self, job: Job) -> bool:
+        """Drop a request, unless a worker has begun it."""
+        if not isinstance(self._executor, Executor) or not self._executor.withdraw(job):
+            return False
+        exchange: Exchange = job[1]
+        exchange.connection.wire.drop(exchange)
+        return True
