@@ -260,6 +260,7 @@ DOORS = {
     ("wsgi.tracing", "opentelemetry.trace.propagation.tracecontext"),
     ("metrics.app", "prometheus_client"),
     ("processes.reloading", "watchfiles"),
+    ("processes.worker", "processes.warming"),  # --warm-up
     ("metrics.app", "prometheus_client.multiprocess"),
     ("workers.interrupt", "ctypes"),
     ("workers.interrupt", "__pypy__.thread"),

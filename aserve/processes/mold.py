@@ -41,7 +41,7 @@ from .channel import Channel, Message
 from .memory_file import map_memory_file
 from .opened import Fds, Opened, find_opened, list_fds
 from .signal_pipe import block_signals
-from .warming import WarmUp
+from .warming import warm_up
 from .worker import (
     LEFT_AT_START,
     Load,
@@ -89,7 +89,7 @@ class Mold:
             opened = _look(before)
             when = "at import"
             if not opened.unfit and self._role.plan.config.warm_up:
-                self._warm_up(app)
+                warm_up(app, self._role.plan.config, self._role.listeners, self._role.is_new)
                 opened, when = _look(before), "at import or --warm-up"
         if opened.unfit:
             self._role.channel.send({"say": "unfit", "why": f"{when}: {', '.join(opened.unfit)[:MAX_NAMES_LENGTH]}"})
@@ -105,12 +105,6 @@ class Mold:
             gc.freeze()  # what is there is garbage in no worker: its collector need not touch it, nor the kernel copy it
         self._role.channel.send({"say": "ready"})
         return self._fork_at_word(app)
-
-    def _warm_up(self, app: WSGIApp) -> None:
-        config = self._role.plan.config
-        warm_up = WarmUp(app, config, self._role.listeners[0])
-        for place in config.warm_up:
-            warm_up.answer(place)
 
     # At the supervisor's word
 

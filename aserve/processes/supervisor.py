@@ -255,7 +255,10 @@ class Supervisor:
             files = self._overview.app_files_of(child.page)
             # Where the app of before serves, its successor is to be tried.
             fault = self._reloads.fault if not self._children.find(slot, State.READY) else None
-            return Role(slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), files, fault)
+            is_new = self._rollout.is_unproven(plan) or not self._crew.has_served
+            return Role(
+                slot, child.generation, plan, channel, self._listeners, *shared, os.getppid(), files, fault, is_new
+            )
 
     def _let_go(self) -> None:
         """Close what only the supervisor needs, and let signals mean what they did before; in a child, too."""

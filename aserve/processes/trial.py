@@ -33,7 +33,7 @@ def trial_role(plan: Plan, channel: Channel) -> Role:
     if plan.config.workers is None:
         raise ConfigError("the settings do not ask for workers any more (--workers); that takes a restart")
     page = memoryview(mmap.mmap(-1, PAGE_BYTES)).cast("Q")  # nobody reads it
-    return Role(TRIAL, 1, plan, channel, _private_listeners(plan), page, supervisor_pid=os.getppid())
+    return Role(TRIAL, 1, plan, channel, _private_listeners(plan), page, supervisor_pid=os.getppid(), is_new=True)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """Requests that an app answers before it serves, so that what it makes for its first ones is there.
 
-Owns:     WarmUp: one GET after another, through parser and gateway as any other, without a client.
-Thread:   the main thread of a mold.
-Not here: which, and when (mold.py); parsing (protocols/http1.py), calling the app (wsgi/gateway.py).
+Owns:     warm_up, WarmUp: one GET after another, through parser and gateway as any other, without a client; what a 5xx means.
+Thread:   the main thread of a mold, or of a worker that has imported the app by itself.
+Not here: when (mold.py, worker.py), what follows of a failure (failed_starts.py); parsing (protocols/http1.py), calling the app (wsgi/gateway.py).
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import time
 import types
+from collections.abc import Sequence
 from typing import Any
 
 from ..connections.listeners import Listener
-from ..errors import ClientDisconnected, ResponseTruncated
+from ..errors import FAILED, AserveError, ClientDisconnected, ResponseTruncated
 from ..exchange import Exchange
 from ..protocols.base import Limits
 from ..protocols.http1 import new_factory
@@ -26,6 +27,31 @@ from ..wsgi.response import CommonFields
 logger = logging.getLogger("aserve")
 
 HOST = "localhost"
+
+
+class WarmUpFailed(AserveError):
+    """New code has answered a request of --warm-up with an error: the app's fault."""
+
+    exit_status = FAILED
+
+
+def warm_up(app: WSGIApp, config: Config, listeners: Sequence[Listener], is_new: bool) -> None:
+    """
+    Have the app answer each request of --warm-up.
+
+    `is_new`: no worker serves this code yet. Then an error of the app's is as one at import. Else its reason lies elsewhere, such as a
+    database that is away, and a worker fewer would not help.
+
+    Raises:
+        WarmUpFailed: `is_new`, and the app has answered one of them with 5xx.
+    """
+    if not config.warm_up or not listeners:
+        return
+    one = WarmUp(app, config, listeners[0])
+    for place in config.warm_up:
+        code = one.answer(place)
+        if is_new and code >= 500:
+            raise WarmUpFailed(f"the app has answered --warm-up {one.show(place)} with status {code}; its log says why")
 
 
 class _Nobody:
@@ -60,8 +86,12 @@ class WarmUp:
             ),
         )
 
-    def answer(self, place: str) -> None:
-        """Have the app answer a GET for PATH or HOST/PATH; log what has come of it."""
+    def show(self, place: str) -> str:
+        """Return PATH or HOST/PATH as the log may show it."""
+        return place if self._nobody.service.config.show_queries else show_place(place)
+
+    def answer(self, place: str) -> int:
+        """Have the app answer a GET for PATH or HOST/PATH; log what has come of it, and return the status."""
         host, slash, path = place.partition("/")
         head = (
             f"GET {slash}{path} HTTP/1.1\r\nHost: {host or HOST}\r\nUser-Agent: aserve --warm-up\r\nAccept: */*\r\n\r\n"
@@ -72,22 +102,21 @@ class WarmUp:
         try:
             _consume(self._gateway.respond(exchange))
         except (ResponseTruncated, ClientDisconnected):
-            code = 500  # the gateway has logged why
+            code: int = 500  # the gateway has logged why
         else:
             code = exchange.response.code
         seconds = time.monotonic() - began_at
-        shown = place if self._nobody.service.config.show_queries else show_place(place)
+        shown = self.show(place)
         if code < 400:
             logger.info("--warm-up %s: status %d, after %.2f s", shown, code, seconds)
         else:
             why = (
-                "its reason is above"
+                "the log has its reason"
                 if code >= 500
                 else "that warms little; write HOST/PATH if the app asks for a host"
             )
-            logger.warning(
-                "--warm-up %s: status %d, after %.2f s: %s; workers start all the same", shown, code, seconds, why
-            )
+            logger.warning("--warm-up %s: status %d, after %.2f s: %s", shown, code, seconds, why)
+        return code
 
 
 def _consume(reply: Reply) -> None:

@@ -84,6 +84,7 @@ class Role(NamedTuple):
     # Where it keeps what the app counts: the folder, and the name of its files.
     app_files: tuple[str, str] | None = None
     fault: Fault | None = None  # why the app cannot start: to be shown in its place
+    is_new: bool = False  # no worker has served this code yet: its answers to --warm-up decide
 
     @property
     def name(self) -> str:
@@ -97,7 +98,7 @@ Load = Callable[[], WSGIApp]  # imports the app
 def run_worker(role: Role, load: Load) -> int:
     """Serve until the supervisor says otherwise, or has died; return the exit status."""
     prepare_process(LEFT_AT_START)
-    return serve_as(role, load)
+    return serve_as(role, load, is_cold=True)
 
 
 def prepare_process(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, Any]:
@@ -107,8 +108,8 @@ def prepare_process(numbers: Sequence[signal.Signals]) -> dict[signal.Signals, A
     return _leave_to_supervisor(numbers)
 
 
-def serve_as(role: Role, load: Load) -> int:
-    """Be this worker, in a process that is prepared; return the exit status."""
+def serve_as(role: Role, load: Load, is_cold: bool = False) -> int:
+    """Be this worker, in a process that is prepared; return the exit status. `is_cold`: no mold has warmed up the app."""
 
     def serve() -> int:
         app, config = None, role.plan.config
@@ -116,6 +117,10 @@ def serve_as(role: Role, load: Load) -> int:
             with dying_with(role.channel):
                 app = load()
                 call_post_fork()
+                if is_cold and config.warm_up:
+                    from .warming import warm_up  # few want it
+
+                    warm_up(app, config, role.listeners, role.is_new)
         shown = FaultPage(app, config, role.fault) if config.reload or app is None else app
         return run_on_new_loop(config.loop, lambda loop: Worker(role, shown, loop).run())
 

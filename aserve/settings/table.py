@@ -170,7 +170,6 @@ _HOPS = Needs(
     "counts proxies, but trusted-proxies names none; name who connects to this server, or '*' for whoever does",
 )
 _EXTRA = Needs(("reload",), "says what reload is to look at, too; give reload")
-_WARM_UP = Needs(("preload",), "needs preload: workers that import the app by themselves serve as soon as they can")
 _PREFIX = Needs(("shared",), "is for what hosts share; give shared, which says where")
 
 
@@ -371,10 +370,11 @@ class Config:
     )
     warm_up: Sequence[str] = _row(
         (), PROCESSES, "--warm-up", PLACES,
-        "with --preload: request that the app answers before workers are forked, PATH or HOST/PATH; repeatable",
+        "request that the app answers before a worker of it counts as ready (with --preload: before workers are forked), PATH or HOST/PATH; "
+        "new code that answers with 5xx is not served; repeatable; see docs/deploy.md",
         "Only you know which requests show most of your app, and change nothing.",
         secret=show_place,
-        needs=_WARM_UP,
+        needs=_REPLACED,
     )
     start_seconds: float = _row(
         0.0, PROCESSES, "--start-timeout", duration(0.0),

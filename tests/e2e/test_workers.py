@@ -402,6 +402,20 @@ def test_a_reload_of_broken_code(start, wait_until, source, why, tracebacks):
     assert process.count("Traceback") == tracebacks
 
 
+@pytest.mark.provokes("raised ValueError")
+def test_a_reload_of_code_that_answers_with_errors(start):
+    """What --warm-up asks is part of the start: code that imports, and has views that do not, changes nothing."""
+    process = start("--workers", "2", "--warm-up", "/")
+    before = process.wait_for_workers(2)
+    process.write_app("def app(environ, start_response):\n    raise ValueError('no view')\n")
+    process.signal(signal.SIGHUP)
+    process.wait_for_log(
+        r"nothing was reloaded: worker 1 \(pid \d+\) could not start: the app has answered --warm-up / with status 500; .*"
+        "as before: 2 of 2 workers"
+    )
+    assert process.wait_for_workers(2) == before
+
+
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_a_reload_of_code_that_hangs(start):
     """--start-timeout ends a successor that hangs, with its stack; without it, one may kill it."""

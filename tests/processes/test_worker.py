@@ -168,6 +168,38 @@ def test_a_long_traceback_fits(lead):
     assert said["traceback"].endswith("the end") and said["why"] == "é" * 500
 
 
+def test_warm_up(lead, caplog):
+    """New code that answers --warm-up with 5xx is not served: the supervisor is told before anything is ready."""
+    led = lead(warm_up=["/"])
+    led.role = led.role._replace(is_new=True)
+
+    def broken(environ, start_response):
+        start_response("500 No", [])
+        return []
+
+    assert led.run(lambda: broken) == 1
+    (said,) = led.heard()
+    assert said["say"] == "failed" and said["why"].startswith("the app has answered --warm-up / with status 500")
+
+
+def test_warm_up_before_it_is_ready(lead, wait_until):
+    """What the app answers to --warm-up comes before the first client, and before the word."""
+    seen = []
+
+    def app(environ, start_response):
+        seen.append(environ["HTTP_USER_AGENT"])
+        return hello(environ, start_response)
+
+    led = lead(warm_up=["/", "/b"])
+
+    def supervise():
+        led.wait_for("ready", wait_until)
+        assert seen == ["aserve --warm-up"] * 2
+        led.channel.send(DRAIN)
+
+    assert led.run(lambda: app, supervise) == 0
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_serving(lead, wait_until, loop):
     """It says that it is ready when it serves, writes its page, and drains when it is told to."""

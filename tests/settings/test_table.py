@@ -67,7 +67,7 @@ def test_a_spooler_without_the_module():
 
 
 def test_what_is_warmed_up():
-    """Paths, with a host or without; only what is preloaded can be warmed up."""
+    """Paths, with a host or without; only what a supervisor replaces can be warmed up."""
     config = Config(workers=1, preload=True, warm_up="/cart?id=%C3%A9 shop.example:8000/ [::1]/a")
     assert config.warm_up == ("/cart?id=%C3%A9", "shop.example:8000/", "[::1]/a")
     for wrong in ("cart", "http://shop/", "/a\r\nb", "/\xe9", "shop/ x", ["/a b"]):
@@ -75,8 +75,9 @@ def test_what_is_warmed_up():
             ConfigError, match=r"^warm_up: .* is neither a path nor a host and a path; accepted: paths such"
         ):
             Config(workers=1, preload=True, warm_up=wrong)
-    with pytest.raises(ConfigError, match=r"^warm-up needs preload: "):
-        Config(workers=1, warm_up=["/"])
+    assert Config(workers=1, warm_up=["/"]).warm_up == ("/",)
+    with pytest.raises(ConfigError, match=r"^warm-up needs workers: "):
+        Config(warm_up=["/"])
 
 
 def test_workers_need_linux(monkeypatch):
