@@ -232,7 +232,7 @@ def test_a_fault_instead_of_the_app(lead, wait_until):
     def supervise():
         led.wait_for("ready", wait_until)
         with socket.create_connection(led.address) as client:
-            client.sendall(b"GET / HTTP/1.0\r\nHost: localhost\r\nAccept: text/html\r\n\r\n")
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nConnection: close\r\n\r\n")
             found = client.makefile("rb").read()
         assert found.startswith(b"HTTP/1.1 500 ") and b"no module" in found
         led.channel.send(DRAIN)
