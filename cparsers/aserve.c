@@ -97,7 +97,13 @@ static const explanation explanations[] = {
     [-ASERVE_NO_SCGI_1] = {400, "no var SCGI with the value 1; let the front "
                                 "server send it (SCGI section 3)"},
     [-ASERVE_REPEATED_VAR] =
-        {400, "two CONTENT_LENGTHs that differ (SCGI section 3)"},
+        {400, "two CONTENT_LENGTHs, and the second is less than the first "
+              "(SCGI section 3)"},
+    [-ASERVE_LENGTH_CONTRADICTED] =
+        {400, "CONTENT_LENGTH is less than the client's own "
+              "(HTTP_CONTENT_LENGTH); with scgi_request_buffering off nginx "
+              "needs scgi_param CONTENT_LENGTH $content_length "
+              "(SCGI section 3)"},
     [-ASERVE_EMPTY_NAME] = {400, "var without a name "
                                  "(uwsgi Protocol.rst; SCGI section 3)"},
     [-ASERVE_VAR_OVERRUN] = {400, "var or item reaches past its packet "

@@ -62,7 +62,8 @@ enum {
     ASERVE_TOO_MANY_VARS = -44,           /* 431 RFC 6585 5 */
     ASERVE_PACKET_TOO_LARGE = -45,        /* 431 RFC 6585 5 */
     ASERVE_REPEATED_CONTENT_TYPE = -46,   /* 400 RFC 9110 8.3 */
-    ASERVE_LAST_ERROR = -46
+    ASERVE_LENGTH_CONTRADICTED = -47,     /* 400 SCGI 3 */
+    ASERVE_LAST_ERROR = -47
 };
 
 /* Returns the HTTP status that answers `code`; 0 for INCOMPLETE and unknown

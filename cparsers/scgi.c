@@ -10,10 +10,11 @@
  *   2. no comma after the vars;
  *   3. the first, in the order of the wire, of: a pair too many; a name or
  *      value without its NUL; an empty name; a first name other than
- *      CONTENT_LENGTH; a bad CONTENT_LENGTH; one that differs from the first;
+ *      CONTENT_LENGTH; a bad CONTENT_LENGTH; one that is less than before;
  *      a vars buffer too small for SCGI and the request's own vars;
  *   4. no SCGI with the value 1, or one with another;
- *   5. a vars buffer too small for all. */
+ *   5. a CONTENT_LENGTH that is less than HTTP_CONTENT_LENGTH;
+ *   6. a vars buffer too small for all. */
 #include <assert.h>
 #include <limits.h>
 #include <string.h>
@@ -25,6 +26,7 @@
 typedef struct {
     aserve_vars vars;
     uint64_t content_length;
+    uint64_t client_length; /* the largest HTTP_CONTENT_LENGTH */
     uint32_t npairs;
     int is_scgi_1;
     int is_other_scgi;
@@ -49,11 +51,31 @@ static int take_length(request *all, octets value)
                        length(value));
 }
 
+/* Put a larger length into the first pair, which is CONTENT_LENGTH's; zeros
+ * that stood before the digits stay, so that the pair gets no shorter. */
+static int replace_length(aserve_vars *vars, octets value)
+{
+    char *old = vars->buf + sizeof "CONTENT_LENGTH";
+    size_t old_len = strlen(old);
+    size_t more = length(value) > old_len ? length(value) - old_len : 0;
+    size_t tail_len = vars->len - sizeof "CONTENT_LENGTH" - old_len;
+
+    if (more > vars->cap - vars->len)
+        return ASERVE_VARS_FULL;
+    memmove(old + old_len + more, old + old_len, tail_len);
+    memset(old, '0', old_len + more);
+    memcpy(old + old_len + more - length(value), value.p, length(value));
+    vars->len += (uint32_t)more;
+    return 0;
+}
+
 /* Lenient: protocol.txt section 3: "Duplicate names are not allowed in the
  * headers."  Locations made for uwsgi list CONTENT_LENGTH, and nginx sends
- * one of its own.  A repeat that is empty or says the same is dropped; two
- * lengths would be two ends of the body. */
-static int check_length(const request *all, octets value)
+ * one of its own.  A repeat that is empty or says the same is dropped.
+ * With scgi_request_buffering off nginx counts what has come of the body by
+ * then, 0 at most times: a location may say the whole length behind that.
+ * No other request follows on the connection, so what is longer ends it. */
+static int check_length(request *all, octets value)
 {
     uint64_t content_length;
 
@@ -61,7 +83,24 @@ static int check_length(const request *all, octets value)
         return 0;
     if (read_number(value.p, value.end, &content_length) != value.end)
         return ASERVE_BAD_CONTENT_LENGTH;
-    return content_length == all->content_length ? 0 : ASERVE_REPEATED_VAR;
+    if (content_length == all->content_length)
+        return 0;
+    if (content_length < all->content_length)
+        return ASERVE_REPEATED_VAR;
+    all->content_length = content_length;
+    return replace_length(&all->vars, value);
+}
+
+/* The client's own field, which front servers pass on.  It is not obeyed: of
+ * a body that is shorter nobody knows whether the rest will come. */
+static void note_client_length(request *all, octets value)
+{
+    uint64_t client_length;
+
+    if (length(value) > 0 &&
+        read_number(value.p, value.end, &client_length) == value.end &&
+        client_length > all->client_length)
+        all->client_length = client_length;
 }
 
 /* protocol.txt section 3: "SCGI" with the value "1"
@@ -92,6 +131,8 @@ static int take_var(request *all, octets name, octets value)
         return ASERVE_LENGTH_NOT_FIRST;
     if (is_exactly(name, "SCGI"))
         return take_scgi(all, value);
+    if (is_exactly(name, "HTTP_CONTENT_LENGTH"))
+        note_client_length(all, value);
     if (!vars_is_own(name.p, length(name)))
         return 0;
     return vars_append(&all->vars, name.p, length(name), value.p,
@@ -146,6 +187,8 @@ static int parse_vars(const char *p, const char *end, scgi_head *head)
     }
     if (!all.is_scgi_1 || all.is_other_scgi)
         return ASERVE_NO_SCGI_1;
+    if (all.client_length > all.content_length)
+        return ASERVE_LENGTH_CONTRADICTED;
     head->nfirst = all.vars.n;
     code = append_others(&all.vars, begin, end);
     if (code != 0)

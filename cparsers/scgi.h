@@ -27,14 +27,17 @@ typedef struct {
  * once all of them are there, so all calls together cost linear time.
  * NAME NUL VALUE NUL ... goes to head->vars: first SCGI and the request's own,
  * then the others, each in the order of the wire, octets unchanged, repeated
- * names too: but CONTENT_LENGTH first and once, SCGI once, whose repeats say
- * the same or nothing.  vars.h says which are own, and what is dropped.
+ * names too: but CONTENT_LENGTH first and once, whose repeats may say the same,
+ * nothing, or more, which counts; SCGI once, whose repeats say the same or
+ * nothing.  A client's HTTP_CONTENT_LENGTH above all of them is
+ * LENGTH_CONTRADICTED: the front server would send a body that nobody reads.
+ * vars.h says which are own, and what is dropped.
  * A first octet that is no digit is ASERVE_NOT_SCGI at once; a length is
  * ASERVE_PACKET_TOO_LARGE at the digit that takes it over the limit.
  * Returns octets consumed (> 0), ASERVE_INCOMPLETE, NOT_SCGI, BAD_NETSTRING,
  * PACKET_TOO_LARGE, LENGTH_NOT_FIRST, NO_SCGI_1, REPEATED_VAR, TOO_MANY_VARS,
- * VAR_OVERRUN, EMPTY_NAME, BAD_CONTENT_LENGTH or VARS_FULL.  An error does
- * not depend on how the octets were split; scgi.c lists which comes first. */
+ * VAR_OVERRUN, EMPTY_NAME, BAD_CONTENT_LENGTH, LENGTH_CONTRADICTED or
+ * VARS_FULL.  An error does not depend on how the octets were split; scgi.c lists which comes first. */
 int scgi_parse_head(const char *buf, size_t len, scgi_head *head);
 
 /* cdef:end */

@@ -146,13 +146,13 @@ def test_repeated_names(parse_request):
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [("5", 5), ("", 5), ("05", 5), ("6", "REPEATED_VAR"), ("5x", "BAD_CONTENT_LENGTH")],
+    [("5", 5), ("", 5), ("05", 5), ("6", 6), ("10", 10), ("4", "REPEATED_VAR"), ("5x", "BAD_CONTENT_LENGTH")],
 )
 def test_repeated_length(value, expected, parse_request):
-    """A second CONTENT_LENGTH may say the same or nothing; the environ has the first, whatever it says."""
+    """A second CONTENT_LENGTH may say the same or nothing, and the environ has the first; or more, which counts."""
     answer = parse_request(encode([["CONTENT_LENGTH", "5"], LEAD[1], ["CONTENT_LENGTH", value]]))
-    if expected == 5:
-        assert answer.vars == [["CONTENT_LENGTH", "5"], LEAD[1]]
+    if isinstance(expected, int):
+        assert answer.vars == [["CONTENT_LENGTH", str(expected)], LEAD[1]]
         answer = answer.content_length
     assert answer == expected
 
@@ -174,7 +174,7 @@ def test_mutations(parse_request, load_corpus):
 
 def read_plainly(content: bytes) -> list[list[str]] | str:
     """Read the vars of a head in the simplest way; at most 100."""
-    count, lengths, scgis, kept = 0, [], [], []
+    count, lengths, client_lengths, scgis, kept = 0, [], [], [], []
     while content:
         if count == 100:
             return "TOO_MANY_VARS"
@@ -193,18 +193,25 @@ def read_plainly(content: bytes) -> list[list[str]] | str:
         if name == "CONTENT_LENGTH":
             if (value or not lengths) and not (value.isascii() and value.isdigit() and int(value) < 2**63):
                 return "BAD_CONTENT_LENGTH"
-            if lengths and value and int(value) != lengths[0]:
+            if lengths and value and int(value) < lengths[-1]:
                 return "REPEATED_VAR"
+            if lengths and value and int(value) > lengths[-1]:
+                lengths.append(int(value))
+                kept[0][1] = value.rjust(len(kept[0][1]), "0")
             if lengths:
                 continue
             lengths.append(int(value))
+        if name == "HTTP_CONTENT_LENGTH" and value.isascii() and value.isdigit() and int(value) < 2**63:
+            client_lengths.append(int(value))
         if name == "SCGI":
             scgis.append(value)
             if value != "1" or scgis.count("1") > 1:
                 continue
         if name not in ("HTTP_PROXY", "HTTP_CONTENT_TYPE", "HTTP_CONTENT_LENGTH") and name[:5] != "wsgi.":
             kept.append(runs)
-    return own_first(kept, "SCGI")[0] if {*scgis} - {""} == {"1"} else "NO_SCGI_1"
+    if {*scgis} - {""} != {"1"}:
+        return "NO_SCGI_1"
+    return "LENGTH_CONTRADICTED" if max(client_lengths, default=0) > lengths[-1] else own_first(kept, "SCGI")[0]
 
 
 def test_vars_limit(parse_request):

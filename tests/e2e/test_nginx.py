@@ -341,6 +341,21 @@ def test_streamed_uploads(behind):
     assert nginx.fetch("/", "POST", large)[2] == large
 
 
+@pytest.mark.parametrize("is_told", [False, True], ids=["as it comes", "with its length"])
+def test_streamed_uploads_over_scgi(behind, fronts, is_told):
+    """nginx announces no body with scgi_request_buffering off: the answer says what to add, and with that all of it arrives."""
+    line = "scgi_param CONTENT_LENGTH $content_length;"
+    assert f"`{line}`" in PAGE.text
+    changes = {"scgi_params;": f"scgi_params;\n scgi_request_buffering off;\n {line if is_told else ''}"}
+    nginx = behind("SCGI", changes={SOCKET: f"unix:{fronts.socket}", **changes})
+    status, _, answer = nginx.fetch("/count", "POST", octets(200_000))
+    if is_told:
+        assert status == 200 and answer.startswith(b"200000 ")
+    else:
+        assert status == 400 and line[:-1].encode() in answer
+    assert nginx.fetch("/count")[:1] == (200,)
+
+
 def test_a_streamed_upload_that_nobody_reads(behind):
     """An app that answers without reading is heard; the rest of the body is nobody's."""
     nginx = behind("Large and slow uploads", apps.no_reading)

@@ -103,6 +103,7 @@ static void check_refused(int code)
 {
     require(code == ASERVE_INCOMPLETE || code == ASERVE_BAD_CONTENT_LENGTH ||
                 code == ASERVE_VARS_FULL ||
+                code == ASERVE_LENGTH_CONTRADICTED ||
                 (code <= ASERVE_NOT_SCGI && code >= ASERVE_PACKET_TOO_LARGE &&
                  code != ASERVE_NUL_IN_VAR),
             "an error of SCGI");

@@ -87,7 +87,11 @@ def test_other_protocols_are_told_so(raw):
         (request(("A", "1"))[:-1] + b";", "netstring"),  # SCGI 2
         (b"24:SCGI\x001\0CONTENT_LENGTH\x000\0,", "first var is not CONTENT_LENGTH"),  # SCGI 3
         (b"17:CONTENT_LENGTH\x000\0,", "no var SCGI"),  # SCGI 3
-        (request(("CONTENT_LENGTH", "5")), "two CONTENT_LENGTHs that differ"),  # SCGI 3
+        (request(("CONTENT_LENGTH", "0"), length="5"), "two CONTENT_LENGTHs, and the second is less"),  # SCGI 3
+        (
+            request(("HTTP_CONTENT_LENGTH", "5")),
+            "scgi_request_buffering off nginx needs scgi_param CONTENT_LENGTH",
+        ),  # SCGI 3
         (request(("", "1")), "var without a name"),  # SCGI 3
         (request(length=""), "ontent"),  # SCGI 3
         (request(length="+1"), "ontent"),  # SCGI 3
