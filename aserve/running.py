@@ -17,8 +17,10 @@ import logging
 import os
 import signal
 import threading
+import warnings
+import weakref
 from collections.abc import Coroutine, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, cast
 
 from .connections.listeners import Listener
 from .errors import WorkersStuck
@@ -39,6 +41,8 @@ from .systemd import Notifier, watchdog_seconds
 from .wsgi import WSGIApp
 
 if TYPE_CHECKING:
+    from types import CoroutineType
+
     import anyio.abc
 
 logger = logging.getLogger("aserve")
@@ -49,26 +53,38 @@ TELLING_SECONDS = 1.0  # between two words to systemd
 Beside = Callable[[Server], "contextlib.AbstractContextManager[object]"]
 
 
-async def serve(
+def serve(
     app: WSGIApp,
     bind: str | list[str] | None = None,
+    threads: int | None = None,
     *,
     task_status: anyio.abc.TaskStatus[Server] | None = None,
     **settings: Any,
-) -> None:
+) -> Coroutine[Any, Any, None]:
     """
-    Serve until cancelled, then drain; for an anyio (or asyncio) task group.
+    Serve until cancelled, then drain: a coroutine, for an anyio (or asyncio) task group.
 
         server = await task_group.start(aserve.serve, app, "127.0.0.1:0")
 
-    `task_status`, which the group gives, is started with the Server once it accepts.
+    `task_status`, which the group gives, is started with the Server once it accepts. A call that nothing awaits serves
+    nothing; without a running event loop, as in a script, a RuntimeWarning says what to write.
 
     Raises:
         BindError: see Server.
         WorkersStuck: as many as --max-stuck hang inside the app; it has drained.
     """
-    if bind is not None:
-        settings["bind"] = bind
+    begun: list[None] = []
+    serving = cast("CoroutineType[Any, Any, None]", _serve(app, _merged(bind, threads, settings), task_status, begun))
+    serving.__name__ = serving.__qualname__ = "serve"  # as tasks and warnings show it
+    # Not an object of our own with a __del__: anyio takes nothing but a coroutine. It is called at exit, too, as PyPy needs it.
+    weakref.finalize(serving, _warn_unawaited, begun)
+    return serving
+
+
+async def _serve(
+    app: WSGIApp, settings: dict[str, Any], task_status: anyio.abc.TaskStatus[Server] | None, begun: list[None]
+) -> None:
+    begun.append(None)
     async with Server(app, **settings) as server:
         if task_status is not None:
             task_status.started(server)
@@ -76,12 +92,31 @@ async def serve(
     raise WorkersStuck(failure)
 
 
-def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: Any) -> int:
+def _warn_unawaited(begun: Sequence[None]) -> None:
+    """Say what to write in a script; a task that is cancelled before it begins needs no word, and where a loop runs, Python warns."""
+    if not begun and asyncio._get_running_loop() is None:
+        warnings.warn(
+            "aserve.serve() was not awaited, and has served nothing: in a script write aserve.run(app, ...), which blocks; "
+            "in a coroutine, await aserve.serve(app, ...)",
+            RuntimeWarning,
+            stacklevel=3,  # where the coroutine was given up
+        )
+
+
+def _merged(bind: str | list[str] | None, threads: int | None, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return all settings by their names."""
+    by_position = {"bind": bind, "threads": threads}
+    return {**settings, **{name: value for name, value in by_position.items() if value is not None}}
+
+
+def run(app: WSGIApp, bind: str | list[str] | Config | None = None, threads: int | None = None, **settings: Any) -> int:
     """
     Serve until SIGTERM or SIGINT, or until too many workers are stuck (--max-stuck), then drain;
     blocking. Return the exit status: 1 when something was left unfinished.
 
         aserve.run(app, "0.0.0.0:7878", threads=3)
+
+    Bind and threads may be given by position, other settings by their names.
 
     Make a new event loop for it. On the main thread, handle signals: the app's
     own handlers run before ours, and a second signal ends the process at once.
@@ -96,11 +131,11 @@ def run(app: WSGIApp, bind: str | list[str] | Config | None = None, **settings: 
     """
     fill_standard_streams()
     if isinstance(bind, Config):
-        if settings:
+        if settings or threads is not None:
             raise TypeError("give either a Config or settings, not both")
         config = bind
     else:
-        config = Config(**settings) if bind is None else Config(bind=bind, **settings)
+        config = Config(**_merged(bind, threads, settings))
     if config.workers is not None:
         raise ConfigError("workers are the command's, which imports the app in each; aserve.run serves in this process")
     if config.control is not None:

@@ -10,6 +10,8 @@ import logging
 import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
 
 import anyio
@@ -92,6 +94,45 @@ async def test_serve_where_the_settings_say(monkeypatch):
     assert given == [{"threads": 1}]
 
 
+SCRIPT = """
+import aserve
+aserve.serve(lambda environ, start_response: [], "127.0.0.1:0", 3)
+"""
+
+
+def test_serve_that_nothing_awaits():
+    """The last line of a script says what to write, on PyPy at exit."""
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
+    assert (
+        "aserve.serve() was not awaited, and has served nothing: in a script write aserve.run(app, ...)" in done.stderr
+    )
+
+
+def test_when_serve_warns(recwarn):
+    """One that has begun needs no word; nor does one beside a loop: a task that was cancelled, or one that Python warns of."""
+    running._warn_unawaited([None])
+    asyncio.run(warn_beside_a_loop())
+    assert not recwarn.list
+    running._warn_unawaited([])
+    assert [warning.category for warning in recwarn.list] == [RuntimeWarning]
+
+
+async def warn_beside_a_loop():
+    """What is given up while a loop runs."""
+    running._warn_unawaited([])
+
+
+async def test_serve_by_position(monkeypatch):
+    """Bind and threads need no names; a task shows serve's."""
+    given = []
+    monkeypatch.setattr(running, "Server", lambda app, **settings: given.append(settings) or 1 / 0)
+    serving = aserve.serve(hello, LOOPBACK, 3, lane="off")
+    assert serving.__name__ == "serve"
+    with pytest.raises(ZeroDivisionError):
+        await serving
+    assert given == [{"bind": LOOPBACK, "threads": 3, "lane": "off"}]
+
+
 async def test_serve_that_cannot_bind():
     """serve() raises what Server raises."""
     with socket.socket() as other:
@@ -138,7 +179,7 @@ def on_serving(on_line):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-@pytest.mark.parametrize("kind", ["bind", "config", "setting"])
+@pytest.mark.parametrize("kind", ["bind", "config", "setting", "position"])
 def test_run_until_a_signal(number, kind, on_serving, caplog):
     """run() serves until SIGTERM or SIGINT, drains, and returns 0; handlers are as before."""
     before = signal.getsignal(number)
@@ -147,6 +188,8 @@ def test_run_until_a_signal(number, kind, on_serving, caplog):
         status = aserve.run(hello, LOOPBACK, threads=1)
     elif kind == "config":
         status = aserve.run(hello, Config(bind=LOOPBACK, loop="asyncio"))
+    elif kind == "position":
+        status = aserve.run(hello, LOOPBACK, 1)
     else:
         status = aserve.run(hello, bind=LOOPBACK)
     assert status == 0 and signal.getsignal(number) == before
@@ -221,6 +264,8 @@ def test_run_takes_a_config_or_settings():
     """run() refuses what Server refuses."""
     with pytest.raises(TypeError, match="not both"):
         aserve.run(hello, Config(bind=LOOPBACK), threads=3)
+    with pytest.raises(TypeError, match="not both"):
+        aserve.run(hello, Config(bind=LOOPBACK), loop="asyncio")
 
 
 def test_run_has_no_control_socket(tmp_path):
