@@ -121,7 +121,7 @@ def test_interrupts_hit_the_app_alone():
     assert interrupt is not None
     counts = {"returned": 0, "interrupted": 0, "guarded": 0}
     outside = []
-    end = time.monotonic() + 30
+    end = time.monotonic() + 10
     exchange = Exchange("", 0)
 
     def is_over():
