@@ -1,4 +1,9 @@
-"""The screen of `aserve top`, driven as a person would, against a control socket that says what the test wants."""
+"""
+The screen of `aserve top`, driven as a person would, against a control socket that says what the test wants.
+
+What a screen shows is textual's work, which takes ten seconds a test on PyPy: its run has one screen that shows all, one that asks,
+and the command as it is (e2e/test_top.py).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +13,7 @@ import time
 
 import pytest
 from harness.fake_control import FakeControl
+from harness.interpreter import ONCE
 
 pytest.importorskip("textual", reason="the screen needs textual, which this interpreter has not")
 
@@ -93,6 +99,7 @@ async def test_what_it_shows(server):
     assert pilot.app.return_code == 0
 
 
+@ONCE
 async def test_slow_requests(server):
     """They have a table of their own, as soon as there is one; a key there shows the stacks of its worker."""
     async with watching(server, size=(120, 30)) as (pilot, until):
@@ -108,6 +115,7 @@ async def test_slow_requests(server):
         await until(lambda: server.asked("stacks") == [{"ask": "stacks", "worker": 2}])
 
 
+@ONCE
 async def test_what_needs_a_look_is_coloured(server):
     """The row of the worker, and of the request; also where the cursor is."""
     async with watching(server) as (pilot, until):
@@ -123,6 +131,7 @@ async def test_what_needs_a_look_is_coloured(server):
         assert colours_of(pilot.app, "degraded: bad") == bad
 
 
+@ONCE
 async def test_it_asks_anew(server):
     """The numbers move, rows come and go, and the chosen row stays chosen."""
     async with watching(server) as (pilot, until):
@@ -136,6 +145,7 @@ async def test_it_asks_anew(server):
         await until(lambda: pilot.app.screen.query_one("#workers", DataTable).cursor_row == 0)
 
 
+@ONCE
 async def test_another_size(server):
     """A wider terminal has more columns."""
     async with watching(server) as (pilot, until):
@@ -145,6 +155,7 @@ async def test_another_size(server):
         await until.shows("oldest request ")
 
 
+@ONCE
 async def test_many_workers(server):
     """The tables share the screen, and each scrolls; the chosen row is in sight after the next answer, too."""
     many = [{"worker": {**WORKER, "slot": slot, "pid": 100 + slot}} for slot in range(1, 65)]
@@ -158,6 +169,7 @@ async def test_many_workers(server):
         assert " 164 ready" in text_of(pilot.app)
 
 
+@ONCE
 async def test_nobody_answers(server):
     """It says so, goes on asking, and shows what was; at first it has nothing to show."""
     server.stop()
@@ -173,6 +185,7 @@ async def test_nobody_answers(server):
         await until.hides("no answer for")
 
 
+@ONCE
 async def test_a_silent_server_holds_nothing(server, monkeypatch):
     """The screen turns while an answer is waited for, and says how old it is."""
     monkeypatch.setattr("aserve.top.LATE_SECONDS", 0.1)
@@ -184,6 +197,7 @@ async def test_a_silent_server_holds_nothing(server, monkeypatch):
     assert pilot.app.return_code == 0
 
 
+@ONCE
 @pytest.mark.parametrize(
     ("keys", "question", "title"),
     [
@@ -213,6 +227,7 @@ async def test_stacks(server, keys, question, title):
         await until(lambda: not isinstance(pilot.app.screen, Reading))
 
 
+@ONCE
 async def test_stacks_that_do_not_come(server):
     """The reason takes their place; while they are waited for, that is said."""
     server.answers["stacks"] = [{"error": "there is no worker 1"}]
@@ -225,6 +240,7 @@ async def test_stacks_that_do_not_come(server):
         await until.shows("there is no worker 1")
 
 
+@ONCE
 async def test_stacks_of_a_server_without_workers(server):
     """There is one process, which has no number; and with no row, all are meant."""
     server.answers["status"] = [{**SERVER, "workers_wanted": 0}, {"worker": {**WORKER, "slot": 0}}]
@@ -240,6 +256,7 @@ async def test_stacks_of_a_server_without_workers(server):
         await until.shows("recycle: choose the row of a worker")
 
 
+@ONCE
 @pytest.mark.parametrize("answer", [{"text": "done in 1.0 s"}, {"error": "nothing was reloaded: [broken]"}])
 async def test_reload(server, answer):
     """It is asked whether that is meant; the end is shown, and the screen is alive until then."""
@@ -273,6 +290,7 @@ async def test_recycle(server):
         assert server.asked("recycle") == [{"ask": "recycle", "worker": 1}]
 
 
+@ONCE
 @pytest.mark.parametrize(("key", "change"), [("plus", 1), ("minus", -1)])
 async def test_more_or_fewer_workers(server, key, change):
     """One key, one worker."""

@@ -1,4 +1,8 @@
-"""What balancers are told of a host, and what they make of it: HAProxy, nginx and Caddy with the configurations of docs/balancers.md."""
+"""
+What balancers are told of a host, and what they make of it: HAProxy, nginx and Caddy with the configurations of docs/balancers.md.
+
+PyPy's run has what they are told; what they make of it is theirs.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ import pytest
 from harness import apps
 from harness.client import RawClient
 from harness.front import DOCS, Page, fronts
+from harness.interpreter import ONCE
 from harness.waiting import wait_until
 
 pytestmark = [
@@ -98,6 +103,7 @@ def shares(haproxy, count=20):
     return found[b"one"], found[b"two"]
 
 
+@ONCE
 def test_a_host_whose_threads_wait_gets_less(pair, tmp_path):
     """It is full, though its CPU idles; when its threads are free again, it gets its share."""
     one, two, haproxy = pair
@@ -109,6 +115,7 @@ def test_a_host_whose_threads_wait_gets_less(pair, tmp_path):
     wait_until(lambda: shares(haproxy)[0] >= 9, explain=lambda: one.line)
 
 
+@ONCE
 def test_taking_a_host_out(pair, tmp_path):
     """By a command; everybody who asks hears of it, and back again. No request is lost."""
     one, _, haproxy = pair
@@ -180,6 +187,7 @@ def test_one_process(start_process, tmp_path):
     assert host.probe("/ready") == (503, "in maintenance by aserve balancers\n")
 
 
+@ONCE
 def test_nginx(start_server, fronts, tmp_path):
     """Connections that end and are made anew lose nothing, POST included; both hosts get their share."""
     counts = {"one": 0, "two": 0}
@@ -204,6 +212,7 @@ def test_nginx(start_server, fronts, tmp_path):
     assert sum(counts.values()) == 40 and min(counts.values()) >= 10
 
 
+@ONCE
 def test_caddy(start_server, fronts):
     """A host that is not ready gets nothing until it is; one that is gone costs no request. (Both have the same app but for its count.)"""
     settings = {**PAGE.settings("Caddy"), "bind": "127.0.0.1:0", "drain_delay_seconds": 0}
@@ -235,6 +244,7 @@ def is_refused(address):
     return False
 
 
+@ONCE
 @pytest.mark.provokes("ValueError")
 def test_a_host_that_fails_is_no_host_that_is_gone(start_workers, fronts, tmp_path):
     """HAProxy takes out a host to which connections fail, long before its next check, and none whose app fails; whoever comes then is answered."""
@@ -254,6 +264,7 @@ def test_a_host_that_fails_is_no_host_that_is_gone(start_workers, fronts, tmp_pa
     )
 
 
+@ONCE
 def test_the_example_of_caddy():
     """The file of examples/caddy has the page's block."""
     path = pathlib.Path(DOCS).parent / "examples/caddy/Caddyfile"
@@ -263,6 +274,7 @@ def test_the_example_of_caddy():
 PLAIN = "frontend www\n    mode http\n    bind :80\n    default_backend app\nbackend app\n    mode http\n    server one %s\n"
 
 
+@ONCE
 def test_the_wait_is_for_haproxy_alone(start_server, raw_client, fronts):
     """It has the field, and its clients have not."""
     server = start_server(apps.hello, queue_wait_header="X-Queue-Wait")
@@ -272,6 +284,7 @@ def test_the_wait_is_for_haproxy_alone(start_server, raw_client, fronts):
     assert status == 200 and fields["X-Queue-Wait"] is None
 
 
+@ONCE
 def test_the_example():
     """The files of examples/haproxy have what the page has."""
     folder = pathlib.Path(DOCS).parent / "examples/haproxy"

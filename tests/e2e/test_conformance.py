@@ -9,6 +9,7 @@ import wsgiref.validate
 
 import pytest
 from harness import apps
+from harness.interpreter import ONCE
 from harness.rules import rule
 
 pytestmark = pytest.mark.also_inline
@@ -470,12 +471,14 @@ def _page():
     return module
 
 
+@ONCE
 @pytest.mark.checkout
 def test_the_page_is_up_to_date():
     """docs/conformance.md is what `make docs` would write."""
     assert (ROOT / "docs/conformance.md").read_text() == _page().build_page(), "run `make docs`"
 
 
+@ONCE
 @pytest.mark.checkout
 def test_every_rule_is_one():
     """Each file of the corpus of request pairs has a clause and, where it deviates, a reason, as a rule has."""
@@ -483,6 +486,7 @@ def test_every_rule_is_one():
         rule(*row[:5])
 
 
+@ONCE
 @pytest.mark.checkout
 def test_deviations_are_on_the_page():
     """Where the source says that it is stricter than a clause of an RFC, the page says so, too."""

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.interpreter import ONCE
 from harness.manager import Manager
 
 pytestmark = pytest.mark.checkout
@@ -40,6 +41,7 @@ def values_of(text, name):
     return re.findall(rf"^{name}=(.*)$", text, re.M)
 
 
+@ONCE
 def test_the_page_shows_the_examples():
     """Each line of a block is one of the file that it is from."""
     shown = [(block, unit("socket" if "[Socket]" in block else "service")) for block in blocks("ini")]
@@ -49,6 +51,7 @@ def test_the_page_shows_the_examples():
         assert {*block.splitlines()} <= {*text.splitlines()}
 
 
+@ONCE
 @pytest.mark.parametrize(
     "command", [line for block in blocks("sh") for line in block.splitlines() if line.startswith("aserve ")]
 )
@@ -66,6 +69,7 @@ def test_commands(command, tmp_path):
         )
 
 
+@ONCE
 @pytest.mark.skipif(ANALYZE is None, reason="systemd is not installed")
 def test_systemd_reads_the_units(tmp_path):
     """systemd finds nothing to say about them, once their paths exist."""
@@ -104,12 +108,14 @@ def test_the_service(start_process, raw_client, tmp_path):
         manager.close()
 
 
+@ONCE
 def test_the_time_to_end():
     """systemd waits for longer than a drain may take."""
     assert values_of(unit("service"), "KillMode") == ["mixed"]
     assert int(values_of(unit("service"), "TimeoutStopSec")[0]) > 30
 
 
+@ONCE
 def test_the_container(start_process, raw_client):
     """Its command serves the app beside it where PORT says, as process 1 would be started."""
     text = (EXAMPLES / "container/Containerfile").read_text()
@@ -123,6 +129,7 @@ def test_the_container(start_process, raw_client):
     assert process.wait() == 0
 
 
+@ONCE
 def test_what_the_container_takes_is_there():
     """Each path that it copies from the checkout exists."""
     text = (EXAMPLES / "container/Containerfile").read_text()

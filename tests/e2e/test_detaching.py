@@ -12,7 +12,7 @@ import threading
 import pytest
 from harness import faults
 from harness.client import RawClient
-from harness.interpreter import LOOP_KINDS
+from harness.interpreter import IS_PYPY, LOOP_KINDS
 from harness.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="SOCK_SEQPACKET pairs")
@@ -21,7 +21,9 @@ SCRIPT = pathlib.Path(__file__).parent / "detaching_server.py"
 CONNECTIONS = 300
 THREADS = 6
 ROUNDS = 6  # at least; each there and back
-WAYS = [("tcp", 4, "auto"), ("unix", 4, "auto"), ("tcp", 4, "off"), ("tcp", 0, "auto"), ("unix", 0, "off")]
+WAYS = [("tcp", 4, "auto"), ("unix", 0, "off")]
+if not IS_PYPY:  # which has each of a pair's halves in one of the two above
+    WAYS += [("unix", 4, "auto"), ("tcp", 4, "off"), ("tcp", 0, "auto")]
 
 
 class Process:

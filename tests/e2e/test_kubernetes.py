@@ -10,12 +10,13 @@ import pytest
 import yaml
 from harness import apps
 from harness.front import DOCS, Page
+from harness.interpreter import ONCE
 from harness.kubernetes import check_manifest
 
 from aserve.flags import parse_args
 from aserve.settings import Config
 
-pytestmark = [pytest.mark.checkout, pytest.mark.one_way]
+pytestmark = [ONCE, pytest.mark.checkout, pytest.mark.one_way]
 
 FOLDER = pathlib.Path(DOCS).parent / "examples/kubernetes"
 NAMES = ["autoscaler", "deployment", "disruption", "network", "service"]

@@ -12,11 +12,13 @@ import sys
 import pytest
 from harness.client import RawClient
 from harness.front import SEARCH_PATH
+from harness.interpreter import ONCE
 
 LOGROTATE = shutil.which("logrotate", path=SEARCH_PATH)
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "logging.md"
 
 pytestmark = [
+    ONCE,
     pytest.mark.skipif(LOGROTATE is None, reason="logrotate is not installed"),
     pytest.mark.checkout,
     pytest.mark.any_parser,

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import pytest
+from harness.interpreter import ONCE
 from harness.process import ServerProcess
 from harness.waiting import wait_until
 
@@ -112,6 +113,7 @@ def stop(process):
     assert process.wait(20) == 0, process.log
 
 
+@ONCE
 @pytest.mark.parametrize("name", UWSGI)
 def test_uwsgi(serve, raw_client, name):
     """It is served as it is, by `aserve FILE`; no key of it stops the start."""
@@ -122,6 +124,7 @@ def test_uwsgi(serve, raw_client, name):
     stop(process)
 
 
+@ONCE
 @pytest.mark.parametrize("name", GUNICORN)
 def test_gunicorn(serve, raw_client, name):
     """It is served as it is, with the app of the command line or its own."""

@@ -14,10 +14,12 @@ import threading
 import pytest
 from harness.client import RawClient
 from harness.front import DOCS, Page, fronts
+from harness.interpreter import ONCE
 from harness.load import load
 from harness.waiting import wait_until
 
 pytestmark = [
+    ONCE,
     pytest.mark.checkout,
     pytest.mark.skipif(sys.platform != "linux", reason="sockets as systemd passes them"),
 ]

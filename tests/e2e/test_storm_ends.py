@@ -1,6 +1,6 @@
 """What holds when processes are killed, stopped and forgotten, and what they leave behind. Each test is an invariant.
 
-Over TCP, a unix socket, and uwsgi behind nginx, while clients ask without a break; see harness/storm.py.
+Over TCP, or each way that `make storm` has, while clients ask without a break; see harness/storm.py.
 """
 
 from __future__ import annotations

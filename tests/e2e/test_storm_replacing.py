@@ -1,6 +1,6 @@
 """What holds while workers are replaced: by a reload, for more or fewer of them, for their age. Each test is an invariant.
 
-Over TCP, a unix socket, and uwsgi behind nginx, while clients ask without a break; see harness/storm.py.
+Over TCP, or each way that `make storm` has, while clients ask without a break; see harness/storm.py.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import pytest
 from harness.callers import TestCaller
 from harness.front import fronts
-from harness.storm import IS_LONG, START_SECONDS, TEST_SECONDS, kept_results, start_storm
+from harness.storm import IS_LONG, START_SECONDS, TEST_SECONDS, every_way, kept_results, start_storm
 from harness.waiting import wait_until
 
 __all__ = ["fronts", "kept_results", "start_storm"]  # fixtures
@@ -37,6 +37,7 @@ def app(environ, start_response):
 """
 
 
+@every_way
 def test_no_request_is_lost(start_storm, tmp_path):
     """1: a reload by signal or by a touched file, one worker more, one less, one sent away: every request is answered."""
     storm = start_storm("--workers", "2", "--touch-reload", "touched")
@@ -131,6 +132,7 @@ def settle(storm, control, count):
     storm.wait_for_workers(count)
 
 
+@every_way
 @pytest.mark.parametrize("first", ["reload", "end"])
 def test_an_end_among_reloads(start_storm, first):
     """6: SIGTERM amid a reload, and SIGHUP amid the end: it ends with status 0, and nothing of it is left."""

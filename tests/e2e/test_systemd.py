@@ -42,9 +42,10 @@ def listening(tmp_path):
         sock.close()
 
 
-@pytest.mark.parametrize("kind", ["tcp", "unix"])
-@pytest.mark.parametrize("bind", ["systemd:web", "fd:3"])
-@pytest.mark.parametrize("lane", ["auto", "off"])
+@pytest.mark.parametrize(  # each two of the three beside each other
+    ("kind", "bind", "lane"),
+    [("tcp", "systemd:web", "auto"), ("unix", "systemd:web", "off"), ("tcp", "fd:3", "off"), ("unix", "fd:3", "auto")],
+)
 def test_a_restart_refuses_nobody(start_process, raw_client, listening, kind, bind, lane, wait_until):
     """Whoever comes between the end of one process and the start of the next is served by the latter: the socket stays."""
     sock = listening(kind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 from collections.abc import Iterator
 
@@ -28,7 +27,6 @@ def none_stays_open() -> Iterator[None]:
     A process has run other tests before: their garbage closes descriptors at any time, and their threads open some for a moment.
     Therefore numbers are not counted: what is new must go again.
     """
-    gc.collect()
     before = open_descriptors()
     yield
     wait_until(lambda: not open_descriptors() - before, explain=lambda: f"{open_descriptors() - before} stay open")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
+from typing import Any
 
 import pytest
 
 IS_PYPY = sys.implementation.name == "pypy"
 # Of tests of C alone, of the layout, and of the programs that measure, which CPython runs.
 ONCE = pytest.mark.skipif(IS_PYPY, reason="no interpreter has a part in it: CPython's run does")
+
+
+def once(*values: Any) -> Any:
+    """Return a row of `parametrize` for CPython's run alone: it differs from PyPy's rows in what no interpreter has a part in."""
+    return pytest.param(*values, marks=ONCE)
 
 
 def has_module(name: str) -> bool:
