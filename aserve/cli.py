@@ -171,7 +171,8 @@ def _ending() -> Iterator[None]:
 def _explain(argv: Sequence[str]) -> str:
     name, rest = split_name(argv)
     args = parse_args(rest)
-    return explain(name, args, os.environ, *_read_file(args.get("config", os.environ.get("ASERVE_CONFIG"))))
+    toml, toml_name = _read_file(args.get("config", os.environ.get("ASERVE_CONFIG")))
+    return explain(name, args, os.environ, toml, toml_name, sys.stdout.isatty())
 
 
 def _read_plan(args: Mapping[str, object]) -> Plan:
@@ -192,7 +193,7 @@ def _read_settings(args: Mapping[str, object]) -> Plan:
     if origin is not None:
         spec = spec or origin.draft.app
         toml = {**origin.settings, **toml}  # each of the origin's has been checked, with the line that it is from
-    config = Config.from_sources(given, os.environ, toml, toml_name)
+    config = Config.from_sources(given, os.environ, toml, toml_name, sys.stdout.isatty())
     config = with_whole_paths(config, StartFolder.of_this_process(os.environ))
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
         raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .near_names import near_names
-from .settings import RELOAD_IMPLIES, SETTINGS, Config, ConfigError, Setting, platform_settings
+from .settings import RELOAD_IMPLIES, SETTINGS, TERMINAL_IMPLIES, Config, ConfigError, Setting, platform_settings
 
 CONFIG = "config"
 EXPLAIN = "--explain"
@@ -48,6 +48,7 @@ def explain(
     environ: Mapping[str, str],
     toml: Mapping[str, object],
     toml_name: str,
+    is_at_terminal: bool = False,
 ) -> str:
     """
     Return a text about one setting; without a name, about all that are not as by default.
@@ -57,8 +58,14 @@ def explain(
     """
     setting = _find(name) if name is not None else None
     config = Config.from_sources(
-        {key: value for key, value in given.items() if key not in ("app", "config")}, environ, toml, toml_name
+        {key: value for key, value in given.items() if key not in ("app", "config")},
+        environ,
+        toml,
+        toml_name,
+        is_at_terminal,
     )
+
+    implied: dict[str, object] = {**RELOAD_IMPLIES, **TERMINAL_IMPLIES} if config.reload else {}
 
     def source_of(setting: Setting) -> str:
         for source, where in (
@@ -66,7 +73,7 @@ def explain(
             (setting.variable in environ, setting.variable),
             (setting.key in toml, toml_name),
             (setting.name in platform_settings(environ), "the platform"),
-            (config.reload and setting.name in RELOAD_IMPLIES, "--reload"),
+            (implied.get(setting.name) == getattr(config, setting.name) != setting.default, "--reload"),
         ):
             if source:
                 return f"from {where}"

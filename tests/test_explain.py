@@ -44,6 +44,9 @@ def test_all_that_are_given():
     assert explain(None, {"threads": "3"}, {"ASERVE_LOOP": "asyncio"}, {}, "") == (
         "threads  3        from --threads\nloop     asyncio  from ASERVE_LOOP\n"
     )
+    told = explain(None, {"reload": "on"}, {}, {}, "", is_at_terminal=True)
+    assert "access-log         -       from --reload\n" in told and "threads            1       from --reload\n" in told
+    assert "access-log" not in explain(None, {"reload": "on"}, {}, {}, "")
     assert explain(None, {}, {}, {}, "").startswith("All settings are as by default; ")
 
 

@@ -499,7 +499,7 @@ class Config:
     reload: bool = _row(
         False, DEVELOPMENT, "--reload", SWITCH,
         "for development: serve new code within a second of a save, and show in the browser why it cannot be served; it implies "
-        "--workers 1, --threads 1 and no --hang-timeout, unless these are given; see docs/development.md",
+        "--workers 1, --threads 1 and no --hang-timeout, and at a terminal --access-log -, unless these are given; see docs/development.md",
         "It looks at files all the time, serves one request after another so that breakpoint() can stop one, and shows source code.",
         needs=_REPLACED,
         fixed=True,
@@ -1024,12 +1024,13 @@ class Config:
         environ: Mapping[str, str],
         toml: Mapping[str, object],
         toml_name: str = "the TOML file",
+        is_at_terminal: bool = False,
     ) -> Config:
         """
         Merge the sources: argv over environment over TOML over what the platform says over defaults.
 
         `argv` is keyed by setting name, `toml` by TOML key; `environ` is the whole
-        environment.  A value that loses is checked, too, unless it is the platform's.
+        environment.  A value that loses is checked, too, unless it is the platform's. `is_at_terminal`: standard output is one.
 
         A flag that has no effect is refused: the one that types it expects something.  A variable or a file may be for several
         servers, of which some need it, and another server's file has what its own defaults were.
@@ -1056,7 +1057,8 @@ class Config:
                 said = platform[setting.name]
                 values[setting.name] = _parse(setting, said.value, said.variable)
         if values.get("reload"):
-            values = {**RELOAD_IMPLIES, **values}
+            is_shown = is_at_terminal and "access_log" not in values
+            values = {**RELOAD_IMPLIES, **(TERMINAL_IMPLIES if is_shown else {}), **values}
         config = cls(**values)
         config.refuse_idle(argv.keys())
         return config
@@ -1064,6 +1066,8 @@ class Config:
 
 # With one thread, breakpoint() stops one request, and its prompt is the terminal's; nobody ends what stands there.
 RELOAD_IMPLIES = {"workers": 1, "threads": 1, "hang_warning_seconds": 0.0, "hang_timeout_seconds": 0.0}
+# And at a terminal a line for each request, without the fields that only fill it, unless an access log is named.
+TERMINAL_IMPLIES = {"access_log": "-", "access_log_format": "common"}
 
 SETTINGS: tuple[Setting, ...] = tuple(
     Setting(field.name, field.default, **field.metadata) for field in dataclasses.fields(Config)

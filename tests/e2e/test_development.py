@@ -204,6 +204,7 @@ def test_breakpoints(tmp_path):
         at.read_until(r"\('secret', 42\)")
         at.type("c\n")
         assert client.communicate(timeout=60)[0].strip() == b"b'42'"
+        at.read_until(r'"GET / HTTP/1\.1" 200 ')  # a line for each request
         at.type("\x03")
         at.read_until("stopped")
         assert at._typed.wait(30) == 0

@@ -460,6 +460,21 @@ def test_reload_implies():
     assert Config.from_sources({}, {"ASERVE_RELOAD": "off"}, {}).workers is None
 
 
+def test_reload_implies_at_a_terminal():
+    """A line for each request, where somebody looks on, unless an access log is named; without --reload none."""
+
+    def log_of(**given):
+        config = Config.from_sources(given, {}, {}, is_at_terminal=True)
+        return config.access_log, config.access_log_format
+
+    assert log_of(reload="on") == ("-", "common")
+    assert log_of(reload="on", access_log="log") == ("log", "combined")
+    assert log_of(reload="on", access_log_format="json") == ("-", "json")
+    assert log_of(reload="on", access_log_skip=["/static/*"]) == ("-", "common")
+    assert log_of() == log_of(reload="off") == (None, "combined")
+    assert Config.from_sources({"reload": "on"}, {}, {}).access_log is None
+
+
 @pytest.mark.parametrize(
     ("settings", "text"),
     [
