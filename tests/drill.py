@@ -110,7 +110,7 @@ FAULTS = (
         "workers crash again and again", _putting("die"),
         status=Told(r"workers? (is|are) not ready", 10),
         metrics=Told('aserve_worker_restarts_total{reason="crash"}', 10, at_least=3),
-        log=Told(r"another is started in [1-9]|the next try is in [1-9]", 10),
+        log=Told(r"(another is started|the next try is) in (0\.[48]|[1-9])", 15),
     ),
     Fault(
         "every answer is 500", _putting("errors"),

@@ -11,6 +11,7 @@ import contextlib
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -28,7 +29,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 RULES = (ROOT / "examples/prometheus/alerts.yml").read_text()
 READ = ("aserve_threads", "aserve_requests_waiting")
 NAMES = {name for name in METRICS if name in READ or re.search(rf"\b{name}(_bucket|_count)?\b", RULES)}
-BEFORE_SECONDS, OUTAGE_SECONDS = 45, 135
+BEFORE_SECONDS = 45
 
 
 class Recorder:
@@ -59,7 +60,7 @@ class Recorder:
                     fault_at = BEFORE_SECONDS
                     self.scrape_until(fault_at)
                     self.outage.happen(self)
-                    self.scrape_until(fault_at + OUTAGE_SECONDS)
+                    self.scrape_until(fault_at + self.outage.seconds)
             self.save(fault_at)
             print(self.name, dict(self.clients.seen), flush=True)
         except BaseException as exc:
@@ -103,6 +104,7 @@ class Outage(NamedTuple):
     clients: int = 8
     patience_seconds: float = 60.0
     descriptors: int = 0
+    seconds: int = 135
 
 
 def putting(fault: str) -> Callable[[Recorder], None]:
@@ -140,6 +142,14 @@ def start_again(recorder: Recorder) -> None:
         recorder.scrape_until(BEFORE_SECONDS + 15 * number - 10)
         recorder.restart()
         recorder.scrape_until(BEFORE_SECONDS + 15 * number)
+
+
+def ask_without_pause(recorder: Recorder) -> None:
+    """Let quick requests have all threads: no outage, but as much as this server can do."""
+    host, port = recorder.site.address
+    wrk = subprocess.Popen(["wrk", "-t1", "-c64", "-d300s", f"http://{host}:{port}/"], stdout=subprocess.DEVNULL)
+    recorder.stack.callback(wrk.wait)
+    recorder.stack.callback(wrk.kill)
 
 
 def be_good(recorder: Recorder) -> None:
@@ -183,6 +193,7 @@ OUTAGES = [
     Outage("descriptors", putting("leak"), descriptors=200),
     Outage("queue", putting("slow"), clients=40),
     Outage("reload-refused", refuse_reload),
+    Outage("full-load", ask_without_pause, seconds=90),
     Outage("gone", go),
     Outage("starts-again", start_again),
 ]

@@ -53,7 +53,8 @@ ONE = {"{}": 1}
 # Alert: series, after how many seconds it is raised, and when not yet. What takes longer than a recording, or root.
 WRITTEN = {
     "AserveThreadsNearlyAllBusy": (
-        {'aserve_threads_busy_seconds_total{worker="1"}': "0+60x80", 'aserve_threads_limit{worker="1"}': "4x80"}, 960, 500,
+        {'aserve_threads_busy_seconds_total{worker="1"}': "0+30x80", 'aserve_requests_waiting{worker="1"}': "2x80",
+         'aserve_threads_limit{worker="1"}': "4x80"}, 960, 500,
     ),
     "AserveRequestHangs": ({'aserve_oldest_request_seconds{worker="1"}': "0+15x40"}, 330, 290),
     "AserveOutOfMemory": ({"aserve_oom_kills_total": "0x20 1x20"}, 330, 290),
@@ -176,24 +177,27 @@ IN_USE = {
     "the gauge of the dashboard": (lambda: panel("Threads in use"), 1),
     "by instance": (lambda: panel("Threads in use, by instance"), 1),
     "the page's own": (lambda: in_docs(r"```promql\n(.*?)\n"), 1),
-    "an HPA": (adapters, 1),
-    "KEDA": (lambda: in_docs(r"query: (sum.*?)\n"), 8),
     "the gauge": (lambda: 'sum(aserve_threads{state="busy"})', 8),
 }
+# These count requests that wait, too: threads that compute wait for one another, and then half of them are idle in full load.
+WANTED = {"an HPA": (adapters, 1), "KEDA": (lambda: in_docs(r"query: >-\n(.*?)threshold"), 8)}
 
 
 def test_threads_in_use(tmp_path):
-    """In a stall and in full load it is all of them, also where clients give up; at rest none."""
-    asked = [(ask(), full) for ask, full in IN_USE.values()]
+    """In a stall and in full load it is all of them, also where clients give up; what autoscalers ask for is more; at rest it is none."""
+    in_use, wanted = ([(ask(), full) for ask, full in asked.values()] for asked in (IN_USE, WANTED))
     tests = []
-    for name in ("stuck", "stuck-impatient", "queue"):
+    for name in ("stuck", "stuck-impatient", "queue", "full-load"):
         recording = load(name)
         tests.append(RuleTest(recording.replay(SCRAPE_SECONDS, 0, LABELS), SCRAPE_SECONDS))
-        for query, full in asked:
+        at = min(recording.fault_at + PAGE_SECONDS, recording.seconds - 1)
+        for query, full in in_use if name != "full-load" else ():
             for bound in ("> bool 0.95", "< bool 1.05"):
-                tests[-1].expect(f"sum({query}) / {full} {bound}", recording.fault_at + PAGE_SECONDS, ONE)
+                tests[-1].expect(f"sum({query}) / {full} {bound}", at, ONE)
+        for query, full in wanted:
+            tests[-1].expect(f"sum({query}) / {full} > bool 1.5", at, ONE)
     tests.append(RuleTest(load("good").replay(SCRAPE_SECONDS, 0, LABELS), SCRAPE_SECONDS))
-    for query, _ in asked:
+    for query, _ in (*in_use, *wanted):
         tests[-1].expect(f"sum({query})", NIGHT_SECONDS, {"{}": 0})
     assert run(tests, None, tmp_path) == ""
 
