@@ -8,6 +8,7 @@ Not here: settings themselves (settings/table.py); logging, which is the ini fil
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Callable
 
@@ -21,6 +22,7 @@ _KEYS = {setting.key: setting for setting in SETTINGS}
 HOST, PORT, LISTEN = "host", "port", "listen"  # what waitress' users write
 DEFAULT_PORT = "8000"
 MAX_PORT = 65535
+COMMANDS = ("workers", "control")  # settings that only the command can have
 
 
 def run_app(app: WSGIApplication, global_conf: Mapping[str, str], /, **local_conf: str) -> None:
@@ -82,7 +84,24 @@ def read_settings(global_conf: Mapping[str, str], local_conf: Mapping[str, str])
                 f"{', '.join([*places, *(key for key in settings if key == 'bind')])} in {where}: one says it all"
             )
         settings["bind"] = _read_places(local_conf, where)
-    return Config.from_sources({}, {}, settings, where)
+    config = Config.from_sources({}, {}, settings, where)
+    for key in COMMANDS:
+        if settings.get(key) is not None:
+            raise ConfigError(f"{key} in {where}: {_name_command(global_conf, config, settings)}")
+    return config
+
+
+def _name_command(global_conf: Mapping[str, str], config: Config, settings: Mapping[str, object]) -> str:
+    """Return what to run in place of pserve, and why: that has imported the app by now, and a fork of it is no worker of ours."""
+    flags = [(key, str(settings[key])) for key in COMMANDS if key in settings]
+    flags += [("bind", place) for place in config.bind]
+    words = ["aserve", "--paste", global_conf.get("__file__", "FILE")]
+    for key, value in flags:
+        words += [f"--{key}", value]
+    return (
+        f"whoever reads this file serves in its own process, where it has imported the app; in its place run {shlex.join(words)}, whose workers "
+        "import it themselves; other settings of the section are flags there"
+    )
 
 
 def _read_places(section: Mapping[str, str], where: str) -> list[str]:

@@ -77,6 +77,24 @@ def test_what_is_wrong(section, parts):
             assert part in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("section", "command"),
+    [
+        ({"workers": "2"}, "aserve --paste /srv/site.ini --workers 2 --bind 127.0.0.1:8000,"),
+        ({"workers": "auto", "listen": ":1 unix:/run/a"}, "--workers auto --bind :1 --bind unix:/run/a,"),
+        ({"control": "/run/my control", "port": "1"}, "--control '/run/my control' --bind 127.0.0.1:1,"),
+    ],
+    ids=str,
+)
+def test_what_only_the_command_has(section, command):
+    """pserve has imported the app, which each worker does itself: the error names what to run in its place."""
+    for make in (lambda: paste.run_app(app, GLOBAL, **section), lambda: paste.make_server(GLOBAL, **section)):
+        with pytest.raises(ConfigError) as caught:
+            make()
+        assert f"{next(iter(section))} in the server section of /srv/site.ini: " in str(caught.value)
+        assert command in str(caught.value)
+
+
 def test_a_section_of_no_file():
     """An ini file need not have a name."""
     with pytest.raises(ConfigError, match="in the server section of the ini file"):

@@ -111,10 +111,10 @@ def test_a_pyramid_site(pserve, wait_until, tmp_path, settings, name):
 
 def test_a_mistake(pserve, tmp_path):
     """What is wrong is the last line."""
-    process = pserve("thread = 3", "#main")
+    process = pserve("workers = 2\nport = 6543", "#main")
     assert process.wait(60) != 0
     last = (tmp_path / "log").read_text().splitlines()[-1]
-    assert "unknown setting thread in the server section of" in last and "did you mean threads?" in last
+    assert f"run aserve --paste {tmp_path}/site.ini --workers 2 --bind 127.0.0.1:6543, whose workers import it" in last
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
