@@ -357,7 +357,8 @@ class Config:
     )
     workers: int | str | None = _row(
         None, PROCESSES, "--workers", count_or_auto(1, MAX_WORKERS),
-        "serve in worker processes, with a supervisor that replaces them; auto: one for each CPU that may be used; see docs/deploy.md",
+        "serve in worker processes, with a supervisor that replaces them; auto: one for each CPU that may be used; see docs/deploy.md, "
+        "and docs/two-workers.md for an app that keeps state in memory",
         "One process, which a service manager restarts, serves most sites; threads share its memory. Workers use several "
         "CPUs on CPython, and let new code take over without a pause.",
     )
