@@ -44,6 +44,7 @@ from .running import Beside, prepared
 from .running import run_prepared as run_server
 from .settings import Config, ConfigError, platform_settings, read_toml
 from .settings.files import parse_mount
+from .settings.secrecy import show_app
 from .signals import unblock_all
 from .standard_streams import fill_standard_streams
 from .start_folder import FolderGoneError, StartFolder, real_folder
@@ -196,7 +197,7 @@ def _read_settings(args: Mapping[str, object]) -> Plan:
     config = Config.from_sources(given, os.environ, toml, toml_name, sys.stdout.isatty())
     config = with_whole_paths(config, StartFolder.of_this_process(os.environ))
     if spec and any(parse_mount(text).prefix == "" for text in config.mount):
-        raise ConfigError(f"mount / is the place of the APP, which is {spec!r}; name one of them")
+        raise ConfigError(f"mount / is the place of the APP, which is {show_app(str(spec))!r}; name one of them")
     if config.shared is not None and not (spec or config.shared_prefix):
         raise ConfigError("shared needs shared-prefix where no APP is named, whose name would be the prefix")
     return Plan(config, _checked_spec(spec, toml_name) if spec else None, origin)
@@ -384,7 +385,7 @@ def _speaks_uwsgi(config: Config) -> bool:
 
 def _checked_spec(spec: object, toml_name: str) -> str:
     if not isinstance(spec, str):
-        raise ConfigError(f"app in {toml_name}: {spec!r} is not text; accepted: module:name")
+        raise ConfigError(f"app in {toml_name}: {show_app(repr(spec))} is not text; accepted: module:name")
     return spec
 
 

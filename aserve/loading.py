@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, cast
 from .errors import FAILED, USAGE_ERROR, AserveError
 from .misnamed import hint_for_module, why_hidden
 from .near_names import near_names
+from .settings.secrecy import show_app
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
@@ -85,7 +86,7 @@ def load_app(spec: str) -> WSGIApplication:
         return _checked_app(_load_paste(spec[len(PASTE) :]), spec)
     where, colon, attribute = spec.partition(":")
     if not where or (colon and not attribute):
-        raise LoadError(f"{spec!r} is not an app; write module:name or path/to/file.py:name")
+        raise LoadError(f"{show_app(spec)!r} is not an app; write module:name or path/to/file.py:name")
     try:
         module = load_module(where)
         found = _find(module, where, attribute) if attribute else _find_default(module, where)
@@ -94,7 +95,7 @@ def load_app(spec: str) -> WSGIApplication:
         if not hidden:
             raise
         raise LoadError(hidden) from None
-    return _checked_app(found, spec)
+    return _checked_app(found, show_app(spec))
 
 
 def load_module(where: str) -> ModuleType:
@@ -233,8 +234,10 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
     path, parenthesis, _ = attribute.partition("(")
     is_call = bool(parenthesis)
     if not all(part.isidentifier() for part in path.split(".")):
-        raise LoadError(f"{attribute!r} in {where}:{attribute} is neither a name nor a call such as create_app()")
+        shown = show_app(attribute)
+        raise LoadError(f"{shown!r} in {where}:{shown} is neither a name nor a call such as create_app()")
     arguments, keywords = _read_arguments(where, path, attribute) if is_call else ([], {})
+    attribute = show_app(attribute)  # in messages: what a factory is given may be a password
     found: object = module
     for part in path.split("."):
         if not hasattr(found, part):
@@ -253,6 +256,7 @@ def _find(module: ModuleType, where: str, attribute: str) -> object:
 def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object], dict[str, object]]:
     """Return the arguments of a call: literals, by ast.literal_eval, so that no code is run."""
     call: ast.expr | None
+    shown = show_app(attribute)
     try:
         call = ast.parse(attribute, mode="eval").body
         if isinstance(call, ast.Call) and ast.unparse(call.func) != path:
@@ -262,25 +266,26 @@ def _read_arguments(where: str, path: str, attribute: str) -> tuple[list[object]
         call = None
     if not isinstance(call, ast.Call):
         raise LoadError(
-            f"{attribute!r} in {where}:{attribute} is neither a name nor a call such as create_app('prod', debug=False); "
+            f"{shown!r} in {where}:{shown} is neither a name nor a call such as create_app('prod', debug=False); "
             "in a shell, put quotes around the whole"
         )
-    arguments = [_read_literal(argument, where, attribute) for argument in call.args]
+    arguments = [
+        _read_literal(argument, str(number), f"{where}:{shown}") for number, argument in enumerate(call.args, 1)
+    ]
     keywords: dict[str, object] = {}
     for keyword in call.keywords:
         if keyword.arg is None or keyword.arg in keywords:
-            raise LoadError(f"{where}:{attribute} has ** or a keyword twice; write name=value, once each")
-        keywords[keyword.arg] = _read_literal(keyword.value, where, attribute)
+            raise LoadError(f"{where}:{shown} has ** or a keyword twice; write name=value, once each")
+        keywords[keyword.arg] = _read_literal(keyword.value, keyword.arg, f"{where}:{shown}")
     return arguments, keywords
 
 
-def _read_literal(argument: ast.expr, where: str, attribute: str) -> object:
+def _read_literal(argument: ast.expr, name: str, shown: str) -> object:
     try:
         return ast.literal_eval(argument)
     except (ValueError, TypeError, RecursionError, MemoryError):
-        text = ast.get_source_segment(attribute, argument) or attribute
         raise LoadError(
-            f"the argument {text:.60} in {where}:{attribute} is no literal; write strings, numbers, "
+            f"argument {name} in {shown} is no literal; write strings with their quotes, numbers, "
             "True, False, None, or tuples, lists, sets and dicts of them"
         ) from None
 

@@ -348,6 +348,12 @@ def _parse_skips(value: object) -> tuple[str, ...]:
     return texts
 
 
+def _parse_file(value: object) -> str | None:
+    if isinstance(value, str) and ("\n" in value or "-----BEGIN" in value):
+        raise ValueError("it is what a file has in it, and not its path")  # of a key, maybe: it is not shown
+    return _parse_log_path(value)
+
+
 def _parse_health_path(value: object) -> str | None:
     if value is None or value == "":
         return None
@@ -465,7 +471,7 @@ URL_PATH = Kind(
     _parse_health_path,
     show_text,
 )
-FILE = Kind("PATH", "a path", _parse_log_path, show_text)
+FILE = Kind("PATH", "a path", _parse_file, show_text)
 SNI_NAME = re.compile(r"(\*\.)?([a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\.)*[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?\Z")
 SNI = Kind(
     "NAME=CERTIFICATE:KEY",

@@ -18,6 +18,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,59}\Z")
 _PROGRAM_NAME = re.compile(r"([a-z0-9][a-z0-9_.-]*=)(?=.)", re.S)
 # Not (PASSWORD=x, and not "$(cat key)".
 _WORD = re.compile(r"[\w.~/+@-]+\Z")
+# Pattern, action and function of a route; what follows are arguments.
+_ROUTE = re.compile(r"(\S+\s+)?(rpc|call|rpcraw|rpcret|rpcblob|rpcnext|rpcvar)(\s+|:\s*)[^\s:]+")
 _TIME = re.compile(r"[0-9*,/-]{1,40}\Z")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?://)?")
 # Without a number behind the colon, that is a password whose @ is missing.
@@ -74,6 +76,13 @@ def show_argument(text: str) -> str:
     """Return an argument that no flag has taken: of NAME=VALUE the name, of several words in quotes the first."""
     match = re.search(r"[=\s]", text)
     return f"{text[: match.start()]}{match[0]}{HIDDEN}" if match else show_url(text) if "@" in text else text
+
+
+def show_route(text: str) -> str:
+    """Return a route without the arguments of its function; of what is none, the first word, which may be a pattern."""
+    match = _ROUTE.match(text) or re.match(r"\S*", text)
+    shown = match[0] if match else ""
+    return f"{shown} {HIDDEN}" if text[len(shown) :].strip(": \n") else text
 
 
 def show_place(text: str) -> str:

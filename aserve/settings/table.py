@@ -65,7 +65,7 @@ from .kinds import (
     size,
 )
 from .platform import platform_settings
-from .secrecy import show_app, show_place, show_program, show_timed, show_url, show_variable
+from .secrecy import show_app, show_place, show_program, show_route, show_timed, show_url, show_variable
 from .shared import QUEUE, QUEUE_NAME, SHARED, SHARED_PREFIX
 
 VERSION = "0.1.0.dev0"
@@ -232,6 +232,7 @@ class Config:
         (), "Serving", "--route", ROUTES,
         "requests that a registered RPC function answers; repeatable; see docs/rpc.md",
         "The part of uWSGI's internal routing that calls RPC functions.",
+        secret=show_route,
     )
     uwsgi_module: str = _row(
         "auto", "Serving", "--uwsgi-module", choice("auto", "on", "off"),

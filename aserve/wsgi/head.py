@@ -178,8 +178,11 @@ def _check_length(value: str, earlier: int) -> int:
 
 
 def _check_field_value(name: str, value: str) -> None:
-    if _CONTROLS.search(value):
-        raise AppError(f"control character in the response field {name}: {value!r:.80}")
+    found = _CONTROLS.search(value)
+    if found:  # the value may be a cookie: it is not shown
+        raise AppError(
+            f"control character {found[0]!r} in the response field {name}, after {found.start()} other characters"
+        )
 
 
 def _explain(status: object, headers: object) -> AppError:

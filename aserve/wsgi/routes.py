@@ -27,6 +27,7 @@ from ..errors import AppError, ResponseTruncated
 from ..exchange import Exchange
 from ..forks import forked
 from ..settings import ConfigError
+from ..settings.secrecy import show_route
 from .environ import Environ, build_bodyless_environ
 from .gateway import Gateway, Reply, WSGIApp
 from .head import Headers
@@ -136,7 +137,7 @@ def _compile_argument(word: str, text: str, pattern: re.Pattern[str] | None) -> 
 
 
 def _route_error(text: str, why: str) -> ConfigError:
-    return ConfigError(f"--route {text!r}: {why}")
+    return ConfigError(f"--route {show_route(text)!r}: {why}")
 
 
 # Running
@@ -194,7 +195,7 @@ class RoutingGateway(Gateway):
             return _respond_whole(response, "200 OK", [], result)
         except (rpc.RpcError, AppError) as exc:
             if isinstance(exc, AppError):
-                logger.error("--route %r: %s", route.text, exc)
+                logger.error("--route %r: %s", show_route(route.text), exc)
             response.code, exchange.has_app_failed = 500, True
             return error_response(500, "a function failed; the server's log says why", exchange, self._common_fields)
 

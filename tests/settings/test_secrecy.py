@@ -10,6 +10,7 @@ from aserve.settings.secrecy import (
     show_argument,
     show_place,
     show_program,
+    show_route,
     show_timed,
     show_url,
     show_variable,
@@ -18,6 +19,7 @@ from aserve.settings.secrecy import (
 
 # Each row that may hold a secret, with values that are accepted, and wrong ones; "hunter2" is the secret.
 ACCEPTED = {
+    "route": ("^/rpc rpc f:hunter2", "call:f hunter2 b", "^/a rpcret f: hunter2"),
     "shared": ("redis://me:hunter2@h:1/0", "rediss://h/?ssl_password=hunter2", "unix://:hunter2@/run/redis.sock?db=3"),
     "mount": ("/a=shop:make('hunter2')",),
     "warm_up": ("/a?token=hunter2", "shop.example/?hunter2"),
@@ -26,6 +28,7 @@ ACCEPTED = {
     "env": ("PASSWORD=hunter2", "URL=https://me:hunter2@h/?a=hunter2", "-----BEGIN KEY----- hunter2=="),
 }
 REFUSED = {
+    "route": ([3, "hunter2"], {"hunter2": 1}),
     "shared": (
         ["redis://:hunter2@h"], "http://me:hunter2@h", "redis://:hunter2", "redis://:hunter2/1@h/x", "redis:hunter2@h", "hunter2@h",
         "redis://h/x?password=hunter2", "redis://hunter2\u2100/", "unix:a@hunter2?b=hunter2@c", "redis://h?hunter2", "redis://h?password=hunter2",
@@ -92,6 +95,12 @@ def test_refused(name, value):
         (show_url, "redis://me:pw/1@host", "redis://...@host"),
         (show_url, "unix:///run/redis.sock?db=x", "unix:///run/redis.sock?db=..."),
         (show_url, "host", "host"),
+        (show_route, "^/a rpc f", "^/a rpc f"),
+        (show_route, "^/a rpc f:b c", "^/a rpc f ..."),
+        (show_route, "call:f:b", "call:f ..."),
+        (show_route, "^/a b c", "^/a ..."),
+        (show_route, "^/a", "^/a"),
+        (show_route, "", ""),
         (show_place, "host/a?b", "host/a?..."),
         (show_place, "/a", "/a"),
         (show_app, "shop:make('a', b='c')", "shop:make(...)"),

@@ -1,0 +1,230 @@
+"""What may hold a secret has one here, with a mark; nothing that aserve writes, says or sends has it.
+
+Of settings: what --env, --attach, --cron, --mount, --warm-up, --route, --shared and the APP are given. Of requests: fields that authenticate, the query
+and the body. Only the access log has queries, as docs/logging.md says. tests/settings/test_secrecy.py has each form of each value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.parse
+
+import pytest
+from harness.waiting import wait_until
+from harness.workers import Workers
+
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux"), pytest.mark.any_parser]
+
+APP = '''\
+"""An app whose factory is given a password."""
+import os, time
+
+SESSION = "id=hunter2-set"
+
+def make(password):
+    return app
+
+def app(environ, start_response):
+    path = environ["PATH_INFO"]
+    if path == "/wait":
+        open("in", "w").close()
+        while not os.path.exists("go"):
+            time.sleep(0.005)
+    if path == "/fail":
+        raise ValueError("on purpose")
+    if path == "/none":
+        return None
+    start_response("200 OK", [("Set-Cookie", SESSION + "\\r\\n" * (path == "/field"))])
+    return [b"hello"]
+'''
+
+FIELDS = {
+    "Authorization": "Bearer hunter2-authorization",
+    "Proxy-Authorization": "Basic hunter2-proxy",
+    "Cookie": "session=hunter2-cookie",
+    "X-Api-Key": "hunter2-key",
+}
+QUERY = "?token=hunter2-query"
+HEAD = "".join(f"{name}: {value}\r\n" for name, value in FIELDS.items())
+# Each is refused before the app is called.
+REFUSED = (
+    f"GET /{QUERY} HTTP/1.1\r\nHost: a\r\n{HEAD}X: hunter2-x\0\r\n\r\n",
+    f"GET /{QUERY} HTTP/1.1\r\nHost: a\r\n{HEAD}hunter2-line without a colon\r\n\r\n",
+    f"GET /{QUERY} HTTP/1.1\r\nHost: a\r\n{HEAD}Transfer-Encoding: hunter2-coding\r\n\r\n",
+    f"GET /{QUERY} HTTP/1.1\r\nHost: a\r\n{HEAD}Content-Length: hunter2-length\r\n\r\n",
+    f"GET /{QUERY} HTTP/1.1\r\nHost: hunter2-user@a\r\n{HEAD}\r\n",
+    f"GET http://hunter2-user:pw@a/ HTTP/1.1\r\nHost: a\r\n{HEAD}\r\n",
+    f"GET /{QUERY} HTTP/1.1\r\n{HEAD}\r\n",
+    f"GET /{QUERY}{'x' * 20_000} HTTP/1.1\r\nHost: a\r\n{HEAD}\r\n",
+    f"GET /{QUERY} HTTP/1.1\r\nHost: a\r\n{HEAD}X: hunter2-long{'x' * 200_000}\r\n\r\n",
+    f"GET /{QUERY} HUNTER/2\r\nHost: a\r\n{HEAD}\r\n",
+    f"hunter2-first\1line\r\n{HEAD}\r\n",
+)  # fmt: skip
+
+
+def settings(app: pathlib.Path) -> list[str]:
+    """Return the settings that may hold secrets, with such, and the APP."""
+    pairs = {
+        "--env": "PASSWORD=hunter2-env",
+        "--attach": "sh -c 'exec sleep 60 # hunter2-attach'",
+        "--cron": "0 3 1 1 * sleep hunter2-cron",
+        "--mount": f"/m={app}:make('hunter2-mount')",
+        "--route": "^/rpc rpc function:hunter2-route",
+        "--warm-up": "/?token=hunter2-warm",
+    }
+    return [*(word for pair in pairs.items() for word in pair), f"{app}:make('hunter2-app')"]
+
+
+class Marked(Workers):
+    """A server with secrets in its settings."""
+
+    @property
+    def target(self) -> str:
+        """Nothing: the settings have the APP."""
+        return "--preload"
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(*flags) -> Marked."""
+    running = []
+
+    def begin(*flags):
+        flags = ("--workers", "2", *flags, *settings(tmp_path / "site_app.py"))
+        running.append(Marked(tmp_path, APP, *flags, HTTP_TOKEN="hunter2-variable"))
+        return running[0]
+
+    yield begin
+    for process in running:
+        process.end()
+
+
+def found_in(text: str) -> set[str]:
+    """Return the marks that a text has, also where it is quoted."""
+    return {*re.findall(r"hunter2-\w*", text + urllib.parse.unquote(text))}
+
+
+def exchange(address, octets: str) -> str:
+    """Return what is answered to these octets."""
+    with socket.create_connection(address, 30) as client, contextlib.suppress(ConnectionError):
+        client.sendall(octets.encode("latin-1"))
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(65536), b"")).decode("latin-1")
+    return ""  # it was closed while there was more
+
+
+def request_of(path: str) -> str:
+    """Return a request that has secrets in each place."""
+    return (
+        f"POST {path}{QUERY} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{HEAD}Content-Length: 12\r\n\r\nhunter2-body"
+    )
+
+
+def run(*words: str, folder: pathlib.Path | None = None) -> str:
+    """Run a command of ours; return all that it says."""
+    command = [sys.executable, "-Im", "aserve", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, check=False)
+    return done.stdout + done.stderr
+
+
+def test_a_server(start, tmp_path):
+    """Neither its log, its status page, its metrics, its commands nor its responses have one; it tells all the rest."""
+    control, log = str(tmp_path / "control"), tmp_path / "access.log"
+    process = start(
+        "--control", control, "--metrics", "127.0.0.1:0", "--slow-request", "0.05", "--access-log", str(log), "--stats", "127.0.0.1:0"
+    )  # fmt: skip
+    process.wait_for_log(r"worker 2 \(pid \d+\) is ready")
+    place = process.wait_for_log(r"metrics on http://([\d.]+):(\d+)/metrics")
+    told = {}
+
+    def look(when: str) -> None:
+        for target in ("/", "/status", "/metrics", "/events"):
+            with contextlib.closing(http.client.HTTPConnection(place[1], int(place[2]), timeout=30)) as connection:
+                connection.request("GET", target)
+                response = connection.getresponse()
+                told[f"{target} {when}"] = (response.readline() if target == "/events" else response.read()).decode()
+        for words in (("status",), ("status", "--json"), ("stacks",)):
+            told[f"{' '.join(words)} {when}"] = run(*words, "--control", control)
+
+    for path in ("/", "/m", "/fail", "/none", "/field", "/rpc"):
+        told[path] = exchange(process.address, request_of(path))
+    for number, octets in enumerate(REFUSED):
+        told[f"refused {number}"] = exchange(process.address, octets)
+    with socket.create_connection(process.address, 30) as client:
+        client.sendall(request_of("/wait").encode())
+        wait_until((tmp_path / "in").exists)
+        process.wait_for_log(r"/wait\?\.\.\. has taken")
+        look("at work")
+        (tmp_path / "go").touch()
+        told["/wait"] = client.recv(65536).decode()
+    process.signal(signal.SIGHUP)
+    process.wait_for_log("SIGHUP: done")
+    process.signal(signal.SIGUSR2)
+    process.wait_for_log("upgraded from")
+    told["reload"] = run("reload", "--control", control)
+    look("after an upgrade")
+    assert process.stop() == 0
+    told["log"] = process.log
+    leaks = {where: found_in(text) for where, text in told.items() if found_in(text) - {"hunter2-set"}}
+    assert leaks == {}, told[next(iter(leaks))]
+    assert "hunter2-set" not in process.log and "hunter2-set" not in told["/field"]
+    # Request lines are there as they came.
+    assert found_in(log.read_text()) <= {"hunter2-query", "hunter2-user"}
+    assert "200 OK" in told["/"] and "500" in told["/fail"] and "400" in told["refused 0"]
+    assert "on purpose" in process.log and "POST /wait?..." in told["status at work"] + told["stacks at work"]
+    shown = json.dumps(json.loads(told["status --json at work"])) + told["/events at work"]
+    assert "PASSWORD" in shown
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--check",),
+        ("config",),
+        *(("config", "--explain", name) for name in ("env", "attach", "cron", "mount", "warm-up", "route", "shared")),
+    ],
+    ids=" ".join,
+)
+def test_commands(tmp_path, words):
+    """What shows settings shows which, and no secret."""
+    (tmp_path / "site_app.py").write_text(APP)
+    shared = ["--shared", "redis://me:hunter2-shared@127.0.0.1:1/0?password=hunter2-option", "--shared-prefix", "x"]
+    told = run(*words, "--workers", "2", "--preload", *shared, *settings(tmp_path / "site_app.py"), folder=tmp_path)
+    assert found_in(told) == set() and "..." in told, told
+
+
+# The setting or argument that is wrong, and what of it stays in the message.
+WRONG = (
+    (("--route", "^/a rpc function@host:1:hunter2-route"), "--route"),
+    (("--route", "^/a rpcnext function:hunter2-route"), "--route"),
+    (("--route", "a(b rpc function:hunter2-route"), "--route"),
+    (("--route", "^/a hunter2-route"), "--route"),
+    (("--route", "^/a rpc function:hunter2-route:${route}"), "--route"),
+    (("site_app:make('hunter2-app'",), "site_app:make("),
+    (("site_app:make(hunter2-app)",), "site_app:make("),
+    (("site_app:make('hunter2-app', 'hunter2-app')",), "site_app:make("),
+    (("site_app:make(a='hunter2-app', a='hunter2-app')",), "site_app:make("),
+    (("site_app:make('hunter2-app').x",), "site_app:make("),
+    (("site_app:none('hunter2-app')",), "site_app:none("),
+    (("site_app:number('hunter2-app')",), "site_app:number"),
+    (("site_app:give('hunter2-app')",), "site_app:give("),
+    (("site_app:app", "--bind", "https://127.0.0.1:0", "--certificate", "-----BEGIN CERTIFICATE-----\nhunter2-key\n"), "certificate"),
+    (("site_app:app", "--bind", "https://127.0.0.1:0", "--certificate", "a", "--key", "-----BEGIN PRIVATE KEY-----\nhunter2-key\n"), "key"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "shown"), WRONG, ids=map(str, range(len(WRONG))))
+def test_wrong_ones(tmp_path, words, shown):
+    """The message says what is wrong, and shows no secret."""
+    text = f"{APP}number = 3\ndef give(word):\n    return 3\n"
+    (tmp_path / "site_app.py").write_text(text)
+    told = run(*words, folder=tmp_path)
+    assert found_in(told) == set() and shown in told and "aserve: error:" in told, told
