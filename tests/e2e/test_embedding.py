@@ -187,7 +187,7 @@ async def test_one_drain_after_another():
             assert await fetch(server.addresses[0]) == b"hello\n"
             assert await server.drain() is True
             drained = asyncio.get_running_loop().time()
-        assert asyncio.get_running_loop().time() - drained < 10  # not --drain-timeout once more
+        assert asyncio.get_running_loop().time() - drained < 25  # not --drain-timeout once more
 
     await run(main)
 

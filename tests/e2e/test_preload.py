@@ -151,7 +151,7 @@ def test_reload_of_broken_code(start):
 BROKEN = [
     ("raise ValueError('no')\n", "importing .* raised ValueError: no", 1),
     ("import os\nos._exit(3)\n", "it exited with status 3 before it was ready, without a word", 0),
-    ("import time\ntime.sleep(99)\n", r"it was not ready within 2 s \(--start-timeout\)", 0),
+    ("import time\ntime.sleep(99)\n", r"it was not ready within 5 s \(--start-timeout\)", 0),
 ]
 
 
@@ -160,7 +160,7 @@ def test_an_app_that_cannot_be_imported(tmp_path, app, why, tracebacks):
     """At the first start it ends the command, as without the flag."""
     (tmp_path / "broken.py").write_text(app)
     command = [sys.executable, "-Im", "aserve", "broken:app", "--workers", "2", "--preload", "--bind", "127.0.0.1:0"]
-    timeout = ["--start-timeout", "2"] if "timeout" in why else []
+    timeout = ["--start-timeout", "5"] if "timeout" in why else []
     done = subprocess.run([*command, *timeout], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     last = done.stderr.splitlines()[-1]
     assert re.fullmatch(rf"aserve: error: the mold \(pid \d+\) could not start: {why}.*", last), done.stderr

@@ -99,11 +99,11 @@ def count_files(pid):
 
 def test_nobody_is_killed_for_having_been_stopped(start_storm):
     """14: when all processes were stopped for a while, as by a debugger or a freezer, the same go on, and answer."""
-    storm = start_storm("--workers", "2", "--start-timeout", "3")
+    storm = start_storm("--workers", "2", "--start-timeout", "6")
     for _ in storm.rounds():
         pids = storm.wait_for_workers(2)
         storm.ask_more()
-        stop_for([storm.process.pid, *pids], 4.0)
+        stop_for([storm.process.pid, *pids], 7.0)
         storm.ask_more()
         assert storm.wait_for_workers(2) == pids
     storm.check_nothing_lost()

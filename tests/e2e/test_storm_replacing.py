@@ -75,14 +75,14 @@ BROKEN = {
     # As a constructor in C does that calls exit().
     "import ctypes\nctypes.CDLL(None)._exit(4)\n": "it exited with status 4 before it was ready",
     "import os\nos.kill(os.getpid(), 11)\n": "it was killed by SIGSEGV before it was ready",
-    "import time\ntime.sleep(99)\n": r"it was not ready within 2 s \(--start-timeout\)",
+    "import time\ntime.sleep(99)\n": r"it was not ready within 6 s \(--start-timeout\)",
 }
 
 
 @pytest.mark.provokes("Fatal Python error: (Segmentation fault|Aborted)")
 def test_broken_code_changes_nothing(start_storm):
     """3: code that raises, exits, crashes or hangs at import: those of before serve on, and the log says why."""
-    storm = start_storm("--workers", "2", "--start-timeout", "2")
+    storm = start_storm("--workers", "2", "--start-timeout", "6")
     before = storm.wait_for_workers(2)
     for _ in storm.rounds():
         for source, why in BROKEN.items():

@@ -107,7 +107,7 @@ BROKEN = [
     ("def app(:\n", "importing .* raised SyntaxError: ", 0),
     ("import os\nos._exit(3)\n", "it exited with status 3 before it was ready, without a word", 0),
     ("import os\nos.kill(os.getpid(), 11)\n", "it was killed by SIGSEGV before it was ready", 0),
-    ("import time\ntime.sleep(99)\n", r"it was not ready within 2 s \(--start-timeout\)", 0),
+    ("import time\ntime.sleep(99)\n", r"it was not ready within 5 s \(--start-timeout\)", 0),
 ]
 
 
@@ -116,7 +116,7 @@ def test_an_app_that_cannot_be_imported(tmp_path, source, why, tracebacks):
     """At the first start it ends the command: the app's traceback once, one line, status 1."""
     (tmp_path / "broken.py").write_text(source)
     command = [sys.executable, "-Im", "aserve", "broken:app", "--workers", "4", "--bind", "127.0.0.1:0"]
-    timeout = ["--start-timeout", "2"] if "timeout" in why else []
+    timeout = ["--start-timeout", "5"] if "timeout" in why else []
     done = subprocess.run(
         [*command, *timeout], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
     )  # fmt: skip
@@ -419,12 +419,12 @@ def test_a_reload_of_code_that_answers_with_errors(start):
 @pytest.mark.provokes("Fatal Python error: Aborted")
 def test_a_reload_of_code_that_hangs(start):
     """--start-timeout ends a successor that hangs, with its stack; without it, one may kill it."""
-    process = start("--workers", "1", "--start-timeout", "3")
+    process = start("--workers", "1", "--start-timeout", "6")
     before = process.wait_for_workers(1)
     process.write_app("import time\ntime.sleep(99)\n")
     process.signal(signal.SIGHUP)
     process.wait_for_log(
-        r"nothing was reloaded: .* it was not ready within 3 s \(--start-timeout\); correct it, .* as before: 1 of 1 worker"
+        r"nothing was reloaded: .* it was not ready within 6 s \(--start-timeout\); correct it, .* as before: 1 of 1 worker"
     )
     assert re.search(r'site_app.py", line \d in <module>', process.log)
     assert process.wait_for_workers(1) == before

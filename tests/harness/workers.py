@@ -79,7 +79,7 @@ class Workers(ServerProcess):
             is_ready = all(f"(pid {pid}) is ready" in self.log for pid in pids)
             return pids if len(pids) == count and is_ready else []
 
-        return wait_until(look, 20, lambda: f"{self.workers}:\n{self.log}")
+        return wait_until(look, 60, lambda: f"{self.workers}:\n{self.log}")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Let it end; return the exit status, when nothing of it is left."""
