@@ -1,7 +1,7 @@
 """Record what --metrics tells in outages: python tests/record_outages.py [NAME...]
 
-Each is a Django site of two workers with clients that ask all the time, on loopback; all of them run side by side, for three to five
-minutes, and end by themselves. Writes tests/recordings/NAME.json, from which tests/e2e/test_alerts.py replays them to the rules of
+Each is a Django site of two workers with clients that ask all the time, on loopback; all of them run side by side, for three to
+eight minutes, and end by themselves. Writes tests/recordings/NAME.json, from which tests/e2e/test_alerts.py replays them to the rules of
 examples/prometheus. Run it again when a rule needs a metric that is not recorded, or when the server tells another thing.
 """
 
