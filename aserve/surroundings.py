@@ -12,11 +12,10 @@ import os
 import site
 import sys
 from collections.abc import MutableMapping
-from typing import Any
 
 from .errors import AserveError
-from .settings import Bind, Config, parse_bind
-from .settings.shared import QUEUE
+from .settings import SETTINGS, Config
+from .settings.paths import Base
 from .start_folder import StartFolder
 
 HERE = StartFolder(".", is_said=False)
@@ -47,32 +46,11 @@ def set_surroundings(config: Config, environ: MutableMapping[str, str]) -> None:
 
 def with_whole_paths(config: Config, folder: StartFolder = HERE) -> Config:
     """Return settings by whose paths everybody means the same file: the app may change the folder, and a supervisor has them, too."""
-    changed: dict[str, Any] = {
-        name: os.path.abspath(getattr(config, name))
-        for name in ("control", "log_config")
-        if getattr(config, name) is not None
-    }
-    if config.access_log not in (None, "-") and not config.access_log.startswith("syslog:"):
-        changed["access_log"] = os.path.abspath(config.access_log)
-    changed["spooler"] = [folder if folder.startswith(QUEUE) else os.path.abspath(folder) for folder in config.spooler]
-    # A link that leads elsewhere is a change, too.
-    changed["touch_reload"] = [folder.whole(path) for path in config.touch_reload]
-    if config.chdir is not None:
-        changed["bind"] = [_with_whole_path(parse_bind(bind)) for bind in config.bind]
-        for name in ("static", "x_sendfile"):
-            changed[name] = [_with_whole_folder(text) for text in getattr(config, name)]
-    return dataclasses.replace(config, **changed)
-
-
-def _with_whole_path(bind: Bind) -> str:
-    if bind.kind == "unix" and not bind.is_abstract:
-        bind = bind._replace(path=os.path.abspath(bind.path))
-    return bind.spec
-
-
-def _with_whole_folder(text: str) -> str:
-    prefix, equals, folder = text.rpartition("=")
-    return f"{prefix}{equals}{os.path.abspath(folder.strip())}"
+    base = Base(folder, is_left=config.chdir is not None)
+    rows = [setting for setting in SETTINGS if setting.path is not None]
+    return dataclasses.replace(
+        config, **{row.name: row.with_whole_paths(getattr(config, row.name), base) for row in rows}
+    )
 
 
 def _import_from(folder: str) -> None:

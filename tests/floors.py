@@ -237,6 +237,7 @@ FLOORS = {
     "aserve/settings/files.py": 100,
     "aserve/settings/kinds.py": 100,
     "aserve/settings/log_line.py": 100,
+    "aserve/settings/paths.py": 100,
     "aserve/settings/peer.py": 100,
     "aserve/settings/platform.py": 100,
     "aserve/settings/secrecy.py": 100,

@@ -68,6 +68,7 @@ WITHIN = {
         "crontab",
         "kinds",
         "caches commands files shared",
+        "paths",
         "table",
         "toml",
     ),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from aserve.settings import Config
+from aserve.settings import SETTINGS, Config
 from aserve.start_folder import StartFolder
 from aserve.surroundings import SurroundingsError, set_surroundings, with_whole_paths
 
@@ -73,3 +73,29 @@ def test_touched_files_by_the_name_of_the_folder(tmp_path):
     """A link that leads to another release is a change of them, too."""
     folder = StartFolder(str(tmp_path), is_said=True)
     assert with_whole_paths(Config(workers=1, touch_reload=["a", "/b"]), folder).touch_reload == (f"{tmp_path}/a", "/b")
+
+
+def test_each_path_has_the_same_meaning_everywhere(tmp_path):
+    """--chdir: other settings' paths are those of the folder before, whichever setting it is, and in options of a bind, too."""
+    config = with_whole_paths(
+        Config(
+            chdir="x", certificate="c.pem", key="k.pem", client_ca="ca.pem", client_certificate="required", sni=["a.example=d.pem:e.pem", "b.example=/f.pem"],
+            pid_file="pid", workers=1, reload=True, reload_extra=["conf/**/*.toml"],
+            bind=["https://:1?certificate=g.pem&key=h.pem&client-certificate=none", "https://unix:s"],
+        )
+    )  # fmt: skip
+    here = str(tmp_path)
+    assert (config.certificate, config.key, config.client_ca) == (f"{here}/c.pem", f"{here}/k.pem", f"{here}/ca.pem")
+    assert config.sni == (f"a.example={here}/d.pem:{here}/e.pem", "b.example=/f.pem")
+    assert config.pid_file == f"{here}/pid" and config.reload_extra == (f"{here}/conf/**/*.toml",)
+    assert config.bind == (
+        f"https://:1?certificate={here}/g.pem&key={here}/h.pem&client-certificate=none", f"https://unix:{here}/s",
+    )  # fmt: skip
+    assert with_whole_paths(config) == config
+
+
+def test_every_setting_that_is_a_path_says_so():
+    """A setting whose value is a file has the column `path`; the exceptions are of the folder behind --chdir, or that folder."""
+    of_files = {setting.name for setting in SETTINGS if setting.kind.metavar in ("FILE", "PATH")}
+    with_path = {setting.name for setting in SETTINGS if setting.path is not None}
+    assert of_files - with_path == {"chdir", "python_path", "warm_up", "healthcheck_path"}

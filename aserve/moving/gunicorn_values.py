@@ -11,7 +11,7 @@ import re
 from typing import Any, Callable
 
 from ..settings.secrecy import show_variable
-from .draft import Draft, Given
+from .draft import BY_KEY, Draft, Given
 from .uwsgi_values import take_log_format as take_log_format  # the names of its values are gunicorn's, too
 
 Take = Callable[[Draft, Given], None]
@@ -92,7 +92,7 @@ def number(key: str, least: float, most: float) -> Take:
     return take
 
 
-def text(key: str, is_path: bool = False) -> Take:
+def text(key: str) -> Take:
     """Return what puts a text into this setting; a path may be one of `chdir`."""
 
     def take(draft: Draft, given: Given) -> None:
@@ -100,7 +100,7 @@ def text(key: str, is_path: bool = False) -> Take:
             return
         value = str(given.value) if type(given.value) is int else given.value
         draft.put(key, value, given)
-        if is_path:
+        if BY_KEY[key].path is not None:
             draft.facts.setdefault("paths", []).append(key)
 
     return take

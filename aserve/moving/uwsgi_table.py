@@ -110,7 +110,7 @@ ROWS: tuple[Row, ...] = (
     maps("gid", "group", text("group"), "only where root starts it"),
     always("add-gid", "the user's groups are its own in any case"),
     maps("umask", "umask", text("umask")),
-    maps("pidfile safe-pidfile pidfile2 safe-pidfile2", "pid-file", text("pid-file", is_path=True)),
+    maps("pidfile safe-pidfile pidfile2 safe-pidfile2", "pid-file", text("pid-file")),
     maps("daemonize daemonize2", "access-log", take_log_file, "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
     unlike("chroot pivot-root unshare jail* emperor-use-clone namespace*", "systemd does it: `RootDirectory=`, `CapabilityBoundingSet=` and the like"),
     unlike("emperor* vassal* subscribe-to subscribe subscription* fastrouter* rawrouter* sslrouter* forkrouter* http-subscription-server sub*", "have systemd start an aserve for each app"),

@@ -64,8 +64,8 @@ def number(key: str, least: int = 0, most: int | None = None, factor: int = 1) -
     return take
 
 
-def text(key: str, is_path: bool = False) -> Take:
-    """Return what puts a text into this setting; a path is one of the folder before --chdir."""
+def text(key: str) -> Take:
+    """Return what puts a text into this setting."""
 
     def take(draft: Draft, given: Given) -> None:
         value = text_of(given)
@@ -73,8 +73,6 @@ def text(key: str, is_path: bool = False) -> Take:
             draft.add(key, value, given)
         else:
             draft.put(key, value, given)
-        if is_path:
-            draft.facts.setdefault("paths", []).append(key)
 
     return take
 

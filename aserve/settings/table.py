@@ -64,6 +64,7 @@ from .kinds import (
     show_bytes,
     size,
 )
+from .paths import Base, whole, whole_by_name, whole_certificates, whole_folder, whole_log, whole_spool
 from .platform import platform_settings
 from .secrecy import show_app, show_place, show_program, show_route, show_timed, show_url, show_variable
 from .shared import QUEUE, QUEUE_NAME, SHARED, SHARED_PREFIX
@@ -106,6 +107,9 @@ class Setting(NamedTuple):
     fixed: bool = (
         False  # what is done with it once, before the first worker, is not done again while the supervisor runs
     )
+    path: Callable[[str, Base], str] | None = (
+        None  # what makes one text of a value name the same file from every folder
+    )
 
     @property
     def key(self) -> str:
@@ -132,6 +136,12 @@ class Setting(NamedTuple):
             return value
         return tuple(map(self.secret, value)) if self.is_list else self.secret(value)
 
+    def with_whole_paths(self, value: Any, base: Base) -> Any:
+        """Return a value of this setting that names the same files from every folder."""
+        if self.path is None or value is None:
+            return value
+        return tuple(self.path(text, base) for text in value) if self.is_list else self.path(value, base)
+
     def show(self, value: Any) -> str:
         """Return a value of this setting as text that anybody may read."""
         return _USER.sub("...@", self.kind.show(self.without_secrets(value)))
@@ -151,11 +161,23 @@ def _row(
     secret: Callable[[str], str] | None = None,
     needs: Needs | None = None,
     fixed: bool = False,
+    path: Callable[[str, Base], str] | None = None,
 ) -> Any:
     columns: dict[str, Any] = {"group": group, "flag": flag, "kind": kind, "help": help, "why": why}
-    columns.update(secret=secret, needs=needs, fixed=fixed)
+    columns.update(secret=secret, needs=needs, fixed=fixed, path=path)
     # Reports of errors have the reprs of local variables.
     return dataclasses.field(default=default, metadata=columns, repr=secret is None)
+
+
+def _whole_bind(text: str, base: Base) -> str:
+    """Return a bind: its options, and its unix socket only if need be, as a path of that has no more than 107 octets."""
+    given = bind = parse_bind(text)
+    if base.is_left and bind.kind == "unix" and not bind.is_abstract:
+        bind = bind._replace(path=whole(bind.path, base))
+    rows = {setting.key: setting for setting in SETTINGS}
+    options = tuple((key, rows[key].with_whole_paths(value, base)) for key, value in bind.options)
+    bind = bind._replace(options=options)
+    return text if bind == given else bind.spec
 
 
 _REPLACED = Needs(("workers",), "needs workers: a process cannot replace itself; --workers 1 is enough")
@@ -190,6 +212,7 @@ class Config:
         "passed, or, where a platform sets PORT, 0.0.0.0 and that port. [::] takes IPv4 clients as well, as the kernel has it "
         "(net.ipv6.bindv6only), unless a bind of IPv4 has the same port; REMOTE_ADDR is then their IPv4 address.",
         fixed=True,
+        path=_whole_bind,
     )
     threads: int = _row(
         32, "Serving", "--threads", count(0, 4096),
@@ -311,6 +334,7 @@ class Config:
         (), FILES, "--static", FOLDERS,
         "files for what is below a path; repeatable, the longest wins; what is no file there is the app's; see docs/files.md",
         "Only you know which folders are for everybody.",
+        path=whole_folder,
     )
     static_index: Sequence[str] = _row(
         ("index.html",), FILES, "--static-index", NAMES,
@@ -343,6 +367,7 @@ class Config:
         "folder whose files the app may send by naming them in X-Sendfile, or with a prefix in X-Accel-Redirect; repeatable; "
         "see docs/files.md",
         "An app that means a front server names files of that; here nobody has said which it may.",
+        path=whole_folder,
     )
     compress: bool = _row(
         False, FILES, "--compress", SWITCH,
@@ -405,6 +430,7 @@ class Config:
         "folder of jobs that the app puts there by uwsgi.spool or @spool, and that processes of their own do; or shared:NAME, a queue of all hosts in --shared; repeatable; see docs/spooler.md",
         "For apps written for uWSGI, and others with few jobs. A task queue does more.",
         needs=_REPLACED,
+        path=whole_spool,
     )
     spooler_processes: int = _row(
         1, PROCESSES, "--spooler-processes", count(1, 64),
@@ -435,6 +461,7 @@ class Config:
         "reload, as by SIGHUP, when this file changes or appears; repeatable",
         "SIGHUP does it. A file is for those who may write there, but send no signal.",
         needs=_REPLACED,
+        path=whole_by_name,
     )
     reload_at_once: bool = _row(
         False, PROCESSES, "--reload-at-once", SWITCH,
@@ -511,6 +538,7 @@ class Config:
         "with --reload: a folder, a file or a pattern (templates, 'conf/**/*.toml') whose changes reload, too; repeatable",
         "The modules of the project that are imported are looked at in any case; what else it reads, only you know.",
         needs=_EXTRA,
+        path=whole,
     )
     reload_page: str = _row(
         "auto", DEVELOPMENT, "--reload-page", choice("auto", "on", "off"),
@@ -525,24 +553,28 @@ class Config:
         "Clients would trust none of ours. A change of the file is seen within two seconds, and SIGHUP "
         "loads it at once; open connections continue.",
         needs=_CERTIFICATE,
+        path=whole,
     )
     key: str | None = _row(
         None, TLS, "--key", FILE,
         "PEM file of the private key, without a passphrase; none: it is in the certificate's file",
         "Most tools write it to a file of its own; some put both into one.",
         needs=_HTTPS,
+        path=whole,
     )
     sni: Sequence[str] = _row(
         (), TLS, "--sni", SNI,
         "another certificate for clients that ask for this server name; repeatable, or separated by commas",
         "A client that asks for another name, or for none, gets --certificate.",
         needs=_HTTPS,
+        path=whole_certificates,
     )
     client_ca: str | None = _row(
         None, TLS, "--client-ca", FILE,
         "PEM file of the authorities whose client certificates are believed",
         "Only yours: an authority of the public web would vouch for anybody.",
         needs=_HTTPS,
+        path=whole,
     )
     client_certificate: str = _row(
         "none", TLS, "--client-certificate", choice("none", "optional", "required"),
@@ -817,7 +849,7 @@ class Config:
     )
     chdir: str | None = _row(
         None, "Process", "--chdir", FILE,
-        "folder to change to before the app is imported; other settings' paths are those of the folder before",
+        "folder to change to before the app is imported; other settings' paths are those of the folder before, but for --python-path",
         "Whoever starts it has chosen one.",
     )
     python_path: Sequence[str] = _row(
@@ -836,6 +868,7 @@ class Config:
         "file to write the process's number into after binding, and before the app is imported; removed at the end",
         "systemd and containers know their process, and nothing else need.",
         fixed=True,
+        path=whole,
     )
     process_titles: bool = _row(
         False, "Process", "--process-titles", SWITCH,
@@ -847,11 +880,13 @@ class Config:
         "unix socket at which `aserve status`, `stacks`, `reload`, `workers` and `balancers` ask this server; for root and its own user only",
         "Nothing is written where nobody has asked for it.",
         fixed=True,
+        path=whole,
     )
     access_log: str | None = _row(
         None, "Logs", "--access-log", LOG_PATH,
         "write a line for each request to a file, to standard output with -, or with syslog: to the machine's log; see docs/logging.md",
         "Most servers stand behind a proxy that writes one already.",
+        path=whole_log,
     )
     access_log_format: str = _row(
         "combined", "Logs", "--access-log-format", LOG_FORMAT,
@@ -890,6 +925,7 @@ class Config:
         None, "Logs", "--log-config", FILE,
         "TOML or JSON file in the form of Python's logging.config, for all loggers of the process",
         "Messages go to standard error, one event a line.",
+        path=whole,
     )
     # fmt: on
 

@@ -71,7 +71,7 @@ def test_plain_texts():
     """A user may be a number; None and empty are unset."""
     assert taken(text("user"), 33).settings == {"user": "33"}
     assert taken(text("user"), None).settings == taken(text("user"), "").settings == {}
-    assert taken(text("pid-file", is_path=True), "a").facts == {"paths": ["pid-file"]}
+    assert taken(text("pid-file"), "a").facts == {"paths": ["pid-file"]}
     with pytest.raises(ConfigError, match=r"conf\.py:1: key = 3\.5: 3\.5 is not a path; accepted for pid-file"):
         taken(text("pid-file"), 3.5)
 

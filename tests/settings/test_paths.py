@@ -1,0 +1,44 @@
+"""Paths that mean the same file from every folder, in each form of value."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from aserve.settings.paths import Base, whole, whole_by_name, whole_certificates, whole_folder, whole_log, whole_spool
+from aserve.start_folder import StartFolder
+
+
+@pytest.mark.parametrize(
+    ("function", "text", "expected"),
+    [
+        (whole, "a/b", "{}/a/b"),
+        (whole, "/a/../b", "/b"),
+        (whole, "conf/**/*.toml", "{}/conf/**/*.toml"),
+        (whole_log, "log", "{}/log"),
+        (whole_log, "-", "-"),
+        (whole_log, "syslog:udp://a:1", "syslog:udp://a:1"),
+        (whole_spool, "jobs", "{}/jobs"),
+        (whole_spool, "shared:jobs", "shared:jobs"),
+        (whole_folder, "/static=a", "/static={}/a"),
+        (whole_folder, " a", "{}/a"),
+        (whole_certificates, "a.example=c.pem", "a.example={}/c.pem"),
+        (whole_certificates, "a.example=/c.pem:k.pem", "a.example=/c.pem:{}/k.pem"),
+    ],
+)
+def test_forms(function, text, expected, tmp_path, monkeypatch):
+    """What is a path in it is one from the root on; the rest stays."""
+    monkeypatch.chdir(tmp_path)
+    base = Base(StartFolder(str(tmp_path), is_said=True), is_left=True)
+    assert function(text, base) == expected.format(os.getcwd())
+
+
+def test_by_name(tmp_path, monkeypatch):
+    """A link stays in the path, so that the file is another once the link leads elsewhere."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "current").symlink_to("one")
+    monkeypatch.chdir(tmp_path / "current")
+    base = Base(StartFolder(f"{tmp_path}/current", is_said=True), is_left=False)
+    assert whole_by_name("touch", base) == f"{tmp_path}/current/touch"
+    assert whole("touch", base) == f"{tmp_path}/one/touch"
