@@ -109,8 +109,8 @@ FAULTS = (
     Fault(
         "workers crash again and again", _putting("die"),
         status=Told(r"workers? (is|are) not ready", 10),
-        metrics=Told('aserve_worker_restarts_total{reason="crash"}', 15, at_least=3),
-        log=Told(r"(another is started|the next try is) in (0\.[48]|[1-9])", 15),
+        metrics=Told('aserve_worker_restarts_total{reason="crash"}', 20, at_least=3),
+        log=Told(r"(another is started|the next try is) in (0\.[248]|[1-9])", 20),
     ),
     Fault(
         "every answer is 500", _putting("errors"),
