@@ -104,6 +104,7 @@ def test_process_titles(start_workers, start_process, control, tmp_path, flags):
     wait_until(lambda: title(pid) == f"{name}: no requests")
 
 
+@pytest.mark.timeout(300)  # seconds; a dozen starts of Python, which have taken 81 s on PyPy at a load of 15
 @pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["import", "preload"])
 def test_a_day_in_the_life(start_workers, control, tmp_path, flags):
     """A request hangs: status names it, stacks shows where; a reload, one more worker, code that is broken."""
