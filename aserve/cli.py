@@ -19,6 +19,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from . import exits
+from .arenas import share_one_arena
 from .banner import command, describe, show_banner, version_line
 from .completion import completion_of
 from .demo import app as demo_app
@@ -131,6 +132,7 @@ def _run(argv: Sequence[str]) -> int:
         sys.stdout.write(describe(plan.config, app, plan.spec))
         return 0
     set_up_logging(plan.config)
+    share_one_arena(os.environ)
     if inherited is None:
         show_banner(plan.config, plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)
