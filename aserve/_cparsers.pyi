@@ -75,6 +75,7 @@ class _Lib:
     HTTP1_CHUNKED: int
     HTTP1_EXPECT_CONTINUE: int
     HTTP1_FORWARDED: int
+    HTTP1_DROPPED: int
     HTTP1_WEBSOCKET: int
     HTTP1_LINE_VARS: int
     KNOWN_RAW_MAX: int

@@ -21,6 +21,7 @@ from .connections.websockets import WebSockets
 from .exchange import Exchange
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
+from .protocols.underscores import Underscores
 from .proxies.forwarded import StripForwarded, marking, strip_forwarded
 from .proxies.peers import Peers
 from .proxies.trust import Trust, TrustingGateway, TrustingLog, needs_identity, trust_of
@@ -70,7 +71,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     strip_forwarded_by = StripForwarded(listener.url) if trust is None else strip_forwarded
     if config.reload:
         strip_forwarded_by = marking(strip_forwarded_by)
-    limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies)
+    limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies, Underscores(listener.url))
     protocol = "http" if bind.protocol == "https" else bind.protocol
     parser = config.http_parser if protocol == "http" else "c"
     gateway = _new_gateway(protocol, shared, trust)

@@ -29,7 +29,7 @@
 
 /* What the whole head says; sets head->flags. */
 static int conclude(const fields *all, const request_line *line,
-                    http1_head *head)
+                    int has_dropped, http1_head *head)
 {
     uint32_t flags = 0;
     int code;
@@ -58,6 +58,8 @@ static int conclude(const fields *all, const request_line *line,
         flags |= HTTP1_EXPECT_CONTINUE;
     if (all->forwarded)
         flags |= HTTP1_FORWARDED;
+    if (has_dropped)
+        flags |= HTTP1_DROPPED;
     /* Measured 2026-11-23, callgrind: that this is looked for costs a head with
      * Host alone 2 instructions of 1,542, a browser's 14 of 8,430. */
     if (all->websocket && all->upgrade && line->minor > 0 &&
@@ -76,6 +78,7 @@ static int parse_head(const char *p, const char *end, http1_head *head)
     fields all = {.vars = {.buf = head->vars, .cap = head->vars_cap}};
     request_line line;
     const char *line_end;
+    int has_dropped;
     int code;
 
     while (end - p >= 2 && p[0] == CR && p[1] == LF)
@@ -97,12 +100,13 @@ static int parse_head(const char *p, const char *end, http1_head *head)
             return ASERVE_TOO_MANY_FIELDS;
         code = parse_field_line(&all, p, end, &p);
     }
+    has_dropped = all.vars.n != HTTP1_LINE_VARS + all.nfields;
     /* RFC 9112 section 3.2.2: HTTP/1.0 may name its host only there. */
     if (code == 0 && all.authority.p != NULL && all.nhosts == 0)
         code = vars_append(&all.vars, "HTTP_HOST", 9, all.authority.p,
                            length(all.authority));
     if (code == 0)
-        code = conclude(&all, &line, head);
+        code = conclude(&all, &line, has_dropped, head);
     if (code != 0)
         return code;
     head->content_length = all.content_length;

@@ -17,9 +17,10 @@ enum {
     HTTP1_EXPECT_CONTINUE = 32, /* RFC 9110 section 10.1.1; 1.1 only */
     HTTP1_FORWARDED = 64,       /* Forwarded, X-Forwarded* or X-Real-IP: what
                                    proxies tell of their client */
-    HTTP1_WEBSOCKET = 128       /* RFC 6455 section 4.2.1, as far as HTTP goes:
+    HTTP1_WEBSOCKET = 128,      /* RFC 6455 section 4.2.1, as far as HTTP goes:
                                    a GET of 1.1 without a body that asks for an
                                    upgrade to websocket */
+    HTTP1_DROPPED = 256         /* a field is in no var: see vars.h */
 };
 
 /* Pairs that stand for the request line. */

@@ -14,7 +14,7 @@
 
 enum {
     PLAIN = HTTP1_KEEP_ALIVE | HTTP1_VERSION_1_1,
-    ALLOWED = HTTP1_LENGTH | HTTP1_FORWARDED
+    ALLOWED = HTTP1_LENGTH | HTTP1_FORWARDED | HTTP1_DROPPED
 };
 
 /* Where the field section begins: behind the first LF; NULL: nowhere. */

@@ -18,7 +18,7 @@ int vars_append(aserve_vars *vars, const char *name, size_t name_len,
                 const char *value, size_t value_len);
 
 /* Append one field under its CGI name: upper-case, '-' to '_', prefixed
- * HTTP_ but for CONTENT_TYPE and CONTENT_LENGTH.  Silently dropped: names
+ * HTTP_ but for CONTENT_TYPE and CONTENT_LENGTH.  Dropped, n stays: names
  * that contain '_' (they would alias those with '-') and "Proxy" (httpoxy:
  * HTTP_PROXY configures HTTP clients).  The name is a valid token.
  * Returns 0 or ASERVE_VARS_FULL. */

@@ -214,6 +214,7 @@ FLOORS = {
     "aserve/protocols/one_request.py": 98,
     "aserve/protocols/refused_head.py": 100,
     "aserve/protocols/scgi.py": 100,
+    "aserve/protocols/underscores.py": 100,
     "aserve/protocols/uwsgi.py": 100,
     "aserve/proxies/__init__.py": 100,
     "aserve/proxies/forwarded.py": 100,

@@ -84,7 +84,7 @@ WITHIN = {
     ),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust"),
-    "protocols": ("refused_head", "base", "one_request chunked", "http1 httptools1 scgi uwsgi"),
+    "protocols": ("refused_head underscores", "base", "one_request chunked", "http1 httptools1 scgi uwsgi"),
     "connections": (
         "addresses",
         "states data_rate sender listeners shared_memory health",

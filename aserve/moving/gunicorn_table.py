@@ -16,6 +16,7 @@ from .gunicorn_values import (
     take_cert_reqs,
     take_field_size,
     take_forwarded,
+    take_header_map,
     take_log_format,
     take_paths,
     take_raw_env,
@@ -57,7 +58,7 @@ ROWS: tuple[Row, ...] = (
     maps("reload_extra_files", "touch-reload", take_paths("touch-reload")),
     always("worker_tmp_dir", "workers show that they live in shared memory, and write no file"),
     always("proc_name default_proc_name", "a process has aserve's name"),
-    always("sendfile initgroups enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs header_map dirty_* control_socket control_socket_mode control_socket_disable http2_* http_protocols http_parser enable_backlog_metric uwsgi_allow_ips", "it is as a server needs it"),
+    always("sendfile initgroups enable_stdio_inheritance do_handshake_on_connect suppress_ragged_eofs dirty_* control_socket control_socket_mode control_socket_disable http2_* http_protocols http_parser enable_backlog_metric uwsgi_allow_ips", "it is as a server needs it"),
     unlike("check_config print_config spew config", "`aserve --check`, and `aserve translate`"),
     # The process
     unlike("daemon", "aserve stays in the foreground: systemd, a container or a supervisor starts it"),
@@ -86,7 +87,8 @@ ROWS: tuple[Row, ...] = (
     maps("proxy_protocol", "bind", fact("proxy_protocol"), "`proxy+http://`"),
     maps("proxy_allow_ips", "trusted-proxies", take_forwarded),
     maps("secure_scheme_headers", "", fact("secure_scheme_headers"), "`X-Forwarded-Proto` is obeyed; others are not: have the proxy set that"),
-    unlike("forwarder_headers", "`--forwarded-fields` names the fields that your proxies set"),
+    unlike("forwarder_headers", "`--forwarded-fields` names the fields that your proxies set; names with an underscore never reach the app"),
+    maps("header_map", "", take_header_map, "names with an underscore never reach the app: let whatever sets them use hyphens"),
     unlike("permit_obsolete_folding strip_header_spaces permit_unconventional_http_method permit_unconventional_http_version casefold_http_method", SMUGGLING),
     # TLS
     maps("certfile", "certificate", text("certificate")),

@@ -173,6 +173,14 @@ def take_field_size(draft: Draft, given: Given) -> None:
         draft.put("max-head", min(value, MAX_HEAD_BYTES), given)
 
 
+def take_header_map(draft: Draft, given: Given) -> None:
+    """header_map: what becomes of fields whose names have an underscore."""
+    if given.value == "dangerous":
+        draft.note(
+            given, "fields whose names have an underscore never reach the app; let whatever sets them use hyphens"
+        )
+
+
 def take_forwarded(draft: Draft, given: Given) -> None:
     """forwarded_allow_ips, proxy_allow_ips."""
     for peer in [] if is_unset(given.value) else texts(given.value):

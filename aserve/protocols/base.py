@@ -17,6 +17,7 @@ from ..exchange import Exchange, refused_exchange
 from ..proxies.forwarded import strip_forwarded
 from ..settings import Config
 from .refused_head import known_request, looks_like
+from .underscores import Underscores
 
 # What makes an exchange of a head that somebody else has parsed in C (connections/lane.py): vars, count of own ones, flags, modifier1,
 # and the octets of the head: the buffer that holds them, from where, and how many. If it is for the event loop, it must be
@@ -39,9 +40,16 @@ class Limits(NamedTuple):
         strip_forwarded  # for a request with fields that only a proxy is believed
     )
     body_space: BodySpace = unlimited_bodies()  # of temporary files, for all connections together
+    underscores: Underscores | None = None  # tells of fields that were dropped
 
     @classmethod
-    def of(cls, config: Config, strip_forwarded: Callable[[Exchange], None], body_space: BodySpace) -> Limits:
+    def of(
+        cls,
+        config: Config,
+        strip_forwarded: Callable[[Exchange], None],
+        body_space: BodySpace,
+        underscores: Underscores | None = None,
+    ) -> Limits:
         """Return what the settings allow on the connections of one listener."""
         return cls(
             max_line_bytes=config.max_request_line_bytes,
@@ -54,6 +62,7 @@ class Limits(NamedTuple):
             has_status_line=config.scgi_status == "line",
             strip_forwarded=strip_forwarded,
             body_space=body_space,
+            underscores=underscores,
         )
 
 

@@ -33,6 +33,7 @@ LENGTH: int = lib.HTTP1_LENGTH
 CHUNKED: int = lib.HTTP1_CHUNKED
 EXPECT_CONTINUE: int = lib.HTTP1_EXPECT_CONTINUE
 FORWARDED: int = lib.HTTP1_FORWARDED
+DROPPED: int = lib.HTTP1_DROPPED
 WEBSOCKET: int = lib.HTTP1_WEBSOCKET
 # Neither a body nor a surprise: most requests there are.
 PLAIN = KEEP_ALIVE | VERSION_1_1
@@ -142,6 +143,8 @@ class HTTP1(RequestReceiver):
         if flags == PLAIN:
             exchanges.append(exchange)
         else:
+            if flags & DROPPED and scratch.limits.underscores is not None:
+                scratch.limits.underscores.look_at(data[position : position + consumed])
             self._begin_request(exchange, flags, length, exchanges)
         return consumed
 
@@ -240,11 +243,13 @@ def new_factory(limits: Limits) -> Callable[[], WireProtocol]:
 
 def new_exchange_factory(limits: Limits) -> ExchangeFactory:
     """Return what makes the exchange of a head that was parsed."""
-    strip_forwarded = limits.strip_forwarded
+    strip_forwarded, underscores = limits.strip_forwarded, limits.underscores
 
-    def make(vars: str, _: int, flags: int, *__: Any) -> Exchange:
+    def make(vars: str, _: int, flags: int, __: int, data: Any, start: int, size: int) -> Exchange:
         exchange = Exchange(vars)
         set_flags(exchange, flags, strip_forwarded)
+        if flags & DROPPED and underscores is not None:
+            underscores.look_at(bytes(data[start : start + size]))
         return exchange
 
     return make

@@ -342,6 +342,8 @@ class HTTPTools1(RequestReceiver):
         content_type: bytes | None = None
         for name, value in self._fields:
             if b"_" in name or name in _DROPPED_NAMES:
+                if b"_" in name and self._limits.underscores is not None:
+                    self._limits.underscores.tell(name)
                 continue
             if name == b"HOST" and authority is not None:
                 value, authority = authority, b""

@@ -37,7 +37,17 @@ ERRORS = {
     for name in dir(lib)
     if name.startswith("ASERVE_") and name != "ASERVE_LAST_ERROR"
 }
-FLAGS = ["KEEP_ALIVE", "VERSION_1_1", "HEAD", "LENGTH", "CHUNKED", "EXPECT_CONTINUE", "FORWARDED", "WEBSOCKET"]
+FLAGS = [
+    "KEEP_ALIVE",
+    "VERSION_1_1",
+    "HEAD",
+    "LENGTH",
+    "CHUNKED",
+    "EXPECT_CONTINUE",
+    "FORWARDED",
+    "WEBSOCKET",
+    "DROPPED",
+]
 
 
 class Case(NamedTuple):

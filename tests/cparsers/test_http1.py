@@ -269,6 +269,16 @@ def test_websocket(line, fields, is_flagged, parse_head):
 
 @pytest.mark.parametrize(
     ("name", "is_flagged"),
+    [("X_A", True), ("_", True), ("Content_Length", True), ("X-A", False), ("Proxy", True), ("X-A: _, X_A", False)],
+)
+def test_dropped(name, is_flagged, parse_head):
+    """That a field is in no var is noticed."""
+    head = parse_head(BARE[:-2] + f"{name}: 1\r\n\r\n".encode())
+    assert ("DROPPED" in head.flags) == is_flagged
+
+
+@pytest.mark.parametrize(
+    ("name", "is_flagged"),
     [
         ("Forwarded", True),
         ("FORWARDED", True),

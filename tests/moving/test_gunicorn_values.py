@@ -14,6 +14,7 @@ from aserve.moving.gunicorn_values import (
     take_cert_reqs,
     take_field_size,
     take_forwarded,
+    take_header_map,
     take_paths,
     take_raw_env,
     take_request_line,
@@ -139,3 +140,10 @@ def test_tls():
         taken(take_cert_reqs, 3)
     assert taken(take_ssl_version, ssl.TLSVersion.TLSv1_3).settings == {"tls-min": "1.3"}
     assert taken(take_ssl_version, "TLSv1_2").settings == taken(take_ssl_version, 2).settings == {}
+
+
+def test_fields_with_underscores():
+    """gunicorn passes them on only if it is told to; who has done so reads that they never arrive here."""
+    assert not taken(take_header_map, "drop").notes and not taken(take_header_map, "refuse").notes
+    (note,) = taken(take_header_map, "dangerous").notes
+    assert "underscore never reach the app" in str(note)

@@ -75,7 +75,7 @@ def test_limits_are_those_of_the_settings():
         max_request_line_bytes=1000, max_head_bytes=2000, max_fields=3, max_body_bytes=4, body_memory_bytes=5, max_pipelined=6,
         body="stream", scgi_status="line",
     )  # fmt: skip
-    assert base.Limits.of(config, print, None) == (1000, 2000, 3, 4, 5, 6, True, True, print, None)
+    assert base.Limits.of(config, print, None, None) == (1000, 2000, 3, 4, 5, 6, True, True, print, None, None)
 
 
 KEYS = [key for key in PROTOCOLS if key[1] != "httptools" or importlib.util.find_spec("httptools")]

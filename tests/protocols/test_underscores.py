@@ -1,0 +1,60 @@
+"""Fields whose names have an underscore: the app does not see them, and the log says so."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from aserve._cparsers import lib
+from aserve.protocols import EXCHANGE_FACTORIES, PROTOCOLS
+from aserve.protocols.base import Limits
+from aserve.protocols.underscores import Underscores
+
+HEAD = b"GET / HTTP/1.1\r\nHost: a_b\r\nX-A: c_d\r\n%bAccept: */*\r\n\r\n"
+CLAIM = b"oidc_claim_email: ada@example.com\r\n"
+
+
+@pytest.fixture
+def limits(caplog):
+    caplog.set_level(logging.INFO, "aserve")
+    return Limits(underscores=Underscores("http://a:80"))
+
+
+@pytest.mark.parametrize("parser", ["c", "httptools"])
+@pytest.mark.parametrize("body", [b"", b"Content-Length: 1\r\n"], ids=["plain", "with a body"])
+def test_said_once(limits, caplog, parser, body):
+    """The first is told by its name, with what to do; values and names without one are no reason."""
+    if parser == "httptools":
+        pytest.importorskip("httptools")
+    new = PROTOCOLS["http", parser](limits)
+    assert len(new().receive(HEAD % b"")) == len(new().receive(HEAD % b"Proxy: a_b\r\n")) == 1 and caplog.text == ""
+    for field in (CLAIM, CLAIM, b"X_Other: 1\r\n"):
+        for exchange in new().receive(HEAD % (field + body) + b"x" * len(body)):
+            assert "ada" not in exchange.vars
+    assert caplog.text.count("\n") == 1 and "hyphens (said once)" in caplog.text
+    assert "http://a:80: the field oidc_claim_email came" in caplog.text.replace("OIDC_CLAIM_EMAIL", "oidc_claim_email")
+
+
+def test_in_the_lane(limits, caplog):
+    """Its heads are parsed elsewhere, and what was dropped is looked for in their octets."""
+    make = EXCHANGE_FACTORIES["http"](limits)
+    flags = lib.HTTP1_KEEP_ALIVE | lib.HTTP1_VERSION_1_1
+    octets = memoryview(b"xy" + HEAD % CLAIM)
+    make("", 0, flags, 0, octets, 2, len(octets) - 2)
+    assert caplog.text == ""
+    make("", 0, flags | lib.HTTP1_DROPPED, 0, octets, 2, len(octets) - 2)
+    assert "the field oidc_claim_email came" in caplog.text and "oidc-claim-email would be the same" in caplog.text
+    assert EXCHANGE_FACTORIES["http"](Limits())("", 0, flags | lib.HTTP1_DROPPED, 0, octets, 2, 9).keep_alive
+
+
+def test_a_long_name(limits, caplog):
+    """The line is none the longer for it; its end is as it was."""
+    limits.underscores.look_at(HEAD % (b"_" * 5000 + b": 1\r\n"))
+    assert len(caplog.messages[0]) < 500
+
+
+def test_nothing_said_for_what_is_not_found(limits, caplog):
+    """A head in which none is found is no reason for a line."""
+    limits.underscores.look_at(HEAD % b"")
+    assert caplog.text == ""
