@@ -118,6 +118,9 @@ class Exchange:
     began_at: float = 0.0  # a worker began it
     left_at: float = 0.0  # it was done with it, and the event loop sends on; 0.0, too, where the worker has ended it
     thread_id = 0  # which
+    # Of a response that is sent in pieces, as it was seen once a second: how much was out, and when it had grown (time.monotonic()).
+    seen_bytes = 0
+    grew_at: float = 0.0
     end = ANSWERED
 
     def __init__(self, vars: str, own_count: int = REQUEST_LINE_COUNT) -> None:

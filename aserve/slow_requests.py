@@ -103,10 +103,17 @@ class SlowRequests:
             found.add(exchange)
             if not exchange.arrived_at or exchange in self._running or exchange in self._over:
                 continue
-            if now - exchange.arrived_at >= self._seconds:
+            if now - (exchange.grew_at or exchange.arrived_at) >= self._seconds and not self._is_new_stream(exchange):
                 self._tell_running(exchange, thread_id, calls_of(frames))
         with self._lock:
             self._over &= found
+
+    def _is_new_stream(self, exchange: Exchange) -> bool:
+        """Whether a response has begun to be sent in pieces, and the event loop has yet to see whether it goes on."""
+        response = exchange.response
+        if self._is_inline or exchange.grew_at or response is None:
+            return False
+        return bool(response.head_is_out and not response.is_full)
 
     def _on_minute(self, now: float) -> None:
         if now - self._minute_began_at < 60:
@@ -137,7 +144,8 @@ class SlowRequests:
         self._write(exchange, 101)
 
     def _write(self, exchange: Exchange, status: int) -> None:
-        if _monotonic() - exchange.arrived_at >= self._seconds:
+        since = exchange.grew_at or exchange.arrived_at  # what has sent all the time is not slow
+        if exchange in self._running or _monotonic() - since >= self._seconds:
             self._end(exchange, exchange.end, status)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:

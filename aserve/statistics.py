@@ -160,11 +160,12 @@ def take_ongoing(wires: Iterable[OnLoop], lane: Lane | None, count: int) -> list
     """
     Return so many of the requests that wait for a worker, or are with the app, or whose responses are sent; the oldest first.
 
-    Each: for how many seconds, and "METHOD target", escaped for a log. None is told that has no time (Service.times_requests).
+    Each: for how many seconds, a stream since it has sent something, and "METHOD target", escaped for a log. None is told that has no time (Service.times_requests).
     """
     exchanges, now = _exchanges_of(wires, lane), time.monotonic()
-    oldest = heapq.nsmallest(count, (each for each in exchanges if each.arrived_at), key=lambda each: each.arrived_at)
-    return [(now - exchange.arrived_at, exchange.summary) for exchange in oldest]
+    since = [(each.grew_at or each.arrived_at, each) for each in exchanges if each.arrived_at]
+    oldest = heapq.nsmallest(count, since, key=lambda found: found[0])
+    return [(now - at, exchange.summary) for at, exchange in oldest]
 
 
 def take_thread_seconds(wires: Iterable[OnLoop], lane: Lane | None, now: float) -> float:

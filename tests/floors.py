@@ -61,6 +61,7 @@ FLOORS = {
     "aserve/connections/load_board.py": 100,
     "aserve/connections/sender.py": 100,
     "aserve/connections/sendfile.py": 100,
+    "aserve/connections/streams.py": 100,
     "aserve/connections/sending.py": 98,
     "aserve/connections/service.py": 100,
     "aserve/connections/shared_memory.py": 100,

@@ -93,7 +93,7 @@ WITHIN = {
         "in_flight limit listen_queue",
         "lane_memory",
         "service",
-        "connection",  # knows no wire
+        "connection streams",  # know no wire
         "writing",  # the event loop's half of a wire
         "large_bodies",
         "sending",  # the workers' half

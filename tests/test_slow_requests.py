@@ -72,7 +72,7 @@ def run(monkeypatch, slow):
     def run(seconds, vars=VARS):
         exchange = Exchange(vars, 5)
         exchange.arrived_at = exchange.began_at = slow.clock.now - seconds
-        exchange.response = SimpleNamespace(code=200)
+        exchange.response = SimpleNamespace(code=200, head_is_out=False, is_full=False)
         running.append(exchange)
         return exchange
 
@@ -135,6 +135,29 @@ def test_ends(slow, run, caplog):
         slow.write(each)
     assert len(slow.last()) == 2 and not slow._running
     assert slow_lines(caplog)[-1] == "GET /a has ended after 4.0 s: refused 504"
+
+
+def test_streams(slow, run, caplog):
+    """What goes on sending is not slow, neither while it runs nor at its end; one that has sent nothing for as long is."""
+    stream, new, stuck = run(500.0), run(5.0), run(500.0)
+    stream.grew_at, stuck.grew_at = slow.clock.now - 1.0, slow.clock.now - 2.0
+    new.response.head_is_out = True  # the event loop looks at it once a second
+    slow.look()
+    assert [found["seconds"] for found in slow.last()] == [500.0] and stuck in slow._running
+    slow.write(stream)
+    slow.write(stuck)
+    assert [found["end"] for found in slow.last()] == ["answered"] and len(slow_lines(caplog)) == 2
+    new.grew_at = slow.clock.now - 3.0
+    slow.look()
+    assert len(slow.last()) == 2
+
+
+def test_streams_on_the_event_loop(slow, run):
+    """With --threads 0 the loop cannot see what goes on while the app holds it: the app is told of."""
+    slow._is_inline = True
+    run(5.0).response.head_is_out = True
+    slow.look()
+    assert len(slow.last()) == 1
 
 
 def test_a_thread_that_was_written_off(slow, run, caplog):

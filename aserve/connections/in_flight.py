@@ -2,7 +2,7 @@
 
 Owns:     the table, in memory that the caller gives and shares with who is to read it; InFlight, the exchanges of the
           event loop's wires, in this table and on the load board; read_in_flight, read_oldest.
-Thread:   `begin`: event loop; `end`: who ends the exchange.
+Thread:   `begin`, `refresh`: event loop; `end`: who ends the exchange.
 Not here: the requests of the lane, which its C notes by descriptor (cparsers/in_flight.h).
 """
 
@@ -55,6 +55,16 @@ class InFlight:
             number = exchange.entry = self._free.pop()
             text = exchange.method_and_target.encode("latin-1")
             _ENTRY.pack_into(self._memory, _place_of(number), text, time.monotonic_ns() // 1000)
+
+    def refresh(self, exchange: Exchange) -> None:
+        """Its response goes on: it is at it from now on, to those who look for requests that take long."""
+        number = exchange.entry
+        if number is None or number < 0:
+            return
+        place = _place_of(number) + lib.IN_FLIGHT_TEXT_CAP
+        _SINCE.pack_into(self._memory, place, time.monotonic_ns() // 1000)
+        if exchange.entry is None:  # a worker has ended it meanwhile; only this thread may begin another there
+            _SINCE.pack_into(self._memory, place, 0)
 
     def end(self, exchange: Exchange) -> None:
         """Its response is with the transport, or lost."""

@@ -17,6 +17,7 @@ from .connection import Connection
 from .data_rate import TOO_LATE, DataRate, why_overdue
 from .ending import EndingHalf
 from .states import State
+from .streams import note_stream
 
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 NEW, IDLE, RECEIVING = State.NEW, State.IDLE, State.RECEIVING
@@ -53,6 +54,8 @@ class TimedHalf(EndingHalf):
         """Called once a second: end what has been quiet for too long."""
         self._quiet_seconds += 1.0
         self._plain_seconds += 1.0
+        if self.connection.exchange is not None:
+            note_stream(self.connection.exchange, self._service.in_flight)
         config, state = self._service.config, self._state
         quiet = self._quiet_seconds
         if state <= IDLE:

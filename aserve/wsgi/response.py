@@ -130,6 +130,11 @@ class Response:
         return self._head or b""
 
     @property
+    def is_event_stream(self) -> bool:
+        """Whether the app sends events as they come (WHATWG HTML, server-sent events)."""
+        return b"\r\ncontent-type: text/event-stream" in self.head.lower()
+
+    @property
     def tells_its_end(self) -> bool:
         """Whether the octets sent show where the body ends, without the end of the connection."""
         return self._is_chunked or self._length >= 0 or self._has_no_body

@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from aserve.connections import in_flight as in_flight_module
 from aserve.connections.in_flight import LOOP_COUNT, TABLE_BYTES, InFlight, lane_entries, read_in_flight, read_oldest
 from aserve.connections.load_board import NOBODY, Load, LoadBoard
 from aserve.exchange import Exchange
@@ -40,6 +41,50 @@ def test_the_table():
     in_flight.end(exchanges[0])
     assert [text for _, text in read_in_flight(memory)] == ["PUT /b"]
     in_flight.end(exchanges[1])
+    assert read_in_flight(memory) == []
+
+
+class Clock:
+    """The module `time` as a test sets it."""
+
+    now = 1000 * 10**9
+
+    def monotonic_ns(self):
+        return self.now
+
+
+def test_what_goes_on(monkeypatch):
+    """A response that has grown makes its request a young one; nothing is left behind its end."""
+    clock = Clock()
+    monkeypatch.setattr(in_flight_module, "time", clock)
+    memory = mmap.mmap(-1, TABLE_BYTES)
+    in_flight = InFlight(None, memory)
+    exchange = new_exchange()
+    in_flight.refresh(exchange)  # it is not in there
+    in_flight.begin(exchange)
+    clock.now += 60 * 10**9
+    assert read_in_flight(memory)[0][0] == pytest.approx(60.0, abs=0.001)
+    in_flight.refresh(exchange)
+    assert read_in_flight(memory)[0][0] == pytest.approx(0.0, abs=0.001)
+    in_flight.end(exchange)
+    in_flight.refresh(exchange)
+    assert read_in_flight(memory) == []
+
+
+def test_an_end_meanwhile(monkeypatch):
+    """A worker that ends it just then leaves nothing in the table either."""
+    memory = mmap.mmap(-1, TABLE_BYTES)
+    in_flight, exchange = InFlight(None, memory), new_exchange()
+    in_flight.begin(exchange)
+
+    class Ending(Clock):
+        def monotonic_ns(self):
+            in_flight.end(exchange)
+            return self.now
+
+    monkeypatch.setattr(in_flight_module, "time", Ending())
+    in_flight.refresh(exchange)
+    monkeypatch.undo()
     assert read_in_flight(memory) == []
 
 

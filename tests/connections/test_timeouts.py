@@ -311,3 +311,20 @@ def test_what_is_not_plain_stays(taken_back, kind):
         transport.received()
         pass_seconds(wire, 1)
     assert taken == [] and transport.calls == []
+
+
+def test_a_stream_goes_on(new):
+    """Once a second the wire notes that a response in pieces has grown, until it is whole; see note_stream."""
+    seen = []
+
+    def app(environ, start_response):
+        start_response("200 OK", [])
+        for _ in range(2):
+            pass_seconds(connection, 1)
+            seen.append((connection.connection.exchange.seen_bytes, bool(connection.connection.exchange.grew_at)))
+            yield b"piece"
+
+    harness, connection, _ = new(app)
+    connection.data_received(GET)
+    harness.executor.run()
+    assert seen == [(0, False), (5, True)]

@@ -527,3 +527,13 @@ def test_the_fault_of_what_could_not_be_read():
     """It is the client's."""
     told = error_response(408, "late", None, CommonFields("", "web1"))
     assert fields_of(told)["Proxy-Status"] == "web1; error=http_request_error"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [("text/event-stream", True), ("text/event-stream; charset=utf-8", True), ("text/plain", False)],
+)
+def test_event_streams(value, is_one):
+    """Their type says so, in whichever case its name is."""
+    made, _ = start(headers=[("content-TYPE", value)])
+    assert made.is_event_stream is is_one

@@ -1,0 +1,28 @@
+"""Responses that are sent in pieces: a request whose response goes on is not slow.
+
+Owns:     note_stream.
+Thread:   event loop only.
+Not here: what is done about slow requests (../slow_requests.py, ../metrics/advice.py); how fast a client reads (data_rate.py).
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..exchange import Exchange
+from .in_flight import InFlight
+
+
+def note_stream(exchange: Exchange, in_flight: InFlight | None) -> None:
+    """
+    Note that the response of an exchange has grown since the last call, for those who look for how long it takes.
+
+    An event stream waits for events: it goes on as long as it is open.
+    """
+    response = exchange.response
+    if response is None or not response.head_is_out or response.is_full:
+        return
+    if response.sent_bytes != exchange.seen_bytes or response.is_event_stream:
+        exchange.seen_bytes, exchange.grew_at = response.sent_bytes, time.monotonic()
+        if in_flight is not None:
+            in_flight.refresh(exchange)
