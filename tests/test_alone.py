@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 
 import pytest
 from harness import apps
 
 import aserve
+from aserve import alone, cli, exits
 from aserve.alone import NO_WORKERS, control_of
 from aserve.footprint import Memory
 
@@ -92,3 +94,21 @@ async def test_growth(tmp_path, monkeypatch):
             status, worker = await ask(tmp_path / "control", ask="status")
     assert worker["worker"]["growth"]["minutes"] == 40
     assert any(" has grown from " in warning["text"] for warning in status["warnings"])
+
+
+@pytest.mark.parametrize("path", [None, "/run/control"], ids=["none", "control"])
+def test_what_stands_beside_a_server(monkeypatch, path):
+    """What answers on the control socket, if there is one; when the server has gone, signals are held to the end of the process."""
+    told = []
+
+    @contextlib.contextmanager
+    def control_of(server, path):
+        told.append((server, path))
+        yield
+        told.append("closed")
+
+    monkeypatch.setattr(alone, "control_of", control_of)
+    monkeypatch.setattr(exits, "hold_signals", lambda: told.append("held"))
+    with cli._beside(path)("a server"):
+        assert "held" not in told
+    assert told == [*([("a server", path), "closed"] if path else []), "held"]
