@@ -401,6 +401,7 @@ def test_the_clock(memory, monkeypatch, caplog, kind):
     signals.begin(1, lambda: True)  # the server serves again
     assert signals._clock is not clock and signals._clock.is_alive()
     clock = signals._clock
+    assert not signals._end_clock() and signals._clock is clock  # where the thread has not seen the end before
     signals.end()
     clock.join(20)
     assert not clock.is_alive()
