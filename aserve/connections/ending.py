@@ -54,7 +54,7 @@ class EndingHalf(SendingHalf):
         self.connection.end_exchange(exchange)
         if self.is_lost:
             self._leave_connection()
-        elif self._state <= State.LOOP_ENDS:
+        else:
             self._transition(Event.CLOSE)
             self._transport.abort()
 

@@ -156,6 +156,20 @@ class FakeExecutor(InlineExecutor):
         self.overdue = jobs
 
 
+def test_begun_meanwhile(site, wait_until):
+    """Who has just been given to a worker is the worker's."""
+    served = site()
+    gone = served.ask("/gone")
+    served.wait_for(1, wait_until)
+    gone.close()
+    served.server.server._executor.withdraw = lambda job: False
+    served.server.pass_seconds(2)
+    assert served.waiting_count == 1
+    served.gate.open(2)
+    assert served.first.recv_response().status == 200
+    wait_until(lambda: served.gate.paths == ["/first", "/gone"])
+
+
 def test_other_jobs():
     """What is no request is not looked at, nor is one whose connection is on its way elsewhere."""
     connection = types.SimpleNamespace(run=print, wire=types.SimpleNamespace(fd=0))

@@ -220,6 +220,28 @@ def test_used_in_the_midst_of_its_use(outer):
     assert done.returncode == 0, done.stderr
 
 
+def test_used_under_the_lock(cache, clock):
+    """What is read is what is there; what is changed is told as it will be, and done behind it, in order."""
+    fill(cache, 2)
+    cache.change(b"n", lambda n: n + 1)
+    cache.set(b"old", b"", 1)
+    clock.now += 2
+    told = []
+
+    def interrupted():
+        told.extend([cache.get(b"0"), cache.has(b"1"), cache.has(b"none"), cache.get(b"old"), cache.number(b"n")])
+        told.extend(
+            [cache.set(b"0", b"x"), cache.set(b"0", b"y", is_update=True), cache.delete(b"1"), cache.delete(b"none")]
+        )
+        told.extend([cache.change(b"n", lambda n: n + 1), cache.change(b"0", lambda n: n + 1), sorted(cache.keys())])
+
+    cache._locks.run(interrupted)
+    assert told == [b"v0", True, False, None, 1, False, True, True, False, True, False, [b"0", b"1", b"n"]]
+    assert cache.get(b"0") == b"y" and cache.number(b"n") == 2 and sorted(cache.keys()) == [b"0", b"n"]
+    cache._locks.run(lambda: told.append(cache.clear()))
+    assert told[-1] is True and cache.keys() == []
+
+
 @pytest.mark.provokes("a process ended while it changed the cache")
 def test_log_that_uses_the_cache(cache, caplog):
     """A handler of the app's logging may count in the cache what the cache itself logs."""

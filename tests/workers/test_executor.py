@@ -64,6 +64,24 @@ async def test_each_job_has_a_context():
     await run(test, max_threads=1)
 
 
+async def test_a_job_taken_back():
+    """Once: no worker runs it; one that a worker has begun cannot be taken back."""
+
+    async def test(harness):
+        ran, (gate, started) = [], harness.submit_held()
+        await wait(started)
+        jobs = [(ran.append, number) for number in range(2)]
+        for job in jobs:
+            harness.executor.jobs.append(job)
+        assert harness.executor.withdraw(jobs[0]) and not harness.executor.withdraw(jobs[0])
+        gate.set()
+        await wait(harness.submit())
+        assert ran == [1] and not harness.executor.withdraw(jobs[1])
+        assert harness.executor.overdue == []
+
+    await run(test, max_threads=1)
+
+
 async def test_threads_start_when_they_are_needed():
     """No job, no thread; and never more threads than were asked for."""
 
