@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
+from .accounts import name_user
 from .near_names import near_names
 
 
@@ -18,7 +19,11 @@ def hint_for_module(name: str) -> str:
     parent, _, last = name.rpartition(".")
     if parent and (hasattr(sys.modules.get(parent), last)):
         return f"did you mean {parent}:{last}?"
-    here = [entry[: -len(".py")] for entry in os.listdir(".") if entry.endswith(".py")]
+    try:
+        here = [entry[: -len(".py")] for entry in os.listdir(".") if entry.endswith(".py")]
+    except PermissionError:
+        who = name_user(os.geteuid())
+        return f"{who} may not read the current folder: have the app where it may, as in /opt or /srv, or give it the right"
     near = near_names(name, here, 1)
     if near:
         return f"did you mean {near[0]}?"

@@ -74,7 +74,7 @@ def run_workers(
         sys.stderr.write(f"aserve: error: {fault}\n")
         return FAILED
     if not isinstance(role, int):
-        return _work(role, environ, load, enter)
+        return _work_to_the_end(role, environ, load, enter)
     begin_ending(plan.config.drain_seconds)
     hold_signals()
     hooks_of(plan.origin).in_supervisor("on_exit")
@@ -100,10 +100,29 @@ def run_trial(channel_fd: int, read: Read, environ: MutableMapping[str, str], lo
             return _work(role, environ, load, enter)
 
 
+def _work_to_the_end(role: Role, environ: MutableMapping[str, str], load: Load, enter: Enter) -> int:
+    """Do so in a process of its own, whose channel the kernel closes: that tells the supervisor that nothing of it is left."""
+    roles = [role]
+
+    def enter_forked(worker: Role) -> object:
+        roles.append(worker)  # a mold has forked this process
+        return enter(worker)
+
+    status = _work(role, environ, load, enter_forked)
+    for each in roles:
+        each.channel.detach()  # or Python would close it, and warn of that
+    for listener in role.listeners:
+        listener.socket.close()
+    return status
+
+
 def _work(role: Role, environ: MutableMapping[str, str], load: Load, enter: Enter) -> int:
     """In a child: be what its role says; return the exit status."""
     begin = functools.partial(_begin, environ)
-    begin(role)
+    try:
+        begin(role)
+    except ImportError as fault:  # of a library that --user may not read
+        return say_failed(role.channel, f"it cannot import what aserve needs: {fault}")
     if role.slot == MOLD:
         status = run_mold(role, lambda: load(role.plan, role), lambda worker: (begin(worker), enter(worker)))
     else:

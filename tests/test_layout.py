@@ -25,7 +25,7 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "errors descriptors episode escaping footprint frames http_date json_text local_time log_once log_pipe near_names shielding systemd _cparsers",
+    "accounts errors descriptors episode escaping footprint frames http_date json_text local_time log_once log_pipe near_names shielding systemd _cparsers",
     "forks lacking manager misnamed arenas standard_streams start_folder log_target",  # manager: what systemd is told, and when
     "error_log",
     "settings",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import types
 
@@ -76,3 +77,13 @@ def test_hints(folder):
     assert hint_for_module("shp") == "did you mean shop?"
     assert hint_for_module("json.loads") == "did you mean json:loads?"
     assert hint_for_module("quite_another").startswith("run aserve in the folder")
+
+
+def test_a_folder_that_may_not_be_read(monkeypatch):
+    """It is told who may not, as with --user where the app is below root's home."""
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    assert "may not read the current folder: have the app where it may" in hint_for_module("nowhere")

@@ -27,6 +27,8 @@ from aserve.spooler import runner
 from aserve.start_folder import FolderGoneError
 from aserve.uwsgi_api import memory
 
+CHANNEL = types.SimpleNamespace(detach=int)  # to no supervisor
+
 
 @pytest.fixture
 def supervised(served, monkeypatch):
@@ -88,7 +90,7 @@ def test_a_folder_that_is_a_link(supervised, tmp_path, monkeypatch, caplog):
     (tmp_path / "two").rename(tmp_path / "current")
     assert (plan.config.server_name, read().config.server_name) == ("one", "two")
     monkeypatch.chdir(tmp_path / "one")
-    supervised.outcome = Role(1, 1, plan, None, (), None, supervisor_pid=4242)
+    supervised.outcome = Role(1, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
     assert cli.main(["linked_app:app", "--workers", "1"]) == 7
     assert supervised.roles[-1][1].__name__ == "one"  # PWD was not true any more: this is where it was started
     sys.modules.pop("linked_app", None)
@@ -106,7 +108,7 @@ def test_a_folder_that_moves_before_the_import(supervised, tmp_path, monkeypatch
     def run(self, inherited):
         (tmp_path / "in").rename(tmp_path / "moved")
         reads.append(supervised.made[-1][1])
-        return Role(1, 1, supervised.made[-1][0], None, (), None, supervisor_pid=4242)
+        return Role(1, 1, supervised.made[-1][0], CHANNEL, (), None, supervisor_pid=4242)
 
     monkeypatch.setattr(with_workers.Supervisor, "run", run)
     assert cli.main([spec.format(tmp_path / "moved"), "--workers", "1"]) == 7
@@ -148,7 +150,7 @@ def test_hooks(supervised, served, tmp_path, capsys):
     assert sys.modules["__config__"].called == ["on_starting", "when_ready", "on_exit"]
     ((plan, read, _, _),) = supervised.made
     assert read().origin.hooks is not plan.origin.hooks and sys.modules["__config__"].called == ["on_reload"]
-    supervised.outcome = Role(1, 1, plan, None, (), None, supervisor_pid=4242)
+    supervised.outcome = Role(1, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
     assert cli.main(command) == 7
     assert plan.origin.hooks._functions["post_fork"].__globals__["called"][3:] == [
         "post_fork",
@@ -190,7 +192,7 @@ def test_who_it_is_for_uwsgi(supervised, monkeypatch, slot, worker_id, makes):
     installed, made = [], []
     monkeypatch.setattr(uwsgi, "install", installed.append)
     plan = Plan(Config(workers=4, uwsgi_module="on", preload=True), "hello:app")
-    role = Role(slot, 1, plan, None, (), "the page", supervisor_pid=4242)
+    role = Role(slot, 1, plan, CHANNEL, (), "the page", supervisor_pid=4242)
     monkeypatch.setattr(memory, "share", lambda *what: made.append(what))
     cli._offer_uwsgi(plan, role, is_preloaded=True)
     (process,) = installed
@@ -239,7 +241,7 @@ def test_in_a_worker(supervised, served, capsys, monkeypatch):
     """Where the supervisor's run returns a role, the app is imported and served; the log has the worker's name."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     plan = Plan(Config(workers=4, uwsgi_module="on"), "hello:app")
-    supervised.outcome = Role(3, 1, plan, None, (), None, supervisor_pid=4242)
+    supervised.outcome = Role(3, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
     assert cli.main(["hello:app", "--workers", "4"]) == 7
     ((role, app),) = supervised.roles
     assert role.slot == 3 and app.__module__ == "hello"
@@ -255,7 +257,7 @@ def test_in_a_mold(supervised, served, capsys, monkeypatch):
     """It imports the app as no worker; each worker that it forks then has a name of its own."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     plan = Plan(Config(workers=4, preload=True, uwsgi_module="on"), "hello:app")
-    mold = Role(MOLD, 1, plan, None, (), None, supervisor_pid=4242)
+    mold = Role(MOLD, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
     molds = []
     monkeypatch.setattr(with_workers, "run_mold", lambda *arguments: molds.append(arguments) or 7)
     supervised.outcome = mold
@@ -281,7 +283,7 @@ def test_files_of_the_app(supervised, served, monkeypatch):
         with_workers, "name_files", lambda environ, *where: named.append((where, "hello" in sys.modules))
     )
     plan = Plan(Config(workers=4), "hello:app")
-    supervised.outcome = Role(3, 1, plan, None, (), None, app_files=("/a", "w3"))
+    supervised.outcome = Role(3, 1, plan, CHANNEL, (), None, app_files=("/a", "w3"))
     assert cli.main(["hello:app", "--workers", "4"]) == 7
     with_workers._begin({}, supervised.outcome._replace(app_files=("/a", "w4")))
     assert named == [(("/a", "w3"), False), (("/a", "w4"), True)]
@@ -391,3 +393,18 @@ def test_variables_that_are_aserves_own(served, monkeypatch, capsys, text):
     monkeypatch.setenv("ASERVE_TRIAL", text)
     assert cli.main(["hello"]) == 2
     assert "ASERVE_TRIAL is for aserve itself, when it is upgraded; unset it" in capsys.readouterr().err
+
+
+def test_a_library_that_cannot_be_read(supervised, monkeypatch):
+    """As with --user, where Python is below root's home: the supervisor is told so, without a traceback."""
+    ours, theirs = Channel.pair()
+    plan = Plan(Config(workers=1), "hello:app")
+    supervised.outcome = Role(1, 1, plan, theirs, (), None, supervisor_pid=4242)
+
+    def fail(*given):
+        raise ImportError("No module named 'gzip'")
+
+    monkeypatch.setattr(with_workers, "_begin", fail)
+    assert cli.main(["--workers", "1", "hello:app"]) == 1
+    assert ours.receive()[0]["why"] == "it cannot import what aserve needs: No module named 'gzip'"
+    ours.close()

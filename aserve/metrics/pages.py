@@ -39,6 +39,8 @@ REASONS = {
     200: "OK", 400: "Bad Request", 403: "Forbidden", 404: "Not Found", 405: "Method Not Allowed", 421: "Misdirected Request",
     431: "Request Header Fields Too Large", 500: "Internal Server Error", 503: "Service Unavailable",
 }  # fmt: skip
+# Read with the module: after that, the user of --user may not be able to.
+_PAGE = pkgutil.get_data(__package__, "page.html") or b""
 ALLOW = "Allow: GET, HEAD\r\n"
 RETRY = "Retry-After: 5\r\n"
 # Nobody else's page may read ours, or show it in a frame.
@@ -88,8 +90,7 @@ class Pages:
         self._make_stats = stats
         self._stats, self._stats_at = b"", float("-inf")
         self._reach = reach
-        self._page = pkgutil.get_data(__package__, "page.html") or b""
-        self._policy = _policy_of(self._page)
+        self._policy = _policy_of(_PAGE)
 
     def next_event(self) -> bytes:
         """Return what readers of the stream get now."""
@@ -164,7 +165,7 @@ class Pages:
             why = self._balance.why_dead() if path == LIVE else self._balance.why_unready()
             return respond(503 if why else 200, why or path[1:], method, RETRY if why else "")
         if path in PAGES:
-            return respond(200, self._page, method, self._policy + OURS_ONLY, "text/html; charset=utf-8")
+            return respond(200, _PAGE, method, self._policy + OURS_ONLY, "text/html; charset=utf-8")
         if not has_room:
             return respond(503, "too many look at the status page already", method, RETRY)
         head = (

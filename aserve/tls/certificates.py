@@ -24,6 +24,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any, Callable, NoReturn, Optional, TypeVar, cast
 
+from ..accounts import name_user
 from ..settings import Config, ConfigError, TLSSettings, parse_bind, split_sni
 
 logger = logging.getLogger("aserve")
@@ -217,8 +218,24 @@ def _read(path: str, what: str) -> bytes:
             return file.read()
     except OSError as exc:
         # With --user it is read after root was given up, as it will be when it is loaded anew.
-        who = f" to user {os.geteuid()}" if exc.errno == errno.EACCES else ""
-        raise ConfigError(f"cannot read the {what} {path}: {exc.strerror}{who}") from None
+        if exc.errno == errno.EACCES:
+            raise ConfigError(f"cannot read the {what} {path}: {_who_may_not(path)}") from None
+        raise ConfigError(f"cannot read the {what} {path}: {exc.strerror}") from None
+
+
+def _who_may_not(path: str) -> str:
+    """Return who may not read a file, and what to do: with --user it is read after root was given up, as when it is loaded anew."""
+    who, place = name_user(os.geteuid()), os.path.abspath(path)
+    closed = next((folder for folder in _folders_of(place) if not os.access(folder, os.X_OK)), None)
+    if closed is not None:
+        return f"{who} may not enter the folder {closed}; put a copy where it may, or let it in: chmod o+x {closed}"
+    return f"{who} may not read it; let that user's group read it: chgrp GROUP {place} and chmod g+r {place}"
+
+
+def _folders_of(path: str) -> list[str]:
+    """Return the folders above a file, from the root on."""
+    folder = os.path.dirname(path)
+    return [*(_folders_of(folder) if folder != os.path.dirname(folder) else []), folder]
 
 
 def reason_of(exc: Exception) -> str:

@@ -88,8 +88,8 @@ def test_a_key_that_only_root_may_read(tmp_path, folder, authority):
     )  # fmt: skip
     assert done.returncode == 2
     assert (
-        f"aserve: error: cannot read the certificate {secret}/cert.pem: Permission denied to user {NOBODY.pw_uid}\n"
-        in done.stderr
+        f"aserve: error: cannot read the certificate {secret}/cert.pem: user nobody may not enter the folder {secret}; put a copy "
+        f"where it may, or let it in: chmod o+x {secret}\n" in done.stderr
     ), done.stderr
 
 
@@ -192,3 +192,15 @@ def test_a_read_only_root(threads):
     assert "serving on" in text and "stopped" in text
     for word in ("WARNING", "ERROR", "Traceback"):
         assert word not in text, text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="workers need Linux")
+@pytest.mark.parametrize("flags", [(), ("--preload",)], ids=["forked", "by a mold"])
+def test_nothing_is_left_open(start_process, raw_client, flags):
+    """With -X dev neither the supervisor nor a worker tells of a socket that was not closed."""
+    dev = "import os, sys; os.execv(sys.argv[1], [sys.argv[1], '-X', 'dev', *sys.argv[2:]])"
+    flags = ("--bind", "127.0.0.1:0", "--workers", "1", "--metrics", "127.0.0.1:0", *flags)
+    process = start_process("hello", *flags, launcher=[sys.executable, "-Ic", dev])
+    assert raw_client(process).fetch().body == b"hello\n"
+    process.signal()
+    assert process.wait(30) == 0 and "ResourceWarning" not in process.log, process.log

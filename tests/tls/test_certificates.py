@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import datetime
+import errno
 import logging
 import os
 import re
@@ -16,6 +17,7 @@ import pytest
 from harness.certificates import Issued, MemoryClient, openssl
 
 from aserve.settings import Config, ConfigError, TLSSettings, parse_bind
+from aserve.tls import certificates as tls_certificates
 from aserve.tls.certificates import Certificates, describe_client, format_name, guard, read_validity
 from aserve.tls.client_hello import FirstOctets
 
@@ -66,6 +68,22 @@ def name_for(certificates, settings, authority, server_name):
 
 
 # What is wrong
+
+
+@pytest.mark.parametrize("closed", ["the file", "a folder"])
+def test_files_of_others(settings, tmp_path, monkeypatch, closed):
+    """It is told which user may not read it, and what to do; with a closed folder, which one."""
+    folder = tmp_path / "closed"
+
+    def refuse(path, mode):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(tls_certificates, "open", refuse, raising=False)
+    monkeypatch.setattr(os, "access", lambda path, mode: closed == "the file" or path != str(folder))
+    text = error_of(settings._replace(certificate=str(folder / "a.pem")))
+    assert text.startswith(f"cannot read the certificate {folder}/a.pem: user ")
+    assert (f"may not enter the folder {folder}; " if closed == "a folder" else "may not read it; ") in text
+    assert (f"chmod o+x {folder}" if closed == "a folder" else f"chgrp GROUP {folder}/a.pem and chmod g+r") in text
 
 
 def test_missing_files(settings, tmp_path):
