@@ -199,7 +199,9 @@ def test_surroundings(start, found, kind):
         assert found.refused in ("", None), process.log
         assert re.match(r"HTTP/1.1 200 OK\r\n.*\r\n\r\n3$", answer, re.DOTALL)
         process.process.send_signal(signal.SIGTERM)
-        assert process.process.wait(30) == 0, process.log
+        # Beyond the time limit of a drain.
+        assert wait_until(lambda: process.process.poll() is not None, 60, lambda: process.log)
+        assert process.process.returncode == 0, process.log
         assert not found.has_log or "stopped" in process.log
         assert found.refused is None or "ERROR" not in process.log, process.log
     else:
