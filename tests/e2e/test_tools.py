@@ -27,8 +27,8 @@ IS_PYPY = sys.implementation.name == "pypy"
 def test_wrk(start_process, path, flags):
     """A second of wrk: many connections, not one error."""
     process = start_process("site", *flags)
-    command = ["wrk", "--duration", "1", "--threads", "1", "--connections", "32", process.url + path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    command = ["wrk", "--duration", "1", "--timeout", "20", "--threads", "1", "--connections", "32", process.url + path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert "Socket errors" not in done.stdout, done.stdout
     assert "Non-2xx" not in done.stdout, done.stdout
     assert int(re.search(r"(\d+) requests in", done.stdout)[1]) > 20
