@@ -98,7 +98,7 @@ async def test_a_fault_is_shown(lead, tmp_path):
 
 async def ask_for_html(address):
     reader, writer = await asyncio.open_connection(*address)
-    writer.write(b"GET / HTTP/1.0\r\nHost: localhost\r\nAccept: text/html\r\n\r\n")
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nAccept: text/html\r\nConnection: close\r\n\r\n")
     octets = await reader.read()
     writer.close()
     return octets
