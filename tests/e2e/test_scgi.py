@@ -58,33 +58,40 @@ def test_bodies(start, raw_client, size):
     assert client.recv_to_end().partition(b"\r\n\r\n")[2] == b"x" * size
 
 
-@rule("SCGI 3", "CONTENT_LENGTH comes first, and is the length of the body", "it is, whatever stands beside it")
+@rule(
+    "SCGI 3",
+    "CONTENT_LENGTH comes first, and is the length of the body",
+    "it is, whatever stands beside it; a larger HTTP_CONTENT_LENGTH is answered 400: a body that is not announced would be lost",
+)
 def test_no_second_content_length(start, raw_client):
     """HTTP_CONTENT_LENGTH and HTTP_CONTENT_TYPE, which nginx sends as well, are not in the environ, nor obeyed."""
     server = start(apps.environ_json)
-    octets = ask(raw_client, server, request(b"12345", HTTP_CONTENT_LENGTH="999", HTTP_CONTENT_TYPE="text/wrong"))
+    octets = ask(raw_client, server, request(b"12345", HTTP_CONTENT_LENGTH="4", HTTP_CONTENT_TYPE="text/wrong"))
     assert b'"CONTENT_LENGTH": "5"' in octets and b"HTTP_CONTENT" not in octets and b"wrong" not in octets
+    octets = ask(raw_client, server, request(b"12345", HTTP_CONTENT_LENGTH="999"))
+    assert octets.startswith(b"Status: 400 ") and b"scgi_param CONTENT_LENGTH $content_length" in octets
 
 
 @rule(
     "SCGI 3",
     "no name may come twice",
-    "the last one counts; CONTENT_LENGTH may say the same or nothing again, two that differ are answered 400",
+    "the last one counts; CONTENT_LENGTH may say the same, nothing or more, a smaller one is answered 400",
     "lenient",
-    "locations made for uwsgi list names that nginx sends by itself",
+    "locations made for uwsgi list names that nginx sends by itself; with scgi_request_buffering off its own length is none",
 )
 def test_repeated_names(start, raw_client):
     """A name that comes twice is no fault, unless it leaves two ends of the body."""
 
-    def repeat(*pairs):
-        pairs = [("CONTENT_LENGTH", "0"), ("SCGI", "1"), ("TENANT", "red"), *pairs]
+    def repeat(*pairs, body=b""):
+        pairs = [("CONTENT_LENGTH", str(len(body) and 1)), ("SCGI", "1"), ("TENANT", "red"), *pairs]
         data = "".join(f"{name}\0{value}\0" for name, value in pairs).encode("latin-1")
-        return ask(raw_client, server, b"%d:%s," % (len(data), data))
+        return ask(raw_client, server, b"%d:%s,%s" % (len(data), data, body))
 
     server = start(apps.environ_json)
     octets = repeat(("CONTENT_LENGTH", ""), ("SCGI", "1"), ("TENANT", "blue"))
     assert b'"CONTENT_LENGTH": "0"' in octets and b'"TENANT": "blue"' in octets
-    assert repeat(("CONTENT_LENGTH", "5")).startswith(b"Status: 400 ")
+    assert b'"CONTENT_LENGTH": "5"' in repeat(("CONTENT_LENGTH", "5"), body=b"12345")
+    assert repeat(("CONTENT_LENGTH", "0"), body=b"12345").startswith(b"Status: 400 ")
 
 
 def test_the_environ(start, raw_client):
