@@ -35,7 +35,7 @@ def start():
     for child in (daemon, process):
         child.start()
     pool.apply_async(work, ("multiprocessing.Pool", "never"))
-    executor.submit(work, "ProcessPoolExecutor")
+    executor.submit(exec, POOLED)  # not `work`: a thread of the executor looks for it in this module, which is gone when its import has failed
     for name in ("ThreadPoolExecutor", "queued"):
         threads.submit(work, name)
     threading.Thread(target=work, args=("daemon thread", "never"), daemon=True).start()
@@ -48,6 +48,7 @@ def start():
     os.rename("starting", "started")
 
 PROGRAM = "import os, time\\nwhile not os.path.exists('over'): time.sleep(0.02)"
+POOLED = PROGRAM.replace("over", "go") + "\\nopen('finished-ProcessPoolExecutor', 'w').close()"
 
 def hello(environ, start_response):
     if not os.path.exists("started"):
