@@ -61,7 +61,7 @@ def test_nothing_of_a_client_is_believed(start_server, raw_client, caplog, setti
     said = [record.getMessage() for record in caplog.records if "(said once)" in record.getMessage()]
     assert all(server.url in text for text in said)
     removed, dropped = sorted(said, key=lambda text: "--trusted-proxies" not in text)
-    assert "--trusted-proxies" in removed and "X_Forwarded_For" in dropped
+    assert "--trusted-proxies" in removed and "X_FORWARDED_FOR" in dropped.upper()
 
 
 # Proxies are believed
