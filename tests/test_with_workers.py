@@ -6,6 +6,7 @@ import importlib
 import json
 import logging
 import os
+import socket
 import sys
 import types
 
@@ -241,8 +242,10 @@ def test_in_a_worker(supervised, served, capsys, monkeypatch):
     """Where the supervisor's run returns a role, the app is imported and served; the log has the worker's name."""
     monkeypatch.setattr(sys, "meta_path", sys.meta_path[:])
     plan = Plan(Config(workers=4, uwsgi_module="on"), "hello:app")
-    supervised.outcome = Role(3, 1, plan, CHANNEL, (), None, supervisor_pid=4242)
+    listener = types.SimpleNamespace(socket=socket.socket())
+    supervised.outcome = Role(3, 1, plan, CHANNEL, (listener,), None, supervisor_pid=4242)
     assert cli.main(["hello:app", "--workers", "4"]) == 7
+    assert listener.socket.fileno() == -1  # or Python would warn of it
     ((role, app),) = supervised.roles
     assert role.slot == 3 and app.__module__ == "hello"
     uwsgi = importlib.import_module("uwsgi")

@@ -178,6 +178,14 @@ def test_an_iterable_that_fails_in_close(new, caplog, error):
     assert exchange.body.is_closed and exchange.response is None
 
 
+def test_an_iterable_whose_worker_is_written_off(new, caplog):
+    """Its thread is to end, and the app is not at fault."""
+    _, exchange = new()
+    with pytest.raises(WrittenOff):
+        discard_reply(exchange, Closing(WrittenOff()))
+    assert not caplog.records
+
+
 def test_a_connection_that_is_lost(new):
     """Whoever still has an exchange of it is told so, and what it brings is let go of."""
     connection, exchange = new()

@@ -11,7 +11,7 @@ from aserve.connections import wire_fast
 from aserve.connections.connection import Connection
 from aserve.connections.wire_fast import FastWire
 from aserve.errors import ClientDisconnected
-from aserve.exchange import Exchange
+from aserve.exchange import CLIENT_GONE, Exchange
 
 
 class FakeLoopWire:
@@ -114,6 +114,15 @@ def test_a_connection_that_the_lane_has_closed(wired):
     reply = iter([b"never"])
     assert not connection.wire.reply(exchange, reply) and list(reply) == []
     connection.wire.fail(exchange, "broken")
+
+
+def test_a_request_that_is_dropped(wired):
+    """The exchange ends, also where the lane has closed the connection before."""
+    connection, exchange, lane = wired(FakeHandovers())
+    lane.is_open = 0
+    exchange.response = object()
+    connection.wire.drop(exchange)
+    assert exchange.end == CLIENT_GONE and exchange.response is None and connection.exchange is None
 
 
 @pytest.mark.parametrize("error", [None, ClientDisconnected("gone")])

@@ -7,13 +7,14 @@ import logging
 import pytest
 
 from aserve.errors import RequestRefused
-from aserve.exchange import Exchange
+from aserve.exchange import IS_FORWARDED, Exchange
 from aserve.proxies.forwarded import (
     MAX_FORWARDED,
     Rules,
     StripForwarded,
     cgi_name,
     field_name,
+    marking,
     parse_forwarded,
     parse_node,
     read_claims,
@@ -87,6 +88,15 @@ def test_nothing_to_strip():
     before = exchange.vars
     strip_forwarded(exchange)
     assert (exchange.vars, exchange.forwarded) == (before, None)
+
+
+def test_a_mark():
+    """Where a mark is wanted, it says that such a field has come, and nothing else."""
+    take = marking(strip_forwarded)
+    for name, expected in (("HTTP_VIA", "HTTP_VIA\0x"), ("HTTP_FORWARDED", f"\0{IS_FORWARDED}\0yes")):
+        exchange = new_exchange((name, "x"))
+        take(exchange)
+        assert exchange.vars == expected
 
 
 def test_repeated_fields():

@@ -173,6 +173,8 @@ def test_accepted_values(name, given, value):
         ("access_log_skip", "healthz", "not of the form 'PATH [STATUS]'"),
         ("access_log", b"log", "not a path"),
         ("access_log", "a\0b", "not a path"),
+        ("key", "-----BEGIN PRIVATE KEY-----", "what a file has in it, and not its path"),
+        ("key", "a\nb", "what a file has in it, and not its path"),
         ("metrics", 9100, "not text"),
         ("metrics", "9100", "port"),
         ("metrics", "https://:9100", "told over plain HTTP"),
