@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import aserve
+from aserve._cparsers import lib
 
 from . import faults
 from .client import RawClient
@@ -135,8 +136,15 @@ class RunningServer:
         wait_until(lambda: self.server.connection_count == count)
 
     def wait_until_waiting(self, count: int) -> None:
-        """Wait until so many connections wait for a request."""
-        wait_until(lambda: self.statistics().connections_idle == count)
+        """Wait until so many connections wait for a request; their time begins when no worker is at its last instructions for them."""
+        wait_until(lambda: self.statistics().connections_idle == count and not self._is_lane_busy())
+
+    def _is_lane_busy(self) -> bool:
+        lane = self.server._lane
+        if lane is None:
+            return False
+        lanes = lane._handovers.set
+        return any(lanes.conns[fd].state == lib.LANE_BUSY for fd in range(lanes.top))
 
     def wait_until_receiving(self) -> None:
         """Wait until octets of a request have come; those of a TLS handshake are none."""
