@@ -1,6 +1,6 @@
 """JSON that others have written.
 
-Owns:     read_json.
+Owns:     read_json; read_object, for a message.
 Thread:   any; pure.
 Spec:     RFC 8259; its section 9 lets a parser limit how deep texts are nested.
 Not here: whose fault a bad text is, and what becomes of it: whoever reads knows where it came from.
@@ -25,3 +25,16 @@ def read_json(text: str | bytes | bytearray, **options: Any) -> Any:
         return json.loads(text, **options)
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
+
+
+def read_object(text: str | bytes | bytearray) -> dict[str, Any]:
+    """
+    Return the object that a text says.
+
+    Raises:
+        ValueError: it is no JSON, or another value.
+    """
+    value = read_json(text)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value

@@ -23,7 +23,8 @@ from textual.coordinate import Coordinate
 from textual.screen import ModalScreen, Screen
 from textual.widgets import DataTable, Footer, Static
 
-from .processes.ask import ENDED, NO_ANSWER, object_in, show_stacks
+from .json_text import read_object
+from .processes.ask import ENDED, NO_ANSWER, show_stacks
 from .top import Looks, Message, Table, head_of, printable, requests_table, slow_table, workers_table
 
 EVERY_SECONDS = 1.0  # as often as a worker writes its numbers
@@ -54,7 +55,7 @@ async def ask(path: str, question: Message, seconds: float | None = None) -> lis
     """
     try:
         octets = await asyncio.wait_for(_exchange(path, json.dumps(question).encode() + b"\n"), seconds)
-        answer: list[Message] = [object_in(line) for line in octets.splitlines()]
+        answer: list[Message] = [read_object(line) for line in octets.splitlines()]
     except asyncio.TimeoutError:
         raise NoAnswer(f"nothing within {seconds:g} s") from None
     except OSError as exc:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aserve.json_text import read_json
+from aserve.json_text import read_json, read_object
 
 
 @pytest.mark.parametrize("text", ['{"a": [1, null]}', b'{"a": [1, null]}', bytearray(b'{"a": [1, null]}')])
@@ -23,3 +23,11 @@ def test_what_is_wrong_is_a_value_error(text):
     """However deep it is nested."""
     with pytest.raises(ValueError):
         read_json(text)
+
+
+def test_read_object():
+    """A message is an object; another value is a fault, as no JSON is."""
+    assert read_object(b'{"a": 1}') == {"a": 1}
+    for text in ("[1]", "null", "{"):
+        with pytest.raises(ValueError):
+            read_object(text)

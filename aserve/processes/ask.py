@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NoReturn, TextIO
 
-from ..json_text import read_json
+from ..json_text import read_object
 from ..metrics.balance import WISHES
 from ..settings import ConfigError, read_toml, show_bytes
 from ..stacks import ORDER
@@ -95,7 +95,7 @@ def _read(lines: TextIO) -> Iterator[dict[str, Any]]:
     try:
         for line in lines:
             if line.endswith("\n"):
-                yield object_in(line)
+                yield read_object(line)
     except OSError:  # it was reset
         line = ""
     except ValueError:
@@ -103,19 +103,6 @@ def _read(lines: TextIO) -> Iterator[dict[str, Any]]:
         return
     if not line.endswith("\n"):
         yield {"error": ENDED}
-
-
-def object_in(line: str | bytes) -> dict[str, Any]:
-    """
-    Return one line of an answer.
-
-    Raises:
-        ValueError: it is no object in JSON.
-    """
-    message = read_json(line)
-    if not isinstance(message, dict):
-        raise ValueError("not an object")
-    return message
 
 
 # Questions, and how their answers are shown

@@ -27,7 +27,7 @@ from .. import forks
 from ..connections.acceptor import SHORTAGES
 from ..connections.listeners import UnixRights, open_listeners
 from ..errors import BindError
-from ..json_text import read_json
+from ..json_text import read_object
 from ..proxies.peers import credentials_of
 from ..settings import parse_bind
 
@@ -173,11 +173,13 @@ class Caller:
 
 def _read_question(line: bytes | bytearray) -> Message | None:
     """Return a question; None: it is none. Its values are numbers, texts or null, so that whoever answers may show any of them."""
+    if len(line) > MAX_QUESTION_BYTES:
+        return None
     try:
-        message = read_json(line) if len(line) <= MAX_QUESTION_BYTES else None
+        message = read_object(line)
     except ValueError:
         return None
-    is_flat = isinstance(message, dict) and all(isinstance(value, (str, int, type(None))) for value in message.values())
+    is_flat = all(isinstance(value, (str, int, type(None))) for value in message.values())
     return message if is_flat else None
 
 
