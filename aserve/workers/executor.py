@@ -362,11 +362,8 @@ class Executor:
 
         When its job is over it takes a slot that is free, or ends.
         """
-        threads = self._threads
-        if threads.set_aside(thread_id):
-            if self.jobs or self._leadership or not threads.at_work:
-                self._wake_one()
-            threads.keep_slot(thread_id)  # it does if no other could be started
+        if self._threads.set_aside(thread_id):
+            self._hand_slot_over(thread_id)
 
     @property
     def stuck(self) -> list[str]:
@@ -411,12 +408,7 @@ class Executor:
 
     def _compensate(self, thread_id: int) -> bool:
         """Give the calling worker's slot to another; False: no other can be started, or the caller is not a worker."""
-        threads = self._threads
-        if not threads.compensate(thread_id):
-            return False
-        if self.jobs or self._leadership or not threads.at_work:
-            self._wake_one()
-        return not threads.keep_slot(thread_id)  # it does if no other thread could be started
+        return self._threads.compensate(thread_id) and self._hand_slot_over(thread_id)
 
     def _regain_slot(self) -> bool:
         """Take the slot back after a job, if the calling worker was compensated; False: it is taken for good."""
@@ -509,6 +501,13 @@ class Executor:
         self._leadership.clear()
 
     # --- called from both sides ---
+
+    def _hand_slot_over(self, thread_id: int) -> bool:
+        """Let another worker take the slot that this one has freed; False: no other could be started, and it keeps the slot."""
+        threads = self._threads
+        if (self.jobs or self._leadership or not threads.at_work) and not self._wake_one():
+            return not threads.keep_slot(thread_id)
+        return True  # a worker that was started just now may have freed its own slot already
 
     def _wake_one(self) -> bool:
         """Wake or start one worker; False when all are awake."""

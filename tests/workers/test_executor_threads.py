@@ -176,6 +176,31 @@ async def test_workers_that_yield_are_compensated_for():
     assert await run(test, max_threads=2, extra_threads=3) == []
 
 
+async def test_the_next_may_yield_before_the_first_goes_on():
+    """A worker whose place was taken does not keep its slot because that other has freed it again already."""
+
+    async def test(harness):
+        executor, wake_one, loops = harness.executor, harness.executor._wake_one, threading.get_ident()
+        next_is_out, first_is_out = threading.Event(), threading.Event()
+
+        def in_the_worst_order():
+            if threading.get_ident() == loops:
+                return wake_one()
+            if executor.workers.compensated == 1:
+                return wake_one() and next_is_out.wait(PATIENCE_SECONDS)
+            next_is_out.set()
+            return first_is_out.wait(PATIENCE_SECONDS) and wake_one()
+
+        executor._wake_one = in_the_worst_order
+        first, second = SlowReader(harness), SlowReader(harness)
+        await wait(first.has_yielded)
+        first_is_out.set()
+        await wait(second.has_yielded)
+        assert executor.workers.compensated == 2
+
+    await run(test, max_threads=1, extra_threads=2)
+
+
 async def test_no_more_may_yield():
     """Beyond --extra-threads a worker keeps its place, and what waits for one waits."""
 
