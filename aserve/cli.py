@@ -50,6 +50,7 @@ from .signals import unblock_all
 from .standard_streams import fill_standard_streams
 from .start_folder import FolderGoneError, StartFolder, real_folder
 from .surroundings import set_surroundings, with_whole_paths
+from .switch_interval import shorten_switch_interval
 from .tls.certificates import load_certificates
 from .wsgi import WSGIApp
 from .wsgi.routes import compile_routes
@@ -133,6 +134,7 @@ def _run(argv: Sequence[str]) -> int:
         return 0
     set_up_logging(plan.config)
     share_one_arena(os.environ)
+    shorten_switch_interval()
     if inherited is None:
         show_banner(plan.config, plan.spec, sys.stderr, os.environ)
     _log_surroundings(plan)

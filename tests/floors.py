@@ -267,6 +267,7 @@ FLOORS = {
     "aserve/start_folder.py": 100,
     "aserve/statistics.py": 100,
     "aserve/surroundings.py": 100,
+    "aserve/switch_interval.py": 100,
     "aserve/systemd.py": 100,
     "aserve/titles.py": 100,
     "aserve/tls/__init__.py": 100,

@@ -33,7 +33,7 @@ FLOORS = (
     "exchange body spool tls loading demo surroundings",
     "hooks logs request_log",  # hooks: which the app gives
     "workers rpc log_values wire_log",
-    "log_format",
+    "log_format switch_interval",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
     "compressors files mounts",

@@ -64,9 +64,12 @@ logger = logging.getLogger("aserve")
 # How long a queue may stand still before another worker is woken. Guess: 1 ms, a
 # tenth of a typical database query and a hundred times the cost of a wake-up.
 STALL_SECONDS = 0.001
-# The same while the process is busy. It then lacks the GIL and not threads, but one slow
-# request must not hold up all others for longer than this.
-BUSY_STALL_SECONDS = 0.020
+# The same while the process is busy. It then lacks the GIL and not threads, but quick requests must not wait for all of one
+# that computes. Measured 2026-11-26 (as in switch_interval.py): 10 ms and 5 ms do the same for the quick ones, 2 ms takes half
+# of the CPU from those that compute; with 20 ms a request of 19 ms held up all others, and all clients came in step with it.
+BUSY_STALL_SECONDS = 0.005
+# How often requests are looked for while every worker is busy, for the sake of health checks and pings. Guess.
+BUSY_POLL_SECONDS = 0.020
 
 Job = tuple[Callable[[Any], None], Any]  # a function, and what it is called with; it must not raise
 
@@ -273,7 +276,7 @@ class Executor:
                 if self._handles is None:
                     return  # all are awake: the next finished job moves the queue
                 self._poll_while_busy()
-                seconds = BUSY_STALL_SECONDS  # only health checks and pings can be answered sooner
+                seconds = BUSY_POLL_SECONDS  # only health checks and pings can be answered sooner
         self._stall_timer = self._loop.call_later(seconds, self._on_stall_timer)
 
     def _computes(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
 
 import pytest
@@ -164,6 +165,31 @@ def test_threads_are_started_when_needed(start_server, raw_client, monkeypatch):
     for _ in range(50):
         client.fetch()
     assert server.statistics().workers <= 2
+
+
+TELLING = """\
+import sys
+{first}
+def app(environ, start_response):
+    start_response("200 OK", [])
+    return [str(sys.getswitchinterval()).encode()]
+"""
+
+
+@pytest.mark.skipif(sys.implementation.name != "cpython", reason="PyPy counts bytecodes")
+@pytest.mark.parametrize(
+    "flags", [(), ("--workers", "1"), ("--workers", "1", "--preload")], ids=["alone", "workers", "preload"]
+)
+@pytest.mark.parametrize(
+    ("first", "expected"), [("", b"0.001"), ("sys.setswitchinterval(0.02)", b"0.02")], ids=["ours", "the-apps"]
+)
+def test_the_switch_interval(start_process, raw_client, tmp_path, flags, first, expected):
+    """The command shortens CPython's, in each process that serves; an app may set its own."""
+    (tmp_path / "telling.py").write_text(TELLING.format(first=first))
+    process = start_process(f"{tmp_path / 'telling.py'}:app", *flags)
+    client = raw_client(process)
+    client.request()
+    assert client.recv_response().body == expected
 
 
 @pytest.mark.also_inline
