@@ -11,7 +11,7 @@ SECONDS ?= 30
 
 RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
-SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py)
+SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
 .PHONY: help agents ready-pypy serve test test-all test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm drill cluster fuzz \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
@@ -80,9 +80,9 @@ lint: $(VENV)/.ready-lint  ## ruff, mypy, codespell, clang-format, the C compile
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 	$(VENV)/bin/codespell
-	clang-format --dry-run -Werror --style=file:cparsers/.clang-format cparsers/*.[ch] tests/fuzz/*.[ch]
+	clang-format --dry-run -Werror --style=file:cparsers/.clang-format cparsers/*.[ch] native/*.[ch] tests/fuzz/*.[ch]
 	for compiler in cc clang; do \
-	    ! command -v $$compiler >/dev/null || $(MAKE) --no-print-directory -C tests/fuzz check CC=$$compiler || exit 1; \
+	    ! command -v $$compiler >/dev/null || $(MAKE) --no-print-directory -C tests/fuzz check CC=$$compiler PYTHON=$(abspath $(VENV))/bin/python || exit 1; \
 	done
 
 coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tests, beside its floor in tests/floors.py
@@ -92,7 +92,7 @@ coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tes
 	$(RUN) tests/floors.py
 
 wheel: $(VENV)/.ready-wheel  ## sdist and wheel in dist/; a wheel for every CPython is audited
-	$(RUN) -m build
+	ASERVE_NATIVE=off $(RUN) -m build
 	@for wheel in dist/*-abi3-*.whl; do [ ! -e "$$wheel" ] || $(VENV)/bin/abi3audit --strict --summary $$wheel || exit; done
 
 release-check: $(VENV)/.ready-wheel  ## the files of a release: built anew, audited, installed and serving in fresh roots of Debian (ARGS=--save)

@@ -1,6 +1,7 @@
-"""What pyproject.toml cannot hold: the extension, the tag of a wheel that depends on the interpreter, the README for the index."""
+"""What pyproject.toml cannot hold: the extensions, the tag of a wheel that depends on the interpreter, the README for the index."""
 
 import re
+import runpy
 import sys
 import sysconfig
 from pathlib import Path
@@ -8,9 +9,13 @@ from setuptools import setup
 
 ROOT = Path(__file__).parent
 
+# Of CPython's own API: the wheel is for one version then. Without it (ASERVE_NATIVE=off) one wheel serves all.
+NATIVE = runpy.run_path(str(ROOT / "native" / "build.py"))["EXTENSIONS"]
 # cffi builds against the limited API, so one wheel serves CPython from 3.9 on. PyPy has no such API, and
 # a free-threaded CPython refuses it (up to 3.14).
-HAS_LIMITED_API = sys.implementation.name == "cpython" and not sysconfig.get_config_var("Py_GIL_DISABLED")
+HAS_LIMITED_API = (
+    sys.implementation.name == "cpython" and not NATIVE and not sysconfig.get_config_var("Py_GIL_DISABLED")
+)
 
 
 def long_description(readme, source_url):
@@ -26,6 +31,7 @@ def long_description(readme, source_url):
 source = re.search(r'^Source = "(.+)"$', (ROOT / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
 setup(
     cffi_modules=["cparsers/build.py:ffi"],
+    ext_modules=NATIVE,
     options={"bdist_wheel": {"py_limited_api": "cp39"}} if HAS_LIMITED_API else {},
     long_description=long_description((ROOT / "README.md").read_text("utf-8"), source and source[1]),
     long_description_content_type="text/markdown",

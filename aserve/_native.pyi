@@ -1,0 +1,14 @@
+"""What native/module.c has: the plain request on CPython. Absent elsewhere."""
+
+from typing import Any
+
+def make_head(prefix: str, status: str, headers: list[tuple[str, str]], /) -> tuple[bytes, int, int] | None:
+    """Return an app's part of a head: octets, code, Content-Length or -1; None: not plain."""
+
+def make_environ(
+    base: dict[str, Any], is_front: bool, vars: bytes, own_count: int, addr: str, port: str, /
+) -> dict[str, Any] | None:
+    """Return an environ without wsgi.input and wsgi.early_hints; None: not plain."""
+
+def forget() -> None:
+    """Let go of the field sections that `make_environ` has kept."""

@@ -1,0 +1,23 @@
+/* head.h -- status and fields that the app gives: checked, and encoded.
+ *
+ * The twin is aserve/wsgi/head.py, build_app_head: for the same arguments both
+ * make the same octets, or this one says "not plain" and the twin is asked,
+ * which also has the words for what is wrong. */
+#ifndef NATIVE_HEAD_H
+#define NATIVE_HEAD_H
+
+#include "text.h"
+
+/* What is known of a head that was made. */
+typedef struct {
+    uint32_t size;    /* octets */
+    int code;         /* of the status */
+    long long length; /* Content-Length; -1: not given */
+} head_facts;
+
+/* Write the app's part of a head: `prefix` and the status, CR LF, and a line
+ * for each field.  Returns 1; 0, without an exception: not plain. */
+int head_make(char *to, size_t cap, octets prefix, PyObject *status,
+              PyObject *headers, head_facts *facts);
+
+#endif

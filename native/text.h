@@ -1,0 +1,32 @@
+/* text.h -- octets of a vars block as str, and the octets of a str. */
+#ifndef NATIVE_TEXT_H
+#define NATIVE_TEXT_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A run of octets that something else owns. */
+typedef struct {
+    const char *at;
+    size_t size;
+} octets;
+
+/* A new str of octets, as latin-1 (PEP 3333, "Unicode Issues"); NULL: with an
+ * exception. */
+PyObject *text_of(const char *from, size_t size);
+
+/* The same, but the same object each time, of which CPython knows the hash: of
+ * the names of CGI variables.  Returns a new reference. */
+PyObject *text_name(const char *from, size_t size);
+
+/* The octets of a str as latin-1.  Returns 0, without an exception, when it is
+ * no exact str (a subclass may override anything), or has another character. */
+int text_octets(PyObject *text, octets *to);
+
+/* What stands before the next NUL, or `end`; *at moves behind it. */
+octets text_next(const char **at, const char *end);
+
+#endif
