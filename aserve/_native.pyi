@@ -2,8 +2,10 @@
 
 from typing import Any
 
-def make_head(prefix: str, status: str, headers: list[tuple[str, str]], /) -> tuple[bytes, int, int] | None:
-    """Return an app's part of a head: octets, code, Content-Length or -1; None: not plain."""
+def make_head(
+    prefix: str, status: str, headers: list[tuple[str, str]], cap: int = 4096, /
+) -> tuple[bytes, int, int] | None:
+    """Return an app's part of a head of at most `cap` octets: octets, code, Content-Length or -1; None: not plain."""
 
 def make_environ(
     base: dict[str, Any], is_front: bool, vars: bytes, own_count: int, addr: str, port: str, /

@@ -2,23 +2,34 @@
 #include "environ.h"
 #include "head.h"
 
+#include <string.h>
+
 enum { HEAD_CAP = 4096 };
 
 /* The parts alone, for the tests that hold them equal to their twins. */
 
 static PyObject *make_head(PyObject *module, PyObject *args)
 {
-    char made[HEAD_CAP];
+    static const char guard[64] = "nothing is written behind the capacity";
+    char made[HEAD_CAP + sizeof guard];
     head_facts facts;
     octets prefix;
-    Py_ssize_t size;
+    Py_ssize_t size, cap = HEAD_CAP;
     PyObject *status, *headers;
+    int is_plain;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "s#OO", &prefix.at, &size, &status, &headers))
+    if (!PyArg_ParseTuple(args, "s#OO|n", &prefix.at, &size, &status, &headers,
+                          &cap))
         return NULL;
+    if (cap < 0 || cap > HEAD_CAP)
+        return PyErr_Format(PyExc_ValueError, "cap must be 0 to %d", HEAD_CAP);
     prefix.size = (size_t)size;
-    if (!head_make(made, sizeof made, prefix, status, headers, &facts))
+    memcpy(made + cap, guard, sizeof guard);
+    is_plain = head_make(made, (size_t)cap, prefix, status, headers, &facts);
+    if (memcmp(made + cap, guard, sizeof guard) != 0)
+        Py_FatalError("head_make wrote behind its capacity");
+    if (!is_plain)
         Py_RETURN_NONE;
     return Py_BuildValue("y#iL", made, (Py_ssize_t)facts.size, facts.code,
                          facts.length);
