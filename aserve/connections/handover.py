@@ -117,10 +117,12 @@ class Handovers:
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
-    def begin(self, fd: int, connection: Connection, exchange: Exchange, rest: bytes) -> Handover:
+    def begin(
+        self, fd: int, connection: Connection, exchange: Exchange, rest: tuple[bytes | memoryview, ...]
+    ) -> Handover:
         """Hand over a connection whose exchange the app has. If `rest` is not empty, the app is done: send it, then end."""
         handover = Handover(self.executor, exchange)
-        self.executor.post(self._begin, (fd, LoopWire(connection, rest, is_new=False)), handover.on_ready)
+        self.executor.post(self._begin, (fd, LoopWire(connection, is_new=False, rest=rest)), handover.on_ready)
         return handover
 
     def begin_idle(self, fd: int, connection: Connection, octets: bytes, is_new: bool) -> None:

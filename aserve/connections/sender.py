@@ -1,7 +1,7 @@
 """A body to a socket past the transport: without a copy of it, and without Python for each piece.
 
 Owns:     Sender: a part of the body each time the socket has room; MemorySender, of a body in memory; pieces_of, for who
-          cannot do so.
+          cannot do so; keep_rest, of octets that a socket has not taken.
 Thread:   event loop only.
 Not here: bodies in files (sendfile.py), the transport (writing.py).
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator
-from typing import Any, Callable, Union
+from typing import Any, Callable, Union, cast
 
 from ..errors import ClientDisconnected, ResponseTruncated
 
@@ -146,3 +146,14 @@ def pieces_of(head: bytes, body: bytes | memoryview) -> Iterator[bytes | memoryv
         # What the transport still has at the end must not keep a body of megabytes.
         is_end = at + 2 * PIECE_BYTES >= size > 4 * PIECE_BYTES
         yield bytes(piece) if is_end else piece
+
+
+def keep_rest(octets: bytes | memoryview, sent: int = 0) -> bytes | memoryview:
+    """
+    Return what is left of these octets, or of a view of others, in order to keep it.
+
+    It is a view where a copy would not save half of the memory: megabytes are not copied, and a short rest does not keep them.
+    """
+    rest = memoryview(octets)[sent:]
+    whole = rest.obj if type(octets) is memoryview else octets
+    return rest if 2 * len(rest) >= len(cast(bytes, whole)) else bytes(rest)

@@ -21,6 +21,7 @@ from ..spool import ResponseSpool
 from ..workers.executor import Executor
 from ..wsgi import FileResponse, Reply
 from .large_bodies import LargeBodies
+from .sender import keep_rest
 from .sendfile import read_pieces
 from .states import Event, State
 
@@ -96,7 +97,7 @@ class SendingHalf(LargeBodies):
             return self._complete_response(exchange, b"")
         return False
 
-    def send(self, exchange: Exchange, octets: bytes) -> None:
+    def send(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         """See Wire.send."""
         spool = exchange.spool
         if spool is not None:  # with --threads 0 there is none
@@ -147,7 +148,7 @@ class SendingHalf(LargeBodies):
             return
         with self._lock:
             self._backlog_bytes += len(octets)
-        self._executor.post(self._on_piece, exchange, bytes(octets))  # a view would keep the whole piece
+        self._executor.post(self._on_piece, exchange, keep_rest(octets))
         if self._backlog_bytes > self._service.config.write_buffer_bytes and not self._executor.is_inline:
             # For the loop alone a worker waits: a client that reads is not sent to the disk.
             self._wait_until(lambda: self._is_writable or (self._is_write_paused and self._begin_spool(exchange)))

@@ -18,6 +18,7 @@ from ..exchange import CLIENT_GONE, Exchange
 from ..wsgi import Reply
 from .connection import discard_reply, drop_exchange
 from .handover import Handover, Handovers
+from .sender import keep_rest
 
 if TYPE_CHECKING:
     from .wire_loop import LoopWire
@@ -44,7 +45,7 @@ class FastWire:
         self.fd = fd  # -1 once the connection has left the lane: the number may be another's
         self._handover: Handover | None = None  # set once the connection leaves
         # With --threads 0: what the app has sent before it returned, and the socket has not taken.
-        self._early: tuple[bytes, ...] = ()
+        self._early: tuple[bytes | memoryview, ...] = ()
 
     # --- called from a worker (with --threads 0: on the event loop) ---
 
@@ -68,7 +69,7 @@ class FastWire:
         if sent == LOST:
             exchange.end = CLIENT_GONE
             return True
-        self._leave_lane_with(exchange, (head + body)[max(sent, 0) :])
+        self._leave_lane_with(exchange, head[max(sent, 0) :], keep_rest(body, max(sent - size, 0)))
         return False
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
@@ -83,13 +84,14 @@ class FastWire:
         with exchange.connection.lock:
             if exchange is not exchange.connection.exchange:
                 raise ClientDisconnected("the response has ended")
+            sent = 0
             if not self._early:
                 try:
-                    octets = octets[os.write(self.fd, octets) :]
+                    sent = os.write(self.fd, octets)
                 except OSError:
                     pass  # full, or gone: a transport meets the same, and knows what to do
-            if octets:
-                self._early += (octets,)
+            if sent < len(octets):
+                self._early += (keep_rest(octets, sent),)
 
     def _reply_otherwise(self, exchange: Exchange, reply: Reply) -> bool:
         """Hand the connection over, then send a reply of any form."""
@@ -115,7 +117,7 @@ class FastWire:
         if wire.reply(exchange, reply):
             exchange.connection.end_exchange(exchange)
 
-    def _leave_lane_with(self, exchange: Exchange, rest: bytes) -> None:
+    def _leave_lane_with(self, exchange: Exchange, *rest: bytes | memoryview) -> None:
         """Let the event loop send what the socket has not taken of a whole response, before anything else."""
         try:
             with exchange.connection.lock:
@@ -176,9 +178,9 @@ class FastWire:
                 return self._handover  # the other wire looks whose exchange it is
             if exchange is not exchange.connection.exchange:
                 raise ClientDisconnected("the response has ended")
-            return self._leave_lane(exchange, b"")
+            return self._leave_lane(exchange, ())
 
-    def _leave_lane(self, exchange: Exchange, rest: bytes) -> Handover:
+    def _leave_lane(self, exchange: Exchange, rest: tuple[bytes | memoryview, ...]) -> Handover:
         """Take it out of the lane, with the lock held; `rest` is what remains of a whole response."""
         connection = exchange.connection
         fd, self.fd = self.fd, -1

@@ -38,19 +38,20 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class LoopWire(UpgradingHalf):
     """What reads and writes below a connection on the event loop."""
 
-    __slots__ = ("_initial", "_is_new", "_waiting")
+    __slots__ = ("_initial", "_is_new", "_rest", "_waiting")
 
     def __init__(
-        self, connection: Connection, octets: bytes = b"", is_new: bool = True, can_bypass: bool = True
-    ) -> None:
+        self, connection: Connection, octets: bytes = b"", is_new: bool = True, can_bypass: bool = True,
+        rest: tuple[bytes | memoryview, ...] = (),
+    ) -> None:  # fmt: skip
         """
         Make the wire of a connection.
 
-        `octets` are those of its requests that were read already. But if it has an exchange, they are all that is still
-        to be sent of its response. `is_new`: who is connected is not known yet.
+        `octets` are those of its requests that were read already. `is_new`: who is connected is not known yet. `rest`: if it
+        has an exchange whose response is whole, all that is still to be sent of it.
         """
         super().__init__(connection, can_bypass)
-        self._initial = octets
+        self._initial, self._rest = octets, rest
         self._is_new = is_new
         self._waiting: list[Exchange] = []  # pipelined after the one with the app; few: max_pipelined
 
@@ -73,12 +74,14 @@ class LoopWire(UpgradingHalf):
         self._is_closing_soon = service.is_draining  # perhaps since this was made, and everybody else was told
         if self._is_new and not connection.identify(transport):
             self._close()
-        exchange, initial, self._initial = connection.exchange, self._initial, b""
+        initial, rest = self._initial, self._rest
+        self._initial, self._rest = b"", ()
+        exchange = connection.exchange
         if exchange is not None:
             self._adopt(exchange)
         connection.wire = self
-        if initial and exchange is not None:
-            self._on_complete(exchange, initial)
+        if rest and exchange is not None:
+            self._on_rest(exchange, rest)
         elif initial:
             self.data_received(initial)
 

@@ -145,7 +145,15 @@ class WritingHalf(asyncio.Protocol):
             self._transport.write(octets)
         self._end_exchange(exchange)
 
-    def _on_piece(self, exchange: Exchange, octets: bytes) -> None:
+    def _on_rest(self, exchange: Exchange, rest: tuple[bytes | memoryview, ...]) -> None:
+        """What another wire has not sent of a whole response is here."""
+        if self._take_completion():
+            for octets in rest:
+                if octets:
+                    self._transport.write(octets)
+        self._end_exchange(exchange)
+
+    def _on_piece(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         """A piece of the response is here; more will follow."""
         if self._state > LOOP_ENDS or exchange is not self.connection.exchange or self._transport.is_closing():
             return  # the last: a second thread of the app wrote while the end was on its way here

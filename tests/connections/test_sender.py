@@ -7,7 +7,7 @@ import os
 import pytest
 from harness.fakes import Writers
 
-from aserve.connections.sender import PIECE_BYTES, MemorySender, Sender, pieces_of
+from aserve.connections.sender import PIECE_BYTES, MemorySender, Sender, keep_rest, pieces_of
 from aserve.connections.sendfile import HAS_SENDFILE, FileSender
 from aserve.errors import ClientDisconnected, ResponseTruncated
 
@@ -176,3 +176,15 @@ def test_pieces(count):
     assert head == b"head" and b"".join(pieces) == body and max(map(len, pieces)) <= PIECE_BYTES
     kinds = [type(piece) for piece in pieces]
     assert kinds == ([memoryview] * (count - 1) + [bytes] * 2 if count >= 4 else [memoryview] * (count + 1))
+
+
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_the_rest_of_octets(size):
+    """What is kept of them is what is left; without a copy of the most, and without the whole for a little."""
+    octets = os.urandom(size)
+    for sent in (0, size // 3, size - size // 3, size):
+        for rest in (keep_rest(octets, sent), keep_rest(memoryview(octets)[sent:])):
+            assert rest == octets[sent:]
+            assert len(rest.obj if isinstance(rest, memoryview) else rest) <= 2 * len(rest)
+            if 2 * len(rest) >= size:
+                assert rest.obj is octets

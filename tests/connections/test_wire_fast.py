@@ -80,13 +80,22 @@ def test_a_whole_response(wired):
     assert handovers.wire.calls == []
 
 
-@pytest.mark.parametrize(("sent", "rest"), [(1, b"k"), (-1, b"ok")])
-def test_a_response_that_is_sent_in_part(wired, sent, rest):
+@pytest.mark.parametrize("reply", [b"okbody", (b"ok", b"body")], ids=["piece", "large"])
+@pytest.mark.parametrize("sent", [-1, 0, 1, 2, 5])
+def test_a_response_that_is_sent_in_part(wired, reply, sent):
     """The event loop sends the rest, and ends the exchange."""
     handovers = FakeHandovers()
     connection, exchange, _ = wired(handovers, sent)
-    assert not connection.wire.reply(exchange, b"ok")
-    assert handovers.rests == [rest] and connection.exchange is exchange
+    assert not connection.wire.reply(exchange, reply)
+    assert b"".join(handovers.rests[0]) == b"okbody"[max(sent, 0) :] and connection.exchange is exchange
+
+
+def test_a_large_body_is_not_copied(wired):
+    """Its rest is a part of the app's own object."""
+    body, handovers = bytes(100_000), FakeHandovers()
+    connection, exchange, _ = wired(handovers, sent=30_000)
+    connection.wire.reply(exchange, (b"ok", body))
+    assert handovers.rests[0][-1].obj is body and len(handovers.rests[0][-1]) == 100_002 - 30_000
 
 
 def test_pieces(wired):
@@ -98,7 +107,7 @@ def test_pieces(wired):
     connection.abort_slow_reader(exchange, "slow")
     connection.take_over(exchange, "hangs")
     connection.wire.fail(exchange, "broken")
-    assert handovers.rests == [b""] and handovers.wire.calls == [
+    assert handovers.rests == [()] and handovers.wire.calls == [
         ("send", b"piece"), ("reply", b"end"), ("abort_slow_reader", "slow"), ("take_over", "hangs"), ("fail", "broken"),
     ]  # fmt: skip
 
@@ -148,3 +157,16 @@ def test_pieces_on_the_loops_own_thread(wired, error):
     assert exchange.response is None
     expected = [("send", b"second"), ("send", b"third"), ("reply", b"end")] if error is None else [("fail", "gone")]
     assert handovers.wire.calls == expected
+
+
+def test_large_pieces_on_the_loops_own_thread(wired):
+    """What waits for the app to return is a part of what it gave."""
+    piece = bytes(3_000_000)  # more than a socket takes
+    connection, exchange, _ = wired(FakeHandovers(is_inline=True))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        connection.wire.fd = ours.fileno()
+        connection.send(exchange, piece)
+        (rest,) = connection.wire._early
+        assert rest.obj is piece and 0 < len(rest) < len(piece)
