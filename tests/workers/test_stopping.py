@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from harness.executors import run, wait
+from harness.waiting import PATIENCE_SECONDS
 
+from aserve.workers import stopping
 from aserve.workers.inline import InlineExecutor
 from aserve.workers.stopping import stop_workers
 
 
+@pytest.fixture
+def patient(monkeypatch):
+    """Idle workers may take as long as they need on a busy machine."""
+    monkeypatch.setattr(stopping, "IDLE_SECONDS", PATIENCE_SECONDS)
+
+
+@pytest.mark.usefixtures("patient")
 async def test_the_idle_end():
     """Workers that sleep end, and nobody is left."""
 
@@ -20,6 +30,7 @@ async def test_the_idle_end():
     await run(test)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_one_that_is_inside_the_app_is_named():
     """At the deadline it is left behind, and those that were idle are not."""
 
@@ -33,20 +44,21 @@ async def test_one_that_is_inside_the_app_is_named():
     await run(test)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_the_idle_have_longer(monkeypatch):
     """One that was idle is waited for beyond the deadline, where it gets no CPU; but not for ever."""
-    monkeypatch.setattr("aserve.workers.stopping.IDLE_SECONDS", 0.2)
+    monkeypatch.setattr(stopping, "BUSY_SECONDS", 0.0)
 
     async def test(harness):
         await harness.start_workers(2)
         executor, left = harness.executor, iter([["one"]] * 3 + [[]])
-        monkeypatch.setattr(executor, "join", lambda seconds: next(left))
-        monkeypatch.setattr("aserve.workers.stopping.BUSY_SECONDS", 0.0)
         loop = asyncio.get_running_loop()
-        assert await stop_workers(executor, loop, 0.0) == []
-        monkeypatch.setattr(executor, "join", lambda seconds: ["one"])
-        assert await stop_workers(executor, loop, 0.0) == ["one"]
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(executor, "join", lambda seconds: next(left))
+            assert await stop_workers(executor, loop, 0.0) == []
+            patch.setattr(executor, "join", lambda seconds: ["one"])
+            patch.setattr(stopping, "IDLE_SECONDS", 0.2)
+            assert await stop_workers(executor, loop, 0.0) == ["one"]
 
     await run(test)
 
