@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from harness.waiting import PATIENCE_SECONDS
 
 from aserve.errors import RequestTimeout
 from aserve.workers.interrupt import find_interrupt
@@ -32,7 +33,7 @@ def test_it_hits_the_thread_and_no_other():
     def compute():
         try:
             begun.set()
-            end = time.monotonic() + 10
+            end = time.monotonic() + PATIENCE_SECONDS
             while time.monotonic() < end:
                 pass
         except RequestTimeout as exc:
