@@ -24,6 +24,7 @@ class ExecutorHarness:
         self.loop = loop
         self.executor = Executor(loop, max_threads, extra_threads)
         self.gates = []
+        self._others = set(threading.enumerate())  # a worker of an earlier test may still be on its way out
 
     def held(self):
         """Return a job that blocks until its gate opens, the gate, and a future of where it runs."""
@@ -58,6 +59,11 @@ class ExecutorHarness:
         while self.executor.workers.idle != count:
             assert self.loop.time() < deadline, "the workers do not go to sleep"
             await asyncio.sleep(0)
+
+    def worker_names(self):
+        """Return the names of the workers that this executor has started and that have not ended."""
+        names = (thread.name for thread in threading.enumerate() if thread not in self._others)
+        return {name for name in names if name.startswith("aserve-worker-")}
 
     async def start_workers(self, count):
         """Start so many workers; they sleep in the order of their numbers."""
@@ -96,11 +102,6 @@ async def run(test, max_threads=8, extra_threads=0):
         await asyncio.sleep(0)
     assert harness.executor.join(PATIENCE_SECONDS) == []
     return faults
-
-
-def worker_names():
-    names = (thread.name for thread in threading.enumerate())
-    return {name for name in names if name.startswith("aserve-worker-")}
 
 
 async def until(condition):

@@ -16,7 +16,7 @@ import threading
 import time
 
 import pytest
-from harness.executors import resolve, run, until, wait, worker_names
+from harness.executors import resolve, run, until, wait
 from harness.waiting import PATIENCE_SECONDS
 
 from aserve.workers import executor as executor_module
@@ -86,11 +86,10 @@ async def test_threads_start_when_they_are_needed():
     """No job, no thread; and never more threads than were asked for."""
 
     async def test(harness):
-        before = worker_names()
         await asyncio.sleep(0)
-        assert worker_names() == before == set()
+        assert harness.worker_names() == set()
         await wait(harness.submit())
-        assert len(worker_names()) == 1
+        assert len(harness.worker_names()) == 1
 
     await run(test)
 
@@ -258,7 +257,7 @@ async def test_a_job_that_comes_in_the_gap(has_loop_woken):
         while not ran.is_set():
             await asyncio.sleep(0)
         await harness.wait_for_idle(1)
-        assert executor.waking == [] and worker_names() == {"aserve-worker-1"}
+        assert executor.waking == [] and harness.worker_names() == {"aserve-worker-1"}
 
     await run(test, max_threads=1)
 
@@ -379,7 +378,7 @@ async def test_no_job_is_lost_or_run_twice(seed):
         await asyncio.wait_for(everything, 30)
         assert set(ran.values()) == set(answered.values()) == {1}
         assert len(ran) == len(answered) == total
-        await harness.wait_for_idle(len(worker_names()))
+        await harness.wait_for_idle(len(harness.worker_names()))
         assert harness.executor.waking == [] and harness.executor.is_quiet
 
     assert await run(test, max_threads=choose.choice((1, 2, 8))) == []

@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from harness.executors import resolve, run, wait, worker_names
+from harness.executors import resolve, run, wait
 
 
 @pytest.mark.provokes("please report this as a bug")
@@ -60,7 +60,7 @@ async def test_no_more_threads_to_be_had(caplog, monkeypatch):
         assert await wait(waiting) == (1, "aserve-worker-1")
         held = [harness.submit_held() for _ in range(2)]
         await wait(held[0][1])
-        assert len(worker_names()) == 1  # it does not try again
+        assert len(harness.worker_names()) == 1  # it does not try again
         held[0][0].set()
 
     def refuse(_):

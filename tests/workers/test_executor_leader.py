@@ -12,7 +12,7 @@ import threading
 import time
 
 import pytest
-from harness.executors import answering, resolve, run_with_leader, until, wait, worker_names
+from harness.executors import answering, resolve, run_with_leader, until, wait
 from harness.waiting import PATIENCE_SECONDS
 
 from aserve.workers import executor as executor_module
@@ -27,7 +27,7 @@ async def test_the_leader_runs_what_it_finds():
             handles.bring(*jobs)
             assert set(await wait(asyncio.gather(*done))) == {"aserve-worker-1"}
             await until(lambda: harness.executor.is_leader_waiting)
-        assert harness.executor.is_idle and worker_names() == {"aserve-worker-1"}
+        assert harness.executor.is_idle and harness.worker_names() == {"aserve-worker-1"}
         assert harness.executor._stall_timer is None
         assert handles.waits == [(-1, "aserve-worker-1")] * 4
 
@@ -126,7 +126,7 @@ async def test_a_worker_without_a_cpu(monkeypatch):
         await wait(started)
         await handles.stall()
         await until(lambda: len(asked) > 2)
-        [worker] = [thread for thread in threading.enumerate() if thread.name in worker_names()]
+        [worker] = harness.executor._threads.at_work
         assert set(asked) == {worker.native_id} and not harness.executor._app_blocks
         is_ready = False
         assert await wait(done) == "aserve-worker-2"

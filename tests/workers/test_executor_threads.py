@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from harness.executors import resolve, run, until, wait, worker_names
+from harness.executors import resolve, run, until, wait
 from harness.waiting import PATIENCE_SECONDS
 
 from aserve.workers import executor as executor_module
@@ -62,7 +62,7 @@ async def test_the_maximum_is_kept():
         waiting = harness.submit(1)
         for _ in range(20):
             await asyncio.sleep(0.001)  # the executor's own looks, which must find nobody
-        assert not waiting.done() and len(worker_names()) == 2
+        assert not waiting.done() and len(harness.worker_names()) == 2
         held[0][0].set()
         await wait(waiting)
 
@@ -165,7 +165,7 @@ async def test_workers_that_yield_are_compensated_for():
         assert executor.workers.compensated == 3 and not executor.is_idle
         held = [harness.submit_held() for _ in range(2)]
         names = {await wait(started) for _, started in held}
-        assert len(names) == 2 and len(worker_names()) == 5
+        assert len(names) == 2 and len(harness.worker_names()) == 5
         for gate, _ in held:
             gate.set()
         assert len({await each.go_on() for each in yielded}) == 3
