@@ -11,6 +11,7 @@ Not here: parsing (protocols/), building the response (wsgi/response.py).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Callable, NamedTuple
 
 if TYPE_CHECKING:
@@ -48,6 +49,9 @@ SCGI_STATUS_FIELD = UWSGI._replace(status_prefix="Status: ")  # RFC 3875 section
 # encoding is not known, and terminals obey some. Apache and nginx escape them in the same way.
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), ord('"'), ord("\\"), *range(127, 256))}
 
+
+# In the targets that begin with an authority: of a proxy, and of CONNECT.
+_USERINFO = re.compile(r"^([^ ]* (?:[^:/?#]*://)?)[^/?#]*@")
 
 # How an exchange has ended, for the access log (docs/logging.md).
 ANSWERED = "answered"  # its response was given to the kernel, or to the transport
@@ -148,8 +152,8 @@ class Exchange:
 
     @property
     def summary(self) -> str:
-        """Method and target, escaped for a log; without the query, in which there may be passwords and tokens, unless --show-queries."""
-        text, connection = self.method_and_target, self.connection
+        """Method and target, escaped for a log; without a user's name and password, and without the query, in which there may be such, unless --show-queries."""
+        text, connection = without_userinfo(self.method_and_target), self.connection
         is_shown = connection is not None and connection.service.config.show_queries
         return escape(text if is_shown else without_query(text))
 
@@ -176,6 +180,11 @@ def without_query(text: str) -> str:
     """Return "METHOD target" without the target's query."""
     target, mark, _ = text.partition("?")
     return f"{target}?..." if mark else target
+
+
+def without_userinfo(text: str) -> str:
+    """Return "METHOD target" without what stands before the host's @: RFC 9110 section 4.2.4 forbids it, and so only a refused request has it."""
+    return _USERINFO.sub(r"\1...@", text) if "@" in text else text
 
 
 def refused_exchange(why: RequestRefused, request: Exchange | None) -> Exchange:

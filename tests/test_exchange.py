@@ -102,6 +102,21 @@ def test_requests_without_queries(text, shown):
     assert without_query(text) == shown
 
 
+@pytest.mark.parametrize(
+    ("target", "shown"),
+    [
+        ("http://me:secret@a/?b", "http://...@a/?..."),
+        ("http://me:sec@ret@a", "http://...@a"),
+        ("me:secret@a:443", "...@a:443"),
+        ("/@me", "/@me"),
+        ("http://a/@me", "http://a/@me"),
+    ],
+)
+def test_a_users_name_and_password(target, shown):
+    """A target that has them is refused, and the log of the wire says what is."""
+    assert Exchange(f"REQUEST_METHOD\0GET\0REQUEST_URI\0{target}", 2).summary == f"GET {shown}"
+
+
 @pytest.mark.skipif(sys.implementation.name != "cpython" or sys.version_info < (3, 11), reason="has no shared names")
 def test_no_dict_of_its_own():
     """Also behind a first batch of many an exchange keeps its values in the instance: a dict would cost each of them."""
