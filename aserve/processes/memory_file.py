@@ -22,13 +22,17 @@ KEPT: dict[str, int] = {}
 
 def open_memory_file(name: str) -> int:
     """
-    Return the descriptor of a new, empty file, which nobody else can open; the name is for people who look into /proc.
+    Return the descriptor of a new, empty file, which no other user can open; the name is for people who look into /proc.
+
+    The kernel frees it with its last descriptor. It is no file of a disk, unless the system has neither memfd_create(2) nor /dev/shm.
 
     Raises:
         OSError: no descriptor is left.
     """
     if hasattr(os, "memfd_create"):
-        return os.memfd_create(name)
+        fd = os.memfd_create(name)
+        os.fchmod(fd, 0o600)  # from 0o777: it may have settings with secrets, and requests with theirs
+        return fd
     # A Python that was built where the kernel or the C library were older than memfd_create(2).
     with tempfile.TemporaryFile(dir=SHARED_MEMORY if os.path.isdir(SHARED_MEMORY) else None) as file:
         return os.dup(file.fileno())

@@ -8,11 +8,13 @@ import os
 import selectors
 import signal
 import socket
+import stat
 import types
 
 import pytest
 
 from aserve.connections.listeners import open_listeners
+from aserve.descriptors import list_open
 from aserve.metrics.table import FIRST_WORD, KEYS, PLACES
 from aserve.processes import inheritance
 from aserve.processes.child import State
@@ -128,6 +130,21 @@ def test_all_of_it(before, system, tmp_path):
     for child in children:
         child.close()
     selector.close()
+
+
+def test_whose_it_is(before):
+    """It has the settings with all their secrets: its user alone may open it, it has no name in any folder, and it ends with its one descriptor."""
+    plan = Plan(Config(env=["PASSWORD=hunter2"]), "a:app")
+    with hand_down(before.listeners, plan, 3, before.children, (), before.overview) as fd:
+        status = os.fstat(fd)
+        assert b"hunter2" in os.pread(fd, 1 << 20, 0)
+        assert (status.st_uid, stat.S_IMODE(status.st_mode), status.st_nlink) == (os.geteuid(), 0o600, 0)
+        fds = {
+            each for each in list_open() if os.path.exists(f"/proc/self/fd/{each}")
+        }  # without the one by which they were listed
+        assert [each for each in fds if os.path.samestat(os.fstat(each), status)] == [fd]
+    with pytest.raises(OSError, match="Bad file"):  # exec has failed
+        os.fstat(fd)
 
 
 @pytest.mark.parametrize("other", [{"form": 99}, {"settings": {"threads": "many"}}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import subprocess
 import sys
 
@@ -47,9 +48,14 @@ def fd(request, monkeypatch, tmp_path):
 
 
 def test_a_file(fd):
-    """It is empty, has no name, and can be written to and read."""
+    """It is empty, has no name, and can be written to and read, by its user."""
     status = os.fstat(fd)
-    assert (status.st_size, status.st_nlink) == (0, 0)
+    assert (status.st_size, status.st_nlink, status.st_uid, stat.filemode(status.st_mode)) == (
+        0,
+        0,
+        os.geteuid(),
+        "-rw-------",
+    )
     os.write(fd, b"here")
     assert os.pread(fd, 9, 0) == b"here"
 
