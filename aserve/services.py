@@ -119,7 +119,8 @@ def new_service(listener: Listener, shared: Shared) -> Service:
 def _new_gateway(protocol: str, shared: Shared, trust: Trust | None) -> Gateway:
     app = shared.app
     if shared.config.tracing:
-        app = traced(app, trust.is_believed if trust is not None else lambda connection: False)
+        believes = trust.is_believed if trust is not None else lambda connection: False
+        app = traced(app, believes, shared.config.show_queries)
     routes = compile_routes(shared.config.route)
     if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
         return RoutingGateway(app, shared.common_fields, HAS_SENDFILE, routes)

@@ -112,10 +112,10 @@ def test_whose_traces_go_on(service, monkeypatch, settings):
     """The app is called in a span; only who is believed says of what trace that is a part."""
     made = []
     monkeypatch.setattr(services, "traced", lambda *what: made.append(what) or app)
-    service(tracing=True, **settings)
-    ((inner, is_believed),) = made
+    service(tracing=True, show_queries=bool(settings), **settings)
+    ((inner, is_believed, shows_queries),) = made
     near, far = (types.SimpleNamespace(remote_addr=address) for address in ("127.0.0.1", "192.0.2.1"))
-    assert inner is app and not is_believed(far) and is_believed(near) == bool(settings)
+    assert inner is app and not is_believed(far) and is_believed(near) == bool(settings) == shows_queries
     service()
     assert len(made) == 1
 

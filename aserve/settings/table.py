@@ -913,7 +913,7 @@ class Config:
     )
     show_queries: bool = _row(
         False, "Logs", "--show-queries", SWITCH,
-        "show what stands behind the ? of a request in aserve status and stacks, slow requests and the error log; the access log has it in any case",
+        "show what stands behind the ? of a request in aserve status, top and stacks, slow requests, the error log and the spans of --tracing; the access log has it in any case",
         "There may be passwords and tokens in it, and what people look at they also paste into tickets.",
     )
     log_level: str = _row(

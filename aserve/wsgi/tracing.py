@@ -10,6 +10,8 @@ and so it has the Response at hand, which knows the status; `start_response` is 
 
 Each request has a context (contextvars) of its own, in which every step of the app runs. What the app makes current in one piece of a generator is
 so in the next one, also on another thread, and never in another request.
+
+A span has no query, in which there may be passwords and tokens, unless --show-queries: what traces are kept in, many people read.
 """
 
 from __future__ import annotations
@@ -28,22 +30,23 @@ from .wrapping import is_inert, named_as
 METHODS = frozenset(["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"])
 # By the names of an environ; those that are not there are left out.
 ATTRIBUTES = {
-    "wsgi.url_scheme": "url.scheme", "QUERY_STRING": "url.query", "SERVER_NAME": "server.address",
+    "wsgi.url_scheme": "url.scheme", "SERVER_NAME": "server.address",
     "REMOTE_ADDR": "client.address", "HTTP_USER_AGENT": "user_agent.original",
 }  # fmt: skip
+QUERY = {"QUERY_STRING": "url.query"}
 FIELDS = {"HTTP_TRACEPARENT": "traceparent", "HTTP_TRACESTATE": "tracestate"}
 
 Believes = Callable[[Any], bool]
 
 
-def traced(app: WSGIApp, is_believed: Believes) -> WSGIApp:
+def traced(app: WSGIApp, is_believed: Believes, shows_queries: bool = False) -> WSGIApp:
     """Return a WSGI app that calls `app` in a span; it goes on with the trace of peers whose connection is believed."""
     # An optional dependency, which only those need who ask for it.
     from opentelemetry import context, trace
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     tracer, extract = trace.get_tracer("aserve", VERSION), TraceContextTextMapPropagator().extract
-    root = context.Context()
+    root, names = context.Context(), {**ATTRIBUTES, **QUERY} if shows_queries else ATTRIBUTES
 
     def parent_of(exchange: Exchange, environ: dict[str, Any]) -> Any:
         if exchange.is_from_front or is_believed(exchange.connection):
@@ -55,7 +58,7 @@ def traced(app: WSGIApp, is_believed: Believes) -> WSGIApp:
         exchange: Exchange = response.exchange
         method = environ["REQUEST_METHOD"]
         known = method if method in METHODS else "_OTHER"
-        attributes = {name: environ[key] for key, name in ATTRIBUTES.items() if environ.get(key)}
+        attributes = {name: environ[key] for key, name in names.items() if environ.get(key)}
         attributes["http.request.method"], attributes["url.path"] = known, _path_of(environ)
         if known != method:
             attributes["http.request.method_original"] = method[:100]

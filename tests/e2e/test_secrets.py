@@ -1,19 +1,23 @@
 """What may hold a secret has one here, with a mark; nothing that aserve writes, says or sends has it.
 
 Of settings: what --env, --attach, --cron, --mount, --warm-up, --route, --shared and the APP are given. Of requests: fields that authenticate, the query
-and the body. Only the access log has queries, as docs/logging.md says. tests/settings/test_secrecy.py has each form of each value.
+and the body. Only the access log has queries, and what --show-queries is for, as docs/logging.md says. tests/settings/test_secrecy.py has each form of
+each value. An upgrade must leave the settings to its new code: tests/processes/test_inheritance.py has where, and here nothing of it is left.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
+import os
 import pathlib
 import re
 import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.parse
 
 import pytest
@@ -44,6 +48,20 @@ def app(environ, start_response):
     start_response("200 OK", [("Set-Cookie", SESSION + "\\r\\n" * (path == "/field"))])
     return [b"hello"]
 '''
+
+# Each process writes its spans as JSON.
+TRACED_APP = f"""{APP}
+import aserve
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
+
+@aserve.post_fork
+def start_exporter():
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(ConsoleSpanExporter(out=open("spans", "a"))))
+    trace.set_tracer_provider(provider)
+"""
 
 FIELDS = {
     "Authorization": "Bearer hunter2-authorization",
@@ -93,12 +111,14 @@ class Marked(Workers):
 
 @pytest.fixture
 def start(tmp_path):
-    """start(*flags) -> Marked."""
+    """start(*flags, app=APP) -> Marked."""
     running = []
 
-    def begin(*flags):
+    def begin(*flags, app=APP):
         flags = ("--workers", "2", *flags, *settings(tmp_path / "site_app.py"))
-        running.append(Marked(tmp_path, APP, *flags, HTTP_TOKEN="hunter2-variable"))
+        (tmp_path / "temporary").mkdir()
+        env = {"HTTP_TOKEN": "hunter2-variable", "TMPDIR": str(tmp_path / "temporary")}
+        running.append(Marked(tmp_path, app, *flags, **env))
         return running[0]
 
     yield begin
@@ -134,11 +154,51 @@ def run(*words: str, folder: pathlib.Path | None = None) -> str:
     return done.stdout + done.stderr
 
 
+def drawn_by_top(control: str) -> str:
+    """Return what `aserve top` draws, with all stacks; nothing where its screen cannot be."""
+    try:
+        from aserve.top_screen import Top
+    except ImportError:  # textual is not for each interpreter
+        return ""
+
+    async def draw() -> str:
+        async with Top(control).run_test(size=(250, 60)) as pilot:
+
+            async def screen_with(text: str) -> str:
+                deadline, shown = time.monotonic() + 60, ""
+                while text not in shown:
+                    assert time.monotonic() < deadline, shown
+                    await pilot.pause(0.05)
+                    shown = "\n".join(strip.text for strip in pilot.app.screen._compositor.render_strips())
+                return shown
+
+            shown = await screen_with("workers ready")
+            await pilot.press("a")
+            return shown + await screen_with("aserve-worker-1")
+
+    return asyncio.run(draw())
+
+
+def descriptors_of(process: Marked) -> list[str]:
+    """Return what each process of a server has open."""
+    found = []
+    for pid in (process.pid, *process.workers):
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            with contextlib.suppress(OSError):  # it is closed meanwhile
+                found.append(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return found
+
+
 def test_a_server(start, tmp_path):
-    """Neither its log, its status page, its metrics, its commands nor its responses have one; it tells all the rest."""
+    """
+    Neither its log, its status page, its metrics, its commands nor its responses have one; it tells all the rest.
+
+    The log is that of debug, with what happens on the wire.
+    """
     control, log = str(tmp_path / "control"), tmp_path / "access.log"
     process = start(
-        "--control", control, "--metrics", "127.0.0.1:0", "--slow-request", "0.05", "--access-log", str(log), "--stats", "127.0.0.1:0"
+        "--control", control, "--metrics", "127.0.0.1:0", "--slow-request", "0.05", "--access-log", str(log), "--stats", "127.0.0.1:0",
+        "--log-level", "debug",
     )  # fmt: skip
     process.wait_for_log(r"worker 2 \(pid \d+\) is ready")
     place = process.wait_for_log(r"metrics on http://([\d.]+):(\d+)/metrics")
@@ -158,6 +218,7 @@ def test_a_server(start, tmp_path):
                 told[f"{target} {when}"] = octets.decode()
         for words in (("status",), ("status", "--json"), ("stacks",)):
             told[f"{' '.join(words)} {when}"] = run(*words, "--control", control)
+        told[f"top {when}"] = drawn_by_top(control)
 
     for path in ("/", "/m", "/fail", "/none", "/field", "/rpc"):
         told[path] = exchange(process.address, request_of(path))
@@ -176,17 +237,51 @@ def test_a_server(start, tmp_path):
     process.wait_for_log("upgraded from")
     told["reload"] = run("reload", "--control", control)
     look("after an upgrade")
+    told["descriptors"] = "\n".join(descriptors_of(process))
     assert process.stop() == 0
     told["log"] = process.log
     leaks = {where: found_in(text) for where, text in told.items() if found_in(text) - {"hunter2-set"}}
     assert leaks == {}, told[next(iter(leaks))]
+    assert "aserve-slots" in told["descriptors"] and "inheritance" not in told["descriptors"]
+    assert [*(tmp_path / "temporary").iterdir()] == []
     assert "hunter2-set" not in process.log and "hunter2-set" not in told["/field"]
     # Request lines are there as they came.
     assert found_in(log.read_text()) <= {"hunter2-query", "hunter2-user"}
     assert "200 OK" in told["/"] and "500" in told["/fail"] and "400" in told["refused 0"]
     assert "on purpose" in process.log and "POST /wait?..." in told["status at work"] + told["stacks at work"]
+    assert "POST /wait?... on http://" in process.log  # of the wire
+    assert (
+        not told["top at work"] or told["top at work"].count("POST /wait?...") >= 3
+    )  # a worker's, a slow one's, a stack's
     shown = told["/events at work"]
     assert all(word in shown for word in ("PASSWORD=...", "sh ...", "^/rpc rpc function ...", "make(...)", "/?..."))
+
+
+@pytest.mark.parametrize("flags", [(), ("--show-queries",)], ids=["queries are hidden", "queries are shown"])
+def test_spans(start, tmp_path, flags):
+    """Spans, the wire's log and the status have queries if --show-queries asks for that, and its text says so; nothing else in any case."""
+    control = str(tmp_path / "control")
+    process = start(*flags, "--tracing", "--log-level", "debug", "--control", control, app=TRACED_APP)
+    for path in ("/", "/m", "/fail", "/none", "/field"):
+        exchange(process.address, request_of(path))
+    with socket.create_connection(process.address, 30) as client:
+        client.sendall(request_of("/wait").encode())
+        wait_until((tmp_path / "in").exists)
+        status = wait_until(
+            lambda: next((text for text in [run("status", "--control", control)] if "/wait" in text), "")
+        )
+        (tmp_path / "go").touch()
+        client.recv(65536)
+    assert process.stop() == 0
+    spans = (tmp_path / "spans").read_text()
+    assert spans.count('"url.path": "/m"') == 1 and "ValueError: on purpose" in spans
+    shown = {"hunter2-query"} if flags else set()
+    assert (found_in(spans), found_in(status)) == (shown, shown)
+    assert found_in(process.log) == shown | ({"hunter2-warm"} if flags else set())
+    explained = run("config", "--explain", "show-queries")
+    assert all(
+        word in explained for word in ("status, top and stacks", "slow requests", "error log", "spans of --tracing")
+    )
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class Served:
         self.exchange = Exchange("", 0)
         self.exchange.connection = types.SimpleNamespace(remote_addr="10.0.0.1")
 
-    def call(self, app, is_believed=lambda connection: False, **environ):
+    def call(self, app, is_believed=lambda connection: False, shows_queries=False, **environ):
         """Return what the app returns, not yet iterated."""
         response = types.SimpleNamespace(exchange=self.exchange, code=0)
         response.start_response = types.MethodType(
@@ -44,7 +44,7 @@ class Served:
             "QUERY_STRING": "",
             "wsgi.url_scheme": "http",
         }
-        return traced(app, is_believed)({**full, **environ}, response.start_response)
+        return traced(app, is_believed, shows_queries)({**full, **environ}, response.start_response)
 
     @property
     def spans(self):
@@ -70,7 +70,7 @@ def test_what_is_in_it(served):
     """It is the server's, with the names of the conventions; it is current in the app, and in nothing else."""
     served.exchange.arrived_at, served.exchange.began_at = 5.0, 5.25
     more = {"SERVER_NAME": "shop", "REMOTE_ADDR": "10.0.0.9", "HTTP_USER_AGENT": "curl/8", "QUERY_STRING": "b=1"}
-    (octets,) = served.call(hello, SCRIPT_NAME="/x", **more)
+    (octets,) = served.call(hello, SCRIPT_NAME="/x", HTTP_COOKIE="b=2", **more)
     (span,) = served.spans
     assert (
         octets == span.context.span_id.to_bytes(8, "big") and not trace.get_current_span().get_span_context().is_valid
@@ -83,9 +83,16 @@ def test_what_is_in_it(served):
     )
     assert dict(span.attributes) == {
         "http.request.method": "GET", "http.response.status_code": 200, "url.scheme": "http", "url.path": "/x/a",
-        "url.query": "b=1", "server.address": "shop", "client.address": "10.0.0.9", "user_agent.original": "curl/8",
+        "server.address": "shop", "client.address": "10.0.0.9", "user_agent.original": "curl/8",
         "aserve.queue_seconds": 0.25,
     }  # fmt: skip
+
+
+def test_a_query(served):
+    """It may hold a password: it is in the span where queries are shown."""
+    for shows_queries in (False, True):
+        served.call(hello, shows_queries=shows_queries, QUERY_STRING="b=1")
+    assert [span.attributes.get("url.query") for span in served.spans] == [None, "b=1"]
 
 
 def test_an_unknown_method(served):
