@@ -33,7 +33,9 @@ class ExecutorHarness:
 
         def job(_):
             self.executor.post(resolve, started, threading.current_thread().name)
-            gate.wait(PATIENCE_SECONDS)
+            gate.wait(
+                2 * PATIENCE_SECONDS
+            )  # longer than the test waits for anything: it goes on only where the gate opens
 
         return job, gate, started
 
@@ -66,7 +68,12 @@ class ExecutorHarness:
         return {name for name in names if name.startswith("aserve-worker-")}
 
     async def start_workers(self, count):
-        """Start so many workers; they sleep in the order of their numbers."""
+        """
+        Start so many workers; they sleep in the order of their numbers.
+
+        From then on the executor does not look whether the queue stands still. So it wakes no other worker beside one that
+        was woken and gets no CPU, and which worker runs a job is certain.
+        """
         threads = self.executor._threads
         max_threads, threads.max_threads = threads.max_threads, count  # a slow machine would start more
         held = [self.submit_held() for _ in range(count)]
@@ -76,6 +83,9 @@ class ExecutorHarness:
         for sleepers, name in enumerate(sorted(names), 1):
             held[names.index(name)][0].set()
             await self.wait_for_idle(sleepers)
+        self.executor._on_stall_timer = lambda: None
+        if self.executor._stall_timer is not None:
+            self.executor._stall_timer.cancel()
 
 
 def resolve(future, value):
