@@ -27,7 +27,7 @@ async def test_the_leader_runs_what_it_finds():
             jobs, done = zip(*[answering(harness) for _ in range(5)])
             handles.bring(*jobs)
             assert set(await wait(asyncio.gather(*done))) == {"aserve-worker-1"}
-            await until(lambda: harness.executor.is_leader_waiting)
+            await until(lambda: handles.is_waiting)
         assert harness.executor.is_idle and harness.worker_names() == {"aserve-worker-1"}
         assert harness.executor._stall_timer is None
         assert handles.waits == [(-1, "aserve-worker-1")] * 4
