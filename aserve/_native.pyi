@@ -8,9 +8,13 @@ def make_head(
     """Return an app's part of a head of at most `cap` octets: octets, code, Content-Length or -1; None: not plain."""
 
 def make_environ(
-    base: dict[str, Any], is_front: bool, vars: bytes, own_count: int, addr: str, port: str, /
-) -> dict[str, Any] | None:
-    """Return an environ without wsgi.input and wsgi.early_hints; None: not plain."""
+    base: dict[str, Any], is_front: bool, vars: bytes, own_count: int, addr: str, port: str, section: int, /
+) -> tuple[dict[str, Any] | None, int]:
+    """
+    Return an environ without wsgi.input and wsgi.early_hints, or None: not plain; and where its field section has its place.
+
+    `section` is the place that the last request of the same connection had; 0 at first.
+    """
 
 def forget() -> None:
     """Let go of the field sections that `make_environ` has kept."""

@@ -22,7 +22,7 @@ from pathlib import Path
 from setuptools import Extension
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ["module.c", "text.c", "environ.c", "head.c"]
+SOURCES = ["module.c", "text.c", "sections.c", "environ.c", "head.c"]
 
 IS_BUILT = (
     sys.implementation.name == "cpython"

@@ -1,19 +1,352 @@
-/* environ.c -- from the vars block to the environ of PEP 3333. */
+/* environ.c -- from the vars block to the environ of PEP 3333.
+ *
+ * A request's own pairs come first in the vars; the rest is its field section.
+ * That begins a dict: the base and the fields.  The environ is this dict, or a
+ * copy of what the same section began earlier, with the request's own pairs. */
 #include "environ.h"
+
+#include <string.h>
+
+#include "http1.h"
+
+enum { OWN_MAX = 32 }; /* pairs; front servers send ten names, once */
+
+/* Names and values that have an object before the first request. */
+enum {
+    REQUEST_METHOD,
+    REQUEST_URI,
+    PATH_INFO,
+    QUERY_STRING,
+    SERVER_PROTOCOL,
+    REMOTE_ADDR,
+    REMOTE_PORT,
+    SCRIPT_NAME,
+    SERVER_NAME,
+    SERVER_PORT,
+    HTTPS,
+    UWSGI_SCHEME,
+    REQUEST_SCHEME,
+    URL_SCHEME,
+    VALUE_GET,
+    VALUE_HTTP_1_1,
+    VALUE_EMPTY,
+    VALUE_HTTP,
+    VALUE_HTTPS,
+    WORDS
+};
+
+static const char *const spellings[WORDS] = {
+    [REQUEST_METHOD] = "REQUEST_METHOD",
+    [REQUEST_URI] = "REQUEST_URI",
+    [PATH_INFO] = "PATH_INFO",
+    [QUERY_STRING] = "QUERY_STRING",
+    [SERVER_PROTOCOL] = "SERVER_PROTOCOL",
+    [REMOTE_ADDR] = "REMOTE_ADDR",
+    [REMOTE_PORT] = "REMOTE_PORT",
+    [SCRIPT_NAME] = "SCRIPT_NAME",
+    [SERVER_NAME] = "SERVER_NAME",
+    [SERVER_PORT] = "SERVER_PORT",
+    [HTTPS] = "HTTPS",
+    [UWSGI_SCHEME] = "UWSGI_SCHEME",
+    [REQUEST_SCHEME] = "REQUEST_SCHEME",
+    [URL_SCHEME] = "wsgi.url_scheme",
+    [VALUE_GET] = "GET",
+    [VALUE_HTTP_1_1] = "HTTP/1.1",
+    [VALUE_EMPTY] = "",
+    [VALUE_HTTP] = "http",
+    [VALUE_HTTPS] = "https",
+};
+
+static PyObject *words[WORDS]; /* interned, as the names of the base are */
+
+#define OCTETS(literal) ((octets){literal, sizeof(literal) - 1})
+
+static int is_equal(octets left, octets right)
+{
+    return left.size == right.size &&
+           memcmp(left.at, right.at, right.size) == 0;
+}
+
+static int begins_with(octets whole, octets part)
+{
+    return whole.size >= part.size &&
+           memcmp(whole.at, part.at, part.size) == 0;
+}
+
+static int ends_with(octets whole, octets part)
+{
+    return whole.size >= part.size &&
+           memcmp(whole.at + whole.size - part.size, part.at, part.size) == 0;
+}
+
+/* Read NAME NUL VALUE, and the NUL behind it unless the block ends there.
+ * Returns 0: there is no pair. */
+static int next_pair(const char **at, const char *end, octets *name,
+                     octets *value)
+{
+    *name = text_next(at, end);
+    if (name->at + name->size == end)
+        return 0;
+    *value = text_next(at, end);
+    return 1;
+}
+
+/* Entries of a dict.  Those that set one return -1 with an exception. */
+
+/* Borrowed; NULL: there is none.  No lookup fails where all keys are str. */
+static PyObject *get(PyObject *dict, int word)
+{
+    return PyDict_GetItemWithError(dict, words[word]);
+}
+
+/* The value's octets: none of what is not there. */
+static octets get_octets(PyObject *dict, int word)
+{
+    PyObject *text = get(dict, word);
+    octets value;
+
+    return text != NULL && text_octets(text, &value) ? value : OCTETS("");
+}
+
+/* As an `if` of Python's; -1: an exception. */
+static int is_true(PyObject *value)
+{
+    return value != NULL ? PyObject_IsTrue(value) : 0;
+}
+
+static int set(PyObject *dict, int word, PyObject *value)
+{
+    return PyDict_SetItem(dict, words[word], value);
+}
+
+static int set_text(PyObject *dict, PyObject *name, octets value)
+{
+    PyObject *text = text_of(value.at, value.size);
+    int code = text != NULL ? PyDict_SetItem(dict, name, text) : -1;
+
+    Py_XDECREF(text);
+    return code;
+}
+
+static int set_pair(PyObject *dict, octets name, octets value)
+{
+    PyObject *key = text_name(name.at, name.size);
+    int code = key != NULL ? set_text(dict, key, value) : -1;
+
+    Py_XDECREF(key);
+    return code;
+}
+
+/* What a section begins.  These return 1; 0: not plain; -1: an exception. */
+
+/* Credentials, and what each request has of its own. */
+static int is_never_kept(octets name)
+{
+    return ends_with(name, OCTETS("AUTHORIZATION")) ||
+           ends_with(name, OCTETS("REQUEST_ID")) ||
+           ends_with(name, OCTETS("TRACEPARENT"));
+}
+
+/* Set each field; *may_keep becomes 0 if the section is never kept.  The twin
+ * joins repeated fields (RFC 9110 section 5.3); of other vars the last wins. */
+static int add_fields(PyObject *dict, octets fields, int *may_keep)
+{
+    const char *at = fields.at;
+    const char *end = at + fields.size;
+    octets name, value;
+
+    while (at < end) {
+        Py_ssize_t size = PyDict_GET_SIZE(dict);
+
+        if (!next_pair(&at, end, &name, &value))
+            return 0;
+        if (set_pair(dict, name, value) < 0)
+            return -1;
+        if (PyDict_GET_SIZE(dict) == size &&
+            begins_with(name, OCTETS("HTTP_")))
+            return 0;
+        if (is_never_kept(name))
+            *may_keep = 0;
+    }
+    return 1;
+}
+
+/* What add_line need not set then. */
+static int add_line_defaults(PyObject *dict)
+{
+    return set(dict, REQUEST_METHOD, words[VALUE_GET]) < 0 ||
+                   set(dict, QUERY_STRING, words[VALUE_EMPTY]) < 0 ||
+                   set(dict, SERVER_PROTOCOL, words[VALUE_HTTP_1_1]) < 0
+               ? -1
+               : 1;
+}
+
+static int is_on(octets https)
+{
+    return is_equal(https, OCTETS("1")) ||
+           (https.size == 2 && (https.at[0] | 0x20) == 'o' &&
+            (https.at[1] | 0x20) == 'n');
+}
+
+/* Borrowed.  Lenient: some proxies send ws and wss for a WebSocket. */
+static PyObject *find_scheme(PyObject *dict)
+{
+    static const int tellers[] = {UWSGI_SCHEME, REQUEST_SCHEME};
+
+    if (is_on(get_octets(dict, HTTPS)))
+        return words[VALUE_HTTPS];
+    for (size_t i = 0; i < sizeof tellers / sizeof *tellers; i++) {
+        octets scheme = get_octets(dict, tellers[i]);
+
+        if (is_equal(scheme, OCTETS("https")) ||
+            is_equal(scheme, OCTETS("wss")))
+            return words[VALUE_HTTPS];
+        if (is_equal(scheme, OCTETS("http")) || is_equal(scheme, OCTETS("ws")))
+            break;
+    }
+    return words[VALUE_HTTP];
+}
+
+/* The base's own value stands in for an empty one. */
+static int fill_in(PyObject *dict, PyObject *base, int word)
+{
+    int code = is_true(get(dict, word));
+    PyObject *value;
+
+    if (code != 0)
+        return code;
+    value = get(base, word);
+    if (value == NULL)
+        return 0;
+    return set(dict, word, value) < 0 ? -1 : 1;
+}
+
+/* What PEP 3333 wants, and front servers send in another form or not. */
+static int complete_front(PyObject *dict, PyObject *base)
+{
+    int code;
+
+    if (set(dict, URL_SCHEME, find_scheme(dict)) < 0)
+        return -1;
+    code = fill_in(dict, base, SERVER_NAME);
+    return code > 0 ? fill_in(dict, base, SERVER_PORT) : code;
+}
+
+static PyObject *begin_anew(const section_key *key, int *may_keep)
+{
+    PyObject *dict = PyDict_Copy(key->base);
+    int code;
+
+    if (dict == NULL)
+        return NULL;
+    code = add_fields(dict, key->fields, may_keep);
+    if (code > 0)
+        code = key->is_front ? complete_front(dict, key->base)
+                             : add_line_defaults(dict);
+    if (code <= 0)
+        Py_CLEAR(dict);
+    return dict;
+}
+
+static PyObject *begin(environ_cache *cache, section_key *key, uint32_t *last)
+{
+    PyObject *dict = sections_copy(cache, key, last);
+    int may_keep = 1;
+
+    if (dict != NULL || PyErr_Occurred())
+        return dict;
+    dict = begin_anew(key, &may_keep);
+    if (dict != NULL && may_keep)
+        sections_offer(cache, key, dict);
+    return dict;
+}
+
+/* The request's own pairs, behind what the section began.  These return as
+ * those above. */
+
+/* Most paths are the target: then both are one object. */
+static int set_target(PyObject *dict, octets target, octets path)
+{
+    PyObject *text = text_of(target.at, target.size);
+    int code = text != NULL ? set(dict, REQUEST_URI, text) : -1;
+
+    if (code == 0)
+        code = is_equal(path, target) ? set(dict, PATH_INFO, text)
+                                      : set_text(dict, words[PATH_INFO], path);
+    Py_XDECREF(text);
+    return code;
+}
+
+/* http1.h: method, target, path, query and version, in this order. */
+static int add_line(PyObject *dict, const environ_request *request,
+                    const octets *pairs)
+{
+    octets method = pairs[1], query = pairs[7], version = pairs[9];
+
+    if (set_target(dict, pairs[3], pairs[5]) < 0)
+        return -1;
+    if (!is_equal(method, OCTETS("GET")) &&
+        set_text(dict, words[REQUEST_METHOD], method) < 0)
+        return -1;
+    if (query.size > 0 && set_text(dict, words[QUERY_STRING], query) < 0)
+        return -1;
+    if (!is_equal(version, OCTETS("HTTP/1.1")) &&
+        set_text(dict, words[SERVER_PROTOCOL], version) < 0)
+        return -1;
+    if (set(dict, REMOTE_ADDR, request->addr) < 0)
+        return -1;
+    return set(dict, REMOTE_PORT, request->port) < 0 ? -1 : 1;
+}
+
+/* The twin finds a path that is missing, and where a mount point ends. */
+static int add_own(PyObject *dict, const octets *pairs, uint32_t npairs)
+{
+    for (uint32_t i = 0; i < npairs; i++)
+        if (set_pair(dict, pairs[2 * i], pairs[2 * i + 1]) < 0)
+            return -1;
+    return get(dict, PATH_INFO) != NULL &&
+           is_true(get(dict, SCRIPT_NAME)) == 0;
+}
 
 int environ_init(void)
 {
+    for (int i = 0; i < WORDS; i++) {
+        if (words[i] == NULL)
+            words[i] = PyUnicode_InternFromString(spellings[i]);
+        if (words[i] == NULL)
+            return -1;
+    }
     return 0;
 }
 
 PyObject *environ_new(environ_cache *cache, PyObject *base,
                       const environ_request *request, uint32_t *section)
 {
-    (void)cache, (void)base, (void)request, (void)section;
-    return NULL;
+    section_key key = {.base = base, .is_front = request->is_front};
+    uint32_t npairs = key.is_front ? request->nfirst : HTTP1_LINE_VARS;
+    const char *at = request->vars;
+    const char *end = at + request->vars_len;
+    octets pairs[2 * OWN_MAX];
+    PyObject *dict;
+    int code;
+
+    if (npairs > OWN_MAX)
+        return NULL;
+    for (uint32_t i = 0; i < npairs; i++)
+        if (!next_pair(&at, end, &pairs[2 * i], &pairs[2 * i + 1]))
+            return NULL;
+    key.fields = (octets){at, (size_t)(end - at)};
+    dict = begin(cache, &key, section);
+    if (dict == NULL)
+        return NULL;
+    code = key.is_front ? add_own(dict, pairs, npairs)
+                        : add_line(dict, request, pairs);
+    if (code <= 0)
+        Py_CLEAR(dict);
+    return dict;
 }
 
 void environ_clear(environ_cache *cache)
 {
-    (void)cache;
+    sections_clear(cache);
 }

@@ -5,23 +5,7 @@
 #ifndef NATIVE_ENVIRON_H
 #define NATIVE_ENVIRON_H
 
-#include "text.h"
-
-enum { ENVIRON_SECTIONS = 256 }; /* kept at most; a power of two */
-
-/* A field section seen lately, and what it began. */
-typedef struct {
-    char *octets;
-    uint32_t size;
-    uint32_t hash;
-    PyObject *base;  /* of the listener for which it was kept */
-    PyObject *begun; /* a dict of the base and the section; NULL: seen once */
-} environ_section;
-
-/* Of one engine; zero-filled at first.  Used under the GIL. */
-typedef struct {
-    environ_section sections[ENVIRON_SECTIONS];
-} environ_cache;
+#include "sections.h"
 
 /* What one request brings. */
 typedef struct {
@@ -38,8 +22,8 @@ int environ_init(void);
 
 /* Return a new dict, without wsgi.input and wsgi.early_hints; NULL: with an
  * exception, or without one: not plain.  `base` is a base environ of
- * build_base_environ; `section` is where the section of this connection's last
- * request is in the cache, and is kept by the caller between requests. */
+ * build_base_environ; `section` is the place in the cache of the section of this
+ * connection's last request; the caller keeps it between requests, 0 at first. */
 PyObject *environ_new(environ_cache *cache, PyObject *base,
                       const environ_request *request, uint32_t *section);
 

@@ -36,24 +36,30 @@ static PyObject *make_head(PyObject *module, PyObject *args)
 }
 
 static environ_cache cache;
-static uint32_t last_section;
 
 static PyObject *make_environ(PyObject *module, PyObject *args)
 {
     environ_request request;
+    unsigned int section;
     Py_ssize_t size;
     PyObject *base, *made;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!py#IUU", &PyDict_Type, &base,
+    if (!PyArg_ParseTuple(args, "O!py#IUUI", &PyDict_Type, &base,
                           &request.is_front, &request.vars, &size,
-                          &request.nfirst, &request.addr, &request.port))
+                          &request.nfirst, &request.addr, &request.port,
+                          &section))
         return NULL;
     request.vars_len = (size_t)size;
-    made = environ_new(&cache, base, &request, &last_section);
-    if (made == NULL && !PyErr_Occurred())
-        Py_RETURN_NONE;
-    return made;
+    section %= ENVIRON_SECTIONS;
+    made = environ_new(&cache, base, &request, &section);
+    if (made == NULL) {
+        if (PyErr_Occurred())
+            return NULL;
+        Py_INCREF(Py_None);
+        made = Py_None;
+    }
+    return Py_BuildValue("NI", made, section);
 }
 
 static PyObject *forget(PyObject *module, PyObject *unused)
