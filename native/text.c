@@ -44,23 +44,6 @@ PyObject *text_name(const char *from, size_t size)
     return name;
 }
 
-int text_octets(PyObject *text, octets *to)
-{
-    if (!PyUnicode_CheckExact(text))
-        return 0;
-#if PY_VERSION_HEX < 0x030C0000 /* later ones are always ready */
-    if (PyUnicode_READY(text) < 0) {
-        PyErr_Clear();
-        return 0;
-    }
-#endif
-    if (PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND)
-        return 0;
-    to->at = (const char *)PyUnicode_1BYTE_DATA(text);
-    to->size = (size_t)PyUnicode_GET_LENGTH(text);
-    return 1;
-}
-
 octets text_next(const char **at, const char *end)
 {
     octets part = {*at, 0};

@@ -24,7 +24,22 @@ PyObject *text_name(const char *from, size_t size);
 
 /* The octets of a str as latin-1.  Returns 0, without an exception, when it is
  * no exact str (a subclass may override anything), or has another character. */
-int text_octets(PyObject *text, octets *to);
+static inline int text_octets(PyObject *text, octets *to)
+{
+    if (!PyUnicode_CheckExact(text))
+        return 0;
+#if PY_VERSION_HEX < 0x030C0000 /* later ones are always ready */
+    if (PyUnicode_READY(text) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+#endif
+    if (PyUnicode_KIND(text) != PyUnicode_1BYTE_KIND)
+        return 0;
+    to->at = (const char *)PyUnicode_1BYTE_DATA(text);
+    to->size = (size_t)PyUnicode_GET_LENGTH(text);
+    return 1;
+}
 
 /* What stands before the next NUL, or `end`; *at moves behind it. */
 octets text_next(const char **at, const char *end);

@@ -143,7 +143,7 @@ NO_HEADERS = [
     [("A", "b", "c")],
 ]
 NO_NAME = [
-    "", " ", "A B", "A:", ":", "A\r\nB", "A\n", "\0", "\xe9", "caf\xe9-and-a-word", "A\x7f", "(comment)", "@", "X[0]", "a/b", "\u20ac",
+    "", " ", "A B", "A:", ":", "A\r\nB", "A\n", "\0", "\xe9", "r\xe9sum\xe9-and-a-word", "A\x7f", "(comment)", "@", "X[0]", "a/b", "\u20ac",
     "\udc80", "content\rlength", "transfer-encoding ", b"A", 5, None, Text("A"),
 ]  # fmt: skip
 NO_VALUE = [
