@@ -1,11 +1,11 @@
 """How much memory, disk and how many descriptors large bodies may take, all connections together.
 
-Owns:     Budget, a count with a limit; MemoryBudget, for whose room a worker waits a moment; SpoolSpace, what temporary
-          files of one kind may take; SpoolFile, one of them, which is counted as long as it
+Owns:     Budget, a count with a limit; MemoryBudget, for whose room a worker waits a moment, and which counts an object
+          once; SpoolSpace, what temporary files of one kind may take; SpoolFile, one of them, which is counted as long as it
           is open; Budgets, those of one server; the log lines when a budget is
           used up, and when it has room again.
-Thread:   any; each Budget has a lock, which is held for a sum and no longer. `reserve_soon`: never the event loop.
-          A SpoolFile is used by one thread at a time.
+Thread:   any; each Budget has a lock, which is held for a sum and no longer. A patient `reserve_body`: never the event
+          loop. A SpoolFile is used by one thread at a time.
 Not here: what happens to a body for which there is no room (body.py, connections/sending.py);
           the values (settings/table.py).
 """
@@ -103,33 +103,60 @@ class Budget:
 
 
 class MemoryBudget(Budget):
-    """A Budget for whose room a worker waits while clients read: that costs less than a temporary file."""
+    """
+    A Budget for whose room a worker waits while clients read: that costs less than a temporary file.
+
+    A body is counted as an object: an app that returns the same one again, such as a page that it keeps, makes many responses
+    take its memory once.
+    """
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
         self._is_released = threading.Condition(self._lock)
         self._released_at = -math.inf
+        # Bodies, and how many responses send each, by id(): as long as one is in here, no other object has its id.
+        self._bodies: dict[int, tuple[bytes, int]] = {}
 
     def release(self, count: int) -> None:
         """Count this many less, and wake one that waits."""
         with self._lock:
-            self.count -= count
-            self._released_at = time.monotonic()
-            self._is_released.notify()  # not all: dozens may wait, and room for one is what there is
+            self._release(count)
 
-    def reserve_soon(self, count: int) -> bool:
-        """Count this many more; wait for room while some is given back; False: there is none, or there never will be."""
-        until = time.monotonic() + LONGEST_SECONDS if count <= self.limit else 0.0
+    def _release(self, count: int) -> None:
+        self.count -= count
+        self._released_at = time.monotonic()
+        self._is_released.notify()  # not all: dozens may wait, and room for one is what there is
+
+    def reserve_body(self, body: bytes, is_patient: bool = False, is_forced: bool = False) -> bool:
+        """
+        Count one more response that sends this body, and the body itself if it is the first; False: there is no room for it.
+
+        `is_patient`: wait for room while some is given back; not if there never will be.
+        """
+        size = len(body)
+        until = time.monotonic() + LONGEST_SECONDS if is_patient and size <= self.limit else 0.0
         with self._lock:
-            while self.count + count > self.limit:
+            while not is_forced and self.count + size > self.limit and id(body) not in self._bodies:
                 seconds = min(until, self._released_at + MOVING_SECONDS) - time.monotonic()
                 if seconds <= 0:
                     self.refused_count += 1
                     return False
                 self._is_released.wait(seconds)
-            self.count += count
+            _, response_count = self._bodies.get(id(body), (body, 0))
+            if not response_count:
+                self.count += size
+            self._bodies[id(body)] = body, response_count + 1
             self._is_released.notify()  # there may be room for one more; one for whom there is not looks again in MOVING_SECONDS
         return True
+
+    def release_body(self, body: bytes) -> None:
+        """Count one response less that sends this body; with the last one, it is counted no longer."""
+        with self._lock:
+            _, response_count = self._bodies.pop(id(body))
+            if response_count > 1:
+                self._bodies[id(body)] = body, response_count - 1
+            else:
+                self._release(len(body))
 
 
 class SpoolSpace:

@@ -115,6 +115,7 @@ class Exchange:
     has_app_failed = False  # the app has raised an exception, or broken PEP 3333
     is_written = False  # the app has called write(), before any of its octets went out
     counted_bytes = 0  # of a large response in memory, counted in Budgets.memory
+    counted_body: bytes | None = None  # of those, what is counted there as an object
     entry: int | None = None  # its number in the table of connections/in_flight.py
     spool: ResponseSpool | None = None  # set when the response outruns its reader
     # By time.monotonic(), and only if Service.times_requests, in the lane also for Ends; 0.0: it has not come so far.

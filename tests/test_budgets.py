@@ -144,14 +144,15 @@ def waits(monkeypatch):
 def test_memory_that_is_given_back_soon(waits):
     """Who waits has it then; and so has who waits behind, if there is room for both."""
     memory = MemoryBudget(100)
-    assert memory.reserve_soon(90) and memory.reserve_soon(10)
-    memory.release(10)
-    threads = [threading.Thread(target=memory.reserve_soon, args=(50,)) for _ in range(2)]
+    large, small, halves = bytes(90), bytes(10), (bytes(50), bytearray(50))
+    assert memory.reserve_body(large, is_patient=True) and memory.reserve_body(small, is_patient=True)
+    memory.release_body(small)
+    threads = [threading.Thread(target=memory.reserve_body, args=(half, True)) for half in halves]
     for thread in threads:
         thread.start()
     while len(memory._is_released._waiters) < len(threads):
         threads[0].join(0.001)
-    memory.release(90)
+    memory.release_body(large)
     for thread in threads:
         thread.join(60)
     assert memory.count == 100 and memory.refused_count == 0
@@ -161,13 +162,13 @@ def test_memory_that_nobody_gives_back(waits):
     """Nobody has read anything, or not for long enough, or not enough of it in time: then there is none."""
     memory = MemoryBudget(100)
     memory.reserve(100)
-    assert not memory.reserve_soon(1)
+    assert not memory.reserve_body(bytes(1), is_patient=True)
     memory.release(5)
     waits(moving=0.0, longest=60.0)
-    assert not memory.reserve_soon(10)
+    assert not memory.reserve_body(bytes(10), is_patient=True)
     waits(moving=60.0, longest=0.01)
-    assert not memory.reserve_soon(10)
-    assert memory.reserve_soon(5) and memory.refused_count == 3
+    assert not memory.reserve_body(bytes(10), is_patient=True)
+    assert memory.reserve_body(bytes(5), is_patient=True) and memory.refused_count == 3
 
 
 def test_memory_that_will_never_do(waits):
@@ -175,7 +176,39 @@ def test_memory_that_will_never_do(waits):
     memory = MemoryBudget(100)
     memory.reserve(1)
     memory.release(1)
-    assert not memory.reserve_soon(101)
+    assert not memory.reserve_body(bytes(101), is_patient=True)
+
+
+def test_an_object_is_counted_once():
+    """However many responses send it, it takes its memory once, and as long as one of them does; what is only equal takes its own."""
+    memory = MemoryBudget(100)
+    page, equal = b"x" * 60, bytes(bytearray(b"x" * 60))
+    assert memory.reserve_body(page) and memory.reserve_body(page) and memory.reserve_body(page, is_patient=True)
+    assert memory.count == 60
+    assert not memory.reserve_body(equal) and memory.refused_count == 1
+    assert memory.reserve_body(equal, is_forced=True) and memory.count == 120
+    assert memory.reserve_body(page)  # it takes nothing, so there is room for it
+    for _ in range(3):
+        memory.release_body(page)
+    assert memory.count == 120
+    memory.release_body(page)
+    assert memory.count == 60
+    memory.release_body(equal)
+    assert memory.count == 0 and not memory._bodies
+
+
+def test_an_object_that_another_response_brings(waits):
+    """Who waits for room goes on as soon as its object is counted for another response."""
+    memory, page = MemoryBudget(100), bytes(60)
+    memory.reserve(100)
+    memory.release(1)
+    thread = threading.Thread(target=memory.reserve_body, args=(page, True))
+    thread.start()
+    while not memory._is_released._waiters:
+        thread.join(0.001)
+    assert memory.reserve_body(page, is_forced=True)
+    thread.join(60)
+    assert not thread.is_alive() and memory.count == 159
 
 
 # A file

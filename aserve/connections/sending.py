@@ -67,9 +67,8 @@ class SendingHalf(LargeBodies):
 
     def _send_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> bool:
         """Hand over a head and a large body; when too much of them waits in memory, as pieces."""
-        size = len(reply[1])
         has_client = exchange is self.connection.exchange and self._state <= LOOP_ENDS
-        if self._reserve_memory(exchange, size, is_patient=has_client and size > PART_BYTES):
+        if self._reserve_body(exchange, reply[1], is_patient=has_client and len(reply[1]) > PART_BYTES):
             self._executor.post(self._on_large, exchange, reply)
             return False
         return self._run_pieces(exchange, (octets for octets in reply))
@@ -114,23 +113,33 @@ class SendingHalf(LargeBodies):
         for at in range(0, len(octets), PART_BYTES):
             self._send_part(exchange, parts[at : at + PART_BYTES])
 
-    def _reserve_memory(self, exchange: Exchange, count: int, is_patient: bool = False) -> bool:
-        """
-        Count this much of a response, one piece at a time, in --response-memory; False: there is no room for it.
-
-        `is_patient`: wait a moment for room.
-        """
-        memory, more = self._service.budgets.memory, count - exchange.counted_bytes
+    def _reserve_memory(self, exchange: Exchange, count: int) -> bool:
+        """Count this much of a response, one piece at a time, in --response-memory; False: there is no room for it."""
+        more = count - exchange.counted_bytes
         if more > 0:
-            if self._executor.is_inline or count > self._service.config.response_spool_bytes:
-                memory.reserve(more, is_forced=True)
-            elif not (memory.reserve_soon if is_patient else memory.reserve)(more):
+            if not self._service.budgets.memory.reserve(more, is_forced=self._must_hold(count)):
                 return False
             with self._lock:  # a second thread of the app may write(), too: then both are counted
                 exchange.counted_bytes += more
         if exchange is not self.connection.exchange:
             self._release_memory(exchange)  # it has ended meanwhile
         return True
+
+    def _reserve_body(self, exchange: Exchange, body: bytes, is_patient: bool) -> bool:
+        """Count a whole body in --response-memory; False: there is no room for it, nor soon (`is_patient`)."""
+        is_forced = self._must_hold(len(body))
+        if not self._service.budgets.memory.reserve_body(body, is_patient and not is_forced, is_forced):
+            return False
+        with self._lock:
+            exchange.counted_bytes += len(body)
+            exchange.counted_body = body
+        if exchange is not self.connection.exchange:
+            self._release_memory(exchange)  # it has ended meanwhile
+        return True
+
+    def _must_hold(self, count: int) -> bool:
+        """Return whether so much at once waits in memory in any case."""
+        return self._executor.is_inline or count > self._service.config.response_spool_bytes
 
     def _send_part(self, exchange: Exchange, octets: bytes | memoryview) -> None:
         if self._state > LOOP_ENDS or exchange is not self.connection.exchange:

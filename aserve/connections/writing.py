@@ -319,10 +319,15 @@ class WritingHalf(asyncio.Protocol):
 
     def _release_memory(self, exchange: Exchange) -> None:
         """Count what is large of this exchange no longer: it is not in memory any more."""
+        memory = self._service.budgets.memory
         with self._lock:
             counted_bytes, exchange.counted_bytes = exchange.counted_bytes, 0
+            body, exchange.counted_body = exchange.counted_body, None
+        if body is not None:
+            memory.release_body(body)
+            counted_bytes -= len(body)
         if counted_bytes:
-            self._service.budgets.memory.release(counted_bytes)
+            memory.release(counted_bytes)
 
     def _wake_waiter(self) -> None:
         """Let a worker that waits look again."""

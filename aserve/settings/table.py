@@ -669,7 +669,7 @@ class Config:
     )
     response_memory_bytes: int = _row(
         64 * MIB, "Limits", "--response-memory", size(0, TIB),
-        "octets of large bodies that wait in memory, for all clients together; beyond it a worker waits up to 0.25 s while clients read, "
+        "octets of large bodies that wait in memory, for all clients together, a body that the app returns again counted once; beyond it a worker waits up to 0.25 s while clients read, "
         "then all but the first 512 KiB goes to --response-spool, if it may",
         "Guess: a dozen downloads of 5 MB. From memory a body is sent without a worker; with --threads 0 there is no other way.",
     )

@@ -145,6 +145,34 @@ def test_large_bodies_beyond_the_memory_for_them(new, files, limit_bytes):
     assert harness.service.budgets.memory.count == 0 and harness.log.codes == [200]
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_one_body_for_many_clients(new, files, is_kept):
+    """One that the app keeps takes its memory once, and no disk; those that it makes anew go to the disk beyond the limit."""
+    page, many = os.urandom(300_000), 5
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        return [page if is_kept else bytes(bytearray(page))]
+
+    harness, connection, transport, worker = start_stuck(new, app, GET, response_memory_bytes=700_000)
+    wires = [(connection, transport)]
+    for _ in range(many - 1):
+        wires.append(harness.connect())
+        wires[-1][1].high, wires[-1][1].is_stuck = 500, True
+        wires[-1][0].data_received(GET)
+        worker = threading.Thread(target=harness.executor.run_job, daemon=True)
+        worker.start()
+        go_on(harness, worker)
+    memory = harness.service.budgets.memory
+    assert memory.count == (300_000 if is_kept else 600_000)
+    assert sum(wire.exchange is not None and wire.exchange.spool is not None for wire, _ in wires) == (
+        0 if is_kept else many - 2
+    )
+    for _, transport in wires:
+        assert body_of(read_all(harness, transport)) == page
+    assert memory.count == 0 and harness.log.codes == [200] * many
+
+
 @pytest.mark.parametrize("how", ["generator", "write"])
 def test_a_large_piece_beyond_the_memory_for_them(new, files, how):
     """A client that is behind has the first part of it in memory, and the rest on the disk."""
@@ -170,7 +198,7 @@ def test_large_pieces_in_memory(new, files):
     connection.data_received(POST)
     held, counts = harness.service.budgets.memory, []
     take = held.reserve
-    held.reserve = lambda count: take(count) and (counts.append(held.count) or True)
+    held.reserve = lambda count, is_forced: take(count, is_forced) and (counts.append(held.count) or True)
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
     assert body_of(read_to_the_end(harness, transport, worker)) == b"".join(pieces)
