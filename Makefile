@@ -113,7 +113,7 @@ storm: $(VENV)/.ready-test  ## workers replaced, stopped and killed under load: 
 	@.ci/need tools
 	STORM_SECONDS=$(SECONDS) STORM_SAVE=$(filter --save,$(ARGS)) $(RUN) -m pytest tests/e2e/test_storm_*.py $(filter-out --save,$(ARGS))
 
-drill: $(VENV)/.ready-test  ## ten faults in a Django server of two workers: what tells of each, and when; four minutes (ARGS=killed: that one; ARGS=--again)
+drill: $(VENV)/.ready-test  ## ten faults in a Django server of two workers: what tells of each, when, and when it is quiet again; eight minutes (ARGS=killed: that one; ARGS=--again)
 	$(VENV)/bin/python tests/drill.py $(ARGS)
 
 cluster: $(VENV)/.ready-cluster  ## three hosts as network namespaces, balancers in front: deploys and faults under load (as root; ARGS=--save: into benchmarks/results)
