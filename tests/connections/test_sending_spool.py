@@ -92,10 +92,11 @@ def test_a_client_that_reads_is_not_sent_to_the_disk(new, files):
 def test_from_memory_to_the_disk_and_back(new, files):
     """Read empty, the spool is left; when the client stops again, it is used again."""
     steps = [threading.Event(), threading.Event()]
-    pieces = numbered(90)
+    pieces, is_spooled = numbered(90), threading.Event()
 
     def body():
         yield from pieces[:30]
+        is_spooled.set()  # before that the worker may be anywhere between memory and spool, as the client reads
         assert steps[0].wait(30)
         yield pieces[30]
         assert steps[1].wait(30)
@@ -107,8 +108,8 @@ def test_from_memory_to_the_disk_and_back(new, files):
     exchange = connection.exchange
     worker = threading.Thread(target=harness.executor.run_job, daemon=True)
     worker.start()
-    go_on(harness, worker, lambda: exchange.spool is not None and exchange.spool.waiting_bytes >= 25_000)
-    assert exchange.spool.is_begun
+    go_on(harness, worker, is_spooled.is_set)
+    assert exchange.spool.is_begun and exchange.spool.waiting_bytes >= 25_000
     octets = read_all(harness, transport)
     while exchange.spool.is_begun:
         octets += read_all(harness, transport)
