@@ -89,6 +89,7 @@ def test_the_base_holds_no_name_of_a_parser():
     assert set(new_base()).intersection(exchange.vars.split("\0")[::2]) == set(REQUEST_DEFAULTS)
 
 
+@pytest.mark.skipif(sys.version_info < (3, 10), reason="there a copy of a subclass of dict has no room to spare")
 def test_a_copy_of_the_base_has_room():
     """On CPython a copy takes some twenty names more without growing."""
     environ = new_base().copy()
