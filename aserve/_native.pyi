@@ -17,4 +17,4 @@ def make_environ(
     """
 
 def forget() -> None:
-    """Let go of the field sections that `make_environ` has kept."""
+    """Let go of the field sections and the names that `make_environ` has kept."""

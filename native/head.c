@@ -5,7 +5,7 @@
  * at once by a quick check that refuses too much, and where it refuses, one
  * by one in the tables of chars.h, which decide.
  *
- * Nobody changes the arguments meanwhile: they are of exact types, so nothing
+ * The arguments do not change meanwhile: they are of exact types, so nothing
  * here runs code of Python, and the GIL is held. */
 #include "head.h"
 

@@ -66,6 +66,7 @@ static PyObject *forget(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
     environ_clear(&cache);
+    text_forget();
     Py_RETURN_NONE;
 }
 

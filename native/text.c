@@ -1,12 +1,17 @@
-/* text.c -- octets of a vars block as str, and the octets of a str. */
+/* text.c -- octets of a vars block as str. */
 #include "text.h"
 
 #include <string.h>
 
-enum { NAMES = 1024 }; /* room for names; a power of two, at most half used */
+/* Clients make names up.  So only short ones are kept, each in one of a few
+ * places, and there is nothing more to look at. */
+enum {
+    NAMES = 1024,      /* places; a power of two */
+    PLACES = 8,        /* for one name */
+    KEPT_NAME_MAX = 64 /* octets */
+};
 
-static PyObject *names[NAMES]; /* interned; never given back */
-static uint32_t name_count;
+static PyObject *names[NAMES]; /* interned */
 
 PyObject *text_of(const char *from, size_t size)
 {
@@ -23,25 +28,46 @@ static uint32_t hash_name(const char *from, size_t size)
     return hash;
 }
 
-PyObject *text_name(const char *from, size_t size)
+static int is_text(PyObject *name, const char *from, size_t size)
 {
-    uint32_t at = hash_name(from, size) & (NAMES - 1);
-    PyObject *name;
+    return (size_t)PyUnicode_GET_LENGTH(name) == size &&
+           memcmp(PyUnicode_1BYTE_DATA(name), from, size) == 0;
+}
 
-    for (; (name = names[at]) != NULL; at = (at + 1) & (NAMES - 1))
-        if ((size_t)PyUnicode_GET_LENGTH(name) == size &&
-            memcmp(PyUnicode_1BYTE_DATA(name), from, size) == 0) {
-            Py_INCREF(name);
-            return name;
-        }
-    name = text_of(from, size);
-    if (name != NULL && name_count < NAMES / 2) {
+static PyObject *keep(PyObject **place, PyObject *name)
+{
+    if (name != NULL) {
         PyUnicode_InternInPlace(&name);
         Py_INCREF(name);
-        names[at] = name;
-        name_count++;
+        *place = name;
     }
     return name;
+}
+
+PyObject *text_name(const char *from, size_t size)
+{
+    uint32_t hash;
+
+    if (size > KEPT_NAME_MAX)
+        return text_of(from, size);
+    hash = hash_name(from, size);
+    for (uint32_t i = 0; i < PLACES; i++) {
+        PyObject **place = &names[(hash + i) & (NAMES - 1)];
+
+        if (*place == NULL)
+            return keep(place, text_of(from, size));
+        if (is_text(*place, from, size)) {
+            Py_INCREF(*place);
+            return *place;
+        }
+    }
+    return text_of(from, size);
+}
+
+void text_forget(void)
+{
+    for (uint32_t i = 0; i < NAMES; i++)
+        Py_CLEAR(names[i]);
 }
 
 octets text_next(const char **at, const char *end)

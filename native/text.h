@@ -18,9 +18,12 @@ typedef struct {
  * exception. */
 PyObject *text_of(const char *from, size_t size);
 
-/* The same, but the same object each time, of which CPython knows the hash: of
- * the names of CGI variables.  Returns a new reference. */
+/* The same for the name of a CGI variable.  As long as there is room it is the
+ * same object each time, of which CPython knows the hash. */
 PyObject *text_name(const char *from, size_t size);
+
+/* Let go of all names that are kept. */
+void text_forget(void);
 
 /* The octets of a str as latin-1.  Returns 0, without an exception, when it is
  * no exact str (a subclass may override anything), or has another character. */
