@@ -8,6 +8,7 @@ import mmap
 import socket
 
 import pytest
+from harness.executors import until
 from harness.fakes import Harness
 from harness.limits import Counted, CountedLane, lines
 
@@ -63,15 +64,6 @@ async def run_acceptor(limit, scenario):
         for client in clients:
             client.close()
         await asyncio.sleep(0)
-
-
-async def until(condition):
-    """Wait for what happens on this loop."""
-    for _ in range(1000):
-        if condition():
-            return
-        await asyncio.sleep(0.005)
-    raise AssertionError("it did not happen in time")
 
 
 async def test_accepting_up_to_the_limit(limit, caplog):
@@ -253,18 +245,19 @@ async def test_few_at_a_time(limit, others, monkeypatch):
     assert turns[:3] == [2, 4, 6] and own().connections == 0
 
 
-async def test_others_have_less_to_do(limit, others):
+async def test_others_have_less_to_do(limit, others, monkeypatch):
     """The listener is left to them; not for ever, if they do not take it."""
     show, own = others
     show(0, 0)
+    rest, turns = limit.rest_acceptor, []  # those taken when it began to rest
+    monkeypatch.setattr(limit, "rest_acceptor", lambda acceptor: (turns.append(own().turns), rest(acceptor)))
 
     async def scenario(acceptor, listening, connect):
         connect(2)
         await until(lambda: own().connections == 2)
         connect(1)
-        await until(lambda: acceptor._rest is not None)
-        assert own().turns == 2
         await until(lambda: own().turns == 3)
+        assert set(turns) == {2}
 
     await run_acceptor(limit, scenario)
 
@@ -291,16 +284,17 @@ async def test_a_rest_that_is_no_longer_due(limit, others, monkeypatch):
     await run_acceptor(limit, scenario)
 
 
-async def test_stop_while_others_accept(limit, others):
+async def test_stop_while_others_accept(limit, others, monkeypatch):
     """It does not start again."""
     show, own = others
+    monkeypatch.setattr(aserve.connections.acceptor, "REST_SECONDS", 1000)
 
     async def scenario(acceptor, listening, connect):
         connect(2)
         await until(lambda: own().connections == 2)
         show(0, 0)
         connect(1)
-        await until(lambda: acceptor._rest is not None)
+        await until(lambda: limit._resting == [acceptor])
         acceptor.stop()
         assert acceptor._rest.cancelled() and own().turns == 2
 
