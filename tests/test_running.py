@@ -69,7 +69,7 @@ async def test_serve_as_a_task(tmp_path):
         while not os.path.exists(path):
             await asyncio.sleep(0)
         request = asyncio.ensure_future(get(path))
-        await loop.run_in_executor(None, started.wait, 10)
+        await loop.run_in_executor(None, started.wait, 30)
         task.cancel()
         await asyncio.sleep(0)
         go_on.set()

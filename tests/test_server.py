@@ -159,7 +159,7 @@ async def test_drain_finishes_what_runs():
         server = Server(app, bind=LOOPBACK)
         await server.start()
         request = asyncio.ensure_future(get(server.addresses[0]))
-        await asyncio.get_running_loop().run_in_executor(None, started.wait, 10)
+        await asyncio.get_running_loop().run_in_executor(None, started.wait, 30)
         drained = asyncio.ensure_future(server.drain())
         await asyncio.sleep(0)
         assert not drained.done()
@@ -198,7 +198,7 @@ async def test_drain_has_an_end(caplog):
         server = Server(app, bind=LOOPBACK, drain_seconds=0.01)
         await server.start()
         request = asyncio.ensure_future(get(server.addresses[0]))
-        await asyncio.get_running_loop().run_in_executor(None, started.wait, 10)
+        await asyncio.get_running_loop().run_in_executor(None, started.wait, 30)
         assert await server.drain() is False
         try:
             assert await request == b""

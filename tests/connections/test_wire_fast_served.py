@@ -434,7 +434,7 @@ async def test_a_second_start_with_a_worker_left_behind():
         server = aserve.Server(slow, bind="127.0.0.1:0", threads=2, drain_seconds=0.1)
         async with server:
             first, first_writer = await ask(server, b"/slow")
-            assert await loop.run_in_executor(None, entered.wait, 5)
+            assert await loop.run_in_executor(None, entered.wait, 30)
         assert await first.read() == b""
         executor = server._executor
         async with server:

@@ -33,7 +33,7 @@ from . import apps
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 SEARCH_PATH = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/usr/local/sbin"
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 IS_ROOT = os.getuid() == 0
 
 # A program for each web server, its arguments, and what stands around a block of the docs.
@@ -243,7 +243,7 @@ class FrontServer:
                 self._process.wait(5)
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
-                self._process.wait(5)
+                self._process.wait(START_SECONDS)
 
     def connect(self) -> http.client.HTTPConnection:
         """Return a client's connection."""

@@ -291,7 +291,7 @@ async def test_cancelling_closes(answering):
 
     async def main(server):
         task = asyncio.ensure_future(rpc.call(server.address, "hello", timeout=None))
-        assert await asyncio.get_running_loop().run_in_executor(None, server.is_called.wait, 5)
+        assert await asyncio.get_running_loop().run_in_executor(None, server.is_called.wait, 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
