@@ -21,10 +21,11 @@ from .connections.websockets import WebSockets
 from .exchange import Exchange
 from .protocols import PROTOCOLS
 from .protocols.base import Limits
-from .protocols.underscores import Underscores
+from .protocols.underscores import ListedUnderscores, Underscores
 from .proxies.forwarded import StripForwarded, marking, strip_forwarded
 from .proxies.peers import Peers
-from .proxies.trust import Trust, TrustingGateway, TrustingLog, needs_identity, trust_of
+from .proxies.trust import Trust, TrustingGateway, TrustingLog, needs_identity, trust_of, who_is_believed
+from .proxies.underscored import UnderscoredGateway
 from .request_log import RequestLog
 from .settings import Config
 from .tls.certificates import Certificates
@@ -71,13 +72,18 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     strip_forwarded_by = StripForwarded(listener.url) if trust is None else strip_forwarded
     if config.reload:
         strip_forwarded_by = marking(strip_forwarded_by)
-    limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies, Underscores(listener.url))
     protocol = "http" if bind.protocol == "https" else bind.protocol
+    listed = config.underscore_fields if protocol == "http" else ()  # others have names of CGI
+    underscores = ListedUnderscores(listener.url, listed) if listed else Underscores(listener.url)
+    limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies, underscores)
     parser = config.http_parser if protocol == "http" else "c"
     gateway = _new_gateway(protocol, shared, trust)
     is_turning_over = protocol == "http" and turns_over(config)  # others carry one request
     if is_turning_over:
         gateway = TurnoverGateway(gateway, config)
+    if listed:
+        is_believed = who_is_believed(bind, peers) if peers is not None else None
+        gateway = UnderscoredGateway(gateway, listed, is_believed or (lambda connection: False), listener.url)
     if trust is not None:
         gateway = TrustingGateway(gateway, shared.common_fields, trust, listener.url)
     if shared.names_requests or config.request_id_header is not None:

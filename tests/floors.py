@@ -223,6 +223,7 @@ FLOORS = {
     "aserve/proxies/peers.py": 100,
     "aserve/proxies/proxy_protocol.py": 100,
     "aserve/proxies/trust.py": 100,
+    "aserve/proxies/underscored.py": 100,
     "aserve/records.py": 100,
     "aserve/request_log.py": 100,
     "aserve/rpc/__init__.py": 100,

@@ -83,7 +83,7 @@ WITHIN = {
         "routes deadlines timing queue_wait_field request_id tracing turnover",
     ),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
-    "proxies": ("peers", "forwarded proxy_protocol", "trust"),
+    "proxies": ("peers", "forwarded proxy_protocol", "trust underscored"),
     "protocols": ("refused_head underscores", "base", "one_request chunked", "http1 httptools1 scgi uwsgi"),
     "connections": (
         "addresses",

@@ -16,6 +16,7 @@ from aserve.connections.websockets import WebSockets
 from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
 from aserve.proxies.trust import TrustingGateway, TrustingLog, peers_of
+from aserve.proxies.underscored import UnderscoredGateway
 from aserve.services import Shared, new_service
 from aserve.settings import Config, parse_bind
 from aserve.tls.certificates import load_certificates
@@ -83,6 +84,26 @@ def test_trusted_proxies(service):
     """Who is believed stands before the gateway and the log."""
     found = service(trusted_proxies="127.0.0.1")
     assert isinstance(found.gateway, TrustingGateway) and isinstance(found.access_log, TrustingLog)
+
+
+@pytest.mark.parametrize(
+    ("settings", "believed"),
+    [
+        ({}, []),
+        ({"trusted_proxies": "unix"}, ["", "127.0.0.1"]),
+        ({"trusted_proxies": "unix:uid=4711"}, []),
+        ({"trusted_proxies": "127.0.0.1"}, []),
+    ],
+)
+def test_names_with_underscores(service, tmp_path, settings, believed):
+    """Where some are listed, there is a gateway for them, and it knows who is believed; elsewhere there is none."""
+    found = service(f"unix:{tmp_path}/s", underscore_fields="a_b", **settings)
+    gateway = found.gateway._inner if isinstance(found.gateway, TrustingGateway) else found.gateway
+    assert type(gateway) is UnderscoredGateway
+    peers = [types.SimpleNamespace(remote_addr=address, is_believed=False) for address in ("", "127.0.0.1")]
+    assert [peer.remote_addr for peer in peers if gateway._is_believed(peer)] == believed
+    for others in (service("uwsgi://127.0.0.1:0", underscore_fields="a_b"), service()):
+        assert not isinstance(others.gateway, UnderscoredGateway)
 
 
 def test_times(service):

@@ -16,6 +16,7 @@ from .gunicorn_values import (
     take_cert_reqs,
     take_field_size,
     take_forwarded,
+    take_forwarder_headers,
     take_header_map,
     take_log_format,
     take_paths,
@@ -87,8 +88,8 @@ ROWS: tuple[Row, ...] = (
     maps("proxy_protocol", "bind", fact("proxy_protocol"), "`proxy+http://`"),
     maps("proxy_allow_ips", "trusted-proxies", take_forwarded),
     maps("secure_scheme_headers", "", fact("secure_scheme_headers"), "`X-Forwarded-Proto` is obeyed; others are not: have the proxy set that"),
-    unlike("forwarder_headers", "`--forwarded-fields` names the fields that your proxies set; names with an underscore never reach the app"),
-    maps("header_map", "", take_header_map, "names with an underscore never reach the app: let whatever sets them use hyphens"),
+    maps("forwarder_headers", "underscore-fields", take_forwarder_headers, "but for `SCRIPT_NAME` and `PATH_INFO`, gunicorn's default: the proxy says the first as X-Forwarded-Prefix, see proxies.md; `*` names none"),
+    maps("header_map", "", take_header_map, "other names with an underscore never reach the app: let whatever sets them use hyphens, or name them in `--underscore-fields`"),
     unlike("permit_obsolete_folding strip_header_spaces permit_unconventional_http_method permit_unconventional_http_version casefold_http_method", SMUGGLING),
     # TLS
     maps("certfile", "certificate", text("certificate")),

@@ -17,6 +17,7 @@ from .uwsgi_values import take_log_format as take_log_format  # the names of its
 Take = Callable[[Draft, Given], None]
 DEFAULT_PORT = 8000
 MAX_HEAD_BYTES = 16 << 20
+FORWARDER_DEFAULT = {"SCRIPT_NAME", "PATH_INFO"}  # of forwarder_headers
 HEAD_BYTES = 64 << 10  # --max-head, where nothing asks for more
 
 
@@ -177,8 +178,22 @@ def take_header_map(draft: Draft, given: Given) -> None:
     """header_map: what becomes of fields whose names have an underscore."""
     if given.value == "dangerous":
         draft.note(
-            given, "fields whose names have an underscore never reach the app; let whatever sets them use hyphens"
+            given,
+            "fields whose names have an underscore reach the app from trusted proxies, and only those that are named; let whatever sets them use hyphens, "
+            "or name them in --underscore-fields",
         )
+
+
+def take_forwarder_headers(draft: Draft, given: Given) -> None:
+    """forwarder_headers: the fields whose names have an underscore that may come from forwarded_allow_ips."""
+    for name in [] if is_unset(given.value) else texts(given.value):
+        if name == "*":
+            draft.note(given, "name the fields in --underscore-fields: any other could be a client's")
+        elif name not in FORWARDER_DEFAULT:
+            if "_" in name:  # others reach the app in any case, there and here
+                draft.add("underscore-fields", name, given)
+        elif set(texts(given.value)) != FORWARDER_DEFAULT:
+            draft.note(given, f"{name} is no field of aserve's: a proxy says its mount point as X-Forwarded-Prefix")
 
 
 def take_forwarded(draft: Draft, given: Given) -> None:

@@ -144,7 +144,7 @@ class HTTP1(RequestReceiver):
             exchanges.append(exchange)
         else:
             if flags & DROPPED and scratch.limits.underscores is not None:
-                scratch.limits.underscores.look_at(data[position : position + consumed])
+                scratch.limits.underscores.look_at(data[position : position + consumed], exchange)
             self._begin_request(exchange, flags, length, exchanges)
         return consumed
 
@@ -249,7 +249,7 @@ def new_exchange_factory(limits: Limits) -> ExchangeFactory:
         exchange = Exchange(vars)
         set_flags(exchange, flags, strip_forwarded)
         if flags & DROPPED and underscores is not None:
-            underscores.look_at(bytes(data[start : start + size]))
+            underscores.look_at(bytes(data[start : start + size]), exchange)
         return exchange
 
     return make

@@ -48,7 +48,7 @@ class HTTPTools1(RequestReceiver):
 
     __slots__ = (
         "_chunked", "_chunks", "_exchanges", "_fields", "_head_bytes", "_head_tail", "_is_head_begun", "_is_held", "_length", "_limits",
-        "_line", "_parser", "_target", "is_continue_due",
+        "_line", "_parser", "_target", "_underscored", "is_continue_due",
     )  # fmt: skip
 
     is_single = False
@@ -66,6 +66,7 @@ class HTTPTools1(RequestReceiver):
         self._line = b""  # the request line as it came, so far; whole with its LF
         self._target = b""
         self._fields: list[tuple[bytes, bytes]] = []
+        self._underscored: list[tuple[bytes, bytes]] = []
         self._length = 0  # of the body
         self._chunked: Any = None  # the state of its decoder, if it is chunked
         self.is_continue_due = False
@@ -187,7 +188,7 @@ class HTTPTools1(RequestReceiver):
             return  # the body of an Upgrade follows
         self._is_head_begun = True
         self._target = b""
-        self._fields = []
+        self._fields, self._underscored = [], []
 
     def on_url(self, piece: bytes) -> None:
         """A piece of the request target."""
@@ -225,6 +226,8 @@ class HTTPTools1(RequestReceiver):
         pairs = self._build_pairs(method, is_1_1)
         vars = b"\0".join([part for pair in pairs for part in pair])
         exchange = self._exchange = Exchange(vars.decode("latin-1"))
+        if self._underscored and self._limits.underscores is not None:
+            self._limits.underscores.look_at_fields(self._underscored, exchange)
         if b"FORWARDED" in vars or b"HTTP_X_REAL_IP" in vars:  # in a name, or by chance in a value
             self._limits.strip_forwarded(exchange)
         if not is_1_1:
@@ -342,8 +345,8 @@ class HTTPTools1(RequestReceiver):
         content_type: bytes | None = None
         for name, value in self._fields:
             if b"_" in name or name in _DROPPED_NAMES:
-                if b"_" in name and self._limits.underscores is not None:
-                    self._limits.underscores.tell(name)
+                if b"_" in name:
+                    self._underscored.append((name, value))
                 continue
             if name == b"HOST" and authority is not None:
                 value, authority = authority, b""

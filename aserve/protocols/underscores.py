@@ -1,21 +1,24 @@
-"""Fields whose names have an underscore, which no app sees: the log says so, once.
+"""Fields whose names have an underscore, which no app sees: the log says so, once. Those of --underscore-fields are kept aside.
 
-Owns:     Underscores, one for each listener.
+Owns:     Underscores, and ListedUnderscores: one of them for each listener.
 Thread:   event loop, or the lane's leader.
-Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name.
-Not here: dropping them (cparsers/vars.c, httptools1.py).
+Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name; RFC 9110 section 5.3.
+Not here: dropping them (cparsers/vars.c, httptools1.py), from whom the listed ones are believed (proxies/underscored.py).
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Iterable, Sequence
 
+from ..exchange import Exchange
 from ..log_once import LogOnce
+from ..proxies.forwarded import cgi_name
 
 logger = logging.getLogger("aserve")
 
-_NAME = re.compile(rb"\r\n([^\r:]*_[^\r:]*):")
+_FIELD = re.compile(rb"\r\n([^\r:]*_[^\r:]*):[ \t]*([^\r]*)")
 _MAX_SHOWN = 100
 
 
@@ -26,20 +29,50 @@ class Underscores:
         self._where = where
         self._line = LogOnce(logger, logging.INFO)
 
-    def look_at(self, head: bytes) -> None:
-        """Tell of a field that was dropped from this head, unless one was told of before."""
+    def look_at(self, head: bytes, exchange: Exchange) -> None:
+        """Tell of a field that was dropped from the head of this exchange, unless one was told of before."""
         if not self._line.is_said:
-            found = _NAME.search(head)
+            found = _FIELD.search(head)
             if found is not None:
                 self.tell(found[1])
+
+    def look_at_fields(self, fields: Iterable[tuple[bytes, bytes]], exchange: Exchange) -> None:
+        """The same of the names and values of those that were dropped."""
+        for name, _ in fields:
+            self.tell(name)
 
     def tell(self, field: bytes) -> None:
         """Tell of a field by its name, unless one was told of before."""
         name = field.decode("latin-1")[:_MAX_SHOWN]
         self._line.log(
             "%s: the field %s came, and the app does not see it, as any whose name has an underscore: %s would be the same to it. If a proxy of "
-            "yours sets it, let its name have hyphens (said once)",
+            "yours sets it, let its name have hyphens, or see --underscore-fields (said once)",
             self._where,
             name,
             name.replace("_", "-"),
         )
+
+
+class ListedUnderscores(Underscores):
+    """Those of a listener where proxies may send some: `Exchange.underscored` has them."""
+
+    def __init__(self, where: str, names: Sequence[str]) -> None:
+        super().__init__(where)
+        self._names = {name.upper().encode(): cgi_name(name) for name in names}
+
+    def look_at(self, head: bytes, exchange: Exchange) -> None:
+        """Keep what is listed aside; tell of another, unless one was told of before."""
+        self.look_at_fields(_FIELD.findall(head), exchange)
+
+    def look_at_fields(self, fields: Iterable[tuple[bytes, bytes]], exchange: Exchange) -> None:
+        """The same of the names and values of those that were dropped."""
+        sent: dict[str, str] = {}
+        for name, octets in fields:
+            cgi = self._names.get(name.upper())
+            if cgi is None:
+                self.tell(name)
+                continue
+            value = octets.rstrip(b" \t").decode("latin-1")
+            sent[cgi] = f"{sent[cgi]}, {value}" if cgi in sent else value
+        if sent:
+            exchange.underscored = sent

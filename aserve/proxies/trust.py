@@ -87,13 +87,20 @@ def trust_of(config: Config, bind: Bind, peers: Peers | None) -> Trust | None:
     # A front server that speaks uwsgi or SCGI is believed in everything; the fields that it passes on are the app's.
     if peers is None or bind.protocol not in ("http", "https") or not config.forwarded_fields:
         return None
+    is_believed = who_is_believed(bind, peers)
+    if is_believed is None:
+        return None
     names = frozenset(map(cgi_name, config.forwarded_fields))
-    rules = Rules(names, config.trusted_hops, peers.has_address)
+    return Trust(Rules(names, config.trusted_hops, peers.has_address), is_believed)
+
+
+def who_is_believed(bind: Bind, peers: Peers) -> Callable[[Any], bool] | None:
+    """Return what says of a connection whether its peer is believed; None: no peer can be."""
     if needs_identity(bind, peers):
-        return Trust(rules, operator.attrgetter("is_believed"))
+        return operator.attrgetter("is_believed")
     if bind.kind == "unix":
-        return Trust(rules, lambda connection: True) if peers.has_every_unix else None
-    return Trust(rules, lambda connection: peers.has_peer(connection.remote_addr))
+        return (lambda connection: True) if peers.has_every_unix else None
+    return lambda connection: peers.has_peer(connection.remote_addr)
 
 
 class TrustingGateway(Gateway):

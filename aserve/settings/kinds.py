@@ -215,6 +215,21 @@ def _parse_client_fields(value: object) -> tuple[str, ...]:
     return fields
 
 
+def _parse_underscore_fields(value: object) -> tuple[str, ...]:
+    fields = tuple(text.lower() for text in _parse_list(value))
+    for field in fields:
+        if not UNDERSCORE_FIELD.fullmatch(field):
+            raise ValueError(f"{field!r} is not the name of a field with an underscore")
+        hyphened = field.replace("_", "-")
+        if hyphened in CLIENT_FIELDS or hyphened.startswith("x-forwarded-"):
+            raise ValueError(
+                f"{field!r} would tell of the client; have your proxies send {hyphened}, for forwarded-fields"
+            )
+        if hyphened in (*OWN_FIELDS, "content-type", "expect", "host", "proxy"):
+            raise ValueError(f"{field!r} would pass for {hyphened}, which has a meaning of its own")
+    return fields
+
+
 def _parse_server_name(value: object) -> str:
     # RFC 9110 10.2.4 and 5.5; nothing in it may end the field line.
     if not isinstance(value, str) or not re.match(r"[ -~]{0,200}\Z", value):
@@ -414,6 +429,11 @@ FIELDS = Kind(
     f"{', '.join(CLIENT_FIELDS)}, and other names that begin with x-forwarded-",
     _parse_client_fields,
     show_texts,
+)
+# RFC 9110 section 5.6.2, a token.
+UNDERSCORE_FIELD = re.compile(r"(?=.*_)[!#$%&'*+.^_`|~0-9a-z-]+")
+UNDERSCORE_FIELDS = Kind(
+    "FIELD", "the names of fields that have an underscore, such as OIDC_CLAIM_sub", _parse_underscore_fields, show_texts
 )
 ROUTES = Kind(
     "ROUTE",

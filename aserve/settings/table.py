@@ -55,6 +55,7 @@ from .kinds import (
     SWITCH,
     TIB,
     UMASK,
+    UNDERSCORE_FIELDS,
     URL_PATH,
     Kind,
     choice,
@@ -610,6 +611,14 @@ class Config:
         "the fields that your proxies set, and clients cannot; repeatable, or separated by commas",
         "What gunicorn's and uvicorn's users have their proxies set. A field that a proxy passes on "
         "as it got it is the client's word: name only what it overwrites or appends to.",
+        needs=Needs(("trusted_proxies",)),
+    )
+    underscore_fields: Sequence[str] = _row(
+        (), "Proxies", "--underscore-fields", UNDERSCORE_FIELDS,
+        "fields whose names have an underscore that your proxies set, such as OIDC_CLAIM_sub; those with hyphens in its place, "
+        "OIDC-CLAIM-sub, reach no app then; repeatable, or separated by commas; see docs/proxies.md",
+        "In the environ OIDC_CLAIM_sub and OIDC-CLAIM-sub have one name, and a client could send the other: without this, no field with "
+        "an underscore reaches the app. Name only what your proxies overwrite.",
         needs=Needs(("trusted_proxies",)),
     )
     max_connections: int = _row(

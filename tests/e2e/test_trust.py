@@ -64,6 +64,35 @@ def test_nothing_of_a_client_is_believed(start_server, raw_client, caplog, setti
     assert "--trusted-proxies" in removed and "X_FORWARDED_FOR" in dropped.upper()
 
 
+CLAIM, CLAIM_TWIN = "OIDC_CLAIM_sub: ada", "oidc-claim-sub: root"
+
+
+@pytest.mark.also_inline
+@pytest.mark.parametrize("lane", ["auto", "off"])
+@pytest.mark.parametrize(
+    ("proxies", "sent", "found"),
+    [
+        ("127.0.0.1", [CLAIM], "ada"),
+        ("127.0.0.1", [CLAIM, CLAIM_TWIN], "ada"),
+        ("127.0.0.1", [CLAIM_TWIN, "oidc-claim_sub: root", CLAIM_TWIN], None),
+        ("10.0.0.1", [CLAIM], None),
+        ("10.0.0.1", [CLAIM_TWIN, CLAIM], None),
+    ],
+)
+def test_fields_with_underscores(start_server, raw_client, lane, proxies, sent, found):
+    """Those that are named reach the app from a trusted proxy; from nobody else, and their twins with hyphens from nobody at all."""
+    settings = {"trusted_proxies": proxies, "underscore_fields": "oidc_claim_sub", "forwarded_fields": ALL}
+    client = raw_client(start_server(apps.environ_json, lane=lane, **settings))
+    for body in (b"", b"x=y"):
+        environ = client.fetch(
+            "/", *sent, "X_Other: 1", "X-Custom: kept", method="POST" if body else "GET", body=body
+        ).json()
+        assert environ.get("HTTP_OIDC_CLAIM_SUB") == found
+        assert {name for name in environ if name.startswith("HTTP_")} - {"HTTP_OIDC_CLAIM_SUB"} == {
+            "HTTP_HOST", "HTTP_X_CUSTOM",
+        }  # fmt: skip
+
+
 # Proxies are believed
 
 

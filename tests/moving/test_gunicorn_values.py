@@ -14,6 +14,7 @@ from aserve.moving.gunicorn_values import (
     take_cert_reqs,
     take_field_size,
     take_forwarded,
+    take_forwarder_headers,
     take_header_map,
     take_paths,
     take_raw_env,
@@ -143,7 +144,18 @@ def test_tls():
 
 
 def test_fields_with_underscores():
-    """gunicorn passes them on only if it is told to; who has done so reads that they never arrive here."""
+    """gunicorn passes them on only if it is told to; those that it names for its proxies are named here."""
     assert not taken(take_header_map, "drop").notes and not taken(take_header_map, "refuse").notes
     (note,) = taken(take_header_map, "dangerous").notes
-    assert "underscore never reach the app" in str(note)
+    assert "name them in --underscore-fields" in str(note)
+    assert taken(take_forwarder_headers, "SCRIPT_NAME,PATH_INFO").settings == {}
+    assert (
+        not taken(take_forwarder_headers, "SCRIPT_NAME,PATH_INFO").notes and not taken(take_forwarder_headers, "").notes
+    )
+    found = taken(take_forwarder_headers, ["SCRIPT_NAME", "REMOTE_USER", "X-Other", "OIDC_CLAIM_sub"])
+    assert found.settings == {"underscore-fields": ["REMOTE_USER", "OIDC_CLAIM_sub"]}
+    assert "X-Forwarded-Prefix" in str(found.notes[0])
+    (note,) = taken(take_forwarder_headers, "*").notes
+    assert "could be a client's" in str(note)
+    with pytest.raises(ValueError, match="have your proxies send x-forwarded-for"):
+        taken(take_forwarder_headers, "X_FORWARDED_FOR")

@@ -1,0 +1,75 @@
+"""Fields whose names have an underscore: from whom they reach the app, and what never does."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from harness.fakes import FakeConnection
+
+from aserve.exchange import Exchange
+from aserve.proxies.underscored import UnderscoredGateway
+
+HEAD = "REQUEST_METHOD\0GET\0REQUEST_URI\0/\0PATH_INFO\0/\0QUERY_STRING\0\0SERVER_PROTOCOL\0HTTP/1.1"
+
+
+class Inner:
+    """The gateway behind it."""
+
+    has_sendfile = True
+
+    def respond(self, exchange):
+        return exchange.vars
+
+
+@pytest.fixture
+def respond(caplog):
+    """respond(vars, sent, peer) -> what the app finds behind the request line."""
+    caplog.set_level(logging.INFO, "aserve")
+    gateway = UnderscoredGateway(
+        Inner(), ("oidc_claim_sub", "a.b_c"), lambda connection: connection.remote_addr == "10.0.0.1", "http://a"
+    )
+    assert gateway.has_sendfile
+
+    def respond(vars="", sent=None, peer="10.0.0.1"):
+        exchange = Exchange(HEAD + vars)
+        exchange.underscored = sent
+        exchange.connection = FakeConnection({})
+        exchange.connection.remote_addr = peer
+        found = gateway.respond(exchange)
+        assert found.startswith(HEAD)
+        return found[len(HEAD) :]
+
+    return respond
+
+
+SENT = {"HTTP_OIDC_CLAIM_SUB": "ada"}
+
+
+def test_a_believed_peer(respond):
+    """What it sends reaches the app."""
+    assert respond("\0HTTP_HOST\0a", SENT) == "\0HTTP_HOST\0a\0HTTP_OIDC_CLAIM_SUB\0ada"
+
+
+def test_another_peer(respond, caplog):
+    """Nothing of it does; the log says so, once."""
+    assert [respond("\0HTTP_HOST\0a", SENT, peer) for peer in ("10.0.0.2", "")] == ["\0HTTP_HOST\0a"] * 2
+    assert caplog.messages == [
+        "http://a: OIDC_CLAIM_SUB, of --underscore-fields, came from 10.0.0.2, which is not in --trusted-proxies, and was removed (said once)"
+    ]
+
+
+@pytest.mark.parametrize("peer", ["10.0.0.1", "10.0.0.2"])
+@pytest.mark.parametrize("sent", [None, SENT], ids=["alone", "beside the proxy's"])
+def test_twins_with_hyphens(respond, peer, sent):
+    """Nobody can pose as the proxy: not by one or several of them, at any place."""
+    twin = "\0HTTP_OIDC_CLAIM_SUB\0root"
+    believed = "\0HTTP_OIDC_CLAIM_SUB\0ada" if sent and peer == "10.0.0.1" else ""
+    for vars in (f"\0HTTP_HOST\0a{twin}", f"{twin}\0HTTP_HOST\0a", f"{twin}\0HTTP_A.B_C\0x\0HTTP_HOST\0a{twin}"):
+        assert respond(vars, sent, peer) == f"\0HTTP_HOST\0a{believed}"
+
+
+def test_a_value_that_looks_like_a_name(respond):
+    """It is one, and stays."""
+    vars = "\0HTTP_X\0HTTP_OIDC_CLAIM_SUB\0HTTP_HOST\0a\0HTTP_AXB_C\0" + "1"
+    assert respond(vars) == vars
