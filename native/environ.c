@@ -7,8 +7,6 @@
 
 #include <string.h>
 
-#include "http1.h"
-
 enum { OWN_MAX = 32 }; /* pairs; front servers send ten names, once */
 
 /* Names and values that have an object before the first request. */
@@ -59,7 +57,17 @@ static const char *const spellings[WORDS] = {
 
 static PyObject *words[WORDS]; /* interned, as the names of the base are */
 
-#define OCTETS(literal) ((octets){literal, sizeof(literal) - 1})
+/* The request line of HTTP. */
+typedef struct {
+    octets method;
+    octets target;
+    octets path;
+    octets query;
+    octets version;
+} request_line;
+
+#define OCTETS(literal)   ((octets){literal, sizeof(literal) - 1})
+#define WITH_NUL(literal) ((octets){literal, sizeof(literal)})
 
 static int is_equal(octets left, octets right)
 {
@@ -87,6 +95,18 @@ static int next_pair(const char **at, const char *end, octets *name,
     *name = text_next(at, end);
     if (name->at + name->size == end)
         return 0;
+    *value = text_next(at, end);
+    return 1;
+}
+
+/* The same where the name is known; `name` has its NUL, too. */
+static int next_value(const char **at, const char *end, octets name,
+                      octets *value)
+{
+    if ((size_t)(end - *at) < name.size ||
+        memcmp(*at, name.at, name.size) != 0)
+        return 0;
+    *at += name.size;
     *value = text_next(at, end);
     return 1;
 }
@@ -261,8 +281,31 @@ static PyObject *begin(environ_cache *cache, section_key *key, uint32_t *last)
     return dict;
 }
 
-/* The request's own pairs, behind what the section began.  These return as
- * those above. */
+/* The request's own pairs. */
+
+/* In the order of http1.h.  Returns 0: they are others. */
+static int read_line(const char **at, const char *end, request_line *line)
+{
+    return next_value(at, end, WITH_NUL("REQUEST_METHOD"), &line->method) &&
+           next_value(at, end, WITH_NUL("REQUEST_URI"), &line->target) &&
+           next_value(at, end, WITH_NUL("PATH_INFO"), &line->path) &&
+           next_value(at, end, WITH_NUL("QUERY_STRING"), &line->query) &&
+           next_value(at, end, WITH_NUL("SERVER_PROTOCOL"), &line->version);
+}
+
+/* Of a front server.  Returns 0: there are fewer, or too many. */
+static int read_own(const char **at, const char *end, octets *own,
+                    uint32_t npairs)
+{
+    if (npairs > OWN_MAX)
+        return 0;
+    for (uint32_t i = 0; i < npairs; i++)
+        if (!next_pair(at, end, &own[2 * i], &own[2 * i + 1]))
+            return 0;
+    return 1;
+}
+
+/* Put behind what the section began; these return as what begins one. */
 
 /* Most paths are the target: then both are one object. */
 static int set_target(PyObject *dict, octets target, octets path)
@@ -277,21 +320,19 @@ static int set_target(PyObject *dict, octets target, octets path)
     return code;
 }
 
-/* http1.h: method, target, path, query and version, in this order. */
 static int add_line(PyObject *dict, const environ_request *request,
-                    const octets *pairs)
+                    const request_line *line)
 {
-    octets method = pairs[1], query = pairs[7], version = pairs[9];
-
-    if (set_target(dict, pairs[3], pairs[5]) < 0)
+    if (set_target(dict, line->target, line->path) < 0)
         return -1;
-    if (!is_equal(method, OCTETS("GET")) &&
-        set_text(dict, words[REQUEST_METHOD], method) < 0)
+    if (!is_equal(line->method, OCTETS("GET")) &&
+        set_text(dict, words[REQUEST_METHOD], line->method) < 0)
         return -1;
-    if (query.size > 0 && set_text(dict, words[QUERY_STRING], query) < 0)
+    if (line->query.size > 0 &&
+        set_text(dict, words[QUERY_STRING], line->query) < 0)
         return -1;
-    if (!is_equal(version, OCTETS("HTTP/1.1")) &&
-        set_text(dict, words[SERVER_PROTOCOL], version) < 0)
+    if (!is_equal(line->version, OCTETS("HTTP/1.1")) &&
+        set_text(dict, words[SERVER_PROTOCOL], line->version) < 0)
         return -1;
     if (set(dict, REMOTE_ADDR, request->addr) < 0)
         return -1;
@@ -299,10 +340,10 @@ static int add_line(PyObject *dict, const environ_request *request,
 }
 
 /* The twin finds a path that is missing, and where a mount point ends. */
-static int add_own(PyObject *dict, const octets *pairs, uint32_t npairs)
+static int add_own(PyObject *dict, const octets *own, uint32_t npairs)
 {
     for (uint32_t i = 0; i < npairs; i++)
-        if (set_pair(dict, pairs[2 * i], pairs[2 * i + 1]) < 0)
+        if (set_pair(dict, own[2 * i], own[2 * i + 1]) < 0)
             return -1;
     return get(dict, PATH_INFO) != NULL &&
            is_true(get(dict, SCRIPT_NAME)) == 0;
@@ -323,24 +364,22 @@ PyObject *environ_new(environ_cache *cache, PyObject *base,
                       const environ_request *request, uint32_t *section)
 {
     section_key key = {.base = base, .is_front = request->is_front};
-    uint32_t npairs = key.is_front ? request->nfirst : HTTP1_LINE_VARS;
     const char *at = request->vars;
     const char *end = at + request->vars_len;
-    octets pairs[2 * OWN_MAX];
+    octets own[2 * OWN_MAX];
+    request_line line;
     PyObject *dict;
     int code;
 
-    if (npairs > OWN_MAX)
+    if (!(key.is_front ? read_own(&at, end, own, request->nfirst)
+                       : read_line(&at, end, &line)))
         return NULL;
-    for (uint32_t i = 0; i < npairs; i++)
-        if (!next_pair(&at, end, &pairs[2 * i], &pairs[2 * i + 1]))
-            return NULL;
     key.fields = (octets){at, (size_t)(end - at)};
     dict = begin(cache, &key, section);
     if (dict == NULL)
         return NULL;
-    code = key.is_front ? add_own(dict, pairs, npairs)
-                        : add_line(dict, request, pairs);
+    code = key.is_front ? add_own(dict, own, request->nfirst)
+                        : add_line(dict, request, &line);
     if (code <= 0)
         Py_CLEAR(dict);
     return dict;
