@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 
+from .exchange import without_query
 from .statistics import Statistics
 
 PACKAGE = "setproctitle"
@@ -45,5 +46,5 @@ class Title:
         busy = now.workers_busy or min(now.connections_running, self._threads)  # with --threads 0 the loop is busy
         waiting = f", {now.requests_waiting} waiting" if now.requests_waiting else ""
         draining = "draining, " if now.is_draining else ""
-        oldest = f"; {at[0][0]:.0f} s: {at[0][1]}" if at else ""
+        oldest = f"; {at[0][0]:.0f} s: {without_query(at[0][1])}" if at else ""
         return f"{draining}{busy} of {self._threads} threads busy{waiting}{oldest}"

@@ -28,6 +28,7 @@ def shown(monkeypatch):
         (NOTHING, [], "no requests"),
         (NOTHING._replace(is_draining=True), [], "draining, no requests"),
         (BUSY, [(42.4, "GET /a")], "2 of 8 threads busy; 42 s: GET /a"),
+        (BUSY, [(42.4, "GET /a?token=b")], "2 of 8 threads busy; 42 s: GET /a?..."),
         (BUSY, [], "2 of 8 threads busy"),
         (
             BUSY._replace(requests_waiting=5, is_draining=True),
