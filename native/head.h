@@ -16,7 +16,8 @@ typedef struct {
 } head_facts;
 
 /* Write the app's part of a head: `prefix` and the status, CR LF, and a line
- * for each field.  Returns 1; 0, without an exception: not plain. */
+ * for each field.  `cap` is below 2^32.  Returns 1; 0, without an exception:
+ * not plain, and what is at `to` means nothing. */
 int head_make(char *to, size_t cap, octets prefix, PyObject *status,
               PyObject *headers, head_facts *facts);
 
