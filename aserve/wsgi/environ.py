@@ -55,6 +55,9 @@ class ErrorStream(io.TextIOBase):
         """Flush standard error."""
         sys.stderr.flush()
 
+    def __del__(self) -> None:
+        """Do not flush, as IOBase does here: at the interpreter's end this module may have no `sys` any more."""
+
 
 class BaseEnviron(dict[str, Any]):
     """What is the same in every environ of one listener; a copy, as clients of TLS and of trusted proxies have it, is a plain dict."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import sys
 
@@ -236,6 +237,18 @@ def test_errors_go_to_standard_error(monkeypatch):
         errors.flush()
         print("three", file=errors)
         assert stream.getvalue() == "one\ntwo\nthree\n"
+
+
+def test_the_error_stream_ends_quietly(monkeypatch):
+    """It leaves standard error alone: its own end may be the interpreter's, when there is none any more."""
+    flushed = []
+    stream = io.StringIO()
+    monkeypatch.setattr(stream, "flush", lambda: flushed.append(1), raising=False)
+    monkeypatch.setattr(sys, "stderr", stream)
+    for _ in range(3):
+        ErrorStream()
+        gc.collect()
+    assert flushed == []
 
 
 # From a front server: its variables, as CGI has them
