@@ -118,14 +118,14 @@ class Million:
         while self.total < requests and not self.faults and len(self.rounds) < MOST_ROUNDS:
             self._run_round(len(self.rounds))
             with contextlib.suppress(AssertionError):
-                wait_until(lambda: len(soak.sockets(self._server)) <= len(self._ports), 15)
+                wait_until(lambda: len(soak.sockets(self._server)) <= len(self._ports), 30)
             before = soak.rss_mib(self._server.pid)
             with contextlib.closing(RawClient(self._server.address)) as client:
                 client.sock.settimeout(GRACE_SECONDS)
                 client.fetch("/collect", "Connection: close")
                 client.recv_to_end()
             with contextlib.suppress(AssertionError):
-                wait_until(lambda: len(soak.sockets(self._server)) <= len(self._ports), 15)
+                wait_until(lambda: len(soak.sockets(self._server)) <= len(self._ports), 30)
             memory, files = soak.rss_mib(self._server.pid), len(self._server.open_files())
             figures = {"before": round(before, 2), "rss_mib": round(memory, 2)}
             self.rounds.append({"requests": self.total, "fds": files, **figures})

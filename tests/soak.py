@@ -268,7 +268,7 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
             client.fetch()
             client.fetch("/", "Connection: close")
             client.recv_to_end()
-        wait_until(lambda: not sockets(server)[1:], 10)  # the TCP listener remains
+        wait_until(lambda: not sockets(server)[1:], 30)  # the TCP listener remains
         before = open_files(server)
         run = Soak([server.address, path], seconds)
         threads = [threading.Thread(target=run.run_good, args=(seed,), daemon=True) for seed in range(GOOD_THREADS)]
@@ -280,10 +280,10 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
         resident, samples = sample_while(threads, server, seconds / SAMPLES)
         # The longest time limit, one tick of the timer, and the time to notice.
         with contextlib.suppress(AssertionError):
-            wait_until(lambda: len(open_files(server)) <= len(before), 15)
+            wait_until(lambda: len(open_files(server)) <= len(before), 30)
         after = open_files(server)
         server.signal()
-        status = server.wait(15)
+        status = server.wait(30)
     finally:
         server.end()
     quarter = max(len(samples) // 4, 1)

@@ -206,7 +206,7 @@ def test_an_ini_file_is_read_anew(serve, raw_client, tmp_path):
     path.write_text(path.read_text() + "env = SHOP_NEW=1\n")
     process.signal(signal.SIGHUP)
     process.wait_for_log("SIGHUP: done in")
-    wait_until(lambda: ask(raw_client, process)["variables"].get("SHOP_NEW") == "1", 10, lambda: process.log)
+    wait_until(lambda: ask(raw_client, process)["variables"].get("SHOP_NEW") == "1", 30, lambda: process.log)
     stop(process)
 
 

@@ -398,7 +398,7 @@ def test_nginx(aserve_server, start_program, raw_client, tmp_path):
         with contextlib.suppress(OSError):
             return fetch(port, "/hello/up")
 
-    assert wait_until(is_up, 10, log_path.read_text)
+    assert wait_until(is_up, 30, log_path.read_text)
     client = raw_client(("127.0.0.1", port))
     reply = client.fetch("/hello/a/b%20c", "Accept: text/plain")
     assert (reply.status, reply.body, reply.get("Content-Type")) == (200, b"hello a,b c", "text/plain")

@@ -141,7 +141,7 @@ def test_reload_waits(start, wait_until, flags):
     wait_until(lambda: len(who(process, "tick")) >= count + 20, 40)
     assert not set(who(process, "tick")[count + 5 :]) & set(before) and running in before
     open_gate(process, "gate")
-    wait_until(lambda: who(process, "gate-open") == [running], 10, lambda: process.log + str(notes(process)[-5:]))
+    wait_until(lambda: who(process, "gate-open") == [running], 30, lambda: process.log + str(notes(process)[-5:]))
     process.wait_for_log(rf"worker \d \(pid {running}\) has ended: it exited with status 0")
     assert process.stop() == 0
 
