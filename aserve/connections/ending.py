@@ -32,8 +32,9 @@ class EndingHalf(SendingHalf):
 
     def abort(self) -> None:
         """Close at once, whatever is unfinished."""
-        if self.connection.exchange is not None:
-            self._note_end(self.connection.exchange, CUT)
+        exchange = self.connection.exchange  # once: a worker may end it at any time
+        if exchange is not None:
+            self._note_end(exchange, CUT)
         self._transport.abort()
 
     @property

@@ -54,8 +54,9 @@ class TimedHalf(EndingHalf):
         """Called once a second: end what has been quiet for too long."""
         self._quiet_seconds += 1.0
         self._plain_seconds += 1.0
-        if self.connection.exchange is not None:
-            note_stream(self.connection.exchange, self._service.in_flight)
+        exchange = self.connection.exchange  # once: a worker may end it at any time
+        if exchange is not None:
+            note_stream(exchange, self._service.in_flight)
         config, state = self._service.config, self._state
         quiet = self._quiet_seconds
         if state <= IDLE:
@@ -94,8 +95,9 @@ class TimedHalf(EndingHalf):
         self._refuse(refused_exchange(why, known) if known is not None else None, why)
 
     def _abort_reader(self, why: str) -> None:
-        if self.connection.exchange is not None:
-            self._note_end(self.connection.exchange, TIMED_OUT)
+        exchange = self.connection.exchange
+        if exchange is not None:
+            self._note_end(exchange, TIMED_OUT)
         self._abort(why)
 
     def _why_overdue(self) -> str:

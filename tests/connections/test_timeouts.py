@@ -42,6 +42,34 @@ def test_how_long_a_connection_has_idled(new):
     assert connection.idle_seconds == 2
 
 
+class EndingMeanwhile:
+    """A connection whose exchange a worker ends as soon as it has been looked at."""
+
+    def __init__(self, connection):
+        self._connection, self.exchange_seen = connection, []
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    @property
+    def exchange(self):
+        self.exchange_seen.append(self._connection.exchange)
+        return self.exchange_seen[0] if len(self.exchange_seen) == 1 else None
+
+
+@pytest.mark.parametrize("step", ["on_second", "abort"])
+def test_a_worker_ends_the_exchange_meanwhile(new, step):
+    """The loop goes on with what it has seen: nothing else that is due in this second, or at the end, is left out."""
+    harness, wire, transport = new()
+    wire.data_received(GET)
+    connection, wire.connection = wire.connection, EndingMeanwhile(wire.connection)
+    getattr(wire, step)()
+    assert wire.connection.exchange_seen[0] is connection.exchange is not None
+    assert ("abort" in transport.calls) == (step == "abort")
+    wire.connection = connection
+    harness.executor.run()
+
+
 def test_a_head_must_be_complete_in_time(new):
     """--head-timeout counts from the first octet, however the rest drips; 408 (RFC 9110 15.5.9)."""
     harness, connection, transport = new(head_seconds=5)
