@@ -201,3 +201,15 @@ def test_nothing_leaks(native):
     (memory, objects, references), (memory_after, objects_after, references_after) = seen
     assert references == references_after
     assert abs(objects_after - objects) < 100 and abs(memory_after - memory) < 20_000
+
+
+@pytest.mark.skipif(not hasattr(sys, "gettotalrefcount"), reason="only a debug build of CPython counts all references")
+def test_no_reference_leaks(native):
+    """The same by the count of all references."""
+    bases = [new_base(), {**new_base()}]
+    mixed(native, bases, 1000)
+    gc.collect()
+    before = sys.gettotalrefcount()
+    mixed(native, bases, 10_000)
+    gc.collect()
+    assert abs(sys.gettotalrefcount() - before) < 100
