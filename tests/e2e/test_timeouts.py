@@ -97,7 +97,7 @@ def test_dripping_body(start_server, raw_client, wait_until, settings, fields):
 
 
 @pytest.mark.parametrize("how", ["generator", "file"])
-def test_dripping_reader(start_server, raw_client, tmp_path, caplog, how):
+def test_dripping_reader(start_server, raw_client, wait_until, tmp_path, caplog, how):
     """Nor does it keep a response for ever."""
     path = tmp_path / "file"
     with open(path, "wb") as sparse:
@@ -114,9 +114,14 @@ def test_dripping_reader(start_server, raw_client, tmp_path, caplog, how):
     client = raw_client(server, receive_buffer_bytes=8192)
     client.request()
 
+    def has_more_or_left():
+        return server.statistics().responses_unsent_bytes or not server.server.connection_count
+
     def read_all():
         for _ in range(30):
             client.recv_exactly(1_000_000)  # a second: enough to be seen as progress
+            if how == "generator":  # of a worker that gets no CPU nobody could say that it waits for its client
+                wait_until(has_more_or_left)
             server.pass_seconds(1)
 
     with pytest.raises(client.Truncated):
