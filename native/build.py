@@ -22,7 +22,9 @@ from pathlib import Path
 from setuptools import Extension
 
 ROOT = Path(__file__).resolve().parent.parent
-SOURCES = ["module.c", "text.c", "sections.c", "environ.c", "head.c"]
+SOURCES = [
+    "module.c", "text.c", "sections.c", "environ.c", "head.c", "request.c", "serve.c", "batch.c", "leader.c", "engine.c",
+]  # fmt: skip
 
 IS_BUILT = (
     sys.implementation.name == "cpython"

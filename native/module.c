@@ -1,6 +1,5 @@
 /* module.c -- aserve._native: what Python sees. */
-#include "environ.h"
-#include "head.h"
+#include "engine.h"
 
 #include <string.h>
 
@@ -87,5 +86,18 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__native(void);
 PyMODINIT_FUNC PyInit__native(void)
 {
-    return environ_init() < 0 ? NULL : PyModule_Create(&definition);
+    PyObject *made;
+
+    if (environ_init() < 0 || serve_init() < 0 ||
+        PyType_Ready(&engine_type) < 0 || PyType_Ready(&request_type) < 0 ||
+        PyType_Ready(&method_type) < 0)
+        return NULL;
+    made = PyModule_Create(&definition);
+    Py_INCREF(&engine_type);
+    if (made != NULL &&
+        PyModule_AddObject(made, "Engine", (PyObject *)&engine_type) < 0) {
+        Py_DECREF(&engine_type);
+        Py_CLEAR(made);
+    }
+    return made;
 }

@@ -25,7 +25,7 @@ TESTS = ROOT / "tests"
 
 # From the ground up. A module imports only from floors below its own; its types may come from its own floor.
 FLOORS = (
-    "accounts errors descriptors episode escaping footprint frames http_date json_text local_time log_once log_pipe near_names shielding systemd _cparsers",
+    "accounts errors descriptors episode escaping footprint frames http_date json_text local_time log_once log_pipe near_names shielding systemd _cparsers _native",
     "forks lacking manager misnamed arenas standard_streams start_folder log_target",  # manager: what systemd is told, and when
     "error_log",
     "settings",
@@ -106,7 +106,7 @@ WITHIN = {
         "handover",
         "wire_fast",  # leads to the other wire
         "departed",  # looks at both wires
-        "lane_log",
+        "lane_log native",
         "lane greeting tls_transport",  # make connections
         "acceptor",  # lets in; its numbers are the lane's, too
         "detaching",  # lets go, from both wires
@@ -364,7 +364,7 @@ def targets_of(node: ast.AST, folder: list[str]) -> list[str]:
 def is_ours_below(base: str, name: str) -> bool:
     """Whether aserve's package `base` has a module of this name."""
     below = f"{base}.{name}"[len("aserve.") :]
-    return base.split(".")[0] == "aserve" and (below in MODULES or below == "_cparsers")
+    return base.split(".")[0] == "aserve" and (below in MODULES or below in ("_cparsers", "_native"))
 
 
 IMPORTS = [(name, found) for name in MODULES for found in imports_of(name)]
@@ -391,6 +391,7 @@ def test_reserved_modules():
                 "connections.lane",
                 "connections.lane_memory",
                 "connections.load_board",
+                "connections.native",
                 "connections.shared_memory",
                 "connections.wire_fast",
                 "connections.handover",

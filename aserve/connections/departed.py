@@ -26,6 +26,16 @@ from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
 
+
+def exchange_of(job: Job) -> Exchange | None:
+    """Return the exchange that a job is to run; None: it is another job."""
+    function, argument = job
+    promote = getattr(argument, "promote", None)
+    if promote is not None:  # a plain request (native.py)
+        return promote()  # type: ignore[no-any-return]
+    return argument if type(argument) is Exchange and function == argument.connection.run else None
+
+
 # PyPy has no name for it. Other systems than Linux tell a close only once it is whole.
 HALF_CLOSED = 0x2000 if sys.platform == "linux" else 0
 CLOSED = select.POLLHUP | select.POLLERR
@@ -55,9 +65,9 @@ class Departed:
         poll, found = select.poll(), []
         by_fd: dict[int, Job] = {}
         for job in jobs:
-            function, exchange = job
+            exchange = exchange_of(job)
             # Others are no requests of HTTP, or not only: a file to be closed, what may become a WebSocket.
-            if type(exchange) is not Exchange or function != exchange.connection.run:
+            if exchange is None:
                 continue
             wire = exchange.connection.wire
             if isinstance(wire, LoopWire) and wire.is_lost:
@@ -65,18 +75,20 @@ class Departed:
             elif isinstance(wire, (FastWire, LoopWire)) and wire.fd >= 0:
                 by_fd[wire.fd] = job
                 poll.register(wire.fd, HALF_CLOSED)
-        return found + [by_fd[fd] for fd, events in poll.poll(0) if self._is_gone(by_fd[fd][1], events)]
+        return found + [by_fd[fd] for fd, events in poll.poll(0) if self._is_gone(by_fd[fd], events)]
 
-    def _is_gone(self, exchange: Exchange, events: int) -> bool:
+    def _is_gone(self, job: Job, events: int) -> bool:
         if events & CLOSED:
             return True
-        is_unix = not exchange.connection.remote_addr
+        exchange = exchange_of(job)
+        is_unix = exchange is not None and not exchange.connection.remote_addr
         return bool(events & HALF_CLOSED) and not (self._keep_half_closed or is_unix)
 
     def _drop(self, job: Job) -> bool:
         """Drop a request, unless a worker has begun it."""
         if not isinstance(self._executor, Executor) or not self._executor.withdraw(job):
             return False
-        exchange: Exchange = job[1]
-        exchange.connection.wire.drop(exchange)
+        exchange = exchange_of(job)
+        if exchange is not None:
+            exchange.connection.wire.drop(exchange)
         return True

@@ -80,6 +80,8 @@ def _leave_lane(lane: Lane, count: int | None) -> Iterator[tuple[int, Service, C
     cap = lane.count if count is None else min(count, lane.count)
     released = ffi.new("lane_released[]", cap)
     for each in released[0 : lib.lane_release_idle(lane.set, released, cap)]:
+        if each.is_used and lane.native is not None:
+            lane.native.connection_of(each.fd, each.listener)  # all of its requests may have been plain
         connection = lane.connections.pop(each.fd, None)  # without a request, an earlier one's with this number
         if connection is not None and each.is_used:
             _tell(connection, GIVEN)

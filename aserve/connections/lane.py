@@ -20,7 +20,7 @@ from typing import Any
 from .._cparsers import ffi, lib
 from ..body import BufferedBody, RequestBody
 from ..errors import RequestRefused
-from ..exchange import CLIENT_GONE, Exchange
+from ..exchange import CLIENT_GONE, HTTP_1_1, SCGI_STATUS_FIELD, SCGI_STATUS_LINE, UWSGI, Exchange, ResponseForm
 from ..protocols import EXCHANGE_FACTORIES
 from ..protocols.base import new_body
 from ..protocols.http1 import PLAIN
@@ -34,6 +34,7 @@ from .lane_log import LaneLog
 from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Memory
 from .listeners import Listener
 from .load_board import LoadBoard
+from .native import Native, new_native
 from .service import Service
 from .timeouts import ARRIVING_SECONDS
 from .wire_fast import FastWire, refuse
@@ -60,6 +61,13 @@ def is_available(listener: Listener, service: Service) -> bool:
         and config.body == "buffer"  # a live body is not complete
         and (peers is None or not needs_identity(listener.bind, peers))
     )
+
+
+def form_of(listener: Listener, service: Service) -> ResponseForm:
+    """Return the form of the responses to plain requests."""
+    if listener.bind.protocol == "scgi":
+        return SCGI_STATUS_LINE if service.limits.has_status_line else SCGI_STATUS_FIELD
+    return HTTP_1_1 if listener.bind.protocol == "http" else UWSGI
 
 
 class _Upload:
@@ -90,21 +98,23 @@ class Lane:
         self._listeners = [listener for listener, _ in pairs]
         self._health_paths = self.services[0].health_paths  # the same for all, as is the next
         self._times_requests = self.services[0].times_requests or self.services[0].access_log is not None  # see Ends
+        self.forms = [form_of(listener, service) for listener, service in pairs]
         self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.
         self.connections: dict[int, Connection] = {}
         self._memory = Memory(self.services[0].config, self._listeners, board, in_flight)
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
-        self._handovers = Handovers(self._memory, self.connections, self._loop, executor)
+        self.handovers = Handovers(self._memory, self.connections, self._loop, executor)
         self._uploads: dict[int, _Upload] = {}  # by descriptor: those whose request's body is still to come
         # Of those, with the reason. The leader refuses them: only it knows that nothing has come since.
-        self._overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
+        self.overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
         self._passed_on_count = 0  # requests that are for the event loop after all: it counts them, but no health check
         # Whose Connection may be its next client's, too: on a unix socket, where none has a term of its own.
         self._reusing = [None if service.is_turning_over else service for service in self.services]
-        self._is_draining, self._draining_since = False, 0  # the lane's second
+        self.is_draining, self._draining_since = False, 0  # the lane's second
         self._is_closed = False
+        self.native: Native | None = None  # serves plain requests
         for index, (listener, service) in enumerate(pairs):
             if listener.bind.protocol == "http":  # others carry one request
                 service.take_back = functools.partial(self._adopt, index)
@@ -126,7 +136,8 @@ class Lane:
         if isinstance(self.executor, InlineExecutor):
             self._loop.add_reader(self.set.epoll_fd, self._on_ready, self.executor)
         else:
-            self.executor.attach(self)
+            self.native = new_native(self, self.executor)
+            self.executor.attach(self, self.native)
 
     def _on_ready(self, executor: InlineExecutor) -> None:
         """With --threads 0: something has come."""
@@ -136,6 +147,8 @@ class Lane:
     def on_second(self) -> None:
         """Called once a second: close what has been idle for too long."""
         self.set.now += 1
+        if self.native is not None:
+            self.native.on_second()
         config = self.services[0].config
         lib.lane_sweep(self.set, int(config.keep_alive_seconds), int(config.head_seconds))
         if self.set.is_paused:
@@ -147,8 +160,8 @@ class Lane:
             upload.rate = upload.rate or DataRate()
             why = why_overdue(body, upload.rate, self.set.now - upload.moved_at, config)
             if why:
-                self._overdue.append((fd, upload, why))
-        if self._overdue:
+                self.overdue.append((fd, upload, why))
+        if self.overdue:
             lib.lane_wake(self.set)
 
     def stop_accepting(self) -> None:
@@ -158,8 +171,10 @@ class Lane:
 
     def drain(self) -> None:
         """Close what idles, and every other connection after its response; called until `count` is 0."""
-        if not self._is_draining:
-            self._is_draining, self._draining_since = True, self.set.now
+        if not self.is_draining:
+            self.is_draining, self._draining_since = True, self.set.now
+            if self.native is not None:
+                self.native.drain(self.services[0].is_replaced)
             # One that a leader takes later, it tells itself. If others go on, what runs may end as it has said.
             for connection in [] if self.services[0].is_replaced else list(self.connections.values()):
                 exchange = connection.exchange
@@ -181,8 +196,10 @@ class Lane:
         except OSError:
             return False  # no descriptor is left
         before = connection.wire
-        connection.wire = FastWire(self._handovers, own_fd)
+        connection.wire = FastWire(self.handovers, own_fd)
         self.connections[own_fd] = connection  # now: the next request may come before the call returns
+        if self.native is not None:
+            self.native.know(own_fd, connection)
         if lib.lane_adopt(self.set, own_fd, index):
             return True
         del self.connections[own_fd]
@@ -203,6 +220,8 @@ class Lane:
     @property
     def exchanges(self) -> list[Exchange]:
         """Those that are received, or whose responses are not out."""
+        if self.native is not None:
+            self.native.promote_all()
         exchanges = (connection.exchange for connection in list(self.connections.values()))
         return [exchange for exchange in exchanges if exchange is not None]
 
@@ -219,7 +238,7 @@ class Lane:
         self._is_closed = True
         if self.executor.is_inline and self.set.epoll_fd >= 0:
             self._loop.remove_reader(self.set.epoll_fd)
-        self._handovers.close()
+        self.handovers.close()
         self.services[0].lost.update(self.exchanges)
         lib.lane_close(self.set)
 
@@ -241,6 +260,12 @@ class Lane:
     def pause_counts(self) -> tuple[int, int]:
         """See limit.InLane."""
         return self.set.nfull, self.set.nshort
+
+    # --- called by native.py ---
+
+    def new_exchange(self, index: int, *request: Any) -> Exchange:
+        """Return the exchange of a request; `request`: as an ExchangeFactory takes it."""
+        return self._factories[index](*request)
 
     # --- called in a child that the app has forked ---
 
@@ -274,14 +299,14 @@ class Lane:
 
     def wait(self, milliseconds: int) -> int:
         """See HandleSet."""
-        if self._overdue:
-            self._refuse_overdue()
+        if self.overdue:
+            self.refuse_overdue()
         return _poll(self.set, milliseconds)
 
-    def _refuse_overdue(self) -> None:
+    def refuse_overdue(self) -> None:
         """Answer bodies that do not come; all that the last poll has brought is taken by now."""
-        while self._overdue:
-            fd, upload, why = self._overdue.popleft()
+        while self.overdue:
+            fd, upload, why = self.overdue.popleft()
             if why is BODY_TOO_LATE and self.set.now - upload.moved_at <= self.services[0].config.body_seconds:
                 continue  # a part has come just now
             if self._uploads.get(fd) is upload and lib.lane_own(self.set, fd):
@@ -318,7 +343,7 @@ class Lane:
                 if connection is None or (is_first and (peer_size or connection.service is not self._reusing[index])):
                     addr, _, port = text[peer_start : peer_start + peer_size].partition("\0")
                     connection = connections[fd] = Connection(self.services[index], addr, port)
-                    connection.wire = FastWire(self._handovers, fd)
+                    connection.wire = FastWire(self.handovers, fd)
                 # Else it is the next of a client, or of the front server on a unix socket, which has no address: what was there
                 # for the last connection of this number does for this one, and for uwsgi saves 5,400 instructions of 54,000.
                 exchange.connection = connection
@@ -328,7 +353,7 @@ class Lane:
                         self._hand_over(fd, index, is_first, self._input[start : start + size])
                     continue
                 connection.exchange = exchange
-                if self._is_draining:  # look at this last: then either we see the drain, or `drain` sees our exchange
+                if self.is_draining:  # look at this last: then either we see the drain, or `drain` sees our exchange
                     exchange.keep_alive = False
                 if length:
                     if kind == BEGUN:
@@ -349,7 +374,7 @@ class Lane:
             connection = Connection(self.services[index])
         else:
             connection = self.connections.pop(fd)
-        self._handovers.begin_idle(fd, connection, octets, bool(is_first))
+        self.handovers.begin_idle(fd, connection, octets, bool(is_first))
 
     def _on_part_or_end(self, kind: int, fd: int, index: int, is_first: int, octets: bytes) -> None:
         """Take what is neither a request nor the beginning of one."""

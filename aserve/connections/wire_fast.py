@@ -69,7 +69,7 @@ class FastWire:
         if sent == LOST:
             exchange.end = CLIENT_GONE
             return True
-        self._leave_lane_with(exchange, head[max(sent, 0) :], keep_rest(body, max(sent - size, 0)))
+        self.leave_lane_with(exchange, head[max(sent, 0) :], keep_rest(body, max(sent - size, 0)))
         return False
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
@@ -117,7 +117,7 @@ class FastWire:
         if wire.reply(exchange, reply):
             exchange.connection.end_exchange(exchange)
 
-    def _leave_lane_with(self, exchange: Exchange, *rest: bytes | memoryview) -> None:
+    def leave_lane_with(self, exchange: Exchange, *rest: bytes | memoryview) -> None:
         """Let the event loop send what the socket has not taken of a whole response, before anything else."""
         try:
             with exchange.connection.lock:

@@ -252,6 +252,11 @@ class Config:
         "on Linux, let workers read and answer plain requests without the event loop",
         "Less CPU time a request (benchmarks/README.md), and otherwise no difference; off is for comparing.",
     )
+    native: str = _row(
+        "off", "Serving", "--native", choice("auto", "off"),
+        "on CPython, let C serve plain requests, where no setting wants to see each of them; see native/README.md",
+        "It is new, and the lines about stuck threads do not have its requests yet. Otherwise only the CPU time differs.",
+    )
     route: Sequence[str] = _row(
         (), "Serving", "--route", ROUTES,
         "requests that a registered RPC function answers; repeatable; see docs/rpc.md",

@@ -127,11 +127,12 @@ class Executor:
         # response: none has to be woken. (A list, since its append and pop are atomic.)
         self.waking: list[None] = []
         # The app has been seen to block: workers wake one another without waiting for the stall timer.
-        self._app_blocks = False
+        self._app_blocks = not HAS_GIL
         self._stall_timer: asyncio.TimerHandle | None = None
         self._seen_waiting: Any = None  # what waited when the timer last fired
         self._still_since = 0.0  # loop time since when it has
         self._handles: HandleSet | None = None
+        self._native: Any = None  # the leader in C, if there is one
         self._leadership: list[HandleSet] = []  # the token: who takes the handles out of it may wait for requests
         self._generation = 0  # how often the token was taken; only the leader changes it
         self._waiting_leader: list[None] = []  # one item while a leader waits for requests
@@ -149,9 +150,18 @@ class Executor:
             self._is_wake_due = True
             self._loop.call_soon(self._wake_at_end_of_iteration)
 
-    def attach(self, handles: HandleSet) -> None:
-        """Let a worker wait for requests on these handles, from now on."""
+    @property
+    def parts(self) -> dict[str, Any]:
+        """What the native leader shares with this (connections/native.py)."""
+        return {
+            "executor": self, "jobs": self.jobs, "leadership": self._leadership, "waiting_leader": self._waiting_leader,
+            "compensated": self._threads.compensated,
+        }  # fmt: skip
+
+    def attach(self, handles: HandleSet, native: Any = None) -> None:
+        """Let a worker wait for requests on these handles, from now on; `native`: a Native that does it."""
         self._handles = handles
+        self._native = native.engine if native is not None else None
         self._leadership.append(handles)
         self._loop.add_reader(handles.stall_fd, self._on_stall)
         self._threads.start()
@@ -159,7 +169,7 @@ class Executor:
     @property
     def waiting_count(self) -> int:
         """Jobs that no worker has begun."""
-        return len(self.jobs)
+        return len(self.jobs) + (self._native.waiting if self._native is not None else 0)
 
     @property
     def wait_seconds(self) -> float:
@@ -272,6 +282,8 @@ class Executor:
         elif not (computes := self._computes()) or now - self._still_since >= BUSY_STALL_SECONDS:
             self._app_blocks = not computes
             self._still_since = now
+            if self._native is not None:
+                self._native.spill()  # what the leader has taken, too, is the others' now
             if not self._wake_one():
                 if self._handles is None:
                     return  # all are awake: the next finished job moves the queue
@@ -298,7 +310,9 @@ class Executor:
         except IndexError:
             # A leader that has found something, but not got the GIL yet, counts as busy: its timer may fire
             # before it begins. (`is_leader_waiting` still says that it waits.)
-            handles = self._handles
+            handles, native = self._handles, self._native
+            if native is not None and (native.waiting or not handles.is_waiting):  # type: ignore[union-attr]
+                return native.progress
             return None if handles is None or handles.is_waiting else self._generation
 
     def _poll_while_busy(self) -> None:
@@ -383,7 +397,7 @@ class Executor:
     @property
     def is_quiet(self) -> bool:
         """Whether neither a job nor a result waits."""
-        return not self.jobs and not self._done
+        return not self.waiting_count and not self._done
 
     def post(self, function: Callable[[Any, Any], None], first: Any, second: Any) -> None:
         """Run function(first, second) on the event loop, in the order of the posts."""
@@ -430,13 +444,20 @@ class Executor:
             try:
                 function, argument = jobs.popleft()
             except IndexError:
+                function = None
+            if function is None:  # not inside of that: what an app raises here has no such context
                 if self._is_stopping:
                     return
                 if slices.is_paused:
                     slices.resume()
-                if not self._lead():
-                    self._sleep(lock)
+                try:
+                    if not self._lead():
+                        self._sleep(lock)
+                except WrittenOff:
+                    return
                 self._last_awake = number
+                if compensated and not self._regain_slot():
+                    return
                 continue
             try:
                 # As a thread begins with, not a copy of the main thread's: what an import has made current there (an app's context of
@@ -452,6 +473,8 @@ class Executor:
 
     def _lead(self) -> bool:
         """Take the token, wait for requests and submit them; False: another worker has the token."""
+        if self._native is not None:
+            return self._native.work()  # type: ignore[no-any-return]
         try:
             handles = self._leadership.pop()
         except IndexError:
@@ -475,11 +498,16 @@ class Executor:
                 waiting_leader.clear()
             if not self._is_stopping:
                 self._leadership.append(handles)
+        if self._app_blocks:
+            self.on_batch(bool(self.jobs))
+        return True
+
+    def on_batch(self, has_requests: bool = True) -> None:
+        """Called by the leader behind a batch: if the app blocks, another worker leads."""
         if len(self._idle) == len(self._threads.at_work) - 1:
             self._app_blocks = not HAS_GIL  # nobody is inside the app: forget what was seen
-        if self._app_blocks and self.jobs:
+        if self._app_blocks and has_requests:
             self._wake_one()
-        return True
 
     def _sleep(self, lock: threading.Lock) -> None:
         self._idle.append(lock)

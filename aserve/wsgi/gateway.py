@@ -41,7 +41,7 @@ from ..errors import (
 from ..exchange import REFUSED, TIMED_OUT, Exchange
 from ..forks import end_if_forked, forked
 from .environ import build_environ
-from .response import CommonFields, Response, error_response
+from .response import BegunResponse, CommonFields, Response, error_response
 from .returned import not_iterable
 
 logger = logging.getLogger("aserve.app")
@@ -119,21 +119,25 @@ Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
 class Gateway:
     """Calls one app for the server."""
 
-    __slots__ = ("_app", "_common_fields", "_name", "has_sendfile")
+    __slots__ = ("_common_fields", "_name", "app", "has_sendfile")
 
     def __init__(self, app: WSGIApp, common_fields: CommonFields, has_sendfile: bool) -> None:
-        self._app = app
+        self.app = app
         self._name = _name_of(app)
         self._common_fields = common_fields
         self.has_sendfile = has_sendfile
 
     def respond(self, exchange: Exchange) -> Reply:
-        """Call the app; return its response in one of the forms listed above."""
-        response = exchange.response = Response(exchange, self._common_fields)
+        """Call the app, unless C has (connections/native.py); return its response in one of the forms listed above."""
+        response: Response = exchange.response
         try:
-            environ = build_environ(exchange)
-            environ["wsgi.early_hints"] = response.early_hints
-            iterable = self._app(environ, response.start_response)
+            if type(response) is not BegunResponse:
+                response = exchange.response = Response(exchange, self._common_fields)
+                environ = build_environ(exchange)
+                environ["wsgi.early_hints"] = response.early_hints
+                iterable = self.app(environ, response.start_response)
+            else:
+                iterable = response.returned
             if forked:
                 self._end_if_forked()
             if type(iterable) is list and not response.head_is_out:
@@ -155,10 +159,14 @@ class Gateway:
         except WrittenOff:
             raise
         except BaseException as exc:  # SystemExit and the like end this request and nothing else
-            if forked:
-                self._end_if_forked(exc)
-            return self._fail(exchange, response, exc)
+            return self.fail(exchange, response, exc)
         return self._stream(exchange, response, iterable)
+
+    def fail(self, exchange: Exchange, response: Response, exc: BaseException) -> Iterator[bytes]:
+        """Return the response in place of an app that has raised an exception."""
+        if forked:
+            self._end_if_forked(exc)
+        return self._fail(exchange, response, exc)
 
     def _stream(self, exchange: Exchange, response: Response, iterable: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the response in pieces; close the iterable in any case."""

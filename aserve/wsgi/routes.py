@@ -154,6 +154,11 @@ class RoutingGateway(Gateway):
         super().__init__(app, common_fields, has_sendfile)
         self._routes = routes
 
+    @property
+    def has_routes(self) -> bool:
+        """Whether a request of the app's may be a route's."""
+        return bool(self._routes)
+
     def respond(self, exchange: Exchange) -> Reply:
         """Answer by RPC, by a route, or by the app; see Gateway.respond."""
         if exchange.rpc is not None:

@@ -21,13 +21,13 @@ _monotonic, _get_ident = time.monotonic, threading.get_ident
 class TimingGateway(Gateway):
     """A gateway that first notes the time in the exchange."""
 
-    __slots__ = ("_inner",)
+    __slots__ = ("inner",)
 
     def __init__(self, inner: Gateway) -> None:
-        self._inner = inner
+        self.inner = inner
         self.has_sendfile = inner.has_sendfile
 
     def respond(self, exchange: Exchange) -> Reply:
         """Note when it is begun, and where, then let the inner gateway respond; see Gateway.respond."""
         exchange.began_at, exchange.thread_id = _monotonic(), _get_ident()
-        return self._inner.respond(exchange)
+        return self.inner.respond(exchange)

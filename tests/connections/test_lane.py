@@ -379,7 +379,7 @@ def test_a_fault_in_a_batch(inline, caplog, monkeypatch, kind):
             if kind in ("whole", "begun"):
                 patch.setattr(inline.lane, "_factories", [fail])
             elif kind == "left":
-                patch.setattr(inline.lane._handovers, "begin_idle", fail)
+                patch.setattr(inline.lane.handovers, "begin_idle", fail)
             else:
                 patch.setattr(inline.lane, "_on_part_or_end", fail)
             if kind == "gone":
@@ -476,7 +476,7 @@ def test_it_stays_the_same_connection(start_server, raw_client, soon, kind):
 def test_a_number_that_another_connection_had(inline):
     """Of one that has ended nothing is taken over, though nobody has removed it yet."""
     early, handed_over = inline.connect(), []
-    begin = inline.lane._handovers.begin_idle
+    begin = inline.lane.handovers.begin_idle
 
     def note(*args):
         handed_over.append(args)
@@ -494,7 +494,7 @@ def test_a_number_that_another_connection_had(inline):
             inline.take()
             return fd
 
-        inline.lane._handovers.begin_idle = note
+        inline.lane.handovers.begin_idle = note
         fd = inline.run(act)
         assert early.recv_response().body == HELLO
         assert late.recv(9) == b"HTTP/1.1 "
@@ -592,7 +592,7 @@ def test_a_drain_answers_what_has_been_sent(start_server, raw_client, wait_until
     gate.wait_entered()
     idle.request("/")  # nobody is there to read it
     server.begin_drain()
-    wait_until(lambda: server.server._lane._is_draining)
+    wait_until(lambda: server.server._lane.is_draining)
     gate.open(2)
     for client in (busy, idle):
         reply = client.recv_response()

@@ -78,7 +78,7 @@ class RunningServer:
         """Lose the next so many connections on their way out of the lane."""
         lane = self.server._lane
         assert lane is not None
-        handovers, left = lane._handovers, [count]
+        handovers, left = lane.handovers, [count]
 
         class Loop:
             def __getattr__(self, name: str) -> Any:
@@ -143,7 +143,7 @@ class RunningServer:
         lane = self.server._lane
         if lane is None:
             return False
-        lanes = lane._handovers.set
+        lanes = lane.handovers.set
         return any(lanes.conns[fd].state == lib.LANE_BUSY for fd in range(lanes.top))
 
     def wait_until_receiving(self) -> None:

@@ -142,6 +142,7 @@ def test_defaults():
         "http_parser": "c",
         "body": "buffer",
         "lane": "auto",
+        "native": "off",
         "route": (),
         "uwsgi_module": "auto",
         "uwsgi_cache": (),

@@ -417,7 +417,7 @@ async def test_serve_ends(app):
 def test_without_a_limit_nothing_is_there(start_server):
     """The app is in the gateway as it is."""
     server = start_server(apps.hello, is_checked=False)
-    assert server.server._services[0].gateway._app is apps.hello
+    assert server.server._services[0].gateway.app is apps.hello
     assert deadlines_of(server) is None
 
 

@@ -1,0 +1,199 @@
+"""Plain requests in C, on CPython: what its engine asks of Python.
+
+Owns:     `new_native`: whether a lane has the engine; Native: the objects of a request that is not plain any more (it is promoted), and going on with it.
+Thread:   workers, mostly; `promote` is also called by the event loop, for all that it wants to know of a request. Under the GIL.
+Not here: the engine (native/engine.h), whose twin is lane.py with wsgi/gateway.py.
+
+A request is plain as long as nobody needs more of it than a head and a body in memory. Whoever does need more promotes it, at whatever
+moment: a connection, an exchange and a response are made of what is known so far, and Python goes on from there in its own words.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from .._cparsers import ffi, lib
+from ..body import BufferedBody
+from ..errors import WrittenOff
+from ..exchange import HTTP_1_1, Exchange
+from ..forks import forked
+from ..wsgi import Gateway
+from ..wsgi.response import BegunResponse
+from ..wsgi.routes import RoutingGateway
+from ..wsgi.timing import TimingGateway
+from .connection import LOST, Connection
+from .service import Service
+from .wire_fast import FastWire
+
+if TYPE_CHECKING:
+    from ..workers.executor import Executor
+
+try:
+    from .. import _native
+except ImportError:  # PyPy, a CPython without a GIL, a wheel for every CPython
+    _native = None  # type: ignore[assignment]
+
+logger = logging.getLogger("aserve")
+
+_POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, f"lane_{name}"))) for name in ("poll", "reply", "wake")}
+
+
+def new_native(lane: Any, executor: Executor) -> Native | None:
+    """Return what serves plain requests of a lane in C; None: Python does."""
+    service = lane.services[0]
+    if _native is None or service.config.native == "off":
+        return None
+    gateways = [plain_gateway(each) for each in lane.services]
+    return Native(lane, executor, gateways) if any(gateways) else None
+
+
+def plain_gateway(service: Service) -> Gateway | None:
+    """Return the gateway that C can stand in for; None: somebody wants to see each exchange."""
+    gateway = service.gateway
+    if type(gateway) is TimingGateway:
+        gateway = gateway.inner
+    is_alone = type(gateway) is Gateway or (type(gateway) is RoutingGateway and not gateway.has_routes)
+    has_readers = service.access_log is not None or service.tells_wire or service.config.request_seconds
+    return gateway if is_alone and not has_readers else None
+
+
+class Native:
+    """That of one lane."""
+
+    def __init__(self, lane: Any, executor: Executor, gateways: list[Gateway | None]) -> None:
+        """`gateways`: of each service, as `plain_gateway` has it."""
+        self._lane, self._submit = lane, lane.submit_arrivals
+        self._services: list[Service] = lane.services
+        self._connections: dict[int, Connection] = lane.connections
+        self._gateways = gateways
+        self.common_fields = lane.services[0].common_fields  # the same for all
+        health = lane.services[0].health_paths
+        self.engine: Any = _native.Engine(
+            set=int(ffi.cast("uintptr_t", lane.set)),
+            size=ffi.sizeof("lane"),
+            **_POINTERS,
+            owner=self,
+            health_path=None if health is None else health.path.encode("latin-1"),
+            services=[
+                (gateway and gateway.app, service.base_environ, form.status_prefix, form is not HTTP_1_1)
+                for service, gateway, form in zip(lane.services, gateways, lane.forms)
+            ],
+            overdue=lane.overdue,
+            takes_times=lane.services[0].times_requests,
+            forked=forked,
+            new_input=io.BytesIO,
+            tail=self.common_fields.octets,
+            **executor.parts,
+        )
+        lane.submit_arrivals = self.engine.submit
+
+    # --- called on the event loop ---
+
+    def on_second(self) -> None:
+        """Called once a second: the Date field has changed."""
+        self.engine.tail = self.common_fields.octets
+
+    def drain(self, is_replaced: bool) -> None:
+        """Let connections close after their responses from now on; if others go on, what runs may end as it has said."""
+        self.engine.is_draining = True
+        if not is_replaced:
+            self.promote_all()
+
+    def know(self, fd: int, connection: Connection) -> None:
+        """Take the client of a connection that comes back to the lane."""
+        self.engine.know(fd, connection.remote_addr, connection.remote_port)
+
+    def promote_all(self) -> None:
+        """Make exchanges of all requests that run or wait."""
+        self.engine.promote_all()
+
+    # --- called by the engine, in a worker; `promote` also on the event loop ---
+
+    def connection_of(self, fd: int, index: int) -> Connection:
+        """Return the Connection of a descriptor, whose requests may all have been plain so far."""
+        connection = self._connections.get(fd)
+        if connection is None:
+            connection = self._connections[fd] = Connection(self._services[index], *self.engine.peer_of(fd))
+            connection.wire = FastWire(self._lane.handovers, fd)
+        return connection
+
+    def forget(self, fd: int) -> None:
+        """Let go of the Connection of a descriptor that is another's by now."""
+        self._connections.pop(fd, None)
+
+    def promote(
+        self, fd: int, index: int, vars: bytes, own_count: int, flags: int, modifier1: int, body: bytes | None,
+        arrived_at: float, began_at: float, thread_id: int, keep_alive: bool,
+    ) -> Exchange:  # fmt: skip
+        """Make the exchange of a request that is plain no more."""
+        exchange: Exchange = self._lane.new_exchange(
+            index, vars.decode("latin-1"), own_count, flags, modifier1, b"", 0, 0
+        )
+        connection = self.connection_of(fd, index)
+        exchange.connection, connection.exchange = connection, exchange
+        exchange.keep_alive = bool(keep_alive)
+        if self._lane.is_draining:  # look at this last, as in Lane._submit
+            exchange.keep_alive = False
+        if body is not None:
+            exchange.body = BufferedBody.of(body)
+        if arrived_at:
+            exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
+        return exchange
+
+    def begin_response(self, exchange: Exchange, head: bytes, code: int, length: int) -> BegunResponse:
+        """Make the response of an exchange that the app has; `head`: its part of the head, if start_response was called."""
+        response = exchange.response = BegunResponse(exchange, self.common_fields)
+        if head:
+            response.adopt(head, code, length)
+        return response
+
+    def late_response(self, index: int, head: bytes, code: int, length: int) -> BegunResponse:
+        """Make the response of a request that is over, for an app that comes back to it: it learns that nothing can be sent."""
+        exchange = Exchange("", 0)
+        exchange.connection = Connection(self._services[index])
+        exchange.connection.wire = LOST
+        response = self.begin_response(exchange, head, code, length)
+        response.head_is_out = response.is_full = True
+        return response
+
+    def run(self, exchange: Exchange, _: None) -> None:
+        """Run a request that has not begun."""
+        exchange.connection.run(exchange)
+
+    def finish(self, exchange: Exchange, iterable: Iterable[bytes]) -> None:
+        """Send what the app has returned."""
+        exchange.response.returned = iterable
+        exchange.connection.run(exchange, self._gateway_of(exchange).respond)
+
+    def fail(self, exchange: Exchange, exc: BaseException) -> None:
+        """Answer in place of an app that has raised an exception."""
+        if isinstance(exc, WrittenOff):
+            raise exc
+        gateway = self._gateway_of(exchange)
+        exchange.connection.run(exchange, lambda exchange: gateway.fail(exchange, exchange.response, exc))
+
+    def _gateway_of(self, exchange: Exchange) -> Gateway:
+        gateway = self._gateways[self._services.index(exchange.connection.service)]
+        assert gateway is not None
+        return gateway
+
+    def leave(self, exchange: Exchange, rest: bytes) -> None:
+        """Let the event loop send what the socket has not taken of a whole response."""
+        response = exchange.response
+        response.head_is_out = response.is_full = True
+        exchange.connection.wire.leave_lane_with(exchange, rest)
+
+    def submit(self, count: int) -> None:
+        """Submit the arrivals that are not plain, the first ones of the table."""
+        self._submit(count)
+
+    def refuse_overdue(self) -> None:
+        """Answer bodies that do not come."""
+        self._lane.refuse_overdue()
+
+    def report(self, exc: BaseException | None) -> None:
+        """Log a bug in aserve: these requests are lost, those to come are not."""
+        logger.error("internal error; please report this as a bug in aserve", exc_info=exc)

@@ -1,0 +1,212 @@
+/* batch.c -- what a worker has taken from the lane: which of it is plain. */
+#include "engine.h"
+
+#include <string.h>
+
+enum { PLAIN_FLAGS = HTTP1_KEEP_ALIVE | HTTP1_VERSION_1_1 | HTTP1_HEAD };
+
+/* Whether C understands all of a request. */
+static int is_plain(const engine *self, const lane_arrival *arrival,
+                    const char *vars)
+{
+    const engine_service *service = &self->services[arrival->listener];
+    uint32_t flags = arrival->flags;
+
+    if (service->app == NULL || arrival->kind != LANE_WHOLE ||
+        self->peers[arrival->fd].addr == NULL)
+        return 0;
+    if (service->is_front) {
+        if (arrival->modifier1 != 0 || arrival->vars_len == 0)
+            return 0; /* a call, a ping, a mount, a mistake */
+    } else if ((flags & HTTP1_VERSION_1_1) == 0 ||
+               (flags & ~(uint32_t)(PLAIN_FLAGS | HTTP1_LENGTH)) != 0) {
+        return 0;
+    }
+    return self->health_path == NULL ||
+           memmem(vars + arrival->vars_off, arrival->vars_len,
+                  PyBytes_AS_STRING(self->health_path),
+                  (size_t)PyBytes_GET_SIZE(self->health_path)) == NULL;
+}
+
+/* A connection's first request says who it is from: address NUL port. */
+static int begin_peer(engine *self, const lane_arrival *arrival,
+                      const char *vars)
+{
+    engine_peer *peer = &self->peers[arrival->fd];
+    const char *at = vars + arrival->peer_off, *end = at + arrival->peer_len;
+    octets addr = text_next(&at, end), port = text_next(&at, end);
+
+    if (peer->is_twinned) { /* of the one that had this number before */
+        Py_XDECREF(
+            PyObject_CallMethod(self->owner, "forget", "i", arrival->fd));
+        peer->is_twinned = 0;
+    }
+    Py_XSETREF(peer->addr, text_of(addr.at, addr.size));
+    Py_XSETREF(peer->port, text_of(port.at, port.size));
+    return peer->addr == NULL || peer->port == NULL ? -1 : 0;
+}
+
+/* Python looks for a Connection, which it has not made for plain requests. */
+static int add_twin(engine *self, const lane_arrival *arrival)
+{
+    engine_peer *peer = &self->peers[arrival->fd];
+    PyObject *made;
+
+    if (peer->is_twinned || peer->addr == NULL || arrival->is_first)
+        return 0;
+    made = PyObject_CallMethod(self->owner, "connection_of", "iI", arrival->fd,
+                               arrival->listener);
+    Py_XDECREF(made);
+    peer->is_twinned = made != NULL;
+    return made == NULL ? -1 : 0;
+}
+
+static batch *new_batch(const lane *set, uint32_t count)
+{
+    size_t arrivals = count * sizeof(lane_arrival);
+    size_t bodies = count * sizeof(PyObject *);
+    batch *made =
+        PyMem_Malloc(sizeof(batch) + arrivals + bodies + set->vars_len);
+
+    if (made == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    made->next = NULL;
+    made->count = made->taken = 0;
+    made->users = 1;
+    made->arrived_at = 0.0;
+    made->arrivals = (lane_arrival *)(made + 1);
+    made->bodies = (PyObject **)(made->arrivals + count);
+    made->vars = (char *)(made->bodies + count);
+    memcpy(made->vars, set->vars, set->vars_len);
+    return made;
+}
+
+static PyObject *body_of(const lane *set, const lane_arrival *arrival)
+{
+    return PyBytes_FromStringAndSize(set->input + arrival->input_off +
+                                         arrival->consumed,
+                                     (Py_ssize_t)arrival->content_length);
+}
+
+batch *batch_take(engine *self, uint32_t count, uint32_t *nothers)
+{
+    lane *set = self->set;
+    batch *made = new_batch(set, count);
+    lane_arrival *arrivals = set->arrivals;
+
+    *nothers = 0;
+    if (made == NULL)
+        return NULL;
+    if (self->takes_times)
+        made->arrived_at = serve_now();
+    for (uint32_t i = 0; i < count; i++) {
+        const lane_arrival *arrival = &arrivals[i];
+        PyObject *body = NULL;
+
+        if (arrival->is_first && arrival->kind != LANE_LEFT &&
+            begin_peer(self, arrival, set->vars) < 0)
+            PyErr_Clear(); /* not plain, then */
+        if (is_plain(self, arrival, set->vars) &&
+            (arrival->content_length == 0 ||
+             (body = body_of(set, arrival)) != NULL)) {
+            made->bodies[made->count] = body;
+            made->arrivals[made->count++] = *arrival;
+            continue;
+        }
+        PyErr_Clear();
+        if (add_twin(self, arrival) < 0)
+            PyErr_WriteUnraisable(self->owner);
+        arrivals[(*nothers)++] = *arrival;
+    }
+    return made;
+}
+
+static plain_request *begin(engine *self, batch *from, uint32_t i)
+{
+    const lane_arrival *arrival = &from->arrivals[i];
+    plain_request *made =
+        request_new(self, arrival, from->vars + arrival->vars_off,
+                    from->bodies[i], from->arrived_at);
+
+    Py_CLEAR(from->bodies[i]);
+    if (made != NULL)
+        made->keep_alive = (arrival->flags & HTTP1_KEEP_ALIVE) != 0 &&
+                           !self->services[arrival->listener].is_front;
+    return made;
+}
+
+plain_request *batch_next(engine *self, batch *from)
+{
+    return begin(self, from, from->taken++);
+}
+
+void batch_add(engine *self, batch *added)
+{
+    added->next = self->batches;
+    self->batches = added;
+}
+
+void batch_free(engine *self, batch *freed)
+{
+    batch **at = &self->batches;
+
+    if (--freed->users > 0)
+        return;
+    while (*at != NULL && *at != freed)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = freed->next;
+    PyMem_Free(freed);
+}
+
+static int add_job(engine *self, batch *from, uint32_t i)
+{
+    plain_request *waiting = begin(self, from, i);
+    PyObject *job = NULL, *done = NULL;
+
+    if (waiting != NULL && request_keep_vars(waiting) == 0)
+        job = PyTuple_Pack(2, self->run, waiting);
+    Py_XDECREF(waiting);
+    if (job != NULL)
+        done = PyObject_CallMethod(self->jobs, "append", "(O)", job);
+    Py_XDECREF(job);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+/* Make jobs of a batch from its i-th request on. */
+static int spill(engine *self, batch *spilled, uint32_t from)
+{
+    uint32_t count = spilled->count;
+    int result = 0;
+
+    spilled->count = from;
+    for (; from < count; from++)
+        result |= add_job(self, spilled, from);
+    return result;
+}
+
+int batch_spill(engine *self, batch *begun)
+{
+    batch *each;
+    uint32_t from;
+    int result = 0;
+
+    /* To make an object may run the collector, and other threads: the list
+     * may change.  (Hardly ever there are two batches: then the last to come
+     * is the first of the queue.) */
+    for (;;) {
+        for (each = self->batches; each != NULL; each = each->next) {
+            from = each->taken + (each == begun);
+            if (from < each->count)
+                break;
+        }
+        if (each == NULL)
+            return result;
+        each->users++;
+        result |= spill(self, each, from);
+        batch_free(self, each);
+    }
+}

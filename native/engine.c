@@ -1,0 +1,336 @@
+/* engine.c -- the engine, as Python sees it. */
+#include "engine.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+static PyObject *work(PyObject *object, PyObject *unused)
+{
+    int result = leader_work((engine *)object);
+
+    (void)unused;
+    return result < 0 ? NULL : PyBool_FromLong(result);
+}
+
+static PyObject *run(PyObject *object, PyObject *waiting)
+{
+    if (Py_TYPE(waiting) != &request_type) {
+        PyErr_BadArgument();
+        return NULL;
+    }
+    Py_INCREF(waiting);
+    if (serve((engine *)object, (plain_request *)waiting) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *submit(PyObject *object, PyObject *count)
+{
+    long many = PyLong_AsLong(count);
+
+    if (many < 0 && PyErr_Occurred())
+        return NULL;
+    if (leader_submit((engine *)object, (uint32_t)many) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *spill(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    if (batch_spill((engine *)object, NULL) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *promote_all(PyObject *object, PyObject *unused)
+{
+    engine *self = (engine *)object;
+    PyObject *found, *each, *done;
+
+    (void)unused;
+    if (batch_spill(self, NULL) < 0 || (found = PyList_New(0)) == NULL)
+        return NULL;
+    for (plain_request *at = self->requests; at != NULL; at = at->next)
+        if (PyList_Append(found, (PyObject *)at) < 0) {
+            Py_DECREF(found);
+            return NULL;
+        }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found); i++) {
+        each = PyList_GET_ITEM(found, i); /* Python may run meanwhile */
+        done = request_promote((plain_request *)each);
+        if (done == NULL && PyErr_Occurred()) {
+            Py_DECREF(found);
+            return NULL;
+        }
+    }
+    Py_DECREF(found);
+    Py_RETURN_NONE;
+}
+
+static engine_peer *peer_at(engine *self, int fd)
+{
+    if (fd < 0 || (uint32_t)fd >= self->npeers) {
+        PyErr_SetString(PyExc_ValueError, "no such descriptor");
+        return NULL;
+    }
+    return &self->peers[fd];
+}
+
+static PyObject *know(PyObject *object, PyObject *args)
+{
+    engine_peer *peer;
+    PyObject *addr, *port;
+    int fd;
+
+    if (!PyArg_ParseTuple(args, "iUU", &fd, &addr, &port) ||
+        (peer = peer_at((engine *)object, fd)) == NULL)
+        return NULL;
+    Py_INCREF(addr);
+    Py_INCREF(port);
+    Py_XSETREF(peer->addr, addr);
+    Py_XSETREF(peer->port, port);
+    peer->is_twinned = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *peer_of(PyObject *object, PyObject *fd)
+{
+    engine_peer *peer = peer_at((engine *)object, (int)PyLong_AsLong(fd));
+
+    if (peer == NULL)
+        return NULL;
+    if (peer->addr == NULL)
+        Py_RETURN_NONE;
+    peer->is_twinned = 1;
+    return PyTuple_Pack(2, peer->addr, peer->port);
+}
+
+static PyObject *get_waiting(PyObject *object, void *unused)
+{
+    unsigned long count = 0;
+
+    (void)unused;
+    for (batch *each = ((engine *)object)->batches; each != NULL;
+         each = each->next)
+        count += each->count - each->taken;
+    return PyLong_FromUnsignedLong(count);
+}
+
+static PyObject *get_tail(PyObject *object, void *unused)
+{
+    PyObject *tail = ((engine *)object)->tail;
+
+    (void)unused;
+    Py_INCREF(tail);
+    return tail;
+}
+
+static int set_tail(PyObject *object, PyObject *tail, void *unused)
+{
+    (void)unused;
+    if (tail == NULL || !PyBytes_CheckExact(tail) ||
+        PyBytes_GET_SIZE(tail) > REQUEST_HEAD_CAP) {
+        PyErr_SetString(PyExc_ValueError, "the fields are too long");
+        return -1;
+    }
+    Py_INCREF(tail);
+    Py_XSETREF(((engine *)object)->tail, tail);
+    return 0;
+}
+
+/* --- beginning and end ----------------------------------------------------- */
+
+/* services: a list of (app or None, base, prefix, is_front). */
+static int take_services(engine *self, PyObject *services)
+{
+    Py_ssize_t count = PyList_GET_SIZE(services);
+
+    self->services = PyMem_Calloc((size_t)count + 1, sizeof *self->services);
+    if (self->services == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    self->nservices = count;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        engine_service *to = &self->services[i];
+        PyObject *app, *base, *prefix;
+
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(services, i), "OO!Up", &app,
+                              &PyDict_Type, &base, &prefix, &to->is_front))
+            return -1;
+        Py_INCREF(prefix);
+        to->status_prefix = prefix;
+        if (!text_octets(prefix, &to->prefix)) {
+            PyErr_BadArgument();
+            return -1;
+        }
+        Py_INCREF(base);
+        to->base = base;
+        if (app != Py_None) {
+            Py_INCREF(app);
+            to->app = app;
+        }
+    }
+    return 0;
+}
+
+static void take_object(PyObject **to, PyObject *object)
+{
+    Py_INCREF(object);
+    Py_XSETREF(*to, object);
+}
+
+static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {
+        "set",         "poll",           "reply",       "wake",
+        "size",        "owner",          "executor",    "jobs",
+        "leadership",  "waiting_leader", "compensated", "overdue",
+        "forked",      "new_input",      "services",    "tail",
+        "health_path", "takes_times",    NULL};
+    engine *self = (engine *)object;
+    unsigned long long set, poll, reply, wake, size;
+    PyObject *owner, *executor, *jobs, *leadership, *waiting, *compensated;
+    PyObject *overdue, *forked, *new_input, *services, *tail, *health_path;
+    int takes_times;
+
+    if (!PyArg_ParseTupleAndKeywords(
+            args, kwargs, "KKKKKOOOO!O!O!OO!OO!OOp", names, &set, &poll,
+            &reply, &wake, &size, &owner, &executor, &jobs, &PyList_Type,
+            &leadership, &PyList_Type, &waiting, &PyDict_Type, &compensated,
+            &overdue, &PyList_Type, &forked, &new_input, &PyList_Type,
+            &services, &tail, &health_path, &takes_times))
+        return -1;
+    if (size != sizeof(lane) || self->peers != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "_cparsers is another version's");
+        return -1;
+    }
+    self->set = (lane *)(uintptr_t)set;
+    self->poll = (int (*)(lane *, int))(uintptr_t)poll;
+    self->reply = (int (*)(lane *, int, const char *, uint32_t, const char *,
+                           uint32_t, int))(uintptr_t)reply;
+    self->wake = (void (*)(lane *))(uintptr_t)wake;
+    take_object(&self->owner, owner);
+    take_object(&self->executor, executor);
+    take_object(&self->jobs, jobs);
+    take_object(&self->leadership, leadership);
+    take_object(&self->waiting_leader, waiting);
+    take_object(&self->compensated, compensated);
+    take_object(&self->overdue, overdue);
+    take_object(&self->forked, forked);
+    take_object(&self->new_input, new_input);
+    if (health_path != Py_None)
+        take_object(&self->health_path, health_path);
+    self->takes_times = (char)takes_times;
+    self->npeers = self->set->conns_cap;
+    self->peers = PyMem_Calloc(self->npeers, sizeof *self->peers);
+    self->run = PyObject_GetAttrString(object, "run");
+    if (self->peers == NULL || self->run == NULL ||
+        set_tail(object, tail, NULL) < 0)
+        return -1;
+    return take_services(self, services);
+}
+
+static int traverse(PyObject *object, visitproc visit, void *arg)
+{
+    engine *self = (engine *)object;
+
+    Py_VISIT(self->owner);
+    Py_VISIT(self->executor);
+    Py_VISIT(self->jobs);
+    Py_VISIT(self->leadership);
+    Py_VISIT(self->waiting_leader);
+    Py_VISIT(self->compensated);
+    Py_VISIT(self->overdue);
+    Py_VISIT(self->new_input);
+    Py_VISIT(self->run);
+    for (Py_ssize_t i = 0; i < self->nservices; i++) {
+        Py_VISIT(self->services[i].app);
+        Py_VISIT(self->services[i].base);
+    }
+    return 0;
+}
+
+static int clear(PyObject *object)
+{
+    engine *self = (engine *)object;
+
+    Py_CLEAR(self->owner);
+    Py_CLEAR(self->executor);
+    Py_CLEAR(self->jobs);
+    Py_CLEAR(self->leadership);
+    Py_CLEAR(self->waiting_leader);
+    Py_CLEAR(self->compensated);
+    Py_CLEAR(self->overdue);
+    Py_CLEAR(self->new_input);
+    Py_CLEAR(self->run);
+    for (Py_ssize_t i = 0; i < self->nservices; i++) {
+        Py_CLEAR(self->services[i].app);
+        Py_CLEAR(self->services[i].base);
+    }
+    return 0;
+}
+
+static void dealloc(PyObject *object)
+{
+    engine *self = (engine *)object;
+
+    PyObject_GC_UnTrack(object);
+    clear(object);
+    Py_CLEAR(self->forked);
+    Py_CLEAR(self->tail);
+    Py_CLEAR(self->health_path);
+    while (self->nfree > 0)
+        Py_DECREF(self->free[--self->nfree]);
+    for (uint32_t fd = 0; self->peers != NULL && fd < self->npeers; fd++) {
+        Py_XDECREF(self->peers[fd].addr);
+        Py_XDECREF(self->peers[fd].port);
+    }
+    for (Py_ssize_t i = 0; i < self->nservices; i++)
+        Py_CLEAR(self->services[i].status_prefix);
+    PyMem_Free(self->peers);
+    PyMem_Free(self->services);
+    environ_clear(&self->environs);
+    Py_TYPE(object)->tp_free(object);
+}
+
+static PyMethodDef methods[] = {
+    {"work", work, METH_NOARGS, NULL},
+    {"run", run, METH_O, NULL},
+    {"submit", submit, METH_O, NULL},
+    {"spill", spill, METH_NOARGS, NULL},
+    {"promote_all", promote_all, METH_NOARGS, NULL},
+    {"know", know, METH_VARARGS, NULL},
+    {"peer_of", peer_of, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef members[] = {
+    {"progress", T_ULONGLONG, offsetof(engine, progress), READONLY, NULL},
+    {"plain_count", T_ULONGLONG, offsetof(engine, nplain), READONLY, NULL},
+    {"promoted_count", T_ULONGLONG, offsetof(engine, npromoted), READONLY,
+     NULL},
+    {"is_draining", T_BOOL, offsetof(engine, is_draining), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef getset[] = {
+    {"waiting", get_waiting, NULL, NULL, NULL},
+    {"tail", get_tail, set_tail, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+PyTypeObject engine_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "aserve._native.Engine",
+    .tp_basicsize = sizeof(engine),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_new = PyType_GenericNew,
+    .tp_init = engine_init,
+    .tp_traverse = traverse,
+    .tp_clear = clear,
+    .tp_dealloc = dealloc,
+    .tp_methods = methods,
+    .tp_members = members,
+    .tp_getset = getset,
+};

@@ -1,0 +1,117 @@
+/* engine.h -- what serves plain requests: the leader's loop (POSA2,
+ * Leader/Followers) of one lane, in C.
+ *
+ * All of it runs under the GIL, which only the app, a wait for requests and a
+ * large send let go of.  The twin is Executor._lead with Lane.submit_arrivals,
+ * Connection.run, Gateway.respond and FastWire.reply. */
+#ifndef NATIVE_ENGINE_H
+#define NATIVE_ENGINE_H
+
+#include "environ.h"
+#include "request.h"
+
+/* What is known of a connection, by its descriptor. */
+typedef struct {
+    PyObject *addr; /* str, "" on a unix socket; NULL: not known */
+    PyObject *port;
+    uint32_t section;    /* see environ_new */
+    uint32_t is_twinned; /* Lane.connections has a Connection of it */
+} engine_peer;
+
+/* What the connections of one listener share. */
+typedef struct {
+    PyObject *app;  /* NULL: nothing is plain there */
+    PyObject *base; /* environ */
+    PyObject *status_prefix;
+    octets prefix; /* of that */
+    int is_front;
+} engine_service;
+
+/* What a worker has taken from the lane, and not begun. */
+typedef struct batch {
+    struct batch *next;
+    uint32_t count;
+    uint32_t taken;
+    uint32_t users; /* the worker that has taken it; threads that spill it */
+    double arrived_at;
+    lane_arrival *arrivals;
+    PyObject **bodies; /* bytes, or NULL */
+    char *vars;
+} batch;
+
+struct engine {
+    PyObject_HEAD
+        /* cparsers' functions, and their lane */
+        lane *set;
+    int (*poll)(lane *, int);
+    int (*reply)(lane *, int, const char *, uint32_t, const char *, uint32_t,
+                 int);
+    void (*wake)(lane *);
+    /* Python's objects */
+    PyObject *owner; /* connections/native.py, Native */
+    PyObject *executor;
+    PyObject *jobs;           /* of the executor's: a deque; and so on */
+    PyObject *leadership;     /* a list */
+    PyObject *waiting_leader; /* a list */
+    PyObject *compensated;    /* a dict */
+    PyObject *overdue;        /* of the lane's: a deque */
+    PyObject *forked;         /* forks.forked */
+    PyObject *tail;           /* Date, Server and the empty line: bytes */
+    PyObject *health_path;    /* bytes, or NULL */
+    PyObject *new_input;      /* io.BytesIO */
+    PyObject *run;            /* of this engine's: what a job calls */
+    engine_service *services;
+    Py_ssize_t nservices;
+    engine_peer *peers; /* by descriptor */
+    uint32_t npeers;
+    environ_cache environs;
+    batch *batches;          /* those that are not begun to the end */
+    plain_request *requests; /* those that wait as jobs, or run */
+    plain_request *free[REQUEST_FREE_MAX];
+    int nfree;
+    uint32_t last_count; /* arrivals of the last poll */
+    unsigned long long progress;
+    unsigned long long nplain; /* answered here, and by a twin: for tests */
+    unsigned long long npromoted;
+    char is_draining;
+    char takes_times;
+};
+
+extern PyTypeObject engine_type;
+
+/* serve.c */
+int serve_init(void);
+
+/* As time.monotonic() has it. */
+double serve_now(void);
+
+/* Serve a request that nobody has begun; takes the reference.
+ * Returns 0; 1: its twin has; -1: with what ends the worker. */
+int serve(engine *self, plain_request *served);
+
+/* batch.c */
+
+/* Sort what the last poll has brought: plain requests into a new batch, the
+ * others to the front of the lane's table; `nothers`: how many.  NULL: with an
+ * exception. */
+batch *batch_take(engine *self, uint32_t count, uint32_t *nothers);
+
+/* Begin the next request of a batch that is not begun to the end. */
+plain_request *batch_next(engine *self, batch *from);
+
+/* Put it among the engine's; let go of it. */
+void batch_add(engine *self, batch *added);
+void batch_free(engine *self, batch *freed);
+
+/* Make jobs of all that no worker has begun; but leave `begun`, unless it is
+ * NULL, its next one.  Returns -1 with an exception: those are lost. */
+int batch_spill(engine *self, batch *begun);
+
+/* leader.c: lead and serve until there is something else to do (1), or
+ * another worker leads (0).  Returns -1 with what ends the worker. */
+int leader_work(engine *self);
+
+/* Make jobs of what the last poll has brought. */
+int leader_submit(engine *self, uint32_t count);
+
+#endif

@@ -1,0 +1,208 @@
+/* leader.c -- wait for requests, and serve them one after another. */
+#include "engine.h"
+
+/* An attribute of the executor's that is True or False. */
+static int flag(const engine *self, const char *name)
+{
+    PyObject *value = PyObject_GetAttrString(self->executor, name);
+    int is_set = value == Py_True;
+
+    Py_XDECREF(value);
+    return is_set;
+}
+
+static Py_ssize_t size_of(PyObject *deque)
+{
+    return PyObject_Size(deque);
+}
+
+static uint32_t wait_for_arrivals(engine *self)
+{
+    int count = 0;
+
+    /* Where many come, the next are there already: no other thread need get
+     * the GIL in between. */
+    if (self->last_count > 1)
+        count = self->poll(self->set, 0);
+    if (count == 0) {
+        Py_BEGIN_ALLOW_THREADS count = self->poll(self->set, -1);
+        Py_END_ALLOW_THREADS
+    }
+    self->last_count = (uint32_t)count;
+    return (uint32_t)count;
+}
+
+/* Log an exception that is nobody's fault but ours; what it has met is lost,
+ * what comes is not. */
+static void report(engine *self)
+{
+    PyObject *type, *value, *traceback, *done;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value != NULL && traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    done = PyObject_CallMethod(self->owner, "report", "O",
+                               value != NULL ? value : Py_None);
+    if (done == NULL)
+        PyErr_WriteUnraisable(self->owner);
+    Py_XDECREF(done);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
+/* Submit what is not plain of the last poll. */
+static void submit_others(engine *self, uint32_t nothers)
+{
+    PyObject *done;
+
+    if (nothers == 0)
+        return;
+    done = PyObject_CallMethod(self->owner, "submit", "I", nothers);
+    if (done == NULL)
+        report(self);
+    Py_XDECREF(done);
+}
+
+/* The app blocks: let another worker lead, and have the rest of the batch. */
+static void wake_another(engine *self, batch *taken)
+{
+    PyObject *done;
+
+    if (batch_spill(self, taken) < 0)
+        report(self);
+    done = PyObject_CallMethod(self->executor, "on_batch", NULL);
+    if (done == NULL)
+        report(self);
+    Py_XDECREF(done);
+}
+
+/* Wait for requests, with the token; put them into a batch. */
+static int take(engine *self, batch **taken)
+{
+    uint32_t count = 0, nothers;
+    int is_stopping;
+
+    if (PyList_Append(self->waiting_leader, Py_None) < 0)
+        return -1;
+    while (!(is_stopping = flag(self, "_is_stopping")) && count == 0 &&
+           size_of(self->jobs) == 0) {
+        if (size_of(self->overdue) > 0)
+            Py_XDECREF(
+                PyObject_CallMethod(self->owner, "refuse_overdue", NULL));
+        if (PyErr_Occurred())
+            return -1;
+        count = wait_for_arrivals(self);
+    }
+    if (count == 0 && !is_stopping) { /* it gives up the token for a job of
+                                       * the loop's: start the stall timer */
+        self->wake(self->set);
+        count = (uint32_t)self->poll(self->set, 0);
+    }
+    PyList_SetSlice(self->waiting_leader, 0, PY_SSIZE_T_MAX, NULL);
+    self->progress++;
+    *taken = batch_take(self, count, &nothers);
+    if (*taken == NULL)
+        return -1;
+    batch_add(self, *taken);
+    submit_others(self, nothers);
+    return 0;
+}
+
+/* Take the token, wait, and put it back.  Returns 0: another worker has it. */
+static int lead(engine *self, batch **taken)
+{
+    Py_ssize_t size = PyList_GET_SIZE(self->leadership);
+    PyObject *token;
+
+    if (size == 0)
+        return 0;
+    token = PyList_GET_ITEM(self->leadership, size - 1);
+    Py_INCREF(token);
+    PyList_SetSlice(self->leadership, size - 1, size, NULL);
+    if (take(self, taken) < 0)
+        report(self);
+    if (PyList_GET_SIZE(self->waiting_leader) > 0)
+        PyList_SetSlice(self->waiting_leader, 0, PY_SSIZE_T_MAX, NULL);
+    if (!flag(self, "_is_stopping") &&
+        PyList_Append(self->leadership, token) < 0)
+        report(self);
+    Py_DECREF(token);
+    return 1;
+}
+
+/* Serve a request in a context of its own (PEP 567), as a new thread has. */
+static int serve_in_context(engine *self, plain_request *served)
+{
+    PyObject *context = PyContext_New();
+    int result;
+
+    if (context == NULL || PyContext_Enter(context) < 0) {
+        Py_XDECREF(context);
+        Py_DECREF(served);
+        return -1;
+    }
+    result = serve(self, served);
+    if (PyContext_Exit(context) < 0)
+        result = -1;
+    Py_DECREF(context);
+    return result;
+}
+
+/* Serve what nobody has begun of a batch.  Returns 1: the executor has to
+ * look whether this worker still has its slot. */
+static int serve_batch(engine *self, batch *served)
+{
+    PyObject *type, *value, *traceback;
+    int result = 0, is_elsewhere = 0;
+
+    while (served->taken < served->count && result >= 0 && !is_elsewhere) {
+        plain_request *next = batch_next(self, served);
+
+        self->progress++;
+        result = next == NULL ? -1 : serve_in_context(self, next);
+        is_elsewhere = result == 1 && PyDict_GET_SIZE(self->compensated) > 0;
+    }
+    PyErr_Fetch(&type, &value, &traceback);
+    if (served->taken < served->count && batch_spill(self, NULL) < 0)
+        report(self);
+    batch_free(self, served);
+    PyErr_Restore(type, value, traceback);
+    return result < 0 ? -1 : is_elsewhere;
+}
+
+int leader_work(engine *self)
+{
+    for (;;) {
+        batch *taken = NULL;
+        int served;
+
+        if (!lead(self, &taken))
+            return 0;
+        if (taken != NULL) {
+            if (taken->count > 0 && flag(self, "_app_blocks"))
+                wake_another(self, taken);
+            served = serve_batch(self, taken);
+            if (served != 0)
+                return served;
+        }
+        if (size_of(self->jobs) > 0 || flag(self, "_is_stopping"))
+            return 1;
+    }
+}
+
+int leader_submit(engine *self, uint32_t count)
+{
+    uint32_t nothers;
+    batch *taken = batch_take(self, count, &nothers);
+    int result;
+
+    if (taken == NULL)
+        return -1;
+    batch_add(self, taken);
+    submit_others(self, nothers);
+    result = batch_spill(self, NULL);
+    batch_free(self, taken);
+    return result;
+}

@@ -1,0 +1,283 @@
+/* request.c -- what the app gets: start_response, write, wsgi.early_hints. */
+#include "engine.h"
+
+#include <stddef.h>
+#include <string.h>
+
+/* write, or wsgi.early_hints.  A type of its own, so that it need not be made
+ * anew for each request, as a bound method is. */
+struct method {
+    PyObject_HEAD vectorcallfunc call;
+    plain_request *of; /* borrowed, unless it is the app's own by now */
+    int owns;
+    const char *name;
+};
+
+/* The Response that goes on. Borrowed. */
+static PyObject *response_of(plain_request *self)
+{
+    if (self->response != NULL || request_promote(self) != NULL ||
+        PyErr_Occurred())
+        return self->response;
+    /* The app comes back after the end: Python knows what to say. */
+    self->response = PyObject_CallMethod(
+        self->owner->owner, "late_response", "Iy#iL", self->arrival.listener,
+        self->buffer, (Py_ssize_t)(self->has_head ? self->facts.size : 0),
+        self->has_head ? self->facts.code : 0, self->facts.length);
+    return self->response;
+}
+
+static PyObject *pass_on(plain_request *self, const char *name,
+                         PyObject *const *args, size_t nargsf,
+                         PyObject *kwnames)
+{
+    PyObject *response = response_of(self), *function, *result;
+
+    if (response == NULL)
+        return NULL;
+    function = PyObject_GetAttrString(response, name);
+    if (function == NULL)
+        return NULL;
+    result = PyObject_Vectorcall(function, args,
+                                 (size_t)PyVectorcall_NARGS(nargsf), kwnames);
+    Py_DECREF(function);
+    return result;
+}
+
+static PyObject *call_method(PyObject *callable, PyObject *const *args,
+                             size_t nargsf, PyObject *kwnames)
+{
+    method *self = (method *)callable;
+
+    return pass_on(self->of, self->name, args, nargsf, kwnames);
+}
+
+/* start_response(status, headers[, exc_info]) */
+static PyObject *start_response(PyObject *callable, PyObject *const *args,
+                                size_t nargsf, PyObject *kwnames)
+{
+    plain_request *self = (plain_request *)callable;
+
+    if (PyVectorcall_NARGS(nargsf) == 2 && kwnames == NULL &&
+        self->state == REQUEST_RUNNING && self->twin == NULL &&
+        !self->has_head &&
+        head_make(self->buffer, REQUEST_HEAD_CAP,
+                  self->owner->services[self->arrival.listener].prefix,
+                  args[0], args[1], &self->facts)) {
+        self->has_head = 1;
+        Py_INCREF(self->write);
+        return (PyObject *)self->write;
+    }
+    return pass_on(self, "start_response", args, nargsf, kwnames);
+}
+
+PyObject *request_promote(plain_request *self)
+{
+    engine *owner = self->owner;
+    const lane_arrival *arrival = &self->arrival;
+
+    if (self->twin != NULL || self->state == REQUEST_OVER)
+        return self->twin;
+    self->twin = PyObject_CallMethod(
+        owner->owner, "promote", "iIy#IIIOddki", arrival->fd,
+        arrival->listener, self->vars, (Py_ssize_t)arrival->vars_len,
+        arrival->nfirst, arrival->flags, arrival->modifier1,
+        self->body != NULL ? self->body : Py_None, self->arrived_at,
+        self->began_at, self->thread_id, self->keep_alive);
+    if (self->twin == NULL)
+        return NULL;
+    owner->peers[arrival->fd].is_twinned = 1;
+    owner->npromoted++;
+    if (self->state == REQUEST_WAITING)
+        return self->twin;
+    self->response = PyObject_CallMethod(
+        owner->owner, "begin_response", "Oy#iL", self->twin, self->buffer,
+        (Py_ssize_t)(self->has_head ? self->facts.size : 0),
+        self->has_head ? self->facts.code : 0, self->facts.length);
+    return self->response != NULL ? self->twin : NULL;
+}
+
+/* --- beginning and end ----------------------------------------------------- */
+
+static method *new_method(plain_request *of, const char *name)
+{
+    method *made = PyObject_New(method, &method_type);
+
+    if (made != NULL) {
+        made->call = call_method;
+        made->of = of;
+        made->owns = 0;
+        made->name = name;
+    }
+    return made;
+}
+
+static plain_request *new_request(void)
+{
+    plain_request *made = PyObject_New(plain_request, &request_type);
+
+    if (made == NULL)
+        return NULL;
+    memset((char *)made + offsetof(plain_request, call), 0,
+           offsetof(plain_request, buffer) - offsetof(plain_request, call));
+    made->call = start_response;
+    made->state = REQUEST_OVER;
+    made->write = new_method(made, "write");
+    made->early_hints = new_method(made, "early_hints");
+    if (made->write == NULL || made->early_hints == NULL)
+        Py_CLEAR(made);
+    return made;
+}
+
+plain_request *request_new(engine *owner, const lane_arrival *arrival,
+                           const char *vars, PyObject *body, double arrived_at)
+{
+    plain_request *made =
+        owner->nfree > 0 ? owner->free[--owner->nfree] : new_request();
+
+    if (made == NULL)
+        return NULL;
+    Py_INCREF(owner);
+    made->owner = owner;
+    made->arrival = *arrival;
+    made->vars = vars;
+    Py_XINCREF(body);
+    made->body = body;
+    made->arrived_at = arrived_at;
+    made->began_at = 0.0;
+    made->state = REQUEST_WAITING;
+    made->has_head = 0;
+    made->facts.length = -1;
+    made->next = owner->requests;
+    made->previous = NULL;
+    if (made->next != NULL)
+        made->next->previous = made;
+    owner->requests = made;
+    return made;
+}
+
+int request_keep_vars(plain_request *self)
+{
+    size_t size = self->arrival.vars_len;
+
+    self->own_vars = PyMem_Malloc(size > 0 ? size : 1);
+    if (self->own_vars == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(self->own_vars, self->vars, size);
+    self->vars = self->own_vars;
+    return 0;
+}
+
+static void unlink_request(plain_request *self)
+{
+    if (self->next != NULL)
+        self->next->previous = self->previous;
+    if (self->previous != NULL)
+        self->previous->next = self->next;
+    else if (self->owner->requests == self)
+        self->owner->requests = self->next;
+    self->next = self->previous = NULL;
+}
+
+/* A method that the app has kept is its own from now on, and keeps this. */
+static int give_away(plain_request *self, method **given)
+{
+    if (Py_REFCNT(*given) == 1)
+        return 0;
+    Py_INCREF(self);
+    (*given)->owns = 1;
+    Py_CLEAR(*given);
+    return 1;
+}
+
+void request_end(plain_request *self)
+{
+    engine *owner = self->owner;
+    int is_kept;
+
+    unlink_request(self);
+    self->state = REQUEST_OVER;
+    self->vars = NULL;
+    PyMem_Free(self->own_vars);
+    self->own_vars = NULL;
+    Py_CLEAR(self->body);
+    is_kept = give_away(self, &self->write);
+    is_kept |= give_away(self, &self->early_hints);
+    if (is_kept || Py_REFCNT(self) > 1) {
+        Py_DECREF(self); /* the app may still call what goes on */
+        return;
+    }
+    Py_CLEAR(self->twin);
+    Py_CLEAR(self->response);
+    if (owner->nfree == REQUEST_FREE_MAX) {
+        Py_DECREF(self);
+        return;
+    }
+    self->owner = NULL;
+    owner->free[owner->nfree++] = self;
+    Py_DECREF(owner);
+}
+
+static void dealloc_request(PyObject *object)
+{
+    plain_request *self = (plain_request *)object;
+
+    if (self->state != REQUEST_OVER)
+        unlink_request(self);
+    PyMem_Free(self->own_vars);
+    Py_XDECREF(self->body);
+    Py_XDECREF(self->twin);
+    Py_XDECREF(self->response);
+    Py_XDECREF(self->write);
+    Py_XDECREF(self->early_hints);
+    Py_XDECREF(self->owner);
+    PyObject_Free(self);
+}
+
+static void dealloc_method(PyObject *object)
+{
+    method *self = (method *)object;
+
+    if (self->owns)
+        Py_DECREF(self->of);
+    PyObject_Free(self);
+}
+
+/* --- what Python sees ------------------------------------------------------ */
+
+static PyObject *promote(PyObject *object, PyObject *unused)
+{
+    PyObject *exchange = request_promote((plain_request *)object);
+
+    (void)unused;
+    if (exchange == NULL && !PyErr_Occurred())
+        exchange = Py_None;
+    Py_XINCREF(exchange);
+    return exchange;
+}
+
+static PyMethodDef request_methods[] = {
+    {"promote", promote, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+PyTypeObject request_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "aserve._native.Request",
+    .tp_basicsize = sizeof(plain_request),
+    .tp_dealloc = dealloc_request,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(plain_request, call),
+    .tp_methods = request_methods,
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+};
+
+PyTypeObject method_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "aserve._native.Method",
+    .tp_basicsize = sizeof(method),
+    .tp_dealloc = dealloc_method,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(method, call),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+};

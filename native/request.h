@@ -1,0 +1,70 @@
+/* request.h -- one request, from its arrival until its response is out.
+ *
+ * It is what the app gets as start_response, and it has write() and
+ * wsgi.early_hints.  As long as nobody needs more than a head and a body in
+ * memory it is plain.  As soon as somebody does, it is promoted: Python makes
+ * its own objects of what is known so far (connections/native.py), and they go
+ * on.  What the app holds then passes everything on to them. */
+#ifndef NATIVE_REQUEST_H
+#define NATIVE_REQUEST_H
+
+#include "head.h"
+#include "lane.h"
+
+typedef struct engine engine;
+typedef struct method method;
+typedef struct plain_request plain_request;
+
+enum {
+    REQUEST_HEAD_CAP = 1024, /* of the app's part; a longer one is not plain */
+    REQUEST_BUFFER_CAP = 4096, /* head and a small body: one send() */
+    REQUEST_FREE_MAX = 64      /* kept for the next ones */
+};
+
+/* WAITING: no worker has begun it.  RUNNING: one has.  OVER: its response is
+ * made, or it is Python's alone. */
+enum { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_OVER };
+
+struct plain_request {
+    PyObject_HEAD vectorcallfunc call; /* start_response */
+    engine *owner;
+    method *write;
+    method *early_hints;
+    plain_request *next; /* of those WAITING as jobs, or RUNNING */
+    plain_request *previous;
+    PyObject *twin;     /* the Exchange that goes on; NULL: it is plain */
+    PyObject *response; /* the twin's, if the app had begun */
+    PyObject *body;     /* of the request: bytes, or NULL */
+    const char *vars;   /* the batch's, or own_vars */
+    char *own_vars;
+    lane_arrival arrival;
+    double arrived_at; /* as time.monotonic() has it; 0.0: nobody asks */
+    double began_at;
+    unsigned long thread_id;
+    int state;
+    int keep_alive;
+    int has_head; /* start_response was called */
+    head_facts facts;
+    char buffer[REQUEST_BUFFER_CAP]; /* head, then a small body */
+};
+
+extern PyTypeObject request_type;
+extern PyTypeObject method_type;
+
+/* A new request; its vars are the caller's until request_end.  NULL: with an
+ * exception. */
+plain_request *request_new(engine *owner, const lane_arrival *arrival,
+                           const char *vars, PyObject *body,
+                           double arrived_at);
+
+/* Let it have vars of its own.  Returns -1 with an exception. */
+int request_keep_vars(plain_request *self);
+
+/* Let Python go on.  Returns its Exchange (borrowed); NULL: with an exception,
+ * or it is OVER. */
+PyObject *request_promote(plain_request *self);
+
+/* It is OVER: let go of all that is not the app's.  Takes the reference. */
+void request_end(plain_request *self);
+
+#endif

@@ -1,0 +1,278 @@
+/* serve.c -- one plain request: environ, app, head, send. */
+#include "engine.h"
+
+#include <pythread.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    HELD_MAX = 1 << 14, /* octets; a longer send lets go of the GIL */
+    BODY_MAX = 1 << 17  /* a longer one is sent in parts, by the twin */
+};
+
+#define PUT(to, literal)                                                      \
+    (memcpy(to, literal, sizeof literal - 1), (to) + sizeof literal - 1)
+
+static PyObject *s_input, *s_early_hints, *s_method;
+
+int serve_init(void)
+{
+    s_input = PyUnicode_InternFromString("wsgi.input");
+    s_early_hints = PyUnicode_InternFromString("wsgi.early_hints");
+    s_method = PyUnicode_InternFromString("REQUEST_METHOD");
+    return s_input && s_early_hints && s_method ? 0 : -1;
+}
+
+double serve_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* The environ; NULL: with an exception, or without one: not plain. */
+static PyObject *environ_of(engine *self, plain_request *served)
+{
+    const lane_arrival *arrival = &served->arrival;
+    engine_service *service = &self->services[arrival->listener];
+    engine_peer *peer = &self->peers[arrival->fd];
+    environ_request asked = {served->vars,    arrival->vars_len,
+                             arrival->nfirst, service->is_front,
+                             peer->addr,      peer->port};
+    PyObject *env =
+        environ_new(&self->environs, service->base, &asked, &peer->section);
+    PyObject *input;
+
+    if (env == NULL)
+        return NULL;
+    input = served->body == NULL
+                ? PyObject_CallNoArgs(self->new_input)
+                : PyObject_CallOneArg(self->new_input, served->body);
+    if (input == NULL || PyDict_SetItem(env, s_input, input) < 0 ||
+        PyDict_SetItem(env, s_early_hints, (PyObject *)served->early_hints) <
+            0)
+        Py_CLEAR(env);
+    Py_XDECREF(input);
+    return env;
+}
+
+/* HTTP's parser says it; a front server's is in its vars. */
+static int is_head(engine *self, plain_request *served, PyObject *env)
+{
+    PyObject *name;
+
+    if (!self->services[served->arrival.listener].is_front)
+        return (served->arrival.flags & HTTP1_HEAD) != 0;
+    name = PyDict_GetItem(env, s_method);
+    return name != NULL && PyUnicode_Check(name) &&
+           PyUnicode_CompareWithASCIIString(name, "HEAD") == 0;
+}
+
+/* The app's body as one bytes; NULL: with an exception, or not plain. */
+static PyObject *join(PyObject *pieces)
+{
+    Py_ssize_t count = PyList_GET_SIZE(pieces), size = 0;
+    PyObject *joined, *piece;
+    char *to;
+
+    if (count == 1 && PyBytes_CheckExact(PyList_GET_ITEM(pieces, 0))) {
+        joined = PyList_GET_ITEM(pieces, 0);
+        Py_INCREF(joined);
+        return joined;
+    }
+    for (Py_ssize_t i = 0; i < count; i++) {
+        piece = PyList_GET_ITEM(pieces, i);
+        if (!PyBytes_CheckExact(piece) || PyBytes_GET_SIZE(piece) > BODY_MAX ||
+            (size += PyBytes_GET_SIZE(piece)) > BODY_MAX)
+            return NULL;
+    }
+    joined = PyBytes_FromStringAndSize(NULL, size);
+    if (joined == NULL)
+        return NULL;
+    to = PyBytes_AS_STRING(joined);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        piece = PyList_GET_ITEM(pieces, i);
+        memcpy(to, PyBytes_AS_STRING(piece), (size_t)PyBytes_GET_SIZE(piece));
+        to += PyBytes_GET_SIZE(piece);
+    }
+    return joined;
+}
+
+/* What one write can send; NULL: with an exception, or not plain. */
+static PyObject *body_of(engine *self, plain_request *served,
+                         PyObject *iterable, int has_no_body)
+{
+    PyObject *body;
+
+    if (served->twin != NULL || !served->has_head ||
+        PyList_GET_SIZE(self->forked) > 0 || !PyList_CheckExact(iterable))
+        return NULL;
+    body = join(iterable);
+    if (body != NULL && (PyBytes_GET_SIZE(body) > BODY_MAX ||
+                         (!has_no_body && served->facts.length >= 0 &&
+                          served->facts.length != PyBytes_GET_SIZE(body))))
+        Py_CLEAR(body);
+    return body;
+}
+
+static char *put_length(char *to, size_t length)
+{
+    char digits[20], *at = digits + sizeof digits;
+
+    to = PUT(to, "Content-Length: ");
+    do
+        *--at = (char)('0' + length % 10);
+    while ((length /= 10) > 0);
+    memcpy(to, at, (size_t)(digits + sizeof digits - at));
+    return PUT(to + (digits + sizeof digits - at), "\r\n");
+}
+
+/* Add what ends the head, behind the app's part, and a body that has room. */
+static uint32_t end_head(engine *self, plain_request *served, octets *body,
+                         int has_no_body)
+{
+    char *to = served->buffer + served->facts.size;
+    int is_front = self->services[served->arrival.listener].is_front;
+
+    if (served->facts.length < 0 && (!has_no_body || body->size > 0))
+        to = put_length(to, body->size);
+    if (!served->keep_alive && !is_front)
+        to = PUT(to, "Connection: close\r\n");
+    memcpy(to, PyBytes_AS_STRING(self->tail),
+           (size_t)PyBytes_GET_SIZE(self->tail));
+    to += PyBytes_GET_SIZE(self->tail);
+    if (has_no_body)
+        body->size = 0;
+    if (body->size <= (size_t)(served->buffer + REQUEST_BUFFER_CAP - to)) {
+        memcpy(to, body->at, body->size);
+        to += body->size;
+        body->size = 0;
+    }
+    return (uint32_t)(to - served->buffer);
+}
+
+/* Call a method of the owner with the twin. Returns 1; -1: what ends the
+ * worker was raised. */
+static int go_on(engine *self, plain_request *served, const char *name,
+                 PyObject *argument)
+{
+    PyObject *exchange = request_promote(served), *done = NULL;
+
+    if (exchange != NULL)
+        done = PyObject_CallMethod(self->owner, name, "OO", exchange,
+                                   argument != NULL ? argument : Py_None);
+    if (done == NULL)
+        return -1;
+    Py_DECREF(done);
+    return 1;
+}
+
+/* Send head and body. */
+static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
+                      int has_no_body)
+{
+    octets body = {PyBytes_AS_STRING(sent_body),
+                   (size_t)PyBytes_GET_SIZE(sent_body)};
+    uint32_t size = end_head(self, served, &body, has_no_body);
+    uint32_t whole = size + (uint32_t)body.size;
+    int fd = served->arrival.fd, sent;
+    PyObject *rest;
+    int result;
+
+    served->state = REQUEST_OVER;
+    if (whole > HELD_MAX) {
+        Py_BEGIN_ALLOW_THREADS sent =
+            self->reply(self->set, fd, served->buffer, size, body.at,
+                        (uint32_t)body.size, served->keep_alive);
+        Py_END_ALLOW_THREADS
+    } else {
+        sent = self->reply(self->set, fd, served->buffer, size, body.at,
+                           (uint32_t)body.size, served->keep_alive);
+    }
+    if (sent == (int)whole || sent == -2) { /* or the client is gone */
+        self->nplain++;
+        return 0;
+    }
+    served->state = REQUEST_RUNNING; /* the event loop sends the rest */
+    if (sent < 0)
+        sent = 0;
+    rest = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole - sent);
+    if (rest == NULL)
+        return -1;
+    if (sent < (int)size) {
+        memcpy(PyBytes_AS_STRING(rest), served->buffer + sent,
+               size - (uint32_t)sent);
+        memcpy(PyBytes_AS_STRING(rest) + size - sent, body.at, body.size);
+    } else {
+        memcpy(PyBytes_AS_STRING(rest), body.at + (sent - (int)size),
+               whole - (uint32_t)sent);
+    }
+    result = go_on(self, served, "leave", rest);
+    Py_DECREF(rest);
+    return result;
+}
+
+static int fail(engine *self, plain_request *served)
+{
+    PyObject *type, *value, *traceback;
+    int result;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    result = go_on(self, served, "fail", value);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+    return result;
+}
+
+/* Call the app, and send what it returns. */
+static int call_app(engine *self, plain_request *served, PyObject *env)
+{
+    PyObject *args[3] = {NULL, env, (PyObject *)served};
+    PyObject *app = self->services[served->arrival.listener].app;
+    int has_no_body = is_head(self, served, env), result;
+    PyObject *iterable = PyObject_Vectorcall(
+        app, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    PyObject *body;
+
+    Py_DECREF(env);
+    if (iterable == NULL)
+        return fail(self, served);
+    body = body_of(self, served, iterable, has_no_body);
+    PyErr_Clear(); /* no memory: the twin finds it out */
+    if (body == NULL)
+        result = go_on(self, served, "finish", iterable);
+    else
+        result = send_whole(self, served, body, has_no_body);
+    Py_XDECREF(body);
+    Py_DECREF(iterable);
+    return result;
+}
+
+int serve(engine *self, plain_request *served)
+{
+    PyObject *env = NULL;
+    int result;
+
+    if (self->takes_times) {
+        served->began_at = serve_now();
+        served->thread_id = PyThread_get_thread_ident();
+    }
+    if (served->twin == NULL) {
+        env = environ_of(self, served);
+        PyErr_Clear();
+    }
+    if (env == NULL) {
+        result = go_on(self, served, "run", NULL);
+    } else {
+        served->state = REQUEST_RUNNING;
+        served->keep_alive = served->keep_alive && !self->is_draining;
+        result = call_app(self, served, env);
+    }
+    request_end(served);
+    return result;
+}

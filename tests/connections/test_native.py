@@ -1,0 +1,252 @@
+"""Plain requests in C beside the Python that they stand for: the same octets, whichever way a request takes."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import re
+import socket
+import threading
+import time
+import weakref
+
+import pytest
+from harness import apps
+from harness.waiting import PATIENCE_SECONDS
+
+import aserve
+
+pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
+
+BARE = "Host: a\r\nX-Back: caf\xe9\r\n"
+HEAD = f"{BARE}Accept: text/html\r\nCookie: a=b\r\n"
+REPEATED = "Host: a\r\nAccept: a\r\nAccept: b\r\nCookie: a\r\nCookie: b\r\n"
+# Name: (app, whether a GET of it is plain to the end).
+APPS = {
+    "hello": (apps.hello, True),
+    "several_chunks": (apps.several_chunks, True),
+    "tuple_of_chunks": (apps.tuple_of_chunks, False),
+    "lazy_generator": (apps.lazy_generator, False),
+    "written": (apps.written, False),
+    "no_chunks": (apps.no_chunks, True),
+    "no_chunks_lazily": (apps.no_chunks_lazily, False),
+    "too_long": (apps.too_long, False),
+    "too_short": (apps.too_short, False),
+    "latin_1": (apps.latin_1, True),
+    "two_servers": (apps.two_servers, False),
+    "early_hints": (apps.early_hints, False),
+    "raises": (apps.raises, False),
+    "raises_started": (apps.raises_started, False),
+    "raises_lazily": (apps.raises_lazily, False),
+    "raises_mid_stream": (apps.raises_mid_stream, False),
+    "exits": (apps.exits, False),
+    "not_started": (apps.not_started, False),
+    "started_twice": (apps.started_twice, False),
+    "error_replaces": (apps.error_replaces, False),
+    "error_too_late": (apps.error_too_late, False),
+    "environ_json": (apps.environ_json, True),
+    "echo": (apps.echo, True),
+}
+
+
+def site(environ, start_response):
+    """Be the app that the path names."""
+    return APPS[environ["PATH_INFO"][1:]][0](environ, start_response)
+
+
+def ask(server, *requests):
+    """Send requests one after another on a connection; return what has come for all of them, without what differs by chance."""
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        for request in requests:
+            client.sendall(request)
+            if request is not requests[-1]:
+                client.settimeout(PATIENCE_SECONDS)
+                received = b"" if b"HEAD" in request else client.recv(1 << 20)
+                assert received is not None
+        octets = b""
+        while piece := client.recv(1 << 20):
+            octets += piece
+    octets = re.sub(rb"Date: [^\r]*", b"Date: -", octets)
+    return re.sub(rb'("(?:REMOTE|SERVER)_PORT": )"\d+"', rb'\1"0"', octets).replace(b"<method>", b"<Method>")
+
+
+def request(name, method="GET", fields=HEAD, body=b"", is_last=True):
+    """Return a request for an app of the table; the connection ends behind the last one."""
+    close = "Connection: close\r\n" if is_last else ""
+    length = f"Content-Length: {len(body)}\r\n" if body else ""
+    return f"{method} /{name} HTTP/1.1\r\n{fields}{length}{close}\r\n".encode("latin-1") + body
+
+
+@pytest.fixture
+def pair(start_server):
+    """Two servers of the same app, in C and in Python."""
+    return [start_server(site, is_checked=False, native=native) for native in ("auto", "off")]
+
+
+def engine_of(server):
+    return server.server._lane.native.engine
+
+
+@pytest.mark.parametrize("name", APPS)
+@pytest.mark.provokes("raised", "broke PEP 3333", "internal error", "the app gave more body")
+def test_the_same_octets(pair, name):
+    """Whatever the app does, and whatever it is asked."""
+    asked = [
+        request(name), request(name, "HEAD"), request(name, fields=REPEATED), request(name, "POST", body=b"abc" * 1000),
+        request(name, "OPTIONS", fields="Host: a\r\n"), request(f"{name}?a=%20&b"),
+    ]  # fmt: skip
+    in_c, in_python = ([ask(server, each) for each in asked] for server in pair)
+    assert in_c == in_python
+
+
+@pytest.mark.parametrize(("name", "is_plain"), [(name, is_plain) for name, (_, is_plain) in APPS.items()])
+@pytest.mark.provokes("raised", "broke PEP 3333", "internal error", "the app gave more body")
+def test_which_way(start_server, name, is_plain):
+    """What is plain is served in C, the first request of a connection and the next; the rest is promoted."""
+    server = start_server(site, is_checked=False, native="auto")
+    ask(server, request(name, fields=BARE))
+    engine = engine_of(server)
+    assert (engine.plain_count, engine.promoted_count) == ((1, 0) if is_plain else (0, 1))
+
+
+@pytest.mark.provokes("raised")
+def test_what_an_app_raises(start_server, caplog):
+    """The log has the app's exception, and none of ours before it."""
+    server = start_server(site, is_checked=False, native="auto")
+    ask(server, request("raises"))
+    [record] = [record for record in caplog.records if "raised" in record.getMessage()]
+    assert record.exc_info[1].__context__ is None
+
+
+def test_python_has_no_engine(start_server):
+    """It is off where that is said, and where somebody wants to see each request."""
+    server = start_server(site, is_checked=False)
+    assert server.server._lane.native is None
+    ask(server, request("hello"))
+
+
+def test_a_body_larger_than_a_write(pair):
+    """Whether it is sent in C or not."""
+    body = b"x" * 100_000
+    in_c, in_python = (ask(server, request("echo", "POST", body=body)) for server in pair)
+    assert in_c == in_python and in_c.endswith(body)
+
+
+class Held:
+    """An app whose requests wait for one another."""
+
+    def __init__(self, count):
+        self.barrier = threading.Barrier(count + 1)
+
+    def __call__(self, environ, start_response):
+        if environ["PATH_INFO"] == "/held":
+            self.barrier.wait(PATIENCE_SECONDS)
+        start_response("200 OK", apps.PLAIN)
+        return [b"met"]
+
+
+def test_a_batch_that_blocks(start_server):
+    """Requests of one batch are served side by side while the app blocks, by as many threads as there are."""
+    app = Held(20)
+    server = start_server(app, is_checked=False, native="auto", threads=20)
+    clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(20)]
+    for client in clients:
+        client.sendall(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+    app.barrier.wait(PATIENCE_SECONDS)
+    assert all(client.recv(1000).endswith(b"met") for client in clients)
+    for client in clients:
+        client.close()
+
+
+def test_it_is_seen(start_server, wait_until):
+    """Who asks what runs is told of plain requests, too; they then go on in Python."""
+    app = Held(2)
+    server = start_server(app, is_checked=False, native="auto")
+    clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(2)]
+    for client in clients:
+        client.sendall(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+    wait_until(lambda: app.barrier.n_waiting == 2)
+    exchanges = server.call(lambda: server.server._lane.exchanges)
+    assert [exchange.method_and_target for exchange in exchanges] == ["GET /held"] * 2
+    app.barrier.wait(PATIENCE_SECONDS)
+    assert all(client.recv(1000).endswith(b"met") for client in clients)
+    assert engine_of(server).promoted_count == 2 and not server.call(lambda: server.server._lane.exchanges)
+    for client in clients:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert client.recv(1000).endswith(b"met")
+        client.close()
+    assert engine_of(server).plain_count == 2
+
+
+def test_a_drain(start_server, wait_until):
+    """Who is served while the server drains is told that the connection closes."""
+    app = Held(1)
+    server = start_server(app, is_checked=False, native="auto")
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        client.sendall(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
+        wait_until(lambda: app.barrier.n_waiting == 1)
+        stopping = threading.Thread(target=server.stop)
+        stopping.start()
+        wait_until(lambda: server.server._lane.is_draining)
+        app.barrier.wait(PATIENCE_SECONDS)
+        received = client.recv(1000)
+        assert b"Connection: close\r\n" in received and received.endswith(b"met")
+        assert client.recv(1) == b""
+        stopping.join()
+
+
+class Keeper:
+    """An app that keeps what it was given."""
+
+    def __init__(self):
+        self.kept = []
+
+    def __call__(self, environ, start_response):
+        write = start_response("200 OK", [("Content-Type", "text/plain")])
+        self.kept.append((start_response, write, environ["wsgi.early_hints"]))
+        return [b"kept"]
+
+    def come_back(self):
+        """Call all of it; return what comes of that."""
+        [(start, write, hint)] = self.kept
+        calls = [(start, "200 OK", []), (write, b"more"), (hint, [("Link", "</a>")]), (write, "text")]
+        return [outcome_of(*call) for call in calls]
+
+
+def outcome_of(function, *arguments):
+    try:
+        return function(*arguments)
+    except Exception as exc:
+        return type(exc), str(exc)
+
+
+def test_an_app_that_comes_back(start_server):
+    """After the end it gets the same answers from both, and the next request's response is its own."""
+    words = {}
+    for native in ("auto", "off"):
+        app = Keeper()
+        server = start_server(app, is_checked=False, native=native)
+        octets = ask(server, request("hello"))
+        assert octets.endswith(b"kept")
+        words[native] = app.come_back()
+        assert ask(server, request("hello")) == octets
+        app.kept.clear()
+    assert words["auto"] == words["off"]
+
+
+async def test_it_may_be_forgotten():
+    """An engine, and what it was given, is garbage once its server has ended."""
+    async with aserve.Server(site, bind="127.0.0.1:0", native="auto") as server:
+        reader, writer = await asyncio.open_connection(*server.addresses[0][:2])
+        writer.write(request("hello"))
+        assert b"200 OK" in await reader.read()
+        writer.close()
+        lane = weakref.ref(server._lane)
+        assert lane().native.engine.plain_count == 1
+    del server
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while lane() is not None and time.monotonic() < deadline:
+        gc.collect()
+        await asyncio.sleep(0.01)
+    assert lane() is None
