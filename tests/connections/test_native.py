@@ -19,7 +19,7 @@ import aserve
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
-BARE = "Host: a\r\nX-Back: caf\xe9\r\n"
+BARE = "Host: a\r\nX-Back: \xe9t\xe9\r\n"
 HEAD = f"{BARE}Accept: text/html\r\nCookie: a=b\r\n"
 REPEATED = "Host: a\r\nAccept: a\r\nAccept: b\r\nCookie: a\r\nCookie: b\r\n"
 # Name: (app, whether a GET of it is plain to the end).

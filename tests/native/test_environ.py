@@ -166,7 +166,7 @@ BROWSER = [
     ("HTTP_SEC_FETCH_MODE", "navigate"),
     ("HTTP_ACCEPT_ENCODING", "gzip, deflate, br, zstd"),
     ("HTTP_ACCEPT_LANGUAGE", "de-DE,de;q=0.9,en;q=0.8"),
-    ("HTTP_COOKIE", "session=0123456789abcdef; theme=dark; name=caf\xe9"),
+    ("HTTP_COOKIE", "session=0123456789abcdef; theme=dark; name=\xe9t\xe9"),
 ]
 # nginx's uwsgi_params, in their order.
 NGINX = [

@@ -19,7 +19,7 @@ TESTS = pathlib.Path(__file__).parent.parent
 FIELDS = [
     ("HTTP_HOST", "www.example"),
     ("HTTP_USER_AGENT", "Mozilla/5.0"),
-    ("HTTP_X", "caf\xe9"),
+    ("HTTP_X", "\xe9t\xe9"),
     ("HTTP_LONG", "y" * 700),
 ]
 LINE = [
