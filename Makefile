@@ -92,7 +92,7 @@ coverage: $(VENV)/.ready-test  ## branch coverage of each module by the unit tes
 	$(RUN) tests/floors.py
 
 wheel: $(VENV)/.ready-wheel  ## sdist and wheel in dist/; a wheel for every CPython is audited
-	ASERVE_NATIVE=off $(RUN) -m build
+	ASERVE_BUILD_NATIVE=off $(RUN) -m build
 	@for wheel in dist/*-abi3-*.whl; do [ ! -e "$$wheel" ] || $(VENV)/bin/abi3audit --strict --summary $$wheel || exit; done
 
 release-check: $(VENV)/.ready-wheel  ## the files of a release: built anew, audited, installed and serving in fresh roots of Debian (ARGS=--save)

@@ -9,7 +9,7 @@ from setuptools import setup
 
 ROOT = Path(__file__).parent
 
-# Of CPython's own API: the wheel is for one version then. Without it (ASERVE_NATIVE=off) one wheel serves all.
+# Of CPython's own API: the wheel is for one version then. Without it (ASERVE_BUILD_NATIVE=off) one wheel serves all.
 NATIVE = runpy.run_path(str(ROOT / "native" / "build.py"))["EXTENSIONS"]
 # cffi builds against the limited API, so one wheel serves CPython from 3.9 on. PyPy has no such API, and
 # a free-threaded CPython refuses it (up to 3.14).

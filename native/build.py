@@ -29,7 +29,7 @@ SOURCES = [
 IS_BUILT = (
     sys.implementation.name == "cpython"
     and not sysconfig.get_config_var("Py_GIL_DISABLED")
-    and os.environ.get("ASERVE_NATIVE") != "off"
+    and os.environ.get("ASERVE_BUILD_NATIVE") != "off"
 )
 EXTENSIONS = [
     Extension(
