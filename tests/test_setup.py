@@ -29,6 +29,7 @@ def setup(monkeypatch):
     asked = {}
     setuptools = types.ModuleType("setuptools")
     setuptools.setup = lambda **keywords: asked.update(keywords)
+    setuptools.Extension = lambda name, *_, **__: name
     monkeypatch.setitem(sys.modules, "setuptools", setuptools)
     return lambda: (runpy.run_path(str(ROOT / "setup.py")), asked)
 
@@ -43,11 +44,25 @@ def setup(monkeypatch):
     ],
 )
 def test_limited_api(monkeypatch, setup, implementation, is_free_threaded, options):
-    """One wheel serves every CPython with a GIL; the others have one each."""
+    """Without the extension of CPython's own API one wheel serves every CPython with a GIL; the others have one each."""
     monkeypatch.setattr(sys.implementation, "name", implementation)
     monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": is_free_threaded}.get)
+    monkeypatch.setenv("ASERVE_BUILD_NATIVE", "off")
     _, asked = setup()
-    assert (asked["cffi_modules"], asked["options"]) == (["cparsers/build.py:ffi"], options)
+    assert (asked["cffi_modules"], asked["ext_modules"], asked["options"]) == (["cparsers/build.py:ffi"], [], options)
+
+
+@pytest.mark.parametrize(
+    ("implementation", "is_free_threaded", "extensions"),
+    [("cpython", 0, ["aserve._native"]), ("cpython", None, ["aserve._native"]), ("cpython", 1, []), ("pypy", None, [])],
+)
+def test_native(monkeypatch, setup, implementation, is_free_threaded, extensions):
+    """A build has it where it can be, and is then for one version of CPython."""
+    monkeypatch.setattr(sys.implementation, "name", implementation)
+    monkeypatch.setattr(sysconfig, "get_config_var", {"Py_GIL_DISABLED": is_free_threaded}.get)
+    monkeypatch.delenv("ASERVE_BUILD_NATIVE", raising=False)
+    _, asked = setup()
+    assert (asked["ext_modules"], asked["options"]) == (extensions, {})
 
 
 def test_the_readme_on_the_index(setup):
