@@ -29,36 +29,48 @@ static int is_plain(const engine *self, const lane_arrival *arrival,
 }
 
 /* A connection's first request says who it is from: address NUL port. */
-static int begin_peer(engine *self, const lane_arrival *arrival,
-                      const char *vars)
+static void begin_peer(engine *self, const lane_arrival *arrival,
+                       const char *vars)
 {
     engine_peer *peer = &self->peers[arrival->fd];
     const char *at = vars + arrival->peer_off, *end = at + arrival->peer_len;
     octets addr = text_next(&at, end), port = text_next(&at, end);
 
-    if (peer->is_twinned) { /* of the one that had this number before */
-        Py_XDECREF(
-            PyObject_CallMethod(self->owner, "forget", "i", arrival->fd));
+    Py_CLEAR(peer->addr); /* of the one that had this number before */
+    Py_CLEAR(peer->port);
+    if (peer->is_twinned) {
+        PyObject *done =
+            PyObject_CallMethod(self->owner, "forget", "i", arrival->fd);
+
         peer->is_twinned = 0;
+        if (done == NULL)
+            serve_report(self);
+        Py_XDECREF(done);
     }
-    Py_XSETREF(peer->addr, text_of(addr.at, addr.size));
-    Py_XSETREF(peer->port, text_of(port.at, port.size));
-    return peer->addr == NULL || peer->port == NULL ? -1 : 0;
+    peer->port = text_of(port.at, port.size);
+    if (peer->port != NULL)
+        peer->addr = text_of(addr.at, addr.size);
+    PyErr_Clear(); /* without an address nothing is plain */
 }
 
 /* Python looks for a Connection, which it has not made for plain requests. */
-static int add_twin(engine *self, const lane_arrival *arrival)
+static void add_twin(engine *self, const lane_arrival *arrival)
 {
     engine_peer *peer = &self->peers[arrival->fd];
     PyObject *made;
 
-    if (peer->is_twinned || peer->addr == NULL || arrival->is_first)
-        return 0;
+    if (arrival->is_first) {
+        peer->is_twinned = 1; /* it makes one of its own */
+        return;
+    }
+    if (peer->is_twinned || peer->addr == NULL)
+        return;
     made = PyObject_CallMethod(self->owner, "connection_of", "iI", arrival->fd,
                                arrival->listener);
-    Py_XDECREF(made);
     peer->is_twinned = made != NULL;
-    return made == NULL ? -1 : 0;
+    if (made == NULL)
+        serve_report(self);
+    Py_XDECREF(made);
 }
 
 static batch *new_batch(const lane *set, uint32_t count)
@@ -90,6 +102,26 @@ static PyObject *body_of(const lane *set, const lane_arrival *arrival)
                                      (Py_ssize_t)arrival->content_length);
 }
 
+/* Put an arrival into a batch, if it is plain. */
+static int add_plain(engine *self, batch *to, const lane_arrival *arrival)
+{
+    lane *set = self->set;
+    PyObject *body = NULL;
+
+    if (to == NULL || !is_plain(self, arrival, set->vars))
+        return 0;
+    if (arrival->content_length > 0) {
+        body = body_of(set, arrival);
+        if (body == NULL) {
+            PyErr_Clear();
+            return 0;
+        }
+    }
+    to->bodies[to->count] = body;
+    to->arrivals[to->count++] = *arrival;
+    return 1;
+}
+
 batch *batch_take(engine *self, uint32_t count, uint32_t *nothers)
 {
     lane *set = self->set;
@@ -98,26 +130,19 @@ batch *batch_take(engine *self, uint32_t count, uint32_t *nothers)
 
     *nothers = 0;
     if (made == NULL)
-        return NULL;
-    if (self->takes_times)
+        serve_report(self); /* nothing is plain, then */
+    else if (self->takes_times)
         made->arrived_at = serve_now();
     for (uint32_t i = 0; i < count; i++) {
         const lane_arrival *arrival = &arrivals[i];
-        PyObject *body = NULL;
 
-        if (arrival->is_first && arrival->kind != LANE_LEFT &&
-            begin_peer(self, arrival, set->vars) < 0)
-            PyErr_Clear(); /* not plain, then */
-        if (is_plain(self, arrival, set->vars) &&
-            (arrival->content_length == 0 ||
-             (body = body_of(set, arrival)) != NULL)) {
-            made->bodies[made->count] = body;
-            made->arrivals[made->count++] = *arrival;
-            continue;
+        if ((uint32_t)arrival->fd < self->npeers) { /* else it has left */
+            if (arrival->is_first && arrival->kind != LANE_LEFT)
+                begin_peer(self, arrival, set->vars);
+            if (add_plain(self, made, arrival))
+                continue;
+            add_twin(self, arrival);
         }
-        PyErr_Clear();
-        if (add_twin(self, arrival) < 0)
-            PyErr_WriteUnraisable(self->owner);
         arrivals[(*nothers)++] = *arrival;
     }
     return made;
@@ -177,22 +202,20 @@ static int add_job(engine *self, batch *from, uint32_t i)
 }
 
 /* Make jobs of a batch from its i-th request on. */
-static int spill(engine *self, batch *spilled, uint32_t from)
+static void spill(engine *self, batch *spilled, uint32_t from)
 {
     uint32_t count = spilled->count;
-    int result = 0;
 
     spilled->count = from;
     for (; from < count; from++)
-        result |= add_job(self, spilled, from);
-    return result;
+        if (add_job(self, spilled, from) < 0)
+            serve_lose(self, spilled->arrivals[from].fd, NULL);
 }
 
-int batch_spill(engine *self, batch *begun)
+void batch_spill(engine *self, batch *begun)
 {
     batch *each;
     uint32_t from;
-    int result = 0;
 
     /* To make an object may run the collector, and other threads: the list
      * may change.  (Hardly ever there are two batches: then the last to come
@@ -204,9 +227,9 @@ int batch_spill(engine *self, batch *begun)
                 break;
         }
         if (each == NULL)
-            return result;
+            return;
         each->users++;
-        result |= spill(self, each, from);
+        spill(self, each, from);
         batch_free(self, each);
     }
 }

@@ -6,15 +6,22 @@
 
 static PyObject *work(PyObject *object, PyObject *unused)
 {
-    int result = leader_work((engine *)object);
+    int result;
 
     (void)unused;
+    if (((engine *)object)->peers == NULL) {
+        PyErr_BadInternalCall();
+        return NULL;
+    }
+    result = leader_work((engine *)object);
     return result < 0 ? NULL : PyBool_FromLong(result);
 }
 
 static PyObject *run(PyObject *object, PyObject *waiting)
 {
-    if (Py_TYPE(waiting) != &request_type) {
+    if (Py_TYPE(waiting) != &request_type ||
+        ((plain_request *)waiting)->owner != (engine *)object ||
+        ((plain_request *)waiting)->state != REQUEST_WAITING) {
         PyErr_BadArgument();
         return NULL;
     }
@@ -26,20 +33,22 @@ static PyObject *run(PyObject *object, PyObject *waiting)
 
 static PyObject *submit(PyObject *object, PyObject *count)
 {
+    engine *self = (engine *)object;
     long many = PyLong_AsLong(count);
 
-    if (many < 0 && PyErr_Occurred())
+    if (self->peers == NULL || many < 0 ||
+        many > (long)self->set->arrivals_cap) {
+        PyErr_BadArgument();
         return NULL;
-    if (leader_submit((engine *)object, (uint32_t)many) < 0)
-        return NULL;
+    }
+    leader_submit(self, (uint32_t)many);
     Py_RETURN_NONE;
 }
 
 static PyObject *spill(PyObject *object, PyObject *unused)
 {
     (void)unused;
-    if (batch_spill((engine *)object, NULL) < 0)
-        return NULL;
+    batch_spill((engine *)object, NULL);
     Py_RETURN_NONE;
 }
 
@@ -49,7 +58,9 @@ static PyObject *promote_all(PyObject *object, PyObject *unused)
     PyObject *found, *each, *done;
 
     (void)unused;
-    if (batch_spill(self, NULL) < 0 || (found = PyList_New(0)) == NULL)
+    batch_spill(self, NULL);
+    found = PyList_New(0);
+    if (found == NULL)
         return NULL;
     for (plain_request *at = self->requests; at != NULL; at = at->next)
         if (PyList_Append(found, (PyObject *)at) < 0) {
@@ -122,6 +133,8 @@ static PyObject *get_tail(PyObject *object, void *unused)
     PyObject *tail = ((engine *)object)->tail;
 
     (void)unused;
+    if (tail == NULL)
+        Py_RETURN_NONE;
     Py_INCREF(tail);
     return tail;
 }
@@ -186,21 +199,24 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     static char *names[] = {
         "set",         "poll",           "reply",       "wake",
         "size",        "owner",          "executor",    "jobs",
-        "leadership",  "waiting_leader", "compensated", "overdue",
-        "forked",      "new_input",      "services",    "tail",
-        "health_path", "takes_times",    NULL};
+        "leadership",  "waiting_leader", "compensated", "connections",
+        "written_off", "overdue",        "forked",      "new_input",
+        "services",    "tail",           "health_path", "takes_times",
+        NULL};
     engine *self = (engine *)object;
     unsigned long long set, poll, reply, wake, size;
     PyObject *owner, *executor, *jobs, *leadership, *waiting, *compensated;
     PyObject *overdue, *forked, *new_input, *services, *tail, *health_path;
+    PyObject *connections, *written_off;
     int takes_times;
 
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "KKKKKOOOO!O!O!OO!OO!OOp", names, &set, &poll,
+            args, kwargs, "KKKKKOOOO!O!O!O!OOO!OO!OOp", names, &set, &poll,
             &reply, &wake, &size, &owner, &executor, &jobs, &PyList_Type,
             &leadership, &PyList_Type, &waiting, &PyDict_Type, &compensated,
-            &overdue, &PyList_Type, &forked, &new_input, &PyList_Type,
-            &services, &tail, &health_path, &takes_times))
+            &PyDict_Type, &connections, &written_off, &overdue, &PyList_Type,
+            &forked, &new_input, &PyList_Type, &services, &tail, &health_path,
+            &takes_times))
         return -1;
     if (size != sizeof(lane) || self->peers != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "_cparsers is another version's");
@@ -217,8 +233,11 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     take_object(&self->leadership, leadership);
     take_object(&self->waiting_leader, waiting);
     take_object(&self->compensated, compensated);
+    take_object(&self->connections, connections);
+    take_object(&self->written_off, written_off);
     take_object(&self->overdue, overdue);
     take_object(&self->forked, forked);
+    self->nforks = PyList_GET_SIZE(forked);
     take_object(&self->new_input, new_input);
     if (health_path != Py_None)
         take_object(&self->health_path, health_path);
@@ -242,6 +261,8 @@ static int traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->leadership);
     Py_VISIT(self->waiting_leader);
     Py_VISIT(self->compensated);
+    Py_VISIT(self->connections);
+    Py_VISIT(self->written_off);
     Py_VISIT(self->overdue);
     Py_VISIT(self->new_input);
     Py_VISIT(self->run);
@@ -262,6 +283,8 @@ static int clear(PyObject *object)
     Py_CLEAR(self->leadership);
     Py_CLEAR(self->waiting_leader);
     Py_CLEAR(self->compensated);
+    Py_CLEAR(self->connections);
+    Py_CLEAR(self->written_off);
     Py_CLEAR(self->overdue);
     Py_CLEAR(self->new_input);
     Py_CLEAR(self->run);

@@ -54,6 +54,8 @@ struct engine {
     PyObject *leadership;     /* a list */
     PyObject *waiting_leader; /* a list */
     PyObject *compensated;    /* a dict */
+    PyObject *connections;    /* of the lane's: a dict, by descriptor */
+    PyObject *written_off;    /* errors.WrittenOff */
     PyObject *overdue;        /* of the lane's: a deque */
     PyObject *forked;         /* forks.forked */
     PyObject *tail;           /* Date, Server and the empty line: bytes */
@@ -73,6 +75,7 @@ struct engine {
     unsigned long long progress;
     unsigned long long nplain; /* answered here, and by a twin: for tests */
     unsigned long long npromoted;
+    Py_ssize_t nforks; /* of `forked`, in the process that serves */
     char is_draining;
     char takes_times;
 };
@@ -85,6 +88,14 @@ int serve_init(void);
 /* As time.monotonic() has it. */
 double serve_now(void);
 
+/* Log an exception that is nobody's fault but ours; what it has met is lost,
+ * what comes is not. */
+void serve_report(engine *self);
+
+/* Close the connection of a request that cannot be served, with an exception
+ * set: it is logged.  `twin`: its Exchange, or NULL. */
+void serve_lose(engine *self, int fd, PyObject *twin);
+
 /* Serve a request that nobody has begun; takes the reference.
  * Returns 0; 1: its twin has; -1: with what ends the worker. */
 int serve(engine *self, plain_request *served);
@@ -92,8 +103,8 @@ int serve(engine *self, plain_request *served);
 /* batch.c */
 
 /* Sort what the last poll has brought: plain requests into a new batch, the
- * others to the front of the lane's table; `nothers`: how many.  NULL: with an
- * exception. */
+ * others to the front of the lane's table; `nothers`: how many.  NULL: there
+ * is no memory, and all are others. */
 batch *batch_take(engine *self, uint32_t count, uint32_t *nothers);
 
 /* Begin the next request of a batch that is not begun to the end. */
@@ -104,14 +115,14 @@ void batch_add(engine *self, batch *added);
 void batch_free(engine *self, batch *freed);
 
 /* Make jobs of all that no worker has begun; but leave `begun`, unless it is
- * NULL, its next one.  Returns -1 with an exception: those are lost. */
-int batch_spill(engine *self, batch *begun);
+ * NULL, its next one. */
+void batch_spill(engine *self, batch *begun);
 
 /* leader.c: lead and serve until there is something else to do (1), or
  * another worker leads (0).  Returns -1 with what ends the worker. */
 int leader_work(engine *self);
 
 /* Make jobs of what the last poll has brought. */
-int leader_submit(engine *self, uint32_t count);
+void leader_submit(engine *self, uint32_t count);
 
 #endif

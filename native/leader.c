@@ -32,26 +32,6 @@ static uint32_t wait_for_arrivals(engine *self)
     return (uint32_t)count;
 }
 
-/* Log an exception that is nobody's fault but ours; what it has met is lost,
- * what comes is not. */
-static void report(engine *self)
-{
-    PyObject *type, *value, *traceback, *done;
-
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (value != NULL && traceback != NULL)
-        PyException_SetTraceback(value, traceback);
-    done = PyObject_CallMethod(self->owner, "report", "O",
-                               value != NULL ? value : Py_None);
-    if (done == NULL)
-        PyErr_WriteUnraisable(self->owner);
-    Py_XDECREF(done);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
-}
-
 /* Submit what is not plain of the last poll. */
 static void submit_others(engine *self, uint32_t nothers)
 {
@@ -61,7 +41,7 @@ static void submit_others(engine *self, uint32_t nothers)
         return;
     done = PyObject_CallMethod(self->owner, "submit", "I", nothers);
     if (done == NULL)
-        report(self);
+        serve_report(self);
     Py_XDECREF(done);
 }
 
@@ -70,11 +50,10 @@ static void wake_another(engine *self, batch *taken)
 {
     PyObject *done;
 
-    if (batch_spill(self, taken) < 0)
-        report(self);
+    batch_spill(self, taken);
     done = PyObject_CallMethod(self->executor, "on_batch", NULL);
     if (done == NULL)
-        report(self);
+        serve_report(self);
     Py_XDECREF(done);
 }
 
@@ -92,9 +71,11 @@ static int take(engine *self, batch **taken)
             Py_XDECREF(
                 PyObject_CallMethod(self->owner, "refuse_overdue", NULL));
         if (PyErr_Occurred())
-            return -1;
+            serve_report(self);
         count = wait_for_arrivals(self);
     }
+    if (PyErr_Occurred())
+        serve_report(self);
     if (count == 0 && !is_stopping) { /* it gives up the token for a job of
                                        * the loop's: start the stall timer */
         self->wake(self->set);
@@ -103,9 +84,8 @@ static int take(engine *self, batch **taken)
     PyList_SetSlice(self->waiting_leader, 0, PY_SSIZE_T_MAX, NULL);
     self->progress++;
     *taken = batch_take(self, count, &nothers);
-    if (*taken == NULL)
-        return -1;
-    batch_add(self, *taken);
+    if (*taken != NULL)
+        batch_add(self, *taken);
     submit_others(self, nothers);
     return 0;
 }
@@ -122,12 +102,12 @@ static int lead(engine *self, batch **taken)
     Py_INCREF(token);
     PyList_SetSlice(self->leadership, size - 1, size, NULL);
     if (take(self, taken) < 0)
-        report(self);
+        serve_report(self);
     if (PyList_GET_SIZE(self->waiting_leader) > 0)
         PyList_SetSlice(self->waiting_leader, 0, PY_SSIZE_T_MAX, NULL);
     if (!flag(self, "_is_stopping") &&
         PyList_Append(self->leadership, token) < 0)
-        report(self);
+        serve_report(self);
     Py_DECREF(token);
     return 1;
 }
@@ -140,12 +120,13 @@ static int serve_in_context(engine *self, plain_request *served)
 
     if (context == NULL || PyContext_Enter(context) < 0) {
         Py_XDECREF(context);
-        Py_DECREF(served);
-        return -1;
+        serve_lose(self, served->arrival.fd, served->twin);
+        request_end(served);
+        return 0;
     }
     result = serve(self, served);
-    if (PyContext_Exit(context) < 0)
-        result = -1;
+    if (result >= 0 && PyContext_Exit(context) < 0)
+        serve_report(self);
     Py_DECREF(context);
     return result;
 }
@@ -161,15 +142,27 @@ static int serve_batch(engine *self, batch *served)
         plain_request *next = batch_next(self, served);
 
         self->progress++;
-        result = next == NULL ? -1 : serve_in_context(self, next);
+        if (next == NULL) {
+            serve_lose(self, served->arrivals[served->taken - 1].fd, NULL);
+            continue;
+        }
+        result = serve_in_context(self, next);
         is_elsewhere = result == 1 && PyDict_GET_SIZE(self->compensated) > 0;
     }
     PyErr_Fetch(&type, &value, &traceback);
-    if (served->taken < served->count && batch_spill(self, NULL) < 0)
-        report(self);
+    if (served->taken < served->count)
+        batch_spill(self, NULL);
     batch_free(self, served);
     PyErr_Restore(type, value, traceback);
     return result < 0 ? -1 : is_elsewhere;
+}
+
+static int has_waiting(const engine *self)
+{
+    for (const batch *each = self->batches; each != NULL; each = each->next)
+        if (each->taken < each->count)
+            return 1;
+    return 0;
 }
 
 int leader_work(engine *self)
@@ -178,6 +171,10 @@ int leader_work(engine *self)
         batch *taken = NULL;
         int served;
 
+        if (has_waiting(self)) { /* of a worker that is inside the app */
+            batch_spill(self, NULL);
+            return 1;
+        }
         if (!lead(self, &taken))
             return 0;
         if (taken != NULL) {
@@ -192,17 +189,15 @@ int leader_work(engine *self)
     }
 }
 
-int leader_submit(engine *self, uint32_t count)
+void leader_submit(engine *self, uint32_t count)
 {
     uint32_t nothers;
     batch *taken = batch_take(self, count, &nothers);
-    int result;
 
-    if (taken == NULL)
-        return -1;
-    batch_add(self, taken);
     submit_others(self, nothers);
-    result = batch_spill(self, NULL);
-    batch_free(self, taken);
-    return result;
+    if (taken != NULL) {
+        batch_add(self, taken);
+        batch_spill(self, NULL);
+        batch_free(self, taken);
+    }
 }

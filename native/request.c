@@ -16,14 +16,20 @@ struct method {
 /* The Response that goes on. Borrowed. */
 static PyObject *response_of(plain_request *self)
 {
+    PyObject *late;
+
     if (self->response != NULL || request_promote(self) != NULL ||
         PyErr_Occurred())
         return self->response;
     /* The app comes back after the end: Python knows what to say. */
-    self->response = PyObject_CallMethod(
+    late = PyObject_CallMethod(
         self->owner->owner, "late_response", "Iy#iL", self->arrival.listener,
         self->buffer, (Py_ssize_t)(self->has_head ? self->facts.size : 0),
         self->has_head ? self->facts.code : 0, self->facts.length);
+    if (late != NULL && self->response == NULL)
+        self->response = late;
+    else
+        Py_XDECREF(late); /* another thread was quicker */
     return self->response;
 }
 
@@ -33,8 +39,11 @@ static PyObject *pass_on(plain_request *self, const char *name,
 {
     PyObject *response = response_of(self), *function, *result;
 
-    if (response == NULL)
+    if (response == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_RuntimeError, "the request has no response");
         return NULL;
+    }
     function = PyObject_GetAttrString(response, name);
     if (function == NULL)
         return NULL;
@@ -71,30 +80,70 @@ static PyObject *start_response(PyObject *callable, PyObject *const *args,
     return pass_on(self, "start_response", args, nargsf, kwnames);
 }
 
-PyObject *request_promote(plain_request *self)
+/* What Python makes of a request as it is: (exchange, connection, response or
+ * None).  Nothing else knows of them yet. */
+static PyObject *make_twin(plain_request *self)
 {
-    engine *owner = self->owner;
     const lane_arrival *arrival = &self->arrival;
+    int is_begun = self->state == REQUEST_RUNNING;
 
-    if (self->twin != NULL || self->state == REQUEST_OVER)
-        return self->twin;
-    self->twin = PyObject_CallMethod(
-        owner->owner, "promote", "iIy#IIIOddki", arrival->fd,
+    return PyObject_CallMethod(
+        self->owner->owner, "promote", "iIy#IIIOddkiiy#iL", arrival->fd,
         arrival->listener, self->vars, (Py_ssize_t)arrival->vars_len,
         arrival->nfirst, arrival->flags, arrival->modifier1,
         self->body != NULL ? self->body : Py_None, self->arrived_at,
-        self->began_at, self->thread_id, self->keep_alive);
-    if (self->twin == NULL)
-        return NULL;
-    owner->peers[arrival->fd].is_twinned = 1;
-    owner->npromoted++;
-    if (self->state == REQUEST_WAITING)
-        return self->twin;
-    self->response = PyObject_CallMethod(
-        owner->owner, "begin_response", "Oy#iL", self->twin, self->buffer,
-        (Py_ssize_t)(self->has_head ? self->facts.size : 0),
+        self->began_at, self->thread_id, self->keep_alive, is_begun,
+        self->buffer, (Py_ssize_t)(self->has_head ? self->facts.size : 0),
         self->has_head ? self->facts.code : 0, self->facts.length);
-    return self->response != NULL ? self->twin : NULL;
+}
+
+/* Let others know of a twin.  No Python code runs before all of them can. */
+static int publish(plain_request *self, PyObject *made)
+{
+    engine *owner = self->owner;
+    PyObject *exchange, *connection, *response, *fd;
+    int result;
+
+    if (!PyArg_ParseTuple(made, "OOO", &exchange, &connection, &response) ||
+        (fd = PyLong_FromLong(self->arrival.fd)) == NULL)
+        return -1;
+    Py_INCREF(exchange);
+    self->twin = exchange;
+    if (response != Py_None) {
+        Py_INCREF(response);
+        Py_XSETREF(self->response, response);
+    }
+    owner->peers[self->arrival.fd].is_twinned = 1;
+    owner->npromoted++;
+    result = PyDict_SetItem(owner->connections, fd, connection);
+    if (result == 0)
+        result = PyObject_SetAttrString(connection, "exchange", exchange);
+    Py_DECREF(fd);
+    return result;
+}
+
+PyObject *request_promote(plain_request *self)
+{
+    PyObject *made = NULL;
+
+    Py_INCREF(self);
+    while (self->twin == NULL && self->state != REQUEST_OVER) {
+        int state = self->state, has_head = self->has_head;
+
+        made = make_twin(self);
+        if (made == NULL)
+            break;
+        /* The app may have gone on, and another thread may have been quicker:
+         * look, and publish without running Python in between. */
+        if (self->twin == NULL && self->state == state &&
+            self->has_head == has_head && publish(self, made) < 0)
+            break;
+        Py_CLEAR(made);
+    }
+    Py_XDECREF(made);
+    made = PyErr_Occurred() ? NULL : self->twin;
+    Py_DECREF(self);
+    return made;
 }
 
 /* --- beginning and end ----------------------------------------------------- */
@@ -145,6 +194,8 @@ plain_request *request_new(engine *owner, const lane_arrival *arrival,
     made->body = body;
     made->arrived_at = arrived_at;
     made->began_at = 0.0;
+    made->thread_id = 0;
+    made->keep_alive = 0;
     made->state = REQUEST_WAITING;
     made->has_head = 0;
     made->facts.length = -1;

@@ -40,10 +40,13 @@ static PyObject *environ_of(engine *self, plain_request *served)
     environ_request asked = {served->vars,    arrival->vars_len,
                              arrival->nfirst, service->is_front,
                              peer->addr,      peer->port};
-    PyObject *env =
-        environ_new(&self->environs, service->base, &asked, &peer->section);
-    PyObject *input;
+    PyObject *env, *input;
 
+    Py_INCREF(asked.addr); /* to make a dict may run other threads */
+    Py_INCREF(asked.port);
+    env = environ_new(&self->environs, service->base, &asked, &peer->section);
+    Py_DECREF(asked.addr);
+    Py_DECREF(asked.port);
     if (env == NULL)
         return NULL;
     input = served->body == NULL
@@ -106,7 +109,8 @@ static PyObject *body_of(engine *self, plain_request *served,
     PyObject *body;
 
     if (served->twin != NULL || !served->has_head ||
-        PyList_GET_SIZE(self->forked) > 0 || !PyList_CheckExact(iterable))
+        PyList_GET_SIZE(self->forked) != self->nforks ||
+        !PyList_CheckExact(iterable))
         return NULL;
     body = join(iterable);
     if (body != NULL && (PyBytes_GET_SIZE(body) > BODY_MAX ||
@@ -253,6 +257,36 @@ static int call_app(engine *self, plain_request *served, PyObject *env)
     return result;
 }
 
+void serve_report(engine *self)
+{
+    PyObject *type, *value, *traceback, *done;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (value != NULL && traceback != NULL)
+        PyException_SetTraceback(value, traceback);
+    done = PyObject_CallMethod(self->owner, "report", "O",
+                               value != NULL ? value : Py_None);
+    if (done == NULL)
+        PyErr_WriteUnraisable(self->owner);
+    Py_XDECREF(done);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(traceback);
+}
+
+void serve_lose(engine *self, int fd, PyObject *twin)
+{
+    PyObject *done;
+
+    serve_report(self);
+    done = PyObject_CallMethod(self->owner, "lose", "iO", fd,
+                               twin != NULL ? twin : Py_None);
+    if (done == NULL)
+        serve_report(self);
+    Py_XDECREF(done);
+}
+
 int serve(engine *self, plain_request *served)
 {
     PyObject *env = NULL;
@@ -265,6 +299,8 @@ int serve(engine *self, plain_request *served)
     if (served->twin == NULL) {
         env = environ_of(self, served);
         PyErr_Clear();
+        if (served->twin != NULL) /* by another thread, meanwhile */
+            Py_CLEAR(env);
     }
     if (env == NULL) {
         result = go_on(self, served, "run", NULL);
@@ -272,6 +308,10 @@ int serve(engine *self, plain_request *served)
         served->state = REQUEST_RUNNING;
         served->keep_alive = served->keep_alive && !self->is_draining;
         result = call_app(self, served, env);
+    }
+    if (result < 0 && !PyErr_ExceptionMatches(self->written_off)) {
+        serve_lose(self, served->arrival.fd, served->twin);
+        result = 1;
     }
     request_end(served);
     return result;

@@ -365,7 +365,7 @@ class Lane:
                 submit((connection.run, exchange))
             except Exception:  # a bug in aserve: this request is lost, those beside it are not
                 logger.exception("internal error; please report this as a bug in aserve")
-                self._close_lost(fd, kind)
+                self.close_lost(fd, kind)
 
     def _hand_over(self, fd: int, index: int, is_first: int, octets: bytes) -> None:
         """Hand a connection over with octets of a request that is not for the lane."""
@@ -421,7 +421,7 @@ class Lane:
             exchange.body.close()  # at once: the next may fit then
         refuse(exchange, why)
 
-    def _close_lost(self, fd: int, kind: int) -> None:
+    def close_lost(self, fd: int, kind: int) -> None:
         """Close a connection whose arrival could not be taken."""
         self._uploads.pop(fd, None)
         is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))

@@ -38,6 +38,8 @@ except ImportError:  # PyPy, a CPython without a GIL, a wheel for every CPython
 
 logger = logging.getLogger("aserve")
 
+WHOLE: int = lib.LANE_WHOLE
+MAX_TAIL_BYTES = 1024  # of what ends a head: native/request.h; only --server-name makes it longer
 _POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, f"lane_{name}"))) for name in ("poll", "reply", "wake")}
 
 
@@ -47,7 +49,8 @@ def new_native(lane: Any, executor: Executor) -> Native | None:
     if _native is None or service.config.native == "off":
         return None
     gateways = [plain_gateway(each) for each in lane.services]
-    return Native(lane, executor, gateways) if any(gateways) else None
+    has_room = len(service.common_fields.octets) <= MAX_TAIL_BYTES
+    return Native(lane, executor, gateways) if any(gateways) and has_room else None
 
 
 def plain_gateway(service: Service) -> Gateway | None:
@@ -81,6 +84,8 @@ class Native:
                 (gateway and gateway.app, service.base_environ, form.status_prefix, form is not HTTP_1_1)
                 for service, gateway, form in zip(lane.services, gateways, lane.forms)
             ],
+            connections=lane.connections,
+            written_off=WrittenOff,
             overdue=lane.overdue,
             takes_times=lane.services[0].times_requests,
             forked=forked,
@@ -116,8 +121,7 @@ class Native:
         """Return the Connection of a descriptor, whose requests may all have been plain so far."""
         connection = self._connections.get(fd)
         if connection is None:
-            connection = self._connections[fd] = Connection(self._services[index], *self.engine.peer_of(fd))
-            connection.wire = FastWire(self._lane.handovers, fd)
+            connection = self._connections[fd] = self._new_connection(fd, index)
         return connection
 
     def forget(self, fd: int) -> None:
@@ -127,24 +131,30 @@ class Native:
     def promote(
         self, fd: int, index: int, vars: bytes, own_count: int, flags: int, modifier1: int, body: bytes | None,
         arrived_at: float, began_at: float, thread_id: int, keep_alive: bool,
-    ) -> Exchange:  # fmt: skip
-        """Make the exchange of a request that is plain no more."""
+        is_begun: bool, head: bytes, code: int, length: int,
+    ) -> tuple[Exchange, Connection, BegunResponse | None]:  # fmt: skip
+        """
+        Make the objects of a request that is plain no more; the engine publishes them, unless it has gone on meanwhile.
+
+        `is_begun`: the app has it; `head`: its part of the head, if start_response was called.
+        """
         exchange: Exchange = self._lane.new_exchange(
             index, vars.decode("latin-1"), own_count, flags, modifier1, b"", 0, 0
         )
-        connection = self.connection_of(fd, index)
-        exchange.connection, connection.exchange = connection, exchange
-        exchange.keep_alive = bool(keep_alive)
-        if self._lane.is_draining:  # look at this last, as in Lane._submit
-            exchange.keep_alive = False
+        connection = exchange.connection = self._connections.get(fd) or self._new_connection(fd, index)
+        exchange.keep_alive = bool(keep_alive) and not self._lane.is_draining
         if body is not None:
             exchange.body = BufferedBody.of(body)
         if arrived_at:
             exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
-        return exchange
+        return exchange, connection, self._begin_response(exchange, head, code, length) if is_begun else None
 
-    def begin_response(self, exchange: Exchange, head: bytes, code: int, length: int) -> BegunResponse:
-        """Make the response of an exchange that the app has; `head`: its part of the head, if start_response was called."""
+    def _new_connection(self, fd: int, index: int) -> Connection:
+        connection = Connection(self._services[index], *self.engine.peer_of(fd))
+        connection.wire = FastWire(self._lane.handovers, fd)
+        return connection
+
+    def _begin_response(self, exchange: Exchange, head: bytes, code: int, length: int) -> BegunResponse:
         response = exchange.response = BegunResponse(exchange, self.common_fields)
         if head:
             response.adopt(head, code, length)
@@ -155,7 +165,7 @@ class Native:
         exchange = Exchange("", 0)
         exchange.connection = Connection(self._services[index])
         exchange.connection.wire = LOST
-        response = self.begin_response(exchange, head, code, length)
+        response = self._begin_response(exchange, head, code, length)
         response.head_is_out = response.is_full = True
         return response
 
@@ -193,6 +203,13 @@ class Native:
     def refuse_overdue(self) -> None:
         """Answer bodies that do not come."""
         self._lane.refuse_overdue()
+
+    def lose(self, fd: int, exchange: Exchange | None) -> None:
+        """Close the connection of a request that cannot be served; `exchange`: if it was promoted."""
+        if exchange is not None:
+            exchange.connection.wire.fail(exchange, "internal error")
+        else:
+            self._lane.close_lost(fd, WHOLE)
 
     def report(self, exc: BaseException | None) -> None:
         """Log a bug in aserve: these requests are lost, those to come are not."""

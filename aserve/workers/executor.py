@@ -474,7 +474,13 @@ class Executor:
     def _lead(self) -> bool:
         """Take the token, wait for requests and submit them; False: another worker has the token."""
         if self._native is not None:
-            return self._native.work()  # type: ignore[no-any-return]
+            try:
+                return self._native.work()  # type: ignore[no-any-return]
+            except WrittenOff:
+                raise
+            except BaseException:  # a bug in aserve: the worker goes on
+                logger.exception("internal error; please report this as a bug in aserve")
+                return True
         try:
             handles = self._leadership.pop()
         except IndexError:

@@ -137,7 +137,10 @@ class Gateway:
                 environ["wsgi.early_hints"] = response.early_hints
                 iterable = self.app(environ, response.start_response)
             else:
-                iterable = response.returned
+                iterable, response.returned = (
+                    response.returned,
+                    None,
+                )  # or an app that keeps start_response would be a cycle
             if forked:
                 self._end_if_forked()
             if type(iterable) is list and not response.head_is_out:

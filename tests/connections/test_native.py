@@ -15,6 +15,7 @@ from harness import apps
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
+from aserve import forks
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
@@ -250,3 +251,94 @@ async def test_it_may_be_forgotten():
         gc.collect()
         await asyncio.sleep(0.01)
     assert lane() is None
+
+
+class ByClass:
+    """An app that is a class, as in PEP 3333: what it returns keeps what it was given."""
+
+    made: list[weakref.ref] = []
+
+    def __init__(self, environ, start_response):
+        self.environ, self.start = environ, start_response
+        self.made.append(weakref.ref(self))
+
+    def __iter__(self):
+        self.start("200 OK", apps.PLAIN)
+        yield b"by class"
+
+
+def test_an_app_that_is_a_class(start_server, wait_until):
+    """Nothing of a request is left when it is over."""
+    ByClass.made.clear()
+    server = start_server(ByClass, is_checked=False, native="auto")
+    assert ask(server, request("hello")).count(b"by class") == 1
+    wait_until(lambda: gc.collect() >= 0 and ByClass.made[0]() is None)
+
+
+def test_the_next_client(start_server):
+    """One that has the descriptor of an earlier one is not taken for it, whatever way either has gone."""
+    server = start_server(site, is_checked=False, native="auto")
+    for first in (b"POST /echo HTTP/1.0\r\nContent-Length: 1\r\n\r\na", request("lazy_generator"), request("hello")):
+        ask(server, first)
+        with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+            client.sendall(request("hello", is_last=False))
+            assert b"200 OK" in client.recv(1 << 16)
+            client.sendall(request("environ_json", fields=REPEATED))
+            octets = b""
+            while piece := client.recv(1 << 16):
+                octets += piece
+            assert f'"REMOTE_PORT": "{client.getsockname()[1]}"'.encode() in octets
+
+
+def test_in_a_process_that_was_forked(start_server):
+    """A worker of --workers serves in C, too."""
+    forks.forked.append(None)
+    try:
+        server = start_server(site, is_checked=False, native="auto")
+        ask(server, request("hello"))
+        assert engine_of(server).plain_count == 1
+        server.stop()
+    finally:
+        forks.forked.pop()
+
+
+def test_who_looks_all_the_time(start_server):
+    """Requests are promoted at any moment, and each has its own response, once."""
+    server = start_server(site, is_checked=False, native="auto")
+    lane, is_over = server.server._lane, threading.Event()
+
+    def look():
+        while not is_over.is_set():
+            lane.native.promote_all()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        names = ["hello", "several_chunks", "echo", "no_chunks"] * 10
+        clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in names]
+        for client, name in zip(clients, names):
+            client.sendall(request(name, "POST", body=b"abc"))
+        received = []
+        for client in clients:
+            octets = b""
+            while piece := client.recv(1 << 16):
+                octets += piece
+            received.append(octets)
+            client.close()
+    finally:
+        is_over.set()
+        looking.join()
+    assert {octets[:15] for octets in received} == {b"HTTP/1.1 200 OK"}
+    assert len({re.sub(rb"Date: [^\r]*", b"", octets) for octets in received}) == 4
+
+
+@pytest.mark.provokes("internal error")
+def test_a_fault_of_ours(start_server, monkeypatch):
+    """It costs its request, and no worker."""
+    server = start_server(site, is_checked=False, native="auto", threads=1)
+    lane = server.server._lane
+    with monkeypatch.context() as patch:
+        patch.setattr(lane, "new_exchange", None)
+        assert ask(server, request("lazy_generator")) == b""
+    assert b"201 Created" in ask(server, request("lazy_generator"))
+    assert b"200 OK" in ask(server, request("hello"))
