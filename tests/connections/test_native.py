@@ -6,6 +6,7 @@ import asyncio
 import gc
 import re
 import socket
+import struct
 import threading
 import time
 import weakref
@@ -342,3 +343,38 @@ def test_a_fault_of_ours(start_server, monkeypatch):
         assert ask(server, request("lazy_generator")) == b""
     assert b"201 Created" in ask(server, request("lazy_generator"))
     assert b"200 OK" in ask(server, request("hello"))
+
+
+def uwsgi(name, method, body=b""):
+    """Return a packet as nginx sends it, and the body."""
+    vars = [
+        ("QUERY_STRING", ""), ("REQUEST_METHOD", method), ("CONTENT_LENGTH", str(len(body) or "")), ("REQUEST_URI", f"/{name}"),
+        ("PATH_INFO", f"/{name}"), ("SERVER_PROTOCOL", "HTTP/1.1"), ("REMOTE_ADDR", "192.0.2.1"), ("SERVER_NAME", "a"), ("SERVER_PORT", "80"),
+        ("HTTP_HOST", "a"), ("HTTP_X_BACK", "caffè"), ("HTTP_COOKIE", "a=b"),
+    ]  # fmt: skip
+    octets = b"".join(
+        struct.pack("<H", len(text)) + text for pair in vars for text in (each.encode("latin-1") for each in pair)
+    )
+    return struct.pack("<BHB", 0, len(octets), 0) + octets + body
+
+
+@pytest.mark.parametrize("name", ["hello", "several_chunks", "lazy_generator", "echo", "environ_json", "latin_1"])
+def test_behind_a_front_server(start_server, tmp_path, name):
+    """Over uwsgi, the same octets: a HEAD, which the vars tell, a body, a client that the front server names."""
+    received = {}
+    for native in ("auto", "off"):
+        path = tmp_path / native
+        server = start_server(site, is_checked=False, native=native, bind=f"uwsgi://unix:{path}")
+        received[native] = []
+        for packet in (uwsgi(name, "GET"), uwsgi(name, "GET"), uwsgi(name, "HEAD"), uwsgi(name, "POST", b"abc")):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.settimeout(PATIENCE_SECONDS)
+                client.connect(str(path))
+                client.sendall(packet)
+                octets = b""
+                while piece := client.recv(1 << 16):
+                    octets += piece
+            received[native].append(re.sub(rb"Date: [^\r]*", b"", octets).replace(b"<method>", b"<Method>"))
+        if native == "auto":
+            assert engine_of(server).plain_count == (0 if name == "lazy_generator" else 4)
+    assert received["auto"] == received["off"]
