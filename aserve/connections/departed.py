@@ -89,6 +89,6 @@ class Departed:
         if not isinstance(self._executor, Executor) or not self._executor.withdraw(job):
             return False
         exchange = exchange_of(job)
-        if exchange is not None:
-            exchange.connection.wire.drop(exchange)
+        assert exchange is not None  # or it would not have been found
+        exchange.connection.wire.drop(exchange)
         return True

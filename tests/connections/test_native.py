@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import re
 import socket
 import struct
@@ -17,6 +18,7 @@ from harness.waiting import PATIENCE_SECONDS
 
 import aserve
 from aserve import forks
+from aserve.connections.departed import exchange_of
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
@@ -378,3 +380,44 @@ def test_behind_a_front_server(start_server, tmp_path, name):
         if native == "auto":
             assert engine_of(server).plain_count == (0 if name == "lazy_generator" else 4)
     assert received["auto"] == received["off"]
+
+
+def test_it_comes_back(start_server, wait_until):
+    """A connection that has left the lane for a chunked body is the lane's again, and its next requests are plain."""
+    server = start_server(site, is_checked=False, native="auto")
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        client.sendall(b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
+        assert client.recv(1 << 16).endswith(b"abc")
+        wait_until(lambda: server.server._lane.count == 1)
+        client.sendall(request("environ_json"))
+        octets = b""
+        while piece := client.recv(1 << 16):
+            octets += piece
+    assert f'"REMOTE_PORT": "{client_port(octets)}"'.encode() in octets and engine_of(server).plain_count >= 1
+
+
+def client_port(octets):
+    return re.search(rb'"REMOTE_PORT": "(\d+)"', octets)[1].decode()
+
+
+def test_it_is_detached(start_server):
+    """A connection whose requests were all plain goes to another process with what is known of its client."""
+    server = start_server(site, is_checked=False, native="auto")
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        client.sendall(request("hello", is_last=False))
+        assert b"200 OK" in client.recv(1 << 16)
+        [detached] = server.call(lambda: server.server.detach_idle())
+        os.close(detached.fd)
+        assert detached.peer["port"] == str(client.getsockname()[1])
+
+
+class Waiting:
+    """A plain request that waits as a job."""
+
+    def promote(self):
+        return "its exchange"
+
+
+def test_a_job():
+    """Who looks for what waits finds the exchange of a plain request, too."""
+    assert exchange_of((print, Waiting())) == "its exchange" and exchange_of((print, None)) is None

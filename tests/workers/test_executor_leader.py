@@ -10,11 +10,13 @@ import random
 import socket
 import threading
 import time
+import types
 
 import pytest
-from harness.executors import answering, resolve, run_with_leader, until, wait
+from harness.executors import FakeHandleSet, answering, resolve, run, run_with_leader, until, wait
 from harness.waiting import PATIENCE_SECONDS
 
+from aserve.errors import WrittenOff
 from aserve.workers import executor as executor_module
 from aserve.workers.cpu import CpuMeter
 
@@ -551,3 +553,46 @@ async def test_a_leader_that_has_found_something_is_busy():
         await wait(done)
 
     assert await run_with_leader(test) == []
+
+
+class FakeEngine:
+    """A leader in C, as the executor sees it (connections/native.py): each call of `work` does what comes next."""
+
+    waiting = progress = 0
+
+    def __init__(self, *steps):
+        self.steps = collections.deque(steps)
+
+    def work(self):
+        return self.steps.popleft()()
+
+
+def fail(exc):
+    raise exc
+
+
+@pytest.mark.provokes("internal error")
+async def test_a_leader_in_c(caplog):
+    """A fault costs no worker; one that was written off ends, and so does one whose slot is another's."""
+
+    async def test(harness):
+        executor, gate, taken = harness.executor, threading.Event(), harness.loop.create_future()
+        harness.gates.append(gate)
+        engine = FakeEngine(
+            lambda: fail(ValueError("ours")),
+            lambda: executor.yield_slot() or True,
+            lambda: executor.post(resolve, taken, None) or gate.wait(PATIENCE_SECONDS),  # in the other's slot
+            lambda: fail(WrittenOff()),
+        )
+        handles = FakeHandleSet(executor)
+        executor.attach(handles, types.SimpleNamespace(engine=engine))
+        await wait(taken)
+        await until(lambda: executor.workers.compensated == 0)
+        await until(lambda: sum(thread.is_alive() for thread in executor._threads.at_work) == 1)
+        gate.set()
+        await until(lambda: not any(thread.is_alive() for thread in executor._threads.at_work))
+        executor.stop()
+        handles.close()
+
+    assert await run(test, max_threads=1, extra_threads=1) == []
+    assert [record.exc_info[1].args for record in caplog.records] == [("ours",)]
