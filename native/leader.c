@@ -11,11 +11,6 @@ static int flag(const engine *self, const char *name)
     return is_set;
 }
 
-static Py_ssize_t size_of(PyObject *deque)
-{
-    return PyObject_Size(deque);
-}
-
 static uint32_t wait_for_arrivals(engine *self)
 {
     int count = 0;
@@ -66,8 +61,8 @@ static int take(engine *self, batch **taken)
     if (PyList_Append(self->waiting_leader, Py_None) < 0)
         return -1;
     while (!(is_stopping = flag(self, "_is_stopping")) && count == 0 &&
-           size_of(self->jobs) == 0) {
-        if (size_of(self->overdue) > 0)
+           PyObject_Size(self->jobs) == 0) {
+        if (PyObject_Size(self->overdue) > 0)
             Py_XDECREF(
                 PyObject_CallMethod(self->owner, "refuse_overdue", NULL));
         if (PyErr_Occurred())
@@ -103,8 +98,6 @@ static int lead(engine *self, batch **taken)
     PyList_SetSlice(self->leadership, size - 1, size, NULL);
     if (take(self, taken) < 0)
         serve_report(self);
-    if (PyList_GET_SIZE(self->waiting_leader) > 0)
-        PyList_SetSlice(self->waiting_leader, 0, PY_SSIZE_T_MAX, NULL);
     if (!flag(self, "_is_stopping") &&
         PyList_Append(self->leadership, token) < 0)
         serve_report(self);
@@ -184,7 +177,7 @@ int leader_work(engine *self)
             if (served != 0)
                 return served;
         }
-        if (size_of(self->jobs) > 0 || flag(self, "_is_stopping"))
+        if (PyObject_Size(self->jobs) > 0 || flag(self, "_is_stopping"))
             return 1;
     }
 }

@@ -53,17 +53,17 @@ class Departed:
         overdue = self._executor.overdue
         if not overdue:
             return
-        count = sum(self._drop(job) for job in self._find(overdue))
+        count = sum(self._drop(*found) for found in self._find(overdue))
         overdue.clear()  # or those that are served meanwhile would be kept until the next look
         if count:
             logger.info(
                 "requests that were not begun, as their clients had left while they waited for a thread: %d", count
             )
 
-    def _find(self, jobs: list[Job]) -> list[Job]:
-        """Return those of whose clients nobody is there."""
+    def _find(self, jobs: list[Job]) -> list[tuple[Job, Exchange]]:
+        """Return those of whose clients nobody is there, each with its exchange."""
         poll, found = select.poll(), []
-        by_fd: dict[int, Job] = {}
+        by_fd: dict[int, tuple[Job, Exchange]] = {}
         for job in jobs:
             exchange = exchange_of(job)
             # Others are no requests of HTTP, or not only: a file to be closed, what may become a WebSocket.
@@ -71,24 +71,21 @@ class Departed:
                 continue
             wire = exchange.connection.wire
             if isinstance(wire, LoopWire) and wire.is_lost:
-                found.append(job)
+                found.append((job, exchange))
             elif isinstance(wire, (FastWire, LoopWire)) and wire.fd >= 0:
-                by_fd[wire.fd] = job
+                by_fd[wire.fd] = job, exchange
                 poll.register(wire.fd, HALF_CLOSED)
-        return found + [by_fd[fd] for fd, events in poll.poll(0) if self._is_gone(by_fd[fd], events)]
+        return found + [by_fd[fd] for fd, events in poll.poll(0) if self._is_gone(by_fd[fd][1], events)]
 
-    def _is_gone(self, job: Job, events: int) -> bool:
+    def _is_gone(self, exchange: Exchange, events: int) -> bool:
         if events & CLOSED:
             return True
-        exchange = exchange_of(job)
-        is_unix = exchange is not None and not exchange.connection.remote_addr
+        is_unix = not exchange.connection.remote_addr
         return bool(events & HALF_CLOSED) and not (self._keep_half_closed or is_unix)
 
-    def _drop(self, job: Job) -> bool:
+    def _drop(self, job: Job, exchange: Exchange) -> bool:
         """Drop a request, unless a worker has begun it."""
         if not isinstance(self._executor, Executor) or not self._executor.withdraw(job):
             return False
-        exchange = exchange_of(job)
-        assert exchange is not None  # or it would not have been found
         exchange.connection.wire.drop(exchange)
         return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,3 +12,11 @@ import pytest
 def native() -> Any:
     """The module; a test that asks for it is skipped where it is not built."""
     return pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+
+
+@pytest.fixture
+def forget(native: Any) -> Iterator[None]:
+    """Begin a test with nothing kept, and leave nothing."""
+    native.forget()
+    yield
+    native.forget()

@@ -15,12 +15,7 @@ SECTIONS = 256
 SECTION_MAX = 2048  # octets
 
 
-@pytest.fixture(autouse=True)
-def forget(native):
-    """Begin each test with nothing kept, and leave nothing."""
-    native.forget()
-    yield
-    native.forget()
+pytestmark = pytest.mark.usefixtures("forget")
 
 
 def values(native, base, request, count, name="HTTP_A"):

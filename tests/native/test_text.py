@@ -13,12 +13,7 @@ PLACES = 8
 KEPT_NAME_MAX = 64  # octets
 
 
-@pytest.fixture(autouse=True)
-def forget(native):
-    """Begin each test with nothing kept, and leave nothing."""
-    native.forget()
-    yield
-    native.forget()
+pytestmark = pytest.mark.usefixtures("forget")
 
 
 def kept(native, names):
