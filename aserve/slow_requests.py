@@ -5,7 +5,7 @@ Thread:   `look` on the event loop, once a second; with --threads 0, where the a
           `write` in whichever thread ends an exchange. One lock guards what they share.
 Not here: stacks (stacks.py), when requests came (wsgi/timing.py); ending those that take too long (wsgi/deadlines.py).
 
-Nothing is noted when a request begins, beyond its times: it is found on the stack of its thread. Of ends it keeps only those that took
+Nothing is noted when a request begins, beyond its times: it is found where its thread is (stacks.py). Of ends it keeps only those that took
 long.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import collections
 import logging
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from .errors import RequestRefused
 from .exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from .frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
-from .stacks import ORDER, SLOW_WATCH, request_of
+from .stacks import ORDER, SLOW_WATCH, look_at_threads
 
 logger = logging.getLogger("aserve.slow")
 
@@ -96,8 +95,7 @@ class SlowRequests:
                 del self._running[ended]  # it ended as it was found
             self._on_minute(now)
         found = set()
-        for thread_id, frame in sys._current_frames().items():
-            exchange, frames = request_of(frame)
+        for thread_id, exchange, frames in look_at_threads(now - self._seconds):
             if exchange is None:
                 continue
             found.add(exchange)

@@ -1,14 +1,16 @@
 """What each thread of this process is at, for a person.
 
-Owns:     describe_stacks, describe_busy: threads that are at the same place are one stack; request_of, for one thread.
+Owns:     describe_stacks, describe_busy: threads that are at the same place are one stack; look_at_threads, for each thread.
 Thread:   any that holds the GIL for a moment; it reads source files.
 Not here: how a stack is shown (frames.py); stacks of a process whose event loop hangs (faulthandler, processes/worker.py).
 
-A thread's request is found on its stack: nothing is noted while requests are served.
+A thread's request is found on its stack: nothing is noted while requests are served. That of a plain request in C has no frame of ours
+but the worker's: its engine knows it.
 """
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 import time
@@ -17,8 +19,10 @@ from types import FrameType
 from typing import NamedTuple
 
 from .connections.connection import Connection
+from .connections.native import running
 from .exchange import TIMED_OUT, Exchange
 from .frames import calls_of, outer_frames, show_calls
+from .workers.executor import WORKING
 from .wsgi.gateway import Gateway
 
 _RUN = Connection.run.__code__
@@ -63,8 +67,7 @@ def describe_busy() -> str:
 
 def _find() -> Iterator[_Found]:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
-    for ident, frame in sorted(sys._current_frames().items(), key=lambda item: names.get(item[0], "")):
-        exchange, frames = request_of(frame)
+    for ident, exchange, frames in sorted(look_at_threads(), key=lambda found: names.get(found[0], "")):
         yield _Found(names.get(ident, f"thread {ident}"), ident, exchange, show_calls(calls_of(frames)))
 
 
@@ -96,8 +99,24 @@ def _head_of(found: _Found) -> str:
     return f"{found.name}, at {found.exchange.summary}{age}{late}"
 
 
-def request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
-    """Return the exchange that a stack is at, and the frames from the app on; without one, all frames. The innermost is first."""
+def look_at_threads(arrived_before: float = math.inf) -> list[tuple[int, Exchange | None, list[FrameType]]]:
+    """
+    Return each thread's identifier, the exchange that it is at, and its frames from the app on; without one, all. The innermost is first.
+
+    `arrived_before`: plain requests that came later may be left out, see `running` of connections/native.py.
+    """
+    plain = running(arrived_before)
+    found = [(ident, *_request_of(frame, plain.get(ident))) for ident, frame in sys._current_frames().items()]
+    # A worker goes on meanwhile. What it was at before, and is at now, it was at in between: no request runs twice.
+    still = running(-math.inf)
+    return [
+        (ident, exchange if exchange is not plain.get(ident) or exchange is still.get(ident) else None, frames)
+        for ident, exchange, frames in found
+    ]
+
+
+def _request_of(frame: FrameType, plain: Exchange | None) -> tuple[Exchange | None, list[FrameType]]:
+    """Return the exchange that a stack is at, and the frames from the app on; `plain`: its worker's, if it is C's."""
     frames: list[FrameType] = []
     inside: list[FrameType] | None = None
     for at in outer_frames(frame):
@@ -105,5 +124,7 @@ def request_of(frame: FrameType) -> tuple[Exchange | None, list[FrameType]]:
             inside = frames[:]
         elif at.f_code is _RUN:
             return at.f_locals.get("exchange"), frames if inside is None else inside
+        elif plain is not None and at.f_code in WORKING:
+            return plain, frames
         frames.append(at)
     return None, frames

@@ -1,6 +1,7 @@
 /* engine.c -- the engine, as Python sees it. */
 #include "engine.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <structmember.h>
 
@@ -52,31 +53,65 @@ static PyObject *spill(PyObject *object, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* Promote requests that have come before a moment; a list of all of them. */
+static PyObject *promote_older(engine *self, double arrived_before,
+                               int with_waiting)
+{
+    PyObject *found = PyList_New(0);
+
+    for (plain_request *at = self->requests; found != NULL && at != NULL;
+         at = at->next)
+        if ((at->state == REQUEST_RUNNING || with_waiting) &&
+            PyList_Append(found, (PyObject *)at) < 0)
+            Py_CLEAR(found);
+    for (Py_ssize_t i = 0; found != NULL && i < PyList_GET_SIZE(found); i++) {
+        plain_request *each = (plain_request *)PyList_GET_ITEM(found, i);
+
+        /* Python may run meanwhile. */
+        if ((isinf(arrived_before) || each->arrived_at != 0.0) &&
+            each->arrived_at <= arrived_before &&
+            request_promote(each) == NULL && PyErr_Occurred())
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
 static PyObject *promote_all(PyObject *object, PyObject *unused)
 {
-    engine *self = (engine *)object;
-    PyObject *found, *each, *done;
+    PyObject *found;
 
     (void)unused;
-    batch_spill(self, NULL);
-    found = PyList_New(0);
+    batch_spill((engine *)object, NULL);
+    found = promote_older((engine *)object, Py_HUGE_VAL, 1);
     if (found == NULL)
         return NULL;
-    for (plain_request *at = self->requests; at != NULL; at = at->next)
-        if (PyList_Append(found, (PyObject *)at) < 0) {
-            Py_DECREF(found);
-            return NULL;
-        }
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(found); i++) {
-        each = PyList_GET_ITEM(found, i); /* Python may run meanwhile */
-        done = request_promote((plain_request *)each);
-        if (done == NULL && PyErr_Occurred()) {
-            Py_DECREF(found);
-            return NULL;
-        }
-    }
     Py_DECREF(found);
     Py_RETURN_NONE;
+}
+
+static PyObject *running(PyObject *object, PyObject *arrived_before)
+{
+    double before = PyFloat_AsDouble(arrived_before);
+    PyObject *found, *by_thread, *thread_id;
+
+    if (before == -1.0 && PyErr_Occurred())
+        return NULL;
+    found = promote_older((engine *)object, before, 0);
+    by_thread = found != NULL ? PyDict_New() : NULL;
+    for (Py_ssize_t i = 0; by_thread != NULL && i < PyList_GET_SIZE(found);
+         i++) {
+        plain_request *each = (plain_request *)PyList_GET_ITEM(found, i);
+
+        if (each->state != REQUEST_RUNNING || each->twin == NULL)
+            continue;
+        thread_id = PyLong_FromUnsignedLong(each->thread_id);
+        if (thread_id == NULL ||
+            PyDict_SetItem(by_thread, thread_id, each->twin) < 0)
+            Py_CLEAR(by_thread);
+        Py_XDECREF(thread_id);
+    }
+    Py_XDECREF(found);
+    return by_thread;
 }
 
 static engine_peer *peer_at(engine *self, int fd)
@@ -324,6 +359,7 @@ static PyMethodDef methods[] = {
     {"submit", submit, METH_O, NULL},
     {"spill", spill, METH_NOARGS, NULL},
     {"promote_all", promote_all, METH_NOARGS, NULL},
+    {"running", running, METH_O, NULL},
     {"know", know, METH_VARARGS, NULL},
     {"peer_of", peer_of, METH_O, NULL},
     {NULL, NULL, 0, NULL},

@@ -40,7 +40,7 @@ struct plain_request {
     lane_arrival arrival;
     double arrived_at; /* as time.monotonic() has it; 0.0: nobody asks */
     double began_at;
-    unsigned long thread_id;
+    unsigned long thread_id; /* of the worker that has begun it */
     int state;
     int keep_alive;
     int has_head; /* start_response was called */

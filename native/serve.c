@@ -292,10 +292,9 @@ int serve(engine *self, plain_request *served)
     PyObject *env = NULL;
     int result;
 
-    if (self->takes_times) {
+    served->thread_id = PyThread_get_thread_ident();
+    if (self->takes_times)
         served->began_at = serve_now();
-        served->thread_id = PyThread_get_thread_ident();
-    }
     if (served->twin == NULL) {
         env = environ_of(self, served);
         PyErr_Clear();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ from harness import apps
 from harness.websockets import ASKING, Switching
 
 from aserve import slow_requests
+from aserve.connections import native
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
 from aserve.frames import Call
@@ -52,6 +54,39 @@ def test_one_that_runs(start_server, raw_client, wait_until, caplog):
     assert len(slow_lines(caplog)) == 2 and " has ended after " in slow_lines(caplog)[1]
 
 
+@pytest.mark.one_way
+def test_plain_requests(start_server, raw_client, monkeypatch):
+    """One that C serves is told of once it has taken that long, and only then does Python know of it."""
+    pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+    monkeypatch.setattr(
+        native, "plain_gateway", lambda service: service.gateway.inner
+    )  # its end would be C's otherwise
+    gate = apps.Gate()
+    server = start_server(gate, is_checked=False, slow_request_seconds=3600.0, native="auto")
+    log = server.server._records._slow
+    client = raw_client(server)
+    client.request("/slow?a=1")
+    gate.wait_entered()
+    log.look()
+    assert server.server._lane.native.engine.promoted_count == 0 and not log.last()
+    monkeypatch.setattr(slow_requests, "_monotonic", lambda: time.monotonic() + 3601.0)
+    for _ in range(2):
+        log.look()
+    (found,) = log.last()
+    assert (found["request"], found["end"], server.server._lane.native.engine.promoted_count) == (
+        "GET /slow?...",
+        None,
+        1,
+    )
+    assert "in __call__" in found["stack"] and "executor.py" not in found["stack"] and found["seconds"] >= 3601.0
+    assert found["queue_seconds"] is not None
+    gate.open()
+    assert client.recv_response().status == 200
+    server.stop()
+    (found,) = log.last()
+    assert (found["end"], found["status"]) == ("answered", 200)
+
+
 @pytest.fixture
 def slow(monkeypatch):
     """Those of a server, at a time that the test moves."""
@@ -66,8 +101,10 @@ def slow(monkeypatch):
 def run(monkeypatch, slow):
     """run(exchange): from now on a thread is at it."""
     running = []
-    monkeypatch.setattr(slow_requests.sys, "_current_frames", lambda: dict(enumerate(running)))
-    monkeypatch.setattr(slow_requests, "request_of", lambda exchange: (exchange, []))
+    calls = []
+    monkeypatch.setattr(
+        slow_requests, "look_at_threads", lambda _: [(number, each, calls) for number, each in enumerate(running)]
+    )
 
     def run(seconds, vars=VARS):
         exchange = Exchange(vars, 5)
@@ -76,7 +113,7 @@ def run(monkeypatch, slow):
         running.append(exchange)
         return exchange
 
-    run.running = running
+    run.running, run.calls = running, calls
     return run
 
 
@@ -104,7 +141,7 @@ def test_what_is_looked_at(slow, run, caplog):
 def test_texts_of_clients_and_apps(slow, run, monkeypatch, caplog):
     """A target, a function's name and a thread's name are as long as others like: they are shortened."""
     call = Call("/srv/app.py", 1, "f" * 100_000)
-    monkeypatch.setattr(slow_requests, "request_of", lambda exchange: (exchange, [call]))
+    run.calls.append(call)
     monkeypatch.setattr(slow_requests, "calls_of", list)
     monkeypatch.setattr(slow_requests.threading, "enumerate", lambda: [SimpleNamespace(ident=0, name="t" * 100_000)])
     run(5.0, VARS.replace("/a", "/" + "\xff" * 100_000, 1))

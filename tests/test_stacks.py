@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import threading
@@ -11,7 +12,7 @@ from harness import apps
 
 import aserve.stacks
 from aserve.exchange import Exchange
-from aserve.stacks import _Found, describe_busy, describe_stacks
+from aserve.stacks import _Found, describe_busy, describe_stacks, look_at_threads
 from aserve.wsgi.timing import TimingGateway
 
 
@@ -29,6 +30,40 @@ def test_a_thread_with_a_request(start_server, raw_client):
     (found,) = re.findall(r"^(.+), at GET /slow\?\\x22x\\x22:\n((?:  .*\n)+)", text, re.M)
     frames = re.findall(r"in (\w+)\n", found[1])
     assert "__call__" in frames and "respond" not in frames
+
+
+@pytest.mark.one_way
+def test_a_plain_request(start_server, raw_client):
+    """One that C serves is named as well, and only while it runs; its stack is the app's own."""
+    pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+    gate = apps.Gate()
+    server = start_server(gate, is_checked=False, threads=2, native="auto", drain_seconds=20)
+    engine = server.server._lane.native.engine
+    client = raw_client(server)
+    client.request("/slow")
+    gate.wait_entered()
+    assert engine.running(-math.inf) == {} and engine.promoted_count == 0
+    text = describe_stacks()
+    [(ident, exchange)] = engine.running(-math.inf).items()
+    gate.open()
+    gate.open()
+    assert client.recv_response().status == 200 and client.fetch("/").status == 200
+    assert exchange.summary == "GET /slow" and ident != threading.get_ident()
+    (stack,) = re.findall(r"^aserve-worker-\d, at GET /slow:\n((?:  .*\n)+)", text, re.M)
+    assert "in __call__\n" in stack and "executor.py" not in stack and "threading.py" not in stack.splitlines()[-2]
+    assert "at GET" not in describe_stacks()
+
+
+def test_a_thread_that_goes_on_meanwhile(monkeypatch):
+    """What it was at before is not named, if it may have been at something else as its stack was seen."""
+    own, exchange = threading.get_ident(), Exchange("", 0)
+    monkeypatch.setattr(aserve.stacks, "WORKING", (test_a_thread_that_goes_on_meanwhile.__code__,))
+    for still, seen in (({own: exchange}, exchange), ({}, None), ({own: Exchange("", 0)}, None)):
+        monkeypatch.setattr(
+            aserve.stacks, "running", lambda before, still=still: {own: exchange} if before == math.inf else still
+        )
+        [(found, frames)] = [found[1:] for found in look_at_threads() if found[0] == own]
+        assert found is seen and frames[-1].f_code is not sys._getframe().f_code
 
 
 def test_for_how_long(start_server, raw_client):

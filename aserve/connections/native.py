@@ -1,7 +1,8 @@
 """Plain requests in C, on CPython: what its engine asks of Python.
 
-Owns:     `new_native`: whether a lane has the engine; Native: the objects of a request that is not plain any more (it is promoted), and going on with it.
-Thread:   workers, mostly; `promote` is also called by the event loop, for all that it wants to know of a request. Under the GIL.
+Owns:     `new_native`: whether a lane has the engine; Native: the objects of a request that is not plain any more (it is promoted), and going on with it;
+          `running`: which thread is at which request.
+Thread:   workers, mostly; `promote` is also called by the event loop, for all that it wants to know of a request, and `running` by any thread. Under the GIL.
 Not here: the engine (native/engine.h), whose twin is lane.py with wsgi/gateway.py.
 
 A request is plain as long as nobody needs more of it than a head and a body in memory. Whoever does need more promotes it, at whatever
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import io
 import logging
+import math
+import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +44,21 @@ logger = logging.getLogger("aserve")
 WHOLE: int = lib.LANE_WHOLE
 MAX_TAIL_BYTES = 1024  # of what ends a head: native/request.h; only --server-name makes it longer
 _POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, f"lane_{name}"))) for name in ("poll", "reply", "wake")}
+
+_natives: list[weakref.ref[Native]] = []  # those of this process
+
+
+def running(arrived_before: float = math.inf) -> dict[int, Exchange]:
+    """
+    Promote the requests that a worker is at, of those that arrived before; return all that run and are promoted, by thread.
+
+    `arrived_before`: by time.monotonic(), for those whose time is taken; infinity: all; minus infinity: promote none.
+    """
+    found: dict[int, Exchange] = {}
+    for native in [ref() for ref in _natives.copy()]:
+        if native is not None:
+            found.update(native.engine.running(arrived_before))
+    return found
 
 
 def new_native(lane: Any, executor: Executor) -> Native | None:
@@ -94,6 +112,7 @@ class Native:
             **executor.parts,
         )
         lane.submit_arrivals = self.engine.submit
+        _natives.append(weakref.ref(self, _natives.remove))
 
     # --- called on the event loop ---
 

@@ -565,3 +565,7 @@ class Executor:
         self.waking.append(None)
         lock.release()
         return True
+
+
+# What calls a job in a worker, or the leader in C: the outermost frames of ours that are below the app's own of a plain request.
+WORKING = (Executor._lead.__code__, Executor._work.__code__)

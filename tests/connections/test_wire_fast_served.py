@@ -13,6 +13,7 @@ import weakref
 import pytest
 from harness import apps
 from harness.fakes import Harness
+from harness.interpreter import NATIVE_KINDS
 
 import aserve
 from aserve.connections.connection import Connection
@@ -195,8 +196,9 @@ class Closing:
 
 
 @pytest.mark.one_way
+@pytest.mark.parametrize("native", NATIVE_KINDS)
 @pytest.mark.parametrize("path", ["/", "/pieces", "/write", "/large", "/file", "/iterable", "/raises", "/refuses"])
-def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, wait_until, caplog):
+def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, native, wait_until, caplog):
     """An app that outlives its server does no harm; its iterable is closed, its failure logged, as ever."""
     iterable, gate, entered = Closing(), threading.Event(), threading.Event()
 
@@ -214,7 +216,7 @@ def test_an_app_that_comes_back_after_the_end(start_server, raw_client, path, wa
             return iterable
         return app(environ, start_response)
 
-    server = start_server(slow, is_checked=False, drain_seconds=0.1, threads=4)
+    server = start_server(slow, is_checked=False, drain_seconds=0.1, threads=4, native=native)
     client = raw_client(server)
     client.request(path)
     assert entered.wait(30)

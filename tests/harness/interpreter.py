@@ -24,6 +24,8 @@ def has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+# What --native may be here: without the extension, auto is off.
+NATIVE_KINDS = ["off", *(["auto"] if has_module("aserve._native") else [])]
 LOOP_KINDS = ["asyncio", *(["uvloop"] if has_module("uvloop") else [])]
 
 
