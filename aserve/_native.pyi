@@ -16,6 +16,9 @@ def make_environ(
     `section` is the place that the last request of the same connection had; 0 at first.
     """
 
+def remove_forwarded(vars: bytes, own_count: int, /) -> bytes | None:
+    """Return a vars block without the fields in which proxies describe their client; None: not plain."""
+
 def forget() -> None:
     """Let go of the field sections and the names that `make_environ` has kept."""
 

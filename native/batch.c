@@ -3,14 +3,43 @@
 
 #include <string.h>
 
-enum { PLAIN_FLAGS = HTTP1_KEEP_ALIVE | HTTP1_VERSION_1_1 | HTTP1_HEAD };
+enum {
+    PLAIN_FLAGS = HTTP1_KEEP_ALIVE | HTTP1_VERSION_1_1 | HTTP1_HEAD |
+                  HTTP1_LENGTH | HTTP1_FORWARDED | HTTP1_DROPPED
+};
+
+/* Whether what is said once was said; until then the twin says it. */
+static int is_said(PyObject **line)
+{
+    PyObject *value;
+
+    if (*line == NULL || *line == Py_True)
+        return *line != NULL;
+    value = PyObject_GetAttrString(*line, "is_said");
+    if (value == Py_True)
+        Py_XSETREF(*line, value);
+    else
+        Py_XDECREF(value);
+    PyErr_Clear();
+    return *line == Py_True;
+}
+
+/* Whether C understands what the flags of HTTP's parser say. */
+static int are_plain(engine_service *service, uint32_t flags)
+{
+    if ((flags & HTTP1_FORWARDED) != 0 && !is_said(&service->removal))
+        return 0;
+    if ((flags & HTTP1_DROPPED) != 0 && !is_said(&service->drop))
+        return 0;
+    return (flags & HTTP1_VERSION_1_1) != 0 &&
+           (flags & ~(uint32_t)PLAIN_FLAGS) == 0;
+}
 
 /* Whether C understands all of a request. */
-static int is_plain(const engine *self, const lane_arrival *arrival,
+static int is_plain(engine *self, const lane_arrival *arrival,
                     const char *vars)
 {
-    const engine_service *service = &self->services[arrival->listener];
-    uint32_t flags = arrival->flags;
+    engine_service *service = &self->services[arrival->listener];
 
     if (service->app == NULL || arrival->kind != LANE_WHOLE ||
         self->peers[arrival->fd].addr == NULL)
@@ -18,8 +47,7 @@ static int is_plain(const engine *self, const lane_arrival *arrival,
     if (service->is_front) {
         if (arrival->modifier1 != 0 || arrival->vars_len == 0)
             return 0; /* a call, a ping, a mount, a mistake */
-    } else if ((flags & HTTP1_VERSION_1_1) == 0 ||
-               (flags & ~(uint32_t)(PLAIN_FLAGS | HTTP1_LENGTH)) != 0) {
+    } else if (!are_plain(service, arrival->flags)) {
         return 0;
     }
     return self->health_path == NULL ||

@@ -189,7 +189,14 @@ static int set_tail(PyObject *object, PyObject *tail, void *unused)
 
 /* --- beginning and end ----------------------------------------------------- */
 
-/* services: a list of (app or None, base, prefix, is_front). */
+static void take_object(PyObject **to, PyObject *object)
+{
+    Py_INCREF(object);
+    Py_XSETREF(*to, object);
+}
+
+/* services: a list of (app or None, base, prefix, is_front, removal or None,
+ * drop or None). */
 static int take_services(engine *self, PyObject *services)
 {
     Py_ssize_t count = PyList_GET_SIZE(services);
@@ -202,10 +209,11 @@ static int take_services(engine *self, PyObject *services)
     self->nservices = count;
     for (Py_ssize_t i = 0; i < count; i++) {
         engine_service *to = &self->services[i];
-        PyObject *app, *base, *prefix;
+        PyObject *app, *base, *prefix, *removal, *drop;
 
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(services, i), "OO!Up", &app,
-                              &PyDict_Type, &base, &prefix, &to->is_front))
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(services, i), "OO!UpOO", &app,
+                              &PyDict_Type, &base, &prefix, &to->is_front,
+                              &removal, &drop))
             return -1;
         Py_INCREF(prefix);
         to->status_prefix = prefix;
@@ -215,18 +223,14 @@ static int take_services(engine *self, PyObject *services)
         }
         Py_INCREF(base);
         to->base = base;
-        if (app != Py_None) {
-            Py_INCREF(app);
-            to->app = app;
-        }
+        if (app != Py_None)
+            take_object(&to->app, app);
+        if (removal != Py_None)
+            take_object(&to->removal, removal);
+        if (drop != Py_None)
+            take_object(&to->drop, drop);
     }
     return 0;
-}
-
-static void take_object(PyObject **to, PyObject *object)
-{
-    Py_INCREF(object);
-    Py_XSETREF(*to, object);
 }
 
 static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
@@ -345,8 +349,11 @@ static void dealloc(PyObject *object)
         Py_XDECREF(self->peers[fd].addr);
         Py_XDECREF(self->peers[fd].port);
     }
-    for (Py_ssize_t i = 0; i < self->nservices; i++)
+    for (Py_ssize_t i = 0; i < self->nservices; i++) {
         Py_CLEAR(self->services[i].status_prefix);
+        Py_CLEAR(self->services[i].removal);
+        Py_CLEAR(self->services[i].drop);
+    }
     PyMem_Free(self->peers);
     PyMem_Free(self->services);
     environ_clear(&self->environs);

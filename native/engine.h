@@ -8,6 +8,7 @@
 #define NATIVE_ENGINE_H
 
 #include "environ.h"
+#include "forwarded.h"
 #include "request.h"
 
 /* What is known of a connection, by its descriptor. */
@@ -25,6 +26,11 @@ typedef struct {
     PyObject *status_prefix;
     octets prefix; /* of that */
     int is_front;
+    /* What is said when a request has something that the app does not see: a
+     * LogOnce, which Python says, or True, when it was; NULL: such a request is
+     * not plain. */
+    PyObject *removal; /* fields in which proxies describe their client */
+    PyObject *drop;    /* fields whose names have an underscore, or Proxy */
 } engine_service;
 
 /* What a worker has taken from the lane, and not begun. */

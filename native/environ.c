@@ -66,20 +66,7 @@ typedef struct {
     octets version;
 } request_line;
 
-#define OCTETS(literal)   ((octets){literal, sizeof(literal) - 1})
 #define WITH_NUL(literal) ((octets){literal, sizeof(literal)})
-
-static int is_equal(octets left, octets right)
-{
-    return left.size == right.size &&
-           memcmp(left.at, right.at, right.size) == 0;
-}
-
-static int begins_with(octets whole, octets part)
-{
-    return whole.size >= part.size &&
-           memcmp(whole.at, part.at, part.size) == 0;
-}
 
 static int ends_with(octets whole, octets part)
 {
@@ -87,19 +74,8 @@ static int ends_with(octets whole, octets part)
            memcmp(whole.at + whole.size - part.size, part.at, part.size) == 0;
 }
 
-/* Read NAME NUL VALUE, and the NUL behind it unless the block ends there.
- * Returns 0: there is no pair. */
-static int next_pair(const char **at, const char *end, octets *name,
-                     octets *value)
-{
-    *name = text_next(at, end);
-    if (name->at + name->size == end)
-        return 0;
-    *value = text_next(at, end);
-    return 1;
-}
-
-/* The same where the name is known; `name` has its NUL, too. */
+/* Read NAME NUL VALUE, and the NUL behind it, where the name is known; `name`
+ * has its NUL, too.  Returns 0: there is another. */
 static int next_value(const char **at, const char *end, octets name,
                       octets *value)
 {
@@ -178,7 +154,7 @@ static int add_fields(PyObject *dict, octets fields, int *may_keep)
     while (at < end) {
         Py_ssize_t size = PyDict_GET_SIZE(dict);
 
-        if (!next_pair(&at, end, &name, &value))
+        if (!text_pair(&at, end, &name, &value))
             return 0;
         if (set_pair(dict, name, value) < 0)
             return -1;
@@ -300,7 +276,7 @@ static int read_own(const char **at, const char *end, octets *own,
     if (npairs > OWN_MAX)
         return 0;
     for (uint32_t i = 0; i < npairs; i++)
-        if (!next_pair(at, end, &own[2 * i], &own[2 * i + 1]))
+        if (!text_pair(at, end, &own[2 * i], &own[2 * i + 1]))
             return 0;
     return 1;
 }

@@ -61,6 +61,21 @@ static PyObject *make_environ(PyObject *module, PyObject *args)
     return Py_BuildValue("NI", made, section);
 }
 
+static PyObject *remove_forwarded(PyObject *module, PyObject *args)
+{
+    forwarded_rest rest;
+    unsigned int nfirst;
+    Py_ssize_t size;
+    const char *vars;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#I", &vars, &size, &nfirst))
+        return NULL;
+    if (!forwarded_remove((octets){vars, (size_t)size}, nfirst, &rest))
+        Py_RETURN_NONE;
+    return PyBytes_FromStringAndSize(rest.octets, (Py_ssize_t)rest.size);
+}
+
 static PyObject *forget(PyObject *module, PyObject *unused)
 {
     (void)module, (void)unused;
@@ -72,6 +87,7 @@ static PyObject *forget(PyObject *module, PyObject *unused)
 static PyMethodDef methods[] = {
     {"make_head", make_head, METH_VARARGS, NULL},
     {"make_environ", make_environ, METH_VARARGS, NULL},
+    {"remove_forwarded", remove_forwarded, METH_VARARGS, NULL},
     {"forget", forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

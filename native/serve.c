@@ -31,22 +31,46 @@ double serve_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* The environ; NULL: with an exception, or without one: not plain. */
-static PyObject *environ_of(engine *self, plain_request *served)
+/* The environ without what is made for each request, of vars that are perhaps
+ * not all of the request's.  Returns as environ_new. */
+static PyObject *begin_environ(engine *self, plain_request *served,
+                               octets vars)
 {
     const lane_arrival *arrival = &served->arrival;
     engine_service *service = &self->services[arrival->listener];
     engine_peer *peer = &self->peers[arrival->fd];
-    environ_request asked = {served->vars,    arrival->vars_len,
-                             arrival->nfirst, service->is_front,
-                             peer->addr,      peer->port};
-    PyObject *env, *input;
+    environ_request asked = {vars.at,           vars.size,  arrival->nfirst,
+                             service->is_front, peer->addr, peer->port};
+    PyObject *env;
 
     Py_INCREF(asked.addr); /* to make a dict may run other threads */
     Py_INCREF(asked.port);
     env = environ_new(&self->environs, service->base, &asked, &peer->section);
     Py_DECREF(asked.addr);
     Py_DECREF(asked.port);
+    return env;
+}
+
+/* The same without the fields in which proxies describe their client. */
+static PyObject *begin_without_forwarded(engine *self, plain_request *served,
+                                         octets vars)
+{
+    forwarded_rest rest;
+
+    if (!forwarded_remove(vars, served->arrival.nfirst, &rest))
+        return NULL;
+    return begin_environ(self, served, (octets){rest.octets, rest.size});
+}
+
+/* The environ; NULL: with an exception, or without one: not plain. */
+static PyObject *environ_of(engine *self, plain_request *served)
+{
+    octets vars = {served->vars, served->arrival.vars_len};
+    PyObject *env = (served->arrival.flags & HTTP1_FORWARDED) == 0
+                        ? begin_environ(self, served, vars)
+                        : begin_without_forwarded(self, served, vars);
+    PyObject *input;
+
     if (env == NULL)
         return NULL;
     input = served->body == NULL

@@ -79,3 +79,12 @@ octets text_next(const char **at, const char *end)
     *at = nul != NULL ? nul + 1 : end;
     return part;
 }
+
+int text_pair(const char **at, const char *end, octets *name, octets *value)
+{
+    *name = text_next(at, end);
+    if (name->at + name->size == end)
+        return 0;
+    *value = text_next(at, end);
+    return 1;
+}

@@ -7,6 +7,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A run of octets that something else owns. */
 typedef struct {
@@ -46,5 +47,24 @@ static inline int text_octets(PyObject *text, octets *to)
 
 /* What stands before the next NUL, or `end`; *at moves behind it. */
 octets text_next(const char **at, const char *end);
+
+/* Read NAME NUL VALUE, and the NUL behind it unless the block ends there.
+ * Returns 0: there is no pair. */
+int text_pair(const char **at, const char *end, octets *name, octets *value);
+
+/* The octets of a literal. */
+#define OCTETS(literal) ((octets){literal, sizeof(literal) - 1})
+
+static inline int is_equal(octets left, octets right)
+{
+    return left.size == right.size &&
+           memcmp(left.at, right.at, right.size) == 0;
+}
+
+static inline int begins_with(octets whole, octets part)
+{
+    return whole.size >= part.size &&
+           memcmp(whole.at, part.at, part.size) == 0;
+}
 
 #endif

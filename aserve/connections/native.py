@@ -23,6 +23,9 @@ from ..body import BufferedBody
 from ..errors import WrittenOff
 from ..exchange import HTTP_1_1, Exchange
 from ..forks import forked
+from ..log_once import LogOnce
+from ..protocols.underscores import Underscores
+from ..proxies.forwarded import StripForwarded
 from ..wsgi import Gateway
 from ..wsgi.response import BegunResponse
 from ..wsgi.routes import RoutingGateway
@@ -81,6 +84,19 @@ def plain_gateway(service: Service) -> Gateway | None:
     return gateway if is_alone and not has_readers else None
 
 
+def lines_of(service: Service) -> tuple[LogOnce | None, LogOnce | None]:
+    """
+    Return what is said once of fields that no app sees: of those that proxies send, of those whose names have an underscore.
+
+    None: requests with such a field are not plain. The others are when the line is out.
+    """
+    strip, underscores = service.limits.strip_forwarded, service.limits.underscores
+    return (
+        strip.line if type(strip) is StripForwarded else None,
+        underscores.line if type(underscores) is Underscores else None,
+    )
+
+
 class Native:
     """That of one lane."""
 
@@ -99,7 +115,13 @@ class Native:
             owner=self,
             health_path=None if health is None else health.path.encode("latin-1"),
             services=[
-                (gateway and gateway.app, service.base_environ, form.status_prefix, form is not HTTP_1_1)
+                (
+                    gateway and gateway.app,
+                    service.base_environ,
+                    form.status_prefix,
+                    form is not HTTP_1_1,
+                    *lines_of(service),
+                )
                 for service, gateway, form in zip(lane.services, gateways, lane.forms)
             ],
             connections=lane.connections,

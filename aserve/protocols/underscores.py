@@ -27,11 +27,11 @@ class Underscores:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._line = LogOnce(logger, logging.INFO)
+        self.line = LogOnce(logger, logging.INFO)
 
     def look_at(self, head: bytes, exchange: Exchange) -> None:
         """Tell of a field that was dropped from the head of this exchange, unless one was told of before."""
-        if not self._line.is_said:
+        if not self.line.is_said:
             found = _FIELD.search(head)
             if found is not None:
                 self.tell(found[1])
@@ -44,7 +44,7 @@ class Underscores:
     def tell(self, field: bytes) -> None:
         """Tell of a field by its name, unless one was told of before."""
         name = field.decode("latin-1")[:_MAX_SHOWN]
-        self._line.log(
+        self.line.log(
             "%s: the field %s came, and the app does not see it, as any whose name has an underscore: %s would be the same to it. If a proxy of "
             "yours sets it, let its name have hyphens, or see --underscore-fields (said once)",
             self._where,

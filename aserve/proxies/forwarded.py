@@ -127,13 +127,13 @@ class StripForwarded:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._line = LogOnce(logger, logging.INFO)
+        self.line = LogOnce(logger, logging.INFO)
 
     def __call__(self, exchange: Exchange) -> None:
         """Move the fields from `exchange.vars` to `exchange.forwarded`; log it once."""
         strip_forwarded(exchange)
-        if exchange.forwarded is not None and not self._line.is_said:
-            self._line.log(
+        if exchange.forwarded is not None and not self.line.is_said:
+            self.line.log(
                 "%s: %s came, and was removed like all such fields; if a proxy of yours sets it: --trusted-proxies "
                 "(said once)",
                 self._where,

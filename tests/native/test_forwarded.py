@@ -1,0 +1,57 @@
+"""What C takes out of the vars is what Python takes out: the fields in which proxies describe their client, and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from harness.environs import LINE, block
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aserve.exchange import REQUEST_LINE_COUNT, Exchange
+from aserve.proxies.forwarded import strip_forwarded
+
+VARS_MAX = 8192  # native/forwarded.h
+
+NAMES = st.sampled_from(
+    [
+        "HTTP_HOST", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED", "HTTP_X_FORWARDEDLY", "HTTP_FORWARDED",
+        "HTTP_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_X_REAL_IPS", "HTTP_X_FORWARDE", "CONTENT_TYPE", "HTTP_",
+    ]
+)  # fmt: skip
+VALUES = st.sampled_from(["", "192.0.2.1", "HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED"]) | st.text(
+    st.characters(min_codepoint=1, max_codepoint=255), max_size=10
+)
+LINES = st.tuples(*(st.tuples(st.just(name), VALUES) for name, _ in LINE))
+
+
+def left_by_twin(vars):
+    exchange = Exchange(vars)
+    strip_forwarded(exchange)
+    return exchange.vars
+
+
+def left_by_native(native, vars, own_count=REQUEST_LINE_COUNT):
+    rest = native.remove_forwarded(vars.encode("latin-1"), own_count)
+    return None if rest is None else rest.decode("latin-1")
+
+
+@settings(deadline=None, database=None, derandomize=True, max_examples=300)
+@given(LINES, st.lists(st.tuples(NAMES, VALUES), max_size=8))
+def test_any_fields(native, line, fields):
+    """Wherever they stand, and whatever values look like."""
+    vars = block([*line, *fields])
+    assert left_by_native(native, vars) == left_by_twin(vars)
+
+
+@pytest.mark.parametrize("size", [VARS_MAX - 1, VARS_MAX, VARS_MAX + 1])
+def test_a_long_block(native, size):
+    """One that has no room is not plain."""
+    vars = block([*LINE, ("HTTP_X_REAL_IP", "a"), ("HTTP_A", "")])
+    vars += "x" * (size - len(vars))
+    assert left_by_native(native, vars) == (left_by_twin(vars) if size <= VARS_MAX else None)
+
+
+@pytest.mark.parametrize("vars", ["", "A", block(LINE) + "\0HTTP_A"])
+def test_a_block_that_is_cut_off(native, vars):
+    """No parser writes one: it stays as it is, or is not plain."""
+    assert left_by_native(native, vars) in (None, vars)
