@@ -91,10 +91,10 @@ class AccessLog:
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Make the line of a request that the app has not seen, or not answered in time, of what is known of it."""
-        known = _known_of(exchange or Exchange("", 0), connection)
-        if known.end == ANSWERED:
-            known.end = REFUSED
-        self.write([(known, why.status, 0, _monotonic(), b"")])
+        known = exchange or Exchange("", 0)
+        addr, end = (known.client or connection).remote_addr, REFUSED if known.end == ANSWERED else known.end
+        times = known.arrived_at, known.began_at, 0.0, _monotonic()
+        self.write([(known.vars, known.is_from_front, addr, why.status, 0, end, *times, known.thread_id, False, b"")])
 
     def flush(self) -> None:
         """Write the lines that wait."""
@@ -164,15 +164,6 @@ class AccessLog:
                 self._lost_why,
             )
             self._lost_count = 0
-
-
-def _known_of(exchange: Exchange, connection: Any) -> Exchange:
-    """Return what a line needs of an exchange that is its connection's no more, or never was."""
-    kept = Exchange(exchange.vars, exchange.own_count)
-    kept.connection, kept.client, kept.is_from_front = connection, exchange.client, exchange.is_from_front
-    kept.arrived_at, kept.began_at, kept.thread_id = exchange.arrived_at, exchange.began_at, exchange.thread_id
-    kept.end = exchange.end
-    return kept
 
 
 def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], worker: int, pid: int) -> None:

@@ -105,14 +105,14 @@ class LineFormat:
         made: list[str] = []
         add, get, second, next_second = made.append, self._lines.get, self._second, self._second + 1.0
         for each in ended:
-            exchange, status, size, ended_at, _ = each
+            vars, is_from_front, addr, status, size, end, _, _, _, ended_at, _, _, _ = each
             at = epoch + ended_at
             if not second <= at < next_second:
                 second, next_second = self._begin_second(at)
-            key = exchange.vars, status, size, exchange.end, (exchange.client or exchange.connection).remote_addr
+            key = vars, status, size, end, addr
             line = get(key)
-            if line is None or exchange.is_from_front:
-                line = self._new_line(each, key, at)
+            if line is None or is_from_front:
+                line = self._new_line(each, at)
             add(line)
         return made
 
@@ -122,10 +122,10 @@ class LineFormat:
         self._lines.clear()
         return self._second, self._second + 1.0
 
-    def _new_line(self, ended: Ended, key: LineKey, at: float) -> str:
+    def _new_line(self, ended: Ended, at: float) -> str:
         """Return a line; keep it for the next request of this second that says the same."""
-        vars, status, size, end, addr = key
-        is_from_front = ended[0].is_from_front
+        vars, is_from_front, addr, status, size, end, *_ = ended
+        key: LineKey = vars, status, size, end, addr
         parts = split(vars, is_from_front)
         client: str | None = addr
         if is_from_front and vars:

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Callable, NamedTuple, Optional, Union
 from urllib.parse import unquote
 
-from .exchange import WORKER_DIED, Client, Exchange
+from .exchange import WORKER_DIED, Exchange
 from .local_time import local_time, show_offset
 from .request_log import Ended
 from .settings.log_line import Atom
@@ -73,10 +73,9 @@ FieldGetter = Callable[[Fields], Value]
 
 def record_of(ended: Ended, at: float, client: str | None = None) -> Record:
     """Return what is known of an end by its names; `at`: its time of day, `client`: its address, if a front server has named it."""
-    exchange, status, size, ended_at, head = ended
-    times = Times(exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id)
-    client = client or (exchange.client or exchange.connection).remote_addr or "-"
-    return Record(exchange.vars, exchange.is_from_front, client, status, size, exchange.end, at, times, head)
+    vars, is_from_front, addr, status, size, end, arrived_at, began_at, _, ended_at, thread_id, _, head = ended
+    times = Times(arrived_at, began_at, ended_at, thread_id)
+    return Record(vars, is_from_front, client or addr or "-", status, size, end, at, times, head)
 
 
 class Process:
@@ -301,11 +300,8 @@ def died(text: str, seconds: float) -> Ended:
         "REQUEST_METHOD": method, "REQUEST_URI": target, "PATH_INFO": unquote(path, "latin-1"), "QUERY_STRING": query,
         "SERVER_PROTOCOL": "",
     }  # fmt: skip
-    exchange = Exchange("\0".join(part for pair in pairs.items() for part in pair), len(pairs))
-    exchange.client, exchange.end = Client("", "", {}), WORKER_DIED
-    now = time.monotonic()
-    exchange.arrived_at = now - seconds
-    return exchange, 0, 0, now, b""
+    vars, now = "\0".join(part for pair in pairs.items() for part in pair), time.monotonic()
+    return vars, False, "", 0, 0, WORKER_DIED, now - seconds, 0.0, 0.0, now, 0, False, b""
 
 
 def path_of(record: Record) -> str:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from . import error_log, forks
 from .metrics.busy import Busy
 from .metrics.status import Serving
-from .request_log import MOST, Ends, RequestLog
+from .request_log import Ends, RequestLog
 from .stalls import StallWatch
 from .titles import Title
 from .wire_log import WireLog, is_told
@@ -89,17 +89,17 @@ class Records:
     def new_log(self, executor: Executor | InlineExecutor) -> RequestLog | None:
         """Return who is told of the end of each request, to be called once; None: nobody."""
         log, slow = self._access_log, self._slow
-        readers = [reader for reader in (self._counters, log, self._wire_log) if reader is not None]
-        if not readers:
+        readers = [reader for reader in (self._counters, log) if reader is not None]
+        if not readers and self._wire_log is None:
             return slow
         ends = self._ends = Ends(
             readers,
             executor.jobs,
-            most=MOST if self._wire_log is None else 0,  # which asks what the wire is
             soon=executor.pause_seconds / 2,  # not all of it: the pause may have begun some time before `arrived_at`
             wants_head=log is not None and log.wants_head,
             slow=slow,
             slow_seconds=self._server.config.slow_request_seconds,
+            wire_log=self._wire_log,
         )
         executor.on_pause = ends.flush
         return ends

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from .errors import RequestRefused
     from .exchange import Exchange
 
-# The exchange; status (0: there was none) and octets sent of its response; time.monotonic() at the end; the response's head, if
-# a reader asks. Its response is gone. A tuple, since a class of its own would cost 300 instructions each.
-Ended = tuple["Exchange", int, int, float, bytes]
+# What is kept of a request: its vars; whether a front server has sent them; its client's address, "" on a unix socket or if the vars have
+# it; status (0: there was none) and octets sent of its response; how it ended (exchange.py); when it arrived, was begun, was left to the event
+# loop, and ended, by time.monotonic() (0.0: that has not come, or nothing asks); the thread that began it; whether the app has failed; the
+# response's head, if a reader asks. A tuple, as a class of its own would cost 300 instructions each, and native/ends.c makes these, too.
+Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bool, bytes]
 
 # The most that wait to be told: as many as a batch of the lane (connections/lane_memory.py).
 MOST = 64
@@ -35,6 +37,19 @@ _LONGEST = 1.0
 _TOO_MANY = 1024
 
 _monotonic = time.monotonic
+
+
+def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> Ended:
+    """Return what is kept of an exchange whose response is out, or lost; its response is still there."""
+    response, client = exchange.response, exchange.client or exchange.connection
+    if response is None:
+        status, size, head = 0, 0, b""
+    else:
+        status, size, head = response.code, response.sent_bytes, response.head if wants_head else b""
+    return (
+        exchange.vars, exchange.is_from_front, client.remote_addr, status, size, exchange.end,
+        exchange.arrived_at, exchange.began_at, exchange.left_at, ended_at, exchange.thread_id, exchange.has_app_failed, head,
+    )  # fmt: skip
 
 
 class RequestLog(Protocol):
@@ -69,21 +84,21 @@ class Ends:
         readers: Iterable[Reader],
         waiting: Sized = (),
         *,
-        most: int = MOST,
         soon: float = 0.0,
         wants_head: bool = False,
         slow: RequestLog | None = None,
         slow_seconds: float = 0.0,
+        wire_log: RequestLog | None = None,
     ) -> None:
         """
-        `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: `most` are told together.
+        `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: MOST are told together.
 
         `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is then called soon.
-        `slow` is told at once of those that took `slow_seconds`; None: nobody is.
+        `slow` is told at once of those that took `slow_seconds`, `wire_log` of each; None: nobody is.
         """
         self._readers = tuple(readers)
         self._writes: Sequence[Callable[[Sequence[Ended]], None]] = [reader.write for reader in self._readers]
-        self._waiting, self._most, self._soon, self._wants_head = waiting, most, soon, wants_head
+        self._waiting, self._soon, self._wants_head, self._wire_log = waiting, soon, wants_head, wire_log
         self._slow, self._slow_seconds = slow, slow_seconds if slow is not None else float("inf")
         self._ends: collections.deque[Ended] = collections.deque()
         self._due_at = _monotonic() + _LONGEST
@@ -91,22 +106,14 @@ class Ends:
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """See RequestLog.write."""
-        response, ends, ended_at = exchange.response, self._ends, _monotonic()
-        if response is None:
-            ends.append((exchange, 0, 0, ended_at, b""))
-        elif self._wants_head:
-            ends.append((exchange, response.code, response.sent_bytes, ended_at, response.head))
-        else:
-            ends.append((exchange, response.code, response.sent_bytes, ended_at, b""))
+        ends, ended_at = self._ends, _monotonic()
+        ends.append(ended_of(exchange, ended_at, self._wants_head))
         took = ended_at - exchange.arrived_at
+        if self._wire_log is not None:
+            self._wire_log.write(exchange)
         if took >= self._slow_seconds:
             self._slow.write(exchange)  # type: ignore[union-attr]
-        if (
-            ((may_wait and took < self._soon) or self._waiting)
-            and len(ends) < self._most
-            and ended_at < self._due_at
-            and exchange.body is None  # else it would be held
-        ):
+        if ((may_wait and took < self._soon) or self._waiting) and len(ends) < MOST and ended_at < self._due_at:
             return
         self.flush()
 
@@ -115,8 +122,9 @@ class Ends:
         self.flush()  # those before it
         for reader in self._readers:
             reader.write_refused(connection, exchange, why)
-        if self._slow is not None:
-            self._slow.write_refused(connection, exchange, why)
+        for log in (self._wire_log, self._slow):
+            if log is not None:
+                log.write_refused(connection, exchange, why)
 
     def flush(self) -> None:
         """Tell of those that wait; if another thread does so just now, that tells of these, too."""

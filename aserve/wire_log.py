@@ -10,12 +10,10 @@ The level is read once, when a server starts: without debug nobody is told, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Any
 
 from .errors import RequestRefused
 from .exchange import Exchange
-from .request_log import Ended
 
 logger = logging.getLogger("aserve.wire")
 
@@ -31,17 +29,17 @@ def tell(connection: Any, what: str) -> None:
 
 
 class WireLog:
-    """Tells of the end of each request; a Reader."""
+    """Tells of the end of each request; a RequestLog."""
 
-    def write(self, ended: Sequence[Ended]) -> None:
-        """See Reader.write."""
-        for exchange, code, size, _, _ in ended:
-            connection = exchange.connection
-            kept = "is kept" if exchange.keep_alive and not exchange.is_from_front else "closes"
-            logger.debug(
-                "%s: %s on %s, by %s: %s %d, %d octets; its connection %s",
-                _name_of(connection), exchange.summary, connection.service.name, connection.wire.way, exchange.end, code, size, kept,
-            )  # fmt: skip
+    def write(self, exchange: Exchange, may_wait: bool = False) -> None:
+        """See RequestLog.write; it is told at once."""
+        connection, response = exchange.connection, exchange.response
+        code, size = (0, 0) if response is None else (response.code, response.sent_bytes)
+        kept = "is kept" if exchange.keep_alive and not exchange.is_from_front else "closes"
+        logger.debug(
+            "%s: %s on %s, by %s: %s %d, %d octets; its connection %s",
+            _name_of(connection), exchange.summary, connection.service.name, connection.wire.way, exchange.end, code, size, kept,
+        )  # fmt: skip
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """See RequestLog.write_refused."""

@@ -7,11 +7,9 @@ import os
 import socket
 import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
-from aserve.exchange import Exchange
 from aserve.log_format import LineFormat
 from aserve.log_values import MAX_REQUEST_ID, Process, Record, Times, died, path_of, record_of
 from aserve.settings.log_line import ATOMS
@@ -36,12 +34,12 @@ def record(pairs=PAIRS, **changes):
 
 
 def ended(record):
-    """Return what is known of a request at its end, with such a record."""
-    exchange = Exchange(record.vars, 0)
-    exchange.is_from_front, exchange.end = record.is_from_front, record.end
-    exchange.connection = SimpleNamespace(remote_addr=record.client)
-    exchange.arrived_at, exchange.began_at, ended_at, exchange.thread_id = record.times
-    made = (exchange, record.status, record.size, ended_at, record.head)
+    """Return what is kept of a request, with such a record."""
+    arrived_at, began_at, ended_at, thread_id = record.times
+    made = (
+        record.vars, record.is_from_front, record.client, record.status, record.size, record.end,
+        arrived_at, began_at, 0.0, ended_at, thread_id, False, record.head,
+    )  # fmt: skip
     assert record_of(made, record.at) == record
     return made
 

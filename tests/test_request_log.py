@@ -10,7 +10,6 @@ import pytest
 from harness.fakes import FakeAccessLog, FakeConnection
 
 from aserve import request_log
-from aserve.body import BufferedBody
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
 from aserve.request_log import Ends
@@ -23,7 +22,7 @@ class Batches:
         self.told, self.refused = [], []
 
     def write(self, ended):
-        self.told.append([each[1:3] for each in ended])
+        self.told.append([each[3:5] for each in ended])
 
     def write_refused(self, connection, exchange, why):
         self.refused.append(why.status)
@@ -36,6 +35,7 @@ class Batches:
 def new_exchange(code=200, sent_bytes=0, **other):
     """Return one that ends."""
     exchange = Exchange("", 0)
+    exchange.connection = FakeConnection()
     exchange.response = types.SimpleNamespace(code=code, sent_bytes=sent_bytes, head=b"X: y")
     for name, value in other.items():
         setattr(exchange, name, value)
@@ -89,12 +89,13 @@ def test_not_for_long(monkeypatch):
     assert [len(batch) for batch in reader.told] == [3, 2]
 
 
-def test_what_does_not_wait():
-    """An end with a body, which would be held; and where none may wait."""
-    reader = Batches()
-    Ends([reader], ["a job"]).write(new_exchange(body=BufferedBody.of(b"a")))
-    Ends([reader], ["a job"], most=0).write(new_exchange())
-    assert len(reader.told) == 2
+def test_the_wire_log():
+    """It is told at once, whatever waits: it asks what the wire is."""
+    reader, wire_log = Batches(), FakeAccessLog()
+    ends = Ends([reader], ["a job"], wire_log=wire_log)
+    ends.write(new_exchange())
+    ends.write_refused(FakeConnection(), None, RequestRefused(413, "large"))
+    assert reader.told == [[(200, 0)]] and reader.refused == [413] and wire_log.codes == [200, 413]
 
 
 def test_a_refusal():
@@ -111,7 +112,7 @@ def test_the_head(asks, head):
     """Only who asks for it has it kept."""
     told = []
     Ends([types.SimpleNamespace(write=told.append)], wants_head=asks).write(new_exchange())
-    assert told[0][0][4] == head
+    assert told[0][0][-1] == head
 
 
 @pytest.mark.parametrize(("seconds", "codes"), [(1.9, []), (2.0, [200])])

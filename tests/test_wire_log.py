@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 from harness import apps
-from harness.ends import ended
 
 from aserve import wire_log
 from aserve.errors import RequestRefused
@@ -61,10 +60,10 @@ def new_exchange(addr="192.0.2.1"):
 def test_ends(lines, kept):
     """What was asked, how it went, and what becomes of the connection."""
     log, exchange = WireLog(), new_exchange()
-    log.write([ended(exchange)])
+    log.write(exchange)
     exchange.response = SimpleNamespace(code=404, sent_bytes=7)
     exchange.keep_alive, exchange.end = False, "timed_out"
-    log.write([ended(exchange)])
+    log.write(exchange)
     log.write_refused(new_exchange("").connection, exchange, RequestRefused(413, "large"))
     log.write_refused(exchange.connection, None, RequestRefused(400, "bad"))
     assert lines() == [

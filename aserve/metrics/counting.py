@@ -69,21 +69,22 @@ class Counters:
         counts, words = self._counts, self._words
         size, waited, took, held, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0.0, 0, 0, 0
         with self._lock:
-            for exchange, status, sent_bytes, ended_at, _ in ended:
+            for (
+                _, _, _, status, sent_bytes, end, arrived_at, began_at, left_at, ended_at, _, has_app_failed, _,
+            ) in ended:  # fmt: skip
                 place = _BY_CLASS[status // 100]
-                if exchange.end != ANSWERED:
+                if end != ANSWERED:
                     place += 1  # cut
                 words[place] = counts[place] = counts[place] + 1
                 size += sent_bytes
-                if exchange.has_app_failed:
+                if has_app_failed:
                     self._raise(_EXCEPTIONS, 1)
-                began_at = exchange.began_at
                 if began_at:
-                    wait, run = began_at - (exchange.arrived_at or began_at), ended_at - began_at
+                    wait, run = began_at - (arrived_at or began_at), ended_at - began_at
                     timed_count += 1
                     waited += wait
                     took += run
-                    held += (exchange.left_at or ended_at) - began_at
+                    held += (left_at or ended_at) - began_at
                     if wait <= _QUICK:  # most are: their buckets are not looked for
                         quick_waits += 1
                     else:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from aserve.request_log import Ended, ended_of
+
 _monotonic = time.monotonic
 
 
-def ended(exchange: Any) -> tuple[Any, int, int, float, bytes]:
-    """Return an exchange that has ended just now."""
-    response = exchange.response
-    if response is None:
-        return exchange, 0, 0, _monotonic(), b""
-    return exchange, response.code, response.sent_bytes, _monotonic(), getattr(response, "head", b"")
+def ended(exchange: Any) -> Ended:
+    """Return what is kept of an exchange that ends now."""
+    return ended_of(exchange, _monotonic(), hasattr(exchange.response, "head"))

@@ -20,6 +20,7 @@ from aserve.statistics import Statistics
 def new_exchange(code=200, sent_bytes=0, waited=0.0, took=0.0, **other):
     """Return an exchange that ends now."""
     exchange = Exchange("", 0)
+    exchange.connection = types.SimpleNamespace(remote_addr="")
     exchange.response = types.SimpleNamespace(code=code, sent_bytes=sent_bytes) if code is not None else None
     exchange.began_at = time.monotonic() - took
     exchange.arrived_at = exchange.began_at - waited
