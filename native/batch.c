@@ -24,10 +24,26 @@ static int is_said(PyObject **line)
     return *line == Py_True;
 }
 
-/* Whether C understands what the flags of HTTP's parser say. */
-static int are_plain(engine_service *service, uint32_t flags)
+/* Whether what a proxy tells is believed; if not, no app sees it. */
+static int is_told(engine *self, const lane_arrival *arrival)
 {
-    if ((flags & HTTP1_FORWARDED) != 0 && !is_said(&service->removal))
+    engine_service *service = &self->services[arrival->listener];
+    int is_believed = 0;
+
+    if (service->changes != NULL)
+        is_believed = forwarded_is_believed(self, arrival);
+    if (is_believed < 0)
+        serve_report(self);
+    return is_believed > 0 || (is_believed == 0 && is_said(&service->removal));
+}
+
+/* Whether C understands what the flags of HTTP's parser say. */
+static int are_plain(engine *self, const lane_arrival *arrival)
+{
+    engine_service *service = &self->services[arrival->listener];
+    uint32_t flags = arrival->flags;
+
+    if ((flags & HTTP1_FORWARDED) != 0 && !is_told(self, arrival))
         return 0;
     if ((flags & HTTP1_DROPPED) != 0 && !is_said(&service->drop))
         return 0;
@@ -39,7 +55,7 @@ static int are_plain(engine_service *service, uint32_t flags)
 static int is_plain(engine *self, const lane_arrival *arrival,
                     const char *vars)
 {
-    engine_service *service = &self->services[arrival->listener];
+    const engine_service *service = &self->services[arrival->listener];
 
     if (service->app == NULL || arrival->kind != LANE_WHOLE ||
         self->peers[arrival->fd].addr == NULL)
@@ -47,7 +63,7 @@ static int is_plain(engine *self, const lane_arrival *arrival,
     if (service->is_front) {
         if (arrival->modifier1 != 0 || arrival->vars_len == 0)
             return 0; /* a call, a ping, a mount, a mistake */
-    } else if (!are_plain(service, arrival->flags)) {
+    } else if (!are_plain(self, arrival)) {
         return 0;
     }
     return self->health_path == NULL ||
@@ -64,6 +80,7 @@ static void begin_peer(engine *self, const lane_arrival *arrival,
     const char *at = vars + arrival->peer_off, *end = at + arrival->peer_len;
     octets addr = text_next(&at, end), port = text_next(&at, end);
 
+    peer->belief = FORWARDED_UNASKED;
     Py_CLEAR(peer->addr); /* of the one that had this number before */
     Py_CLEAR(peer->port);
     if (peer->is_twinned) {

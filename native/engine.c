@@ -134,6 +134,7 @@ static PyObject *know(PyObject *object, PyObject *args)
         return NULL;
     Py_INCREF(addr);
     Py_INCREF(port);
+    peer->belief = FORWARDED_UNASKED;
     Py_XSETREF(peer->addr, addr);
     Py_XSETREF(peer->port, port);
     peer->is_twinned = 1;
@@ -196,7 +197,7 @@ static void take_object(PyObject **to, PyObject *object)
 }
 
 /* services: a list of (app or None, base, prefix, is_front, removal or None,
- * drop or None). */
+ * drop or None, is_trusting). */
 static int take_services(engine *self, PyObject *services)
 {
     Py_ssize_t count = PyList_GET_SIZE(services);
@@ -210,10 +211,11 @@ static int take_services(engine *self, PyObject *services)
     for (Py_ssize_t i = 0; i < count; i++) {
         engine_service *to = &self->services[i];
         PyObject *app, *base, *prefix, *removal, *drop;
+        int is_trusting;
 
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(services, i), "OO!UpOO", &app,
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(services, i), "OO!UpOOp", &app,
                               &PyDict_Type, &base, &prefix, &to->is_front,
-                              &removal, &drop))
+                              &removal, &drop, &is_trusting))
             return -1;
         Py_INCREF(prefix);
         to->status_prefix = prefix;
@@ -229,6 +231,8 @@ static int take_services(engine *self, PyObject *services)
             take_object(&to->removal, removal);
         if (drop != Py_None)
             take_object(&to->drop, drop);
+        if (is_trusting && (to->changes = PyDict_New()) == NULL)
+            return -1;
     }
     return 0;
 }
@@ -353,6 +357,7 @@ static void dealloc(PyObject *object)
         Py_CLEAR(self->services[i].status_prefix);
         Py_CLEAR(self->services[i].removal);
         Py_CLEAR(self->services[i].drop);
+        Py_CLEAR(self->services[i].changes);
     }
     PyMem_Free(self->peers);
     PyMem_Free(self->services);

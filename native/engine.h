@@ -17,6 +17,7 @@ typedef struct {
     PyObject *port;
     uint32_t section;    /* see environ_new */
     uint32_t is_twinned; /* Lane.connections has a Connection of it */
+    uint32_t belief;     /* FORWARDED_UNASKED ... */
 } engine_peer;
 
 /* What the connections of one listener share. */
@@ -31,6 +32,9 @@ typedef struct {
      * not plain. */
     PyObject *removal; /* fields in which proxies describe their client */
     PyObject *drop;    /* fields whose names have an underscore, or Proxy */
+    /* What believed peers' words change in an environ: a dict of dicts, by
+     * octets; NULL: no peer is believed. */
+    PyObject *changes;
 } engine_service;
 
 /* What a worker has taken from the lane, and not begun. */
@@ -123,6 +127,16 @@ void batch_free(engine *self, batch *freed);
 /* Make jobs of all that no worker has begun; but leave `begun`, unless it is
  * NULL, its next one. */
 void batch_spill(engine *self, batch *begun);
+
+/* forwarded.c */
+
+/* Whether the peer of a connection is believed.  Returns -1 with an exception. */
+int forwarded_is_believed(engine *self, const lane_arrival *arrival);
+
+/* Return what a believed peer's words change in the environ, a dict; NULL: with
+ * an exception, or without one: not plain. */
+PyObject *forwarded_changes(engine *self, const plain_request *served,
+                            const forwarded_rest *rest);
 
 /* leader.c: lead and serve until there is something else to do (1), or
  * another worker leads (0).  Returns -1 with what ends the worker. */

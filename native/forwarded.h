@@ -9,13 +9,19 @@
 #include "text.h"
 
 enum {
-    FORWARDED_VARS_MAX = 8192 /* octets; what is longer is not plain */
+    FORWARDED_VARS_MAX = 8192, /* octets; what is longer is not plain */
+    FORWARDED_WORDS_MAX = 512  /* the same of a believed peer's words */
 };
+
+/* Whether the peer of a connection is believed. */
+enum { FORWARDED_UNASKED, FORWARDED_UNBELIEVED, FORWARDED_BELIEVED };
 
 /* Vars without some of their pairs. */
 typedef struct {
     size_t size;
+    size_t words_size; /* above FORWARDED_WORDS_MAX: there is no room */
     char octets[FORWARDED_VARS_MAX];
+    char words[FORWARDED_WORDS_MAX]; /* these pairs, and Host's */
 } forwarded_rest;
 
 /* Take the fields out of a block whose first `nfirst` pairs are the request's

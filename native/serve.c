@@ -51,15 +51,28 @@ static PyObject *begin_environ(engine *self, plain_request *served,
     return env;
 }
 
-/* The same without the fields in which proxies describe their client. */
-static PyObject *begin_without_forwarded(engine *self, plain_request *served,
-                                         octets vars)
+/* The same of a request with fields in which proxies describe their client.
+ * What a believed one changes comes behind the rest, which is then the same for
+ * many clients. */
+static PyObject *begin_forwarded(engine *self, plain_request *served,
+                                 octets vars)
 {
+    uint32_t belief = self->peers[served->arrival.fd].belief;
+    PyObject *changes = NULL, *env;
     forwarded_rest rest;
 
     if (!forwarded_remove(vars, served->arrival.nfirst, &rest))
         return NULL;
-    return begin_environ(self, served, (octets){rest.octets, rest.size});
+    if (belief == FORWARDED_BELIEVED) {
+        changes = forwarded_changes(self, served, &rest);
+        if (changes == NULL)
+            return NULL;
+    }
+    env = begin_environ(self, served, (octets){rest.octets, rest.size});
+    if (env != NULL && changes != NULL && PyDict_Update(env, changes) < 0)
+        Py_CLEAR(env);
+    Py_XDECREF(changes);
+    return env;
 }
 
 /* The environ; NULL: with an exception, or without one: not plain. */
@@ -68,7 +81,7 @@ static PyObject *environ_of(engine *self, plain_request *served)
     octets vars = {served->vars, served->arrival.vars_len};
     PyObject *env = (served->arrival.flags & HTTP1_FORWARDED) == 0
                         ? begin_environ(self, served, vars)
-                        : begin_without_forwarded(self, served, vars);
+                        : begin_forwarded(self, served, vars);
     PyObject *input;
 
     if (env == NULL)

@@ -93,6 +93,7 @@ WITHIN = {
         "in_flight limit listen_queue",
         "lane_memory",
         "service",
+        "plain",  # the chain of gateways, for C
         "connection streams",  # know no wire
         "writing",  # the event loop's half of a wire
         "large_bodies",

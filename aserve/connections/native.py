@@ -23,14 +23,11 @@ from ..body import BufferedBody
 from ..errors import WrittenOff
 from ..exchange import HTTP_1_1, Exchange
 from ..forks import forked
-from ..log_once import LogOnce
-from ..protocols.underscores import Underscores
-from ..proxies.forwarded import StripForwarded
 from ..wsgi import Gateway
+from ..wsgi.environ import Environ
 from ..wsgi.response import BegunResponse
-from ..wsgi.routes import RoutingGateway
-from ..wsgi.timing import TimingGateway
 from .connection import LOST, Connection
+from .plain import Plain, new_plain
 from .service import Service
 from .wire_fast import FastWire
 
@@ -69,43 +66,20 @@ def new_native(lane: Any, executor: Executor) -> Native | None:
     service = lane.services[0]
     if _native is None or service.config.native == "off":
         return None
-    gateways = [plain_gateway(each) for each in lane.services]
+    plains = [new_plain(each) for each in lane.services]
     has_room = len(service.common_fields.octets) <= MAX_TAIL_BYTES
-    return Native(lane, executor, gateways) if any(gateways) and has_room else None
-
-
-def plain_gateway(service: Service) -> Gateway | None:
-    """Return the gateway that C can stand in for; None: somebody wants to see each exchange."""
-    gateway = service.gateway
-    if type(gateway) is TimingGateway:
-        gateway = gateway.inner
-    is_alone = type(gateway) is Gateway or (type(gateway) is RoutingGateway and not gateway.has_routes)
-    has_readers = service.access_log is not None or service.tells_wire or service.config.request_seconds
-    return gateway if is_alone and not has_readers else None
-
-
-def lines_of(service: Service) -> tuple[LogOnce | None, LogOnce | None]:
-    """
-    Return what is said once of fields that no app sees: of those that proxies send, of those whose names have an underscore.
-
-    None: requests with such a field are not plain. The others are when the line is out.
-    """
-    strip, underscores = service.limits.strip_forwarded, service.limits.underscores
-    return (
-        strip.line if type(strip) is StripForwarded else None,
-        underscores.line if type(underscores) is Underscores else None,
-    )
+    return Native(lane, executor, plains) if any(plains) and has_room else None
 
 
 class Native:
     """That of one lane."""
 
-    def __init__(self, lane: Any, executor: Executor, gateways: list[Gateway | None]) -> None:
-        """`gateways`: of each service, as `plain_gateway` has it."""
+    def __init__(self, lane: Any, executor: Executor, plains: list[Plain | None]) -> None:
+        """`plains`: of each service, as `new_plain` has it."""
         self._lane, self._submit = lane, lane.submit_arrivals
         self._services: list[Service] = lane.services
         self._connections: dict[int, Connection] = lane.connections
-        self._gateways = gateways
+        self._plains = plains
         self.common_fields = lane.services[0].common_fields  # the same for all
         health = lane.services[0].health_paths
         self.engine: Any = _native.Engine(
@@ -116,13 +90,15 @@ class Native:
             health_path=None if health is None else health.path.encode("latin-1"),
             services=[
                 (
-                    gateway and gateway.app,
+                    plain and plain.gateway.app,
                     service.base_environ,
                     form.status_prefix,
                     form is not HTTP_1_1,
-                    *lines_of(service),
+                    plain and plain.removal_line,
+                    plain and plain.drop_line,
+                    plain is not None and plain.is_trusting,
                 )
-                for service, gateway, form in zip(lane.services, gateways, lane.forms)
+                for service, plain, form in zip(lane.services, plains, lane.forms)
             ],
             connections=lane.connections,
             written_off=WrittenOff,
@@ -169,6 +145,16 @@ class Native:
         """Let go of the Connection of a descriptor that is another's by now."""
         self._connections.pop(fd, None)
 
+    def believes(self, index: int, addr: str) -> bool:
+        """Whether a peer of this address is believed in what it tells of its clients."""
+        return self._plain(index).believes(addr)
+
+    def changes(self, index: int, vars: bytes, own_count: int, flags: int) -> Environ | None:
+        """Return what a believed peer's words change in the environ; None: such a request is not plain."""
+        return self._plain(index).changes(
+            self._lane.new_exchange(index, vars.decode("latin-1"), own_count, flags, 0, b"", 0, 0)
+        )
+
     def promote(
         self, fd: int, index: int, vars: bytes, own_count: int, flags: int, modifier1: int, body: bytes | None,
         arrived_at: float, began_at: float, thread_id: int, keep_alive: bool,
@@ -188,7 +174,10 @@ class Native:
             exchange.body = BufferedBody.of(body)
         if arrived_at:
             exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
-        return exchange, connection, self._begin_response(exchange, head, code, length) if is_begun else None
+        if not is_begun:
+            return exchange, connection, None  # all its gateways are to come
+        self._plain(index).rewrite(exchange)
+        return exchange, connection, self._begin_response(exchange, head, code, length)
 
     def _new_connection(self, fd: int, index: int) -> Connection:
         connection = Connection(self._services[index], *self.engine.peer_of(fd))
@@ -227,9 +216,12 @@ class Native:
         exchange.connection.run(exchange, lambda exchange: gateway.fail(exchange, exchange.response, exc))
 
     def _gateway_of(self, exchange: Exchange) -> Gateway:
-        gateway = self._gateways[self._services.index(exchange.connection.service)]
-        assert gateway is not None
-        return gateway
+        return self._plain(self._services.index(exchange.connection.service)).gateway
+
+    def _plain(self, index: int) -> Plain:
+        plain = self._plains[index]
+        assert plain is not None  # else none of its requests comes here
+        return plain
 
     def leave(self, exchange: Exchange, rest: bytes) -> None:
         """Let the event loop send what the socket has not taken of a whole response."""

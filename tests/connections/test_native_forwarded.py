@@ -70,3 +70,126 @@ def test_what_is_said_once(start_server, caplog, fields, word):
         assert b"200 OK" in ask(server, fields)
         counts.append(engine_of(server).plain_count)
     assert counts == [0, 1, 2] and len(lines_of(caplog, word)) == 1
+
+
+TRUSTING = {"trusted_proxies": "127.0.0.1, 198.51.100.0/24, 2001:db8::/64"}
+ALL = "x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-forwarded-port, x-forwarded-prefix, x-forwarded-user"
+NGINX = "X-Forwarded-For: 203.0.113.7\r\nX-Forwarded-Proto: https\r\n"
+TOLD = [
+    *SENT, NGINX, f"{NGINX}Accept: a\r\nCookie: a=b\r\n", NGINX.replace("7", "8"), "X-Forwarded-Proto: wss\r\n",
+    "X-Forwarded-For: 203.0.113.7, 198.51.100.1\r\n", f"{FOR}X-Forwarded-For: 2001:db8::1\r\n", "X-Forwarded-For: [2001:db8:1::1]:80\r\n",
+    "X-Forwarded-For: 203.0.113.7:4711\r\n", "X-Forwarded-For: unknown\r\n", "X-Forwarded-For: \r\n", "X-Real-IP: 203.0.113.9\r\n",
+    "X-Forwarded-Host: b.example\r\n", "X-Forwarded-Host: [::1]:80\r\nX-Forwarded-Port: 81\r\n", "X-Forwarded-Port: 8443\r\n",
+    f"{NGINX}X-Forwarded-Port: 443\r\n", "X-Forwarded-Port: 80\r\nX-Forwarded-Prefix: /app\r\n", "X-Forwarded-Prefix: /\r\n",
+    "X-Forwarded-User: me\r\nX-Forwarded-Ssl: on\r\n", 'Forwarded: for="[2001:db8:1::1]:1";proto=https;host=c.example, for=198.51.100.1\r\n',
+]  # fmt: skip
+MALFORMED = [
+    "X-Forwarded-For: not an address\r\n",
+    "X-Forwarded-Proto: gopher\r\n",
+    "X-Forwarded-Host: a b\r\n",
+    "X-Forwarded-Port: 0\r\n",
+    "Forwarded: for\r\n",
+]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        TRUSTING,
+        {**TRUSTING, "forwarded_fields": ALL},
+        {"trusted_proxies": "*", "forwarded_fields": ALL, "trusted_hops": 2},
+        {**TRUSTING, "forwarded_fields": "forwarded"},
+        {**TRUSTING, "forwarded_fields": "x-real-ip, x-forwarded-host"},
+    ],
+)
+def test_a_proxy_is_believed(start_server, settings):
+    """The app sees the client that it names; C learns what that makes once, and Python refuses what is malformed."""
+    in_c, in_python = (
+        start_server(apps.environ_json, is_checked=False, native=native, **settings) for native in ("auto", "off")
+    )
+    ask(in_c, "X_Under: a\r\n")
+    plain = 0
+    for fields in [*TOLD, *MALFORMED] * 2:
+        octets = ask(in_python, fields)
+        is_refused = octets.startswith(b"HTTP/1.1 400")
+        plain += not is_refused
+        if is_refused:
+            assert ask(in_c, fields) == octets
+        else:
+            assert environ_of(in_c, fields) == environ_of(in_python, fields)
+        assert engine_of(in_c).plain_count == plain
+    assert 0 < engine_of(in_c).promoted_count < plain
+
+
+def test_one_that_is_not_believed(start_server, caplog):
+    """The app does not see what it tells, and the log says so once, for all its requests."""
+    caplog.set_level("INFO", "aserve")
+    settings = {"trusted_proxies": "192.0.2.0/24", "forwarded_fields": ALL}
+    in_c, in_python = (
+        start_server(apps.environ_json, is_checked=False, native=native, **settings) for native in ("auto", "off")
+    )
+    for count, fields in enumerate([NGINX, NGINX, *MALFORMED]):
+        assert environ_of(in_c, fields) == environ_of(in_python, fields)
+        assert engine_of(in_c).plain_count == count
+    assert len(lines_of(caplog, "which is not in --trusted-proxies")) == 2  # one of each server
+
+
+def test_long_words(start_server):
+    """Python reads what is longer than C keeps."""
+    server = start_server(apps.environ_json, is_checked=False, native="auto", **TRUSTING)
+    fields = f"X-Forwarded-For: {', '.join(['203.0.113.7'] * 50)}\r\n"
+    assert environ_of(server, fields)[1]["REMOTE_ADDR"] == "203.0.113.7"
+    assert (engine_of(server).plain_count, engine_of(server).promoted_count) == (0, 1)
+
+
+@pytest.mark.provokes("raised")
+@pytest.mark.parametrize("app", [apps.written, apps.lazy_generator, apps.raises, apps.started_twice])
+def test_one_that_python_goes_on_with(start_server, app):
+    """What C has told the app, Python finds in the exchange."""
+    seen = []
+
+    def look(environ, start_response):
+        seen.append((environ["REMOTE_ADDR"], environ["wsgi.url_scheme"], environ["HTTP_HOST"]))
+        return app(environ, start_response)
+
+    octets = []
+    for native in ("auto", "off"):
+        server = start_server(look, is_checked=False, native=native, **TRUSTING)
+        octets.append([ask(server, NGINX), ask(server, NGINX)])
+        if native == "auto":
+            assert engine_of(server).promoted_count == 2
+    assert octets[0] == octets[1] and seen == [("203.0.113.7", "https", "a.example")] * 4
+
+
+def test_the_client_of_one_that_runs(start_server, wait_until):
+    """Whoever looks at what runs finds the client that the proxy has named, once."""
+    gate = apps.Gate()
+    server = start_server(gate, is_checked=False, native="auto", **TRUSTING)
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        client.sendall(f"GET / HTTP/1.1\r\nHost: a\r\n{NGINX}Connection: close\r\n\r\n".encode())
+        gate.wait_entered()
+        [exchange] = server.call(lambda: server.server._lane.exchanges)
+        assert exchange.client.remote_addr == "203.0.113.7" and exchange.client.base_environ["HTTPS"] == "on"
+        assert exchange.vars.count("HTTP_X_FORWARDED_FOR") == 1 and list(exchange.forwarded) == [
+            "HTTP_X_FORWARDED_FOR",
+            "HTTP_X_FORWARDED_PROTO",
+        ]
+        gate.open()
+        assert b"200 OK" in client.recv(1 << 16)
+
+
+def test_many_clients(start_server):
+    """However many there are, what is kept of them is bounded, and each is its own."""
+    server = start_server(apps.environ_json, is_checked=False, native="auto", **TRUSTING)
+    asked = 1100
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        reader = client.makefile("rb")
+        for number in [*range(asked), 0]:
+            addr = f"203.0.{number % 250}.{number // 250}"
+            client.sendall(f"GET / HTTP/1.1\r\nHost: a\r\nX-Forwarded-For: {addr}\r\n\r\n".encode())
+            size = 0
+            while line := reader.readline().strip():
+                if line.startswith(b"Content-Length: "):
+                    size = int(line.split()[1])
+            assert json.loads(reader.read(size))["REMOTE_ADDR"] == addr
+    assert engine_of(server).plain_count == asked + 1

@@ -6,6 +6,8 @@ import logging
 
 import pytest
 from harness.fakes import FakeAccessLog, FakeConnection
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
@@ -178,6 +180,35 @@ def test_the_connection_is_what_it_was():
     assert new_trust().apply(exchange)
     assert exchange.connection is connection and connection.remote_addr == PROXY
     assert (exchange.client.remote_addr, exchange.client.remote_port) == ("203.0.113.7", "")
+
+
+SENT = [
+    ("HTTP_X_FORWARDED_FOR", "203.0.113.7, 10.0.0.2"), ("HTTP_X_FORWARDED_FOR", "[2001:db8::1]:80"), ("HTTP_X_FORWARDED_FOR", "unknown"),
+    ("HTTP_X_FORWARDED_PROTO", "https"), ("HTTP_X_FORWARDED_PROTO", "http"), ("HTTP_X_FORWARDED_HOST", "a.example"),
+    ("HTTP_X_FORWARDED_HOST", "[::1]:81"), ("HTTP_X_FORWARDED_PORT", "8443"), ("HTTP_X_FORWARDED_PORT", "443"),
+    ("HTTP_X_FORWARDED_PREFIX", "/app"), ("HTTP_X_FORWARDED_PREFIX", "/"), ("HTTP_X_FORWARDED_USER", "me"), ("HTTP_X_REAL_IP", "1.2.3.4"),
+]  # fmt: skip
+
+
+@settings(deadline=None, database=None, derandomize=True, max_examples=200)
+@given(
+    st.lists(st.sampled_from(SENT), min_size=1, max_size=6, unique_by=lambda pair: pair[0]),
+    st.sampled_from(["inside:8000", "inside", "[::1]", "", None]),
+)
+def test_what_changes(fields, host):
+    """With what their words change, the environ without them is that of the exchange that they rewrite."""
+    trust = new_trust(proxies="10.0.0.0/8")
+    exchange = new_exchange(*fields, host=host)
+    changed = {**build_environ(exchange), **trust.changes(exchange), "wsgi.input": None, "wsgi.errors": None}
+    assert trust.apply(exchange)
+    assert changed == {**build_environ(exchange), "wsgi.input": None, "wsgi.errors": None}
+
+
+def test_what_a_malformed_one_changes():
+    """Nothing: it is refused."""
+    exchange = new_exchange(("HTTP_X_FORWARDED_FOR", "x"))
+    with pytest.raises(RequestRefused):
+        new_trust().changes(exchange)
 
 
 # Who is believed

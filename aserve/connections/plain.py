@@ -1,0 +1,81 @@
+"""Which gateways C stands in for, and what it has to know of them.
+
+Owns:     `new_plain`: whether a listener's requests can be plain; Plain: what its gateways make of one before the app has it.
+Thread:   workers, mostly; `rewrite` is also called by the event loop (native.py, `promote`).
+Not here: the requests (native.py), the gateways (wsgi/, proxies/trust.py).
+"""
+
+from __future__ import annotations
+
+from ..errors import RequestRefused
+from ..exchange import Client, Exchange
+from ..log_once import LogOnce
+from ..protocols.underscores import Underscores
+from ..proxies.forwarded import StripForwarded
+from ..proxies.trust import TrustingGateway
+from ..wsgi import Gateway
+from ..wsgi.environ import Environ
+from ..wsgi.routes import RoutingGateway
+from ..wsgi.timing import TimingGateway
+from .service import Service
+
+
+def new_plain(service: Service) -> Plain | None:
+    """Return what C has to know of a listener; None: Python serves all its requests."""
+    return None if wants_each(service) else _stand_in(service)
+
+
+def wants_each(service: Service) -> bool:
+    """Whether a setting wants to see each exchange."""
+    return bool(service.access_log is not None or service.tells_wire or service.config.request_seconds)
+
+
+def _stand_in(service: Service) -> Plain | None:
+    gateway = service.gateway
+    trusting: TrustingGateway | None = None
+    if type(gateway) is TimingGateway:
+        gateway = gateway.inner
+    if type(gateway) is TrustingGateway:
+        trusting = gateway
+        gateway = trusting.inner
+    is_alone = type(gateway) is Gateway or (type(gateway) is RoutingGateway and not gateway.has_routes)
+    return Plain(service, gateway, trusting) if is_alone else None
+
+
+class Plain:
+    """That of one listener."""
+
+    # What is said once of fields that no app sees: of those that proxies send, unless the proxy is believed; and of those whose names
+    # have an underscore. Such requests are plain when the line is out; None: they never are.
+    removal_line: LogOnce | None
+    drop_line: LogOnce | None
+
+    def __init__(self, service: Service, gateway: Gateway, trusting: TrustingGateway | None) -> None:
+        self.gateway = gateway  # the app's
+        self._trusting = trusting
+        self._base = service.base_environ
+        self.is_trusting = trusting is not None
+        strip, underscores = service.limits.strip_forwarded, service.limits.underscores
+        self.removal_line = strip.line if type(strip) is StripForwarded else None
+        if trusting is not None:
+            self.removal_line = trusting.line
+        self.drop_line = underscores.line if type(underscores) is Underscores else None
+
+    def believes(self, addr: str) -> bool:
+        """Whether a peer of this address is believed, on a listener that trusts proxies."""
+        assert self._trusting is not None
+        return self._trusting.trust.is_believed(Client(addr, "", self._base))
+
+    def changes(self, exchange: Exchange) -> Environ | None:
+        """Return what a believed peer's words change in the environ; None: they are malformed, or there are none."""
+        assert self._trusting is not None
+        exchange.connection = Client("", "", self._base)
+        try:
+            return self._trusting.trust.changes(exchange) if exchange.forwarded is not None else None
+        except RequestRefused:
+            return None
+
+    def rewrite(self, exchange: Exchange) -> None:
+        """Do with an exchange what the gateways before the app's do; C has understood all that it brings."""
+        if self._trusting is not None and exchange.forwarded is not None:
+            self._trusting.trust.apply(exchange)

@@ -1,0 +1,97 @@
+"""Which listeners C can serve, and what it learns of their gateways."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from harness.environs import LINE, block
+
+from aserve.connections.plain import new_plain
+from aserve.exchange import Client, Exchange
+from aserve.log_once import LogOnce
+from aserve.protocols.base import Limits
+from aserve.protocols.underscores import Underscores
+from aserve.proxies.forwarded import StripForwarded, strip_forwarded
+from aserve.proxies.trust import TrustingGateway, peers_of, trust_of
+from aserve.settings import Config, parse_bind
+from aserve.wsgi import Gateway
+from aserve.wsgi.environ import build_base_environ
+from aserve.wsgi.queue_wait_field import QueueWaitGateway
+from aserve.wsgi.response import CommonFields
+from aserve.wsgi.routes import RoutingGateway, compile_routes
+from aserve.wsgi.timing import TimingGateway
+
+FIELDS = CommonFields("")
+APP = Gateway(lambda environ, start_response: [], FIELDS, True)
+TRUST = trust_of(config := Config(trusted_proxies="10.0.0.0/8"), parse_bind("127.0.0.1:80"), peers_of(config))
+TRUSTING = TrustingGateway(APP, FIELDS, TRUST, "here")
+
+
+def service_of(gateway, **changes):
+    settings = {
+        "access_log": None, "tells_wire": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
+        "base_environ": build_base_environ("server", "80", server_software="s", multithread=True, file_wrapper=object),
+    }  # fmt: skip
+    return SimpleNamespace(**{**settings, **changes, "gateway": gateway})
+
+
+def exchange_with(*fields):
+    exchange = Exchange(block([*LINE, ("HTTP_HOST", "a"), *fields]))
+    strip_forwarded(exchange)
+    exchange.connection = Client("10.0.0.1", "4711", service_of(APP).base_environ)
+    return exchange
+
+
+@pytest.mark.parametrize(
+    ("gateway", "is_plain"),
+    [
+        (APP, True),
+        (TimingGateway(APP), True),
+        (TRUSTING, True),
+        (TimingGateway(TRUSTING), True),
+        (RoutingGateway(APP.app, FIELDS, True, compile_routes([])), True),
+        (QueueWaitGateway(APP, "x-queue"), False),
+        (TrustingGateway(QueueWaitGateway(APP, "x-queue"), FIELDS, TRUST, "here"), False),
+    ],
+)
+def test_which_gateways(gateway, is_plain):
+    """Those that C stands in for, and no others before or behind them."""
+    plain = new_plain(service_of(gateway))
+    assert (plain is not None) is is_plain
+    assert plain is None or plain.gateway.app is APP.app
+
+
+@pytest.mark.parametrize(
+    "changes", [{"access_log": object()}, {"tells_wire": True}, {"config": Config(request_seconds=30)}]
+)
+def test_who_wants_each(changes):
+    """Where something looks at each exchange, none is plain."""
+    assert new_plain(service_of(APP, **changes)) is None
+
+
+def test_what_is_said():
+    """C waits for the lines that have to be said once; without them such requests are Python's."""
+    strip, underscores = StripForwarded("here"), Underscores("here")
+    limits = Limits(strip_forwarded=strip, underscores=underscores)
+    for gateway, removal in [(APP, strip.line), (TRUSTING, TRUSTING.line)]:
+        plain = new_plain(service_of(gateway, limits=limits))
+        assert (plain.removal_line, plain.drop_line) == (removal, underscores.line)
+        assert type(removal) is LogOnce
+    plain = new_plain(service_of(APP))
+    assert (plain.removal_line, plain.drop_line, plain.is_trusting) == (None, None, False)
+
+
+def test_a_proxy():
+    """Who is believed, what that changes, and what the exchange of a promoted request has."""
+    plain = new_plain(service_of(TRUSTING))
+    assert plain.is_trusting and plain.believes("10.0.0.1") and not plain.believes("11.0.0.1")
+    told = ("HTTP_X_FORWARDED_FOR", "203.0.113.7")
+    assert plain.changes(exchange_with(told))["REMOTE_ADDR"] == "203.0.113.7"
+    assert plain.changes(exchange_with((told[0], "x"))) is None and plain.changes(exchange_with()) is None
+    exchange = exchange_with(told)
+    plain.rewrite(exchange)
+    assert exchange.client.remote_addr == "203.0.113.7"
+    for other in (exchange_with(), exchange_with(told)):
+        new_plain(service_of(APP)).rewrite(other)
+        assert other.client is None
