@@ -16,8 +16,12 @@ def make_environ(
     `section` is the place that the last request of the same connection had; 0 at first.
     """
 
-def remove_forwarded(vars: bytes, own_count: int, /) -> bytes | None:
-    """Return a vars block without the fields in which proxies describe their client; None: not plain."""
+def take_out(vars: bytes, own_count: int, what: int, /) -> tuple[bytes, bytes | None] | None:
+    """
+    Return a vars block without some of its pairs, and the request's name if it was among them; None: not plain.
+
+    `what`: 1: the fields in which proxies describe their client; 2: X-Request-ID; or both.
+    """
 
 def forget() -> None:
     """Let go of the field sections and the names that `make_environ` has kept."""

@@ -196,8 +196,14 @@ static void take_object(PyObject **to, PyObject *object)
     Py_XSETREF(*to, object);
 }
 
+static void take_optional(PyObject **to, PyObject *object)
+{
+    if (object != Py_None)
+        take_object(to, object);
+}
+
 /* services: a list of (app or None, base, prefix, is_front, removal or None,
- * drop or None, is_trusting). */
+ * drop or None, is_trusting, id_field or None). */
 static int take_services(engine *self, PyObject *services)
 {
     Py_ssize_t count = PyList_GET_SIZE(services);
@@ -210,12 +216,12 @@ static int take_services(engine *self, PyObject *services)
     self->nservices = count;
     for (Py_ssize_t i = 0; i < count; i++) {
         engine_service *to = &self->services[i];
-        PyObject *app, *base, *prefix, *removal, *drop;
+        PyObject *app, *base, *prefix, *removal, *drop, *id_field;
         int is_trusting;
 
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(services, i), "OO!UpOOp", &app,
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(services, i), "OO!UpOOpO", &app,
                               &PyDict_Type, &base, &prefix, &to->is_front,
-                              &removal, &drop, &is_trusting))
+                              &removal, &drop, &is_trusting, &id_field))
             return -1;
         Py_INCREF(prefix);
         to->status_prefix = prefix;
@@ -225,12 +231,10 @@ static int take_services(engine *self, PyObject *services)
         }
         Py_INCREF(base);
         to->base = base;
-        if (app != Py_None)
-            take_object(&to->app, app);
-        if (removal != Py_None)
-            take_object(&to->removal, removal);
-        if (drop != Py_None)
-            take_object(&to->drop, drop);
+        take_optional(&to->app, app);
+        take_optional(&to->removal, removal);
+        take_optional(&to->drop, drop);
+        take_optional(&to->id_field, id_field);
         if (is_trusting && (to->changes = PyDict_New()) == NULL)
             return -1;
     }
@@ -282,8 +286,7 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     take_object(&self->forked, forked);
     self->nforks = PyList_GET_SIZE(forked);
     take_object(&self->new_input, new_input);
-    if (health_path != Py_None)
-        take_object(&self->health_path, health_path);
+    take_optional(&self->health_path, health_path);
     self->takes_times = (char)takes_times;
     self->npeers = self->set->conns_cap;
     self->peers = PyMem_Calloc(self->npeers, sizeof *self->peers);
@@ -358,6 +361,7 @@ static void dealloc(PyObject *object)
         Py_CLEAR(self->services[i].removal);
         Py_CLEAR(self->services[i].drop);
         Py_CLEAR(self->services[i].changes);
+        Py_CLEAR(self->services[i].id_field);
     }
     PyMem_Free(self->peers);
     PyMem_Free(self->services);

@@ -10,6 +10,7 @@
 #include "environ.h"
 #include "forwarded.h"
 #include "request.h"
+#include "request_id.h"
 
 /* What is known of a connection, by its descriptor. */
 typedef struct {
@@ -35,6 +36,9 @@ typedef struct {
     /* What believed peers' words change in an environ: a dict of dicts, by
      * octets; NULL: no peer is believed. */
     PyObject *changes;
+    /* Each request gets a name; a response tells it behind these octets, unless
+     * there are none: bytes; NULL: none gets one. */
+    PyObject *id_field;
 } engine_service;
 
 /* What a worker has taken from the lane, and not begun. */
@@ -77,6 +81,7 @@ struct engine {
     engine_peer *peers; /* by descriptor */
     uint32_t npeers;
     environ_cache environs;
+    request_id_pool ids;
     batch *batches;          /* those that are not begun to the end */
     plain_request *requests; /* those that wait as jobs, or run */
     plain_request *free[REQUEST_FREE_MAX];
@@ -127,16 +132,6 @@ void batch_free(engine *self, batch *freed);
 /* Make jobs of all that no worker has begun; but leave `begun`, unless it is
  * NULL, its next one. */
 void batch_spill(engine *self, batch *begun);
-
-/* forwarded.c */
-
-/* Whether the peer of a connection is believed.  Returns -1 with an exception. */
-int forwarded_is_believed(engine *self, const lane_arrival *arrival);
-
-/* Return what a believed peer's words change in the environ, a dict; NULL: with
- * an exception, or without one: not plain. */
-PyObject *forwarded_changes(engine *self, const plain_request *served,
-                            const forwarded_rest *rest);
 
 /* leader.c: lead and serve until there is something else to do (1), or
  * another worker leads (0).  Returns -1 with what ends the worker. */

@@ -61,19 +61,21 @@ static PyObject *make_environ(PyObject *module, PyObject *args)
     return Py_BuildValue("NI", made, section);
 }
 
-static PyObject *remove_forwarded(PyObject *module, PyObject *args)
+static PyObject *take_out(PyObject *module, PyObject *args)
 {
-    forwarded_rest rest;
+    taken_vars taken;
     unsigned int nfirst;
     Py_ssize_t size;
     const char *vars;
+    int what;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "y#I", &vars, &size, &nfirst))
+    if (!PyArg_ParseTuple(args, "y#Ii", &vars, &size, &nfirst, &what))
         return NULL;
-    if (!forwarded_remove((octets){vars, (size_t)size}, nfirst, &rest))
+    if (!taken_out((octets){vars, (size_t)size}, nfirst, what, &taken))
         Py_RETURN_NONE;
-    return PyBytes_FromStringAndSize(rest.octets, (Py_ssize_t)rest.size);
+    return Py_BuildValue("y#y#", taken.rest, (Py_ssize_t)taken.size,
+                         taken.id.at, (Py_ssize_t)taken.id.size);
 }
 
 static PyObject *forget(PyObject *module, PyObject *unused)
@@ -87,7 +89,7 @@ static PyObject *forget(PyObject *module, PyObject *unused)
 static PyMethodDef methods[] = {
     {"make_head", make_head, METH_VARARGS, NULL},
     {"make_environ", make_environ, METH_VARARGS, NULL},
-    {"remove_forwarded", remove_forwarded, METH_VARARGS, NULL},
+    {"take_out", take_out, METH_VARARGS, NULL},
     {"forget", forget, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -88,13 +88,14 @@ static PyObject *make_twin(plain_request *self)
     int is_begun = self->state == REQUEST_RUNNING;
 
     return PyObject_CallMethod(
-        self->owner->owner, "promote", "iIy#IIIOddkiiy#iL", arrival->fd,
+        self->owner->owner, "promote", "iIy#IIIOddkiiy#iLy#", arrival->fd,
         arrival->listener, self->vars, (Py_ssize_t)arrival->vars_len,
         arrival->nfirst, arrival->flags, arrival->modifier1,
         self->body != NULL ? self->body : Py_None, self->arrived_at,
         self->began_at, self->thread_id, self->keep_alive, is_begun,
         self->buffer, (Py_ssize_t)(self->has_head ? self->facts.size : 0),
-        self->has_head ? self->facts.code : 0, self->facts.length);
+        self->has_head ? self->facts.code : 0, self->facts.length,
+        self->made_id, (Py_ssize_t)self->made_id_size);
 }
 
 /* Let others know of a twin.  No Python code runs before all of them can. */
@@ -199,6 +200,8 @@ plain_request *request_new(engine *owner, const lane_arrival *arrival,
     made->state = REQUEST_WAITING;
     made->has_head = 0;
     made->facts.length = -1;
+    made->told_id = (octets){NULL, 0};
+    made->made_id_size = 0;
     made->next = owner->requests;
     made->previous = NULL;
     if (made->next != NULL)

@@ -45,6 +45,9 @@ struct plain_request {
     int keep_alive;
     int has_head; /* start_response was called */
     head_facts facts;
+    octets told_id; /* what the response tells; of the vars, or made_id */
+    uint32_t made_id_size; /* 0: it came, or it is not named */
+    char made_id[32];
     char buffer[REQUEST_BUFFER_CAP]; /* head, then a small body */
 };
 

@@ -51,37 +51,46 @@ static PyObject *begin_environ(engine *self, plain_request *served,
     return env;
 }
 
-/* The same of a request with fields in which proxies describe their client.
- * What a believed one changes comes behind the rest, which is then the same for
- * many clients. */
-static PyObject *begin_forwarded(engine *self, plain_request *served,
-                                 octets vars)
+/* The same of the rest of the vars: what is taken out comes behind what they
+ * begin, which is then the same for many clients and requests. */
+static PyObject *begin_rest(engine *self, plain_request *served, octets vars,
+                            int what)
 {
     uint32_t belief = self->peers[served->arrival.fd].belief;
     PyObject *changes = NULL, *env;
-    forwarded_rest rest;
+    taken_vars taken;
 
-    if (!forwarded_remove(vars, served->arrival.nfirst, &rest))
+    if (!taken_out(vars, served->arrival.nfirst, what, &taken))
         return NULL;
-    if (belief == FORWARDED_BELIEVED) {
-        changes = forwarded_changes(self, served, &rest);
+    if ((what & TAKEN_FORWARDED) != 0 && belief == FORWARDED_BELIEVED) {
+        changes = forwarded_changes(self, served, &taken);
         if (changes == NULL)
             return NULL;
     }
-    env = begin_environ(self, served, (octets){rest.octets, rest.size});
+    env = begin_environ(self, served, (octets){taken.rest, taken.size});
     if (env != NULL && changes != NULL && PyDict_Update(env, changes) < 0)
+        Py_CLEAR(env);
+    if (env != NULL && (what & TAKEN_ID) != 0 &&
+        request_id_set(self, served, &taken, env) <= 0)
         Py_CLEAR(env);
     Py_XDECREF(changes);
     return env;
+}
+
+/* What is taken out of the vars before: TAKEN_FORWARDED | TAKEN_ID. */
+static int taken_of(const engine *self, const lane_arrival *arrival)
+{
+    return ((arrival->flags & HTTP1_FORWARDED) != 0 ? TAKEN_FORWARDED : 0) |
+           (self->services[arrival->listener].id_field != NULL ? TAKEN_ID : 0);
 }
 
 /* The environ; NULL: with an exception, or without one: not plain. */
 static PyObject *environ_of(engine *self, plain_request *served)
 {
     octets vars = {served->vars, served->arrival.vars_len};
-    PyObject *env = (served->arrival.flags & HTTP1_FORWARDED) == 0
-                        ? begin_environ(self, served, vars)
-                        : begin_forwarded(self, served, vars);
+    int what = taken_of(self, &served->arrival);
+    PyObject *env = what == 0 ? begin_environ(self, served, vars)
+                              : begin_rest(self, served, vars, what);
     PyObject *input;
 
     if (env == NULL)
@@ -169,6 +178,17 @@ static char *put_length(char *to, size_t length)
     return PUT(to + (digits + sizeof digits - at), "\r\n");
 }
 
+static char *put_id(char *to, PyObject *field, octets id)
+{
+    size_t size = (size_t)PyBytes_GET_SIZE(field);
+
+    if (size == 0)
+        return to;
+    memcpy(to, PyBytes_AS_STRING(field), size);
+    memcpy(to + size, id.at, id.size);
+    return PUT(to + size + id.size, "\r\n");
+}
+
 /* Add what ends the head, behind the app's part, and a body that has room. */
 static uint32_t end_head(engine *self, plain_request *served, octets *body,
                          int has_no_body)
@@ -180,6 +200,9 @@ static uint32_t end_head(engine *self, plain_request *served, octets *body,
         to = put_length(to, body->size);
     if (!served->keep_alive && !is_front)
         to = PUT(to, "Connection: close\r\n");
+    if (served->told_id.size > 0)
+        to = put_id(to, self->services[served->arrival.listener].id_field,
+                    served->told_id);
     memcpy(to, PyBytes_AS_STRING(self->tail),
            (size_t)PyBytes_GET_SIZE(self->tail));
     to += PyBytes_GET_SIZE(self->tail);

@@ -97,6 +97,7 @@ class Native:
                     plain and plain.removal_line,
                     plain and plain.drop_line,
                     plain is not None and plain.is_trusting,
+                    plain and plain.id_field,
                 )
                 for service, plain, form in zip(lane.services, plains, lane.forms)
             ],
@@ -158,12 +159,13 @@ class Native:
     def promote(
         self, fd: int, index: int, vars: bytes, own_count: int, flags: int, modifier1: int, body: bytes | None,
         arrived_at: float, began_at: float, thread_id: int, keep_alive: bool,
-        is_begun: bool, head: bytes, code: int, length: int,
+        is_begun: bool, head: bytes, code: int, length: int, made_id: bytes,
     ) -> tuple[Exchange, Connection, BegunResponse | None]:  # fmt: skip
         """
         Make the objects of a request that is plain no more; the engine publishes them, unless it has gone on meanwhile.
 
-        `is_begun`: the app has it; `head`: its part of the head, if start_response was called.
+        `is_begun`: the app has it; `head`: its part of the head, if start_response was called;
+        `made_id`: the name that C has given it.
         """
         exchange: Exchange = self._lane.new_exchange(
             index, vars.decode("latin-1"), own_count, flags, modifier1, b"", 0, 0
@@ -176,7 +178,7 @@ class Native:
             exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
         if not is_begun:
             return exchange, connection, None  # all its gateways are to come
-        self._plain(index).rewrite(exchange)
+        self._plain(index).rewrite(exchange, made_id.decode("ascii"))
         return exchange, connection, self._begin_response(exchange, head, code, length)
 
     def _new_connection(self, fd: int, index: int) -> Connection:

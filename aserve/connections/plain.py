@@ -15,9 +15,12 @@ from ..proxies.forwarded import StripForwarded
 from ..proxies.trust import TrustingGateway
 from ..wsgi import Gateway
 from ..wsgi.environ import Environ
+from ..wsgi.request_id import RequestIdGateway
 from ..wsgi.routes import RoutingGateway
 from ..wsgi.timing import TimingGateway
 from .service import Service
+
+MAX_ID_FIELD_BYTES = 1024  # of the name of the field that tells a request's id: native/request.h has room for it
 
 
 def new_plain(service: Service) -> Plain | None:
@@ -32,14 +35,18 @@ def wants_each(service: Service) -> bool:
 
 def _stand_in(service: Service) -> Plain | None:
     gateway = service.gateway
+    naming: RequestIdGateway | None = None
     trusting: TrustingGateway | None = None
     if type(gateway) is TimingGateway:
         gateway = gateway.inner
+    if type(gateway) is RequestIdGateway and len(gateway.beginning) <= MAX_ID_FIELD_BYTES:
+        naming = gateway
+        gateway = naming.inner
     if type(gateway) is TrustingGateway:
         trusting = gateway
         gateway = trusting.inner
     is_alone = type(gateway) is Gateway or (type(gateway) is RoutingGateway and not gateway.has_routes)
-    return Plain(service, gateway, trusting) if is_alone else None
+    return Plain(service, gateway, naming, trusting) if is_alone else None
 
 
 class Plain:
@@ -50,11 +57,15 @@ class Plain:
     removal_line: LogOnce | None
     drop_line: LogOnce | None
 
-    def __init__(self, service: Service, gateway: Gateway, trusting: TrustingGateway | None) -> None:
+    def __init__(
+        self, service: Service, gateway: Gateway, naming: RequestIdGateway | None, trusting: TrustingGateway | None
+    ) -> None:
         self.gateway = gateway  # the app's
-        self._trusting = trusting
+        self._naming, self._trusting = naming, trusting
         self._base = service.base_environ
         self.is_trusting = trusting is not None
+        # How the field begins that tells a request's name; empty: no field does; None: none is named.
+        self.id_field = naming.beginning.encode("ascii") if naming is not None else None
         strip, underscores = service.limits.strip_forwarded, service.limits.underscores
         self.removal_line = strip.line if type(strip) is StripForwarded else None
         if trusting is not None:
@@ -75,7 +86,13 @@ class Plain:
         except RequestRefused:
             return None
 
-    def rewrite(self, exchange: Exchange) -> None:
-        """Do with an exchange what the gateways before the app's do; C has understood all that it brings."""
+    def rewrite(self, exchange: Exchange, made_id: str) -> None:
+        """
+        Do with an exchange what the gateways before the app's do; C has understood all that it brings.
+
+        `made_id`: the name that C has made for it, if it came without one.
+        """
+        if self._naming is not None:
+            self._naming.name(exchange, made_id)
         if self._trusting is not None and exchange.forwarded is not None:
             self._trusting.trust.apply(exchange)

@@ -39,24 +39,28 @@ def _find(vars: str) -> int:
 class RequestIdGateway(Gateway):
     """A gateway that first names each request that has no name."""
 
-    __slots__ = ("_beginning", "_inner")
+    __slots__ = ("beginning", "inner")
 
     def __init__(self, inner: Gateway, field_name: str | None = None) -> None:
         """`field_name`: of the response's field that tells it; None: no field does."""
-        self._inner = inner
+        self.inner = inner
         self.has_sendfile = inner.has_sendfile
-        self._beginning = f"{field_name}: " if field_name is not None else ""
+        self.beginning = f"{field_name}: " if field_name is not None else ""
 
     def respond(self, exchange: Exchange) -> Reply:
         """Add the name to the vars if it is not there, then let the inner gateway respond; see Gateway.respond."""
+        self.name(exchange)
+        return self.inner.respond(exchange)
+
+    def name(self, exchange: Exchange, made: str = "") -> None:
+        """Add the name to the vars if it is not there: one that was made already, or a new one."""
         vars = exchange.vars
         at = _find(vars)
         if at < 0:
             at = len(vars)
             # As long and as random as a trace id of OpenTelemetry.
-            exchange.vars = f"{vars}{_MARK}{os.urandom(16).hex()}"
-        if self._beginning:
+            exchange.vars = f"{vars}{_MARK}{made or os.urandom(16).hex()}"
+        if self.beginning:
             found = _match(exchange.vars, at + len(_MARK))
             if found is not None:
-                exchange.form = exchange.form.with_line(f"{self._beginning}{found[1]}\r\n".encode("ascii"))
-        return self._inner.respond(exchange)
+                exchange.form = exchange.form.with_line(f"{self.beginning}{found[1]}\r\n".encode("ascii"))

@@ -18,6 +18,7 @@ from aserve.settings import Config, parse_bind
 from aserve.wsgi import Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.queue_wait_field import QueueWaitGateway
+from aserve.wsgi.request_id import RequestIdGateway
 from aserve.wsgi.response import CommonFields
 from aserve.wsgi.routes import RoutingGateway, compile_routes
 from aserve.wsgi.timing import TimingGateway
@@ -51,6 +52,9 @@ def exchange_with(*fields):
         (TRUSTING, True),
         (TimingGateway(TRUSTING), True),
         (RoutingGateway(APP.app, FIELDS, True, compile_routes([])), True),
+        (RequestIdGateway(APP), True),
+        (TimingGateway(RequestIdGateway(TRUSTING, "X-Request-ID")), True),
+        (RequestIdGateway(APP, "x" * 1024), False),
         (QueueWaitGateway(APP, "x-queue"), False),
         (TrustingGateway(QueueWaitGateway(APP, "x-queue"), FIELDS, TRUST, "here"), False),
     ],
@@ -90,8 +94,20 @@ def test_a_proxy():
     assert plain.changes(exchange_with(told))["REMOTE_ADDR"] == "203.0.113.7"
     assert plain.changes(exchange_with((told[0], "x"))) is None and plain.changes(exchange_with()) is None
     exchange = exchange_with(told)
-    plain.rewrite(exchange)
+    plain.rewrite(exchange, "")
     assert exchange.client.remote_addr == "203.0.113.7"
     for other in (exchange_with(), exchange_with(told)):
-        new_plain(service_of(APP)).rewrite(other)
+        new_plain(service_of(APP)).rewrite(other, "")
         assert other.client is None
+
+
+def test_names():
+    """The exchange of a promoted request has the name that came, or that C has made, and its response tells it."""
+    assert new_plain(service_of(APP)).id_field is None and new_plain(service_of(RequestIdGateway(APP))).id_field == b""
+    plain = new_plain(service_of(RequestIdGateway(TRUSTING, "X-Id")))
+    assert plain.id_field == b"X-Id: "
+    for fields, made, name in [((), "made", "made"), ([("HTTP_X_REQUEST_ID", "came")], "", "came")]:
+        exchange = exchange_with(*fields, ("HTTP_X_FORWARDED_FOR", "203.0.113.7"))
+        plain.rewrite(exchange, made)
+        assert f"\0HTTP_X_REQUEST_ID\0{name}\0" in exchange.vars and exchange.client.remote_addr == "203.0.113.7"
+        assert exchange.form.close_line.endswith(f"X-Id: {name}\r\n".encode())

@@ -1,4 +1,4 @@
-"""What C takes out of the vars is what Python takes out: the fields in which proxies describe their client, and nothing else."""
+"""What C takes out of the vars is what Python takes out, or finds: what proxies tell of their client, and the request's name."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from hypothesis import strategies as st
 
 from aserve.exchange import REQUEST_LINE_COUNT, Exchange
 from aserve.proxies.forwarded import strip_forwarded
+from aserve.wsgi import request_id
 
-VARS_MAX = 8192  # native/forwarded.h
+VARS_MAX = 8192  # native/taken.h
+FORWARDED, ID = 1, 2
 
 NAMES = st.sampled_from(
     [
         "HTTP_HOST", "HTTP_X_FORWARDED_FOR", "HTTP_X_FORWARDED_PROTO", "HTTP_X_FORWARDED", "HTTP_X_FORWARDEDLY", "HTTP_FORWARDED",
-        "HTTP_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_X_REAL_IPS", "HTTP_X_FORWARDE", "CONTENT_TYPE", "HTTP_",
+        "HTTP_FORWARDED_FOR", "HTTP_X_REAL_IP", "HTTP_X_REAL_IPS", "HTTP_X_FORWARDE", "CONTENT_TYPE", "HTTP_", "HTTP_X_REQUEST_ID",
     ]
 )  # fmt: skip
-VALUES = st.sampled_from(["", "192.0.2.1", "HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED"]) | st.text(
+VALUES = st.sampled_from(["", "192.0.2.1", "HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_X_REQUEST_ID"]) | st.text(
     st.characters(min_codepoint=1, max_codepoint=255), max_size=10
 )
 LINES = st.tuples(*(st.tuples(st.just(name), VALUES) for name, _ in LINE))
@@ -30,9 +32,14 @@ def left_by_twin(vars):
     return exchange.vars
 
 
-def left_by_native(native, vars, own_count=REQUEST_LINE_COUNT):
-    rest = native.remove_forwarded(vars.encode("latin-1"), own_count)
-    return None if rest is None else rest.decode("latin-1")
+def left_by_native(native, vars, own_count=REQUEST_LINE_COUNT, what=FORWARDED):
+    taken = native.take_out(vars.encode("latin-1"), own_count, what)
+    return None if taken is None else taken[0].decode("latin-1")
+
+
+def id_by_twin(vars):
+    at = request_id._find(vars)
+    return vars[at + 1 :].split("\0", 2)[1].encode("latin-1") if at >= 0 else None
 
 
 @settings(deadline=None, database=None, derandomize=True, max_examples=300)
@@ -41,6 +48,15 @@ def test_any_fields(native, line, fields):
     """Wherever they stand, and whatever values look like."""
     vars = block([*line, *fields])
     assert left_by_native(native, vars) == left_by_twin(vars)
+    others = [pair for pair in fields if pair[0] != "HTTP_X_REQUEST_ID"]
+    taken = native.take_out(vars.encode("latin-1"), REQUEST_LINE_COUNT, ID)
+    taken_both = native.take_out(vars.encode("latin-1"), REQUEST_LINE_COUNT, FORWARDED | ID)
+    if len(fields) - len(others) > 1:
+        assert taken is taken_both is None  # Python joins them
+    else:
+        rest = block([*line, *others])
+        assert taken == (rest.encode("latin-1"), id_by_twin(vars))
+        assert taken_both == (left_by_twin(rest).encode("latin-1"), taken[1])
 
 
 @pytest.mark.parametrize("size", [VARS_MAX - 1, VARS_MAX, VARS_MAX + 1])

@@ -1,0 +1,74 @@
+/* request_id.c -- a name for each request. */
+#include "engine.h"
+
+#if defined(__linux__)
+#include <sys/random.h>
+#endif
+
+enum { TOLD_MAX = 128 }; /* octets; a longer name is not told */
+
+/* Returns 0: there are none. */
+static int draw(request_id_pool *pool)
+{
+#if defined(__linux__)
+    /* So few are all there, or none: getrandom(2). */
+    if (getrandom(pool->octets, REQUEST_ID_POOL, 0) == REQUEST_ID_POOL)
+        pool->left = REQUEST_ID_POOL;
+#endif
+    return pool->left > 0;
+}
+
+/* As long and as random as a trace id of OpenTelemetry.  Returns 0: not plain;
+ * a process that the app has forked has a copy of the pool, and no use for it. */
+static int make(engine *self, plain_request *served)
+{
+    static const char digits[] = "0123456789abcdef";
+    request_id_pool *pool = &self->ids;
+    const unsigned char *from;
+
+    if (PyList_GET_SIZE(self->forked) != self->nforks ||
+        (pool->left == 0 && !draw(pool)))
+        return 0;
+    pool->left -= REQUEST_ID_OCTETS;
+    from = pool->octets + pool->left;
+    for (int i = 0; i < REQUEST_ID_OCTETS; i++) {
+        served->made_id[2 * i] = digits[from[i] >> 4];
+        served->made_id[2 * i + 1] = digits[from[i] & 15];
+    }
+    served->made_id_size = 2 * REQUEST_ID_OCTETS;
+    return 1;
+}
+
+/* Whether a response may tell it: nothing that ends a line, or does not show. */
+static int is_tellable(octets id)
+{
+    if (id.size == 0 || id.size > TOLD_MAX)
+        return 0;
+    for (size_t i = 0; i < id.size; i++)
+        if (id.at[i] < '!' || id.at[i] > '~')
+            return 0;
+    return 1;
+}
+
+int request_id_set(engine *self, plain_request *served,
+                   const taken_vars *taken, PyObject *env)
+{
+    octets name = OCTETS("HTTP_X_REQUEST_ID"), id = taken->id;
+    PyObject *key, *text;
+    int result = -1;
+
+    if (id.at == NULL) {
+        if (!make(self, served))
+            return 0;
+        id = (octets){served->made_id, served->made_id_size};
+    }
+    key = text_name(name.at, name.size);
+    text = text_of(id.at, id.size);
+    if (key != NULL && text != NULL)
+        result = PyDict_SetItem(env, key, text) < 0 ? -1 : 1;
+    Py_XDECREF(key);
+    Py_XDECREF(text);
+    if (is_tellable(id))
+        served->told_id = id;
+    return result;
+}

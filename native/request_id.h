@@ -1,0 +1,21 @@
+/* request_id.h -- a name for each request: what a proxy has given it, or one of
+ * ours.  The twin is aserve/wsgi/request_id.py. */
+#ifndef NATIVE_REQUEST_ID_H
+#define NATIVE_REQUEST_ID_H
+
+#include "request.h"
+#include "taken.h"
+
+/* Random octets, drawn for some names at once.  Zero-filled at first. */
+enum { REQUEST_ID_OCTETS = 16, REQUEST_ID_POOL = 256 };
+typedef struct {
+    uint32_t left;
+    unsigned char octets[REQUEST_ID_POOL];
+} request_id_pool;
+
+/* Name a request in its environ: as it came, or anew; `served` has what the
+ * response is to tell.  Returns 1; 0: not plain; -1: with an exception. */
+int request_id_set(engine *self, plain_request *served,
+                   const taken_vars *taken, PyObject *env);
+
+#endif
