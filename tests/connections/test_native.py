@@ -125,7 +125,7 @@ def test_what_an_app_raises(start_server, caplog):
 
 def test_python_has_no_engine(start_server):
     """It is off where that is said, and where somebody wants to see each request."""
-    server = start_server(site, is_checked=False)
+    server = start_server(site, is_checked=False, native="off")
     assert server.server._lane.native is None
     ask(server, request("hello"))
 

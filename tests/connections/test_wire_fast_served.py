@@ -294,8 +294,8 @@ def test_a_connection_lost_on_its_way(start_server, wait_until):
 @pytest.mark.one_way
 @pytest.mark.provokes("please report this as a bug")
 def test_an_internal_error(start_server, raw_client, caplog):
-    """A fault of ours costs the request, whose client sees the end; nothing is left of it."""
-    server = start_server(app, is_checked=False, threads=2)
+    """A fault of ours costs the request, whose client sees the end; nothing is left of it. C has no gateway: see test_native.py."""
+    server = start_server(app, is_checked=False, threads=2, native="off")
     gateway = server.server._services[0].gateway
 
     class Broken:
