@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import pytest_asyncio.plugin
-from harness import apps, faults, side_by_side
+from harness import apps, faults, native, side_by_side
 from harness.certificates import HAS_OPENSSL, Authority, Issued
 from harness.client import RawClient, TLSClient
 from harness.interpreter import LOOP_KINDS, has_module, new_loop
@@ -49,6 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers of the e2e tests, and what -n needs."""
     side_by_side.configure(config)
+    native.change_default()
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
     config.addinivalue_line("markers", "both_loops: a coroutine that runs on asyncio's event loop and on uvloop's")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")

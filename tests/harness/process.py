@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from . import faults
+from . import faults, native
 from .waiting import PATIENCE_SECONDS, wait_until
 
 # Takes the place of a shell that systemd starts a service with: argv is descriptors, "--" and a command. The descriptors are
@@ -59,7 +59,7 @@ class ServerProcess:
                 [*launcher, *self.command, *bind, *arguments],
                 pass_fds=fds,
                 cwd=folder,
-                env={**clean, "PYTHONUNBUFFERED": "1", **env},
+                env={**clean, **native.ENV, "PYTHONUNBUFFERED": "1", **env},
                 stdout=subprocess.PIPE,
                 stderr=log,
             )
