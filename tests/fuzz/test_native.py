@@ -1,0 +1,56 @@
+"""Requests and answers of every kind, over sockets: C and Python give the same octets, environs and log lines.
+
+A hundred examples, the same ones every time; with FUZZ_SECONDS=60 (`make fuzz`) as many others as that time allows, from a seed
+that is shown, and that FUZZ_SEED repeats.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+
+import pytest
+from harness.twins import Twin, answers, talks
+from hypothesis import HealthCheck, given, seed, settings
+
+pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))
+COUNT = 100
+
+
+@pytest.fixture
+def twins(tmp_path):
+    """Two servers of the same app, in C and in Python."""
+    twins = [Twin(native, tmp_path) for native in ("auto", "off")]
+    yield twins
+    for twin in twins:
+        twin.server.stop()
+
+
+@pytest.mark.timeout(SECONDS + 400)  # what is found is made small, which takes minutes
+@pytest.mark.provokes("")
+def test_no_difference(twins, capsys):
+    """Neither a client, nor the app, nor who reads the log can tell which way a request has gone."""
+
+    def same(talks, answers):
+        in_c, in_python = (twin.serve(talks, answers) for twin in twins)
+        for what in in_python:
+            assert in_c[what] == in_python[what], what
+
+    options = settings(
+        max_examples=COUNT, deadline=None, database=None, print_blob=True, derandomize=not SECONDS, suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    first, end = 0, time.monotonic() + SECONDS
+    if SECONDS:
+        first = int(os.environ.get("FUZZ_SEED", "") or random.SystemRandom().getrandbits(32))
+        with capsys.disabled():
+            print(f"\ntest_no_difference: FUZZ_SEED={first}")
+    for number in itertools.count(first):
+        seed(number)(options(given(talks=talks, answers=answers)(same)))() if SECONDS else options(
+            given(talks=talks, answers=answers)(same)
+        )()
+        if time.monotonic() >= end:
+            break
+    assert twins[0].server.server._lane.native.engine.plain_count > COUNT
