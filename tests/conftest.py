@@ -5,8 +5,8 @@ process; `server` is one that serves apps.hello.  `start_process(name, *flags)` 
 `python -m aserve` on an app of harness/apps.py.  `raw_client(server)` is a blocking socket.
 
 A test that uses `start_server` runs once for each way of serving (event loop, parser, lane); with
-the marker `also_inline` once more with --threads 0.  A server on an https:// bind is met by
-`raw_client` in TLS; `pytest --over-tls tests/e2e` serves all that `start_server` starts so.
+the marker `also_inline` once more with --threads 0, with `c_and_python` once more with the other
+--native, if C is built.  A server on an https:// bind is met by `raw_client` in TLS; `pytest --over-tls tests/e2e` serves all that `start_server` starts so.
 """
 
 from __future__ import annotations
@@ -51,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     side_by_side.configure(config)
     native.change_default()
     config.addinivalue_line("markers", "also_inline: run it with --threads 0, too")
+    config.addinivalue_line(
+        "markers", "c_and_python: run it with plain requests in C, and in Python; see harness/native.py"
+    )
     config.addinivalue_line("markers", "both_loops: a coroutine that runs on asyncio's event loop and on uvloop's")
     config.addinivalue_line("markers", "any_parser: the parser does not matter here")
     config.addinivalue_line("markers", "one_way: the event loop and the parser do not matter here")
@@ -185,6 +188,7 @@ class Way(NamedTuple):
     http_parser: str
     threads: int = 8
     lane: str = "off"
+    native: str = native.DEFAULT
 
 
 # Those that matter, not all combinations: each loop and parser, with and without threads and lane.
@@ -209,6 +213,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             ways = [way for way in ways if way.http_parser == "c"]
         if "also_inline" in markers:
             ways = ways + (INLINE_WAYS[:1] if "one_way" in markers else INLINE_WAYS)
+        if "c_and_python" in markers and native.IS_BUILT:
+            ways = [*ways, WAYS[0]._replace(native=native.OTHER)]
         metafunc.parametrize("way", ways, ids=["-".join(map(str, way)) for way in ways])
 
 
@@ -248,6 +254,7 @@ def start_server(request: pytest.FixtureRequest, way: Way, caplog: Any, fault_wa
         settings.setdefault("threads", way.threads)
         settings.setdefault("http_parser", way.http_parser)
         settings.setdefault("lane", way.lane)
+        settings.setdefault("native", way.native)
         if request.config.getoption("--over-tls") and "bind" not in settings:
             settings.update(request.getfixturevalue("tls_settings"))
         settings.setdefault("bind", "127.0.0.1:0")

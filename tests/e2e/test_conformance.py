@@ -12,7 +12,7 @@ from harness import apps
 from harness.interpreter import ONCE
 from harness.rules import rule
 
-pytestmark = pytest.mark.also_inline
+pytestmark = [pytest.mark.also_inline, pytest.mark.c_and_python]
 ROOT = pathlib.Path(__file__).parents[2]
 
 

@@ -60,6 +60,7 @@ def check(client, witness, expected):
 
 
 @pytest.mark.also_inline
+@pytest.mark.c_and_python
 @pytest.mark.parametrize("body", ["buffer", "stream"])
 @pytest.mark.parametrize("kind", dict.fromkeys(pair.name.split("-")[0] for pair in PAIRS))
 def test_directly(start_server, raw_client, way, kind, body):

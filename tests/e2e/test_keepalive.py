@@ -8,7 +8,7 @@ import pytest
 from harness import apps
 from harness.rules import rule
 
-pytestmark = pytest.mark.also_inline
+pytestmark = [pytest.mark.also_inline, pytest.mark.c_and_python]
 
 
 @rule("RFC 9112 9.3", "an HTTP/1.1 connection stays open", "it does, without a Connection field")

@@ -39,6 +39,7 @@ def temporary_files():
 
 
 @pytest.mark.also_inline
+@pytest.mark.c_and_python
 @pytest.mark.parametrize("is_chunked", [False, True])
 @pytest.mark.parametrize("body", ["buffer", "stream"])
 @pytest.mark.parametrize("size", [1, 65536, 5 * MIB + 17])
@@ -53,6 +54,7 @@ def test_whole_bodies(start_server, raw_client, way, is_chunked, body, size):
 
 
 @pytest.mark.also_inline
+@pytest.mark.c_and_python
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_large_bodies_are_spooled(start_server, raw_client, wait_until, tmp_path, monkeypatch, is_chunked):
     """A body over --body-memory waits in a file without a name, which is gone with the response."""

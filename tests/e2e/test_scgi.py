@@ -6,7 +6,7 @@ import pytest
 from harness import apps
 from harness.rules import rule
 
-pytestmark = pytest.mark.one_way
+pytestmark = [pytest.mark.one_way, pytest.mark.c_and_python]
 
 
 def request(body=b"", **vars):

@@ -15,7 +15,7 @@ from harness.rules import rule
 
 from aserve import server as server_module
 
-pytestmark = pytest.mark.one_way
+pytestmark = [pytest.mark.one_way, pytest.mark.c_and_python]
 
 HOUR = 3600.0
 PING = b"\x64\0\0\0"

@@ -1,4 +1,4 @@
-"""Tests with --native auto as the default: ASERVE_NATIVE says so, as it does for the command; `make test-native` sets it."""
+"""Tests of plain requests in C and in Python; and --native auto as the default of all tests, if ASERVE_NATIVE says so (`make test-native`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import os
 
 from aserve.settings import Config
 
-NATIVE = os.environ.get("ASERVE_NATIVE")
-ENV = {} if NATIVE is None else {"ASERVE_NATIVE": NATIVE}  # for commands that a test starts
+from .interpreter import has_module
+
+IS_BUILT = has_module("aserve._native")
+ENV = {name: value for name, value in os.environ.items() if name == "ASERVE_NATIVE"}  # for commands that a test starts
+DEFAULT = ENV.get("ASERVE_NATIVE", Config().native)
+OTHER = "off" if DEFAULT == "auto" else "auto"
 
 
 def change_default() -> None:
     """Make it the default of every server in this process, too, which does not read the environment."""
-    if NATIVE is not None:
-        names = list(inspect.signature(Config.__init__).parameters)[1:]
-        defaults = list(Config.__init__.__defaults__ or ())
-        defaults[names.index("native")] = NATIVE
-        Config.__init__.__defaults__ = tuple(defaults)  # type: ignore[misc]
+    names = list(inspect.signature(Config.__init__).parameters)[1:]
+    defaults = list(Config.__init__.__defaults__ or ())
+    defaults[names.index("native")] = DEFAULT
+    Config.__init__.__defaults__ = tuple(defaults)  # type: ignore[misc]
