@@ -1,6 +1,8 @@
 /* leader.c -- wait for requests, and serve them one after another. */
 #include "engine.h"
 
+#include <time.h>
+
 /* An attribute of the executor's that is True or False. */
 static int flag(const engine *self, const char *name)
 {
@@ -27,7 +29,8 @@ static uint32_t wait_for_arrivals(engine *self)
     return (uint32_t)count;
 }
 
-/* Submit what is not plain of the last poll. */
+/* Submit what is not plain of the last poll.  If that raises an exception,
+ * it has taken none of them. */
 static void submit_others(engine *self, uint32_t nothers)
 {
     PyObject *done;
@@ -35,6 +38,10 @@ static void submit_others(engine *self, uint32_t nothers)
     if (nothers == 0)
         return;
     done = PyObject_CallMethod(self->owner, "submit", "I", nothers);
+    if (done == NULL) {
+        serve_report(self);
+        done = PyObject_CallMethod(self->owner, "lose_arrivals", "I", nothers);
+    }
     if (done == NULL)
         serve_report(self);
     Py_XDECREF(done);
@@ -85,6 +92,19 @@ static int take(engine *self, batch **taken)
     return 0;
 }
 
+/* Without it no worker would ever lead again: where there is no memory for the
+ * list, try until there is. */
+static void put_back(engine *self, PyObject *token)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    while (PyList_Append(self->leadership, token) < 0) {
+        PyErr_Clear();
+        Py_BEGIN_ALLOW_THREADS nanosleep(&pause, NULL);
+        Py_END_ALLOW_THREADS
+    }
+}
+
 /* Take the token, wait, and put it back.  Returns 0: another worker has it. */
 static int lead(engine *self, batch **taken)
 {
@@ -98,9 +118,8 @@ static int lead(engine *self, batch **taken)
     PyList_SetSlice(self->leadership, size - 1, size, NULL);
     if (take(self, taken) < 0)
         serve_report(self);
-    if (!flag(self, "_is_stopping") &&
-        PyList_Append(self->leadership, token) < 0)
-        serve_report(self);
+    if (!flag(self, "_is_stopping"))
+        put_back(self, token);
     Py_DECREF(token);
     return 1;
 }

@@ -106,7 +106,7 @@ PyMODINIT_FUNC PyInit__native(void)
 {
     PyObject *made;
 
-    if (environ_init() < 0 || serve_init() < 0 ||
+    if (environ_init() < 0 || serve_init() < 0 || request_init() < 0 ||
         PyType_Ready(&engine_type) < 0 || PyType_Ready(&request_type) < 0 ||
         PyType_Ready(&method_type) < 0)
         return NULL;

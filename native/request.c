@@ -4,6 +4,14 @@
 #include <stddef.h>
 #include <string.h>
 
+static PyObject *s_exchange;
+
+int request_init(void)
+{
+    s_exchange = PyUnicode_InternFromString("exchange");
+    return s_exchange != NULL ? 0 : -1;
+}
+
 /* write, or wsgi.early_hints.  A type of its own, so that it need not be made
  * anew for each request, as a bound method is. */
 struct method {
@@ -98,7 +106,8 @@ static PyObject *make_twin(plain_request *self)
         self->made_id, (Py_ssize_t)self->made_id_size);
 }
 
-/* Let others know of a twin.  No Python code runs before all of them can. */
+/* Let others know of a twin.  No Python code runs before all of them can; and
+ * where memory is lacking, it is none. */
 static int publish(plain_request *self, PyObject *made)
 {
     engine *owner = self->owner;
@@ -108,19 +117,21 @@ static int publish(plain_request *self, PyObject *made)
     if (!PyArg_ParseTuple(made, "OOO", &exchange, &connection, &response) ||
         (fd = PyLong_FromLong(self->arrival.fd)) == NULL)
         return -1;
+    owner->peers[self->arrival.fd].is_twinned = 1;
+    result = PyDict_SetItem(owner->connections, fd, connection);
+    if (result == 0)
+        result = PyObject_SetAttr(connection, s_exchange, exchange);
+    Py_DECREF(fd);
+    if (result < 0)
+        return -1;
     Py_INCREF(exchange);
     self->twin = exchange;
     if (response != Py_None) {
         Py_INCREF(response);
         Py_XSETREF(self->response, response);
     }
-    owner->peers[self->arrival.fd].is_twinned = 1;
     owner->npromoted++;
-    result = PyDict_SetItem(owner->connections, fd, connection);
-    if (result == 0)
-        result = PyObject_SetAttrString(connection, "exchange", exchange);
-    Py_DECREF(fd);
-    return result;
+    return 0;
 }
 
 PyObject *request_promote(plain_request *self)

@@ -54,6 +54,8 @@ struct plain_request {
 extern PyTypeObject request_type;
 extern PyTypeObject method_type;
 
+int request_init(void);
+
 /* A new request; its vars are the caller's until request_end.  NULL: with an
  * exception. */
 plain_request *request_new(engine *owner, const lane_arrival *arrival,

@@ -314,7 +314,12 @@ class Lane:
                 refuse(upload.exchange, RequestRefused(408, why))
 
     def submit_arrivals(self, count: int) -> None:
-        """Submit what the last `wait` has brought."""
+        """
+        Submit what the last `wait` has brought.
+
+        Raises:
+            MemoryError: none of it has been taken.
+        """
         text = self._vars[: self.set.vars_len].decode("latin-1")
         paths = self._health_paths
         if paths is not None and paths.path not in text:
@@ -324,7 +329,7 @@ class Lane:
         for (
             length, fd, consumed, start, size, vars_start, vars_size, own_count, flags, modifier1, index, kind, is_first,
             peer_start, peer_size,
-        ) in _unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES]):  # fmt: skip
+        ) in list(_unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES])):  # fmt: skip
             try:
                 if kind != WHOLE and kind != BEGUN:
                     self._on_part_or_end(kind, fd, index, is_first, self._input[start : start + size])
@@ -363,9 +368,20 @@ class Lane:
                 if now:
                     exchange.arrived_at = now
                 submit((connection.run, exchange))
-            except Exception:  # a bug in aserve: this request is lost, those beside it are not
-                logger.exception("internal error; please report this as a bug in aserve")
-                self.close_lost(fd, kind)
+            except Exception:  # a bug in aserve, or no memory: this request is lost, those beside it are not
+                self._lose(fd, kind)
+
+    def close_arrivals(self, count: int) -> None:
+        """Close the connections of what the last `wait` has brought, as it could not be submitted."""
+        for _, fd, *_, kind, _, _, _ in list(_unpack_arrivals(self._arrivals[: count * ARRIVAL_BYTES])):
+            self._lose(fd, kind)
+
+    def _lose(self, fd: int, kind: int) -> None:
+        try:
+            self.close_lost(fd, kind)
+            logger.exception("internal error; please report this as a bug in aserve")
+        except MemoryError:
+            pass  # the next arrivals are not to be lost, too
 
     def _hand_over(self, fd: int, index: int, is_first: int, octets: bytes) -> None:
         """Hand a connection over with octets of a request that is not for the lane."""
@@ -426,5 +442,6 @@ class Lane:
         self._uploads.pop(fd, None)
         is_owned = kind in (WHOLE, lib.LANE_DONE) or (kind in (BEGUN, lib.LANE_PART) and lib.lane_own(self.set, fd))
         if kind == lib.LANE_LEFT or (is_owned and lib.lane_release(self.set, fd)):
+            self.connections.pop(fd, None)
             os.close(fd)
             lib.lane_left(self.set)

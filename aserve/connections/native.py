@@ -235,6 +235,10 @@ class Native:
         """Submit the arrivals that are not plain, the first ones of the table."""
         self._submit(count)
 
+    def lose_arrivals(self, count: int) -> None:
+        """Close the connections of arrivals that could not be submitted, the first ones of the table."""
+        self._lane.close_arrivals(count)
+
     def refuse_overdue(self) -> None:
         """Answer bodies that do not come."""
         self._lane.refuse_overdue()

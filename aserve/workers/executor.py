@@ -50,6 +50,7 @@ import contextvars
 import logging
 import os
 import threading
+import time
 from typing import Any, Callable, Protocol
 
 from ..errors import WrittenOff
@@ -403,10 +404,17 @@ class Executor:
         """Run function(first, second) on the event loop, in the order of the posts."""
         self._done.append((function, first, second))
         if self._may_flush.pop(None, False):
+            self._ask_for_flush()
+
+    def _ask_for_flush(self) -> None:
+        while True:
             try:
                 self._loop.call_soon_threadsafe(self._flush)
+                return
             except RuntimeError:
-                pass  # the loop is closed: this worker was left behind, and nobody waits for it
+                return  # the loop is closed: this worker was left behind, and nobody waits for it
+            except MemoryError:
+                time.sleep(STALL_SECONDS)  # nobody else would ask: try until there is memory
 
     def yield_slot(self) -> None:
         """
@@ -436,6 +444,13 @@ class Executor:
         return self._threads.regain_slot(thread_id)
 
     def _work(self) -> None:
+        while True:
+            try:
+                return self._run_jobs()
+            except MemoryError:
+                pass  # outside of every job: nothing is lost, and there may be memory soon
+
+    def _run_jobs(self) -> None:
         self._last_awake = number = threading.get_native_id()
         lock = threading.Lock()
         lock.acquire()
@@ -522,7 +537,7 @@ class Executor:
             try:
                 self._idle.remove(lock)
                 return
-            except ValueError:
+            except (ValueError, MemoryError):  # there may be no memory for the former
                 pass  # somebody is releasing the lock already
         lock.acquire()
         self.waking.pop()

@@ -18,6 +18,7 @@ from harness.waiting import PATIENCE_SECONDS
 
 import aserve
 from aserve import forks
+from aserve.connections import lane as lane_module
 from aserve.connections.departed import exchange_of
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
@@ -308,11 +309,11 @@ def test_in_a_process_that_was_forked(start_server):
 def test_who_looks_all_the_time(start_server):
     """Requests are promoted at any moment, and each has its own response, once."""
     server = start_server(site, is_checked=False, native="auto")
-    lane, is_over = server.server._lane, threading.Event()
+    native, is_over = server.server._lane.native, threading.Event()
 
     def look():
         while not is_over.is_set():
-            lane.native.promote_all()
+            native.promote_all()
 
     looking = threading.Thread(target=look)
     looking.start()
@@ -345,6 +346,23 @@ def test_a_fault_of_ours(start_server, monkeypatch):
         assert ask(server, request("lazy_generator")) == b""
     assert b"201 Created" in ask(server, request("lazy_generator"))
     assert b"200 OK" in ask(server, request("hello"))
+
+
+@pytest.mark.provokes("internal error")
+def test_arrivals_that_python_cannot_take(start_server, monkeypatch):
+    """Their connections close, also where there is no memory to log it; the next one is answered."""
+    server = start_server(site, is_checked=False, native="auto", threads=1)
+    old = b"GET /hello HTTP/1.0\r\n\r\n"  # not plain
+
+    def refuse(*_, **__):
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.server._lane.native, "_submit", refuse)
+        assert ask(server, old) == b""
+        patch.setattr(lane_module.logger, "exception", refuse)
+        assert ask(server, old) == b""
+    assert b"200 OK" in ask(server, old)
 
 
 def uwsgi(name, method, body=b""):

@@ -45,6 +45,43 @@ async def test_an_answer_that_raises_costs_itself_alone(caplog):
     assert "please report this as a bug" in caplog.text and "ValueError: no" in caplog.text
 
 
+async def test_no_memory_to_ask_the_loop(monkeypatch):
+    """An answer reaches the loop as soon as there is memory to ask it."""
+
+    async def test(harness):
+        refusals = [MemoryError, MemoryError]
+        ask = harness.loop.call_soon_threadsafe
+
+        def refuse(*arguments):
+            if refusals:
+                raise refusals.pop()
+            return ask(*arguments)
+
+        monkeypatch.setattr(harness.loop, "call_soon_threadsafe", refuse)
+        assert (await wait(harness.submit(1)))[0] == 1 and not refusals
+
+    await run(test)
+
+
+async def test_no_memory_between_two_jobs(monkeypatch):
+    """It costs no worker."""
+
+    async def test(harness):
+        executor, sleep = harness.executor, harness.executor._sleep
+        refusals = [MemoryError, MemoryError]
+
+        def refuse(lock):
+            if refusals:
+                raise refusals.pop()
+            sleep(lock)
+
+        monkeypatch.setattr(executor, "_sleep", refuse)
+        names = [(await wait(harness.submit(number)))[1] for number in range(2)]
+        assert set(names) == {"aserve-worker-1"} and not refusals
+
+    await run(test, max_threads=1)
+
+
 async def test_no_more_threads_to_be_had(caplog, monkeypatch):
     """Where the system gives no more threads, those that run go on with the work."""
 
