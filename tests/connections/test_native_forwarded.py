@@ -193,3 +193,19 @@ def test_many_clients(start_server):
                     size = int(line.split()[1])
             assert json.loads(reader.read(size))["REMOTE_ADDR"] == addr
     assert engine_of(server).plain_count == asked + 1
+
+
+def test_what_is_the_same_for_many_clients(start_server):
+    """The fields of a browser behind a proxy are read once, though its address and the request's name differ."""
+    cookies = []
+
+    def app(environ, start_response):
+        cookies.append(environ["HTTP_COOKIE"])
+        return apps.hello(environ, start_response)
+
+    server = start_server(app, is_checked=False, native="auto", request_id_header="X-Request-ID", **TRUSTING)
+    for number in range(4):
+        assert b"200 OK" in ask(
+            server, f"X-Forwarded-For: 203.0.113.{number}\r\nX-Request-ID: {number}\r\nCookie: session=abcdef\r\n"
+        )
+    assert cookies[2] is cookies[3] and engine_of(server).plain_count == 4
