@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 if TYPE_CHECKING:
     from .errors import RequestRefused
     from .exchange import Exchange
+    from .wire_log import WireLog
 
 # What is kept of a request: its vars; whether a front server has sent them; its client's address, "" on a unix socket or if the vars have
 # it; status (0: there was none) and octets sent of its response; how it ended (exchange.py); when it arrived, was begun, was left to the event
@@ -52,8 +53,17 @@ def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> E
     )  # fmt: skip
 
 
+# The deque of ends (None: they are noted elsewhere); what tells of them; how many wait at most; `soon`; how long one takes that is to be told
+# at once; whether the heads of responses are asked for. See Ends.
+Parts = tuple[Any, Any, int, float, float, bool]
+
+
 class RequestLog(Protocol):
     """Is told of the end of each request, once."""
+
+    @property
+    def parts(self) -> Parts:
+        """What native/ends.c shares with this."""
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """
@@ -88,7 +98,7 @@ class Ends:
         wants_head: bool = False,
         slow: RequestLog | None = None,
         slow_seconds: float = 0.0,
-        wire_log: RequestLog | None = None,
+        wire_log: WireLog | None = None,
     ) -> None:
         """
         `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: MOST are told together.
@@ -103,6 +113,11 @@ class Ends:
         self._ends: collections.deque[Ended] = collections.deque()
         self._due_at = _monotonic() + _LONGEST
         self._telling = threading.Lock()  # whoever takes ends out also tells of them: they stay in order
+
+    @property
+    def parts(self) -> Parts:
+        """See RequestLog.parts."""
+        return self._ends, self.flush, MOST, self._soon, self._slow_seconds, self._wants_head
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """See RequestLog.write."""

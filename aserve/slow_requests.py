@@ -22,6 +22,7 @@ from .errors import RequestRefused
 from .exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from .frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
+from .request_log import Parts
 from .stacks import ORDER, SLOW_WATCH, look_at_threads
 
 logger = logging.getLogger("aserve.slow")
@@ -67,6 +68,11 @@ class SlowRequests:
         """
         with self._lock:
             return [dict(found) for found in self._last]
+
+    @property
+    def parts(self) -> Parts:
+        """See RequestLog.parts."""
+        return None, None, 0, 0.0, self._seconds, False
 
     # --- called on the event loop ---
 

@@ -1,5 +1,5 @@
 /* engine.c -- the engine, as Python sees it. */
-#include "engine.h"
+#include "ends.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -243,27 +243,31 @@ static int take_services(engine *self, PyObject *services)
 
 static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {
-        "set",         "poll",           "reply",       "wake",
-        "size",        "owner",          "executor",    "jobs",
-        "leadership",  "waiting_leader", "compensated", "connections",
-        "written_off", "overdue",        "forked",      "new_input",
-        "services",    "tail",           "health_path", "takes_times",
-        NULL};
+    static char *names[] = {"set",         "poll",
+                            "reply",       "wake",
+                            "size",        "owner",
+                            "executor",    "jobs",
+                            "leadership",  "waiting_leader",
+                            "compensated", "connections",
+                            "written_off", "overdue",
+                            "forked",      "new_input",
+                            "services",    "tail",
+                            "health_path", "takes_times",
+                            "ends",        NULL};
     engine *self = (engine *)object;
     unsigned long long set, poll, reply, wake, size;
     PyObject *owner, *executor, *jobs, *leadership, *waiting, *compensated;
     PyObject *overdue, *forked, *new_input, *services, *tail, *health_path;
-    PyObject *connections, *written_off;
+    PyObject *connections, *written_off, *ends;
     int takes_times;
 
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "KKKKKOOOO!O!O!O!OOO!OO!OOp", names, &set, &poll,
+            args, kwargs, "KKKKKOOOO!O!O!O!OOO!OO!OOpO", names, &set, &poll,
             &reply, &wake, &size, &owner, &executor, &jobs, &PyList_Type,
             &leadership, &PyList_Type, &waiting, &PyDict_Type, &compensated,
             &PyDict_Type, &connections, &written_off, &overdue, &PyList_Type,
             &forked, &new_input, &PyList_Type, &services, &tail, &health_path,
-            &takes_times))
+            &takes_times, &ends))
         return -1;
     if (size != sizeof(lane) || self->peers != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "_cparsers is another version's");
@@ -292,7 +296,7 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     self->peers = PyMem_Calloc(self->npeers, sizeof *self->peers);
     self->run = PyObject_GetAttrString(object, "run");
     if (self->peers == NULL || self->run == NULL ||
-        set_tail(object, tail, NULL) < 0)
+        set_tail(object, tail, NULL) < 0 || ends_take(&self->ends, ends) < 0)
         return -1;
     return take_services(self, services);
 }
@@ -312,6 +316,9 @@ static int traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->overdue);
     Py_VISIT(self->new_input);
     Py_VISIT(self->run);
+    Py_VISIT(self->ends.noted);
+    Py_VISIT(self->ends.append);
+    Py_VISIT(self->ends.flush);
     for (Py_ssize_t i = 0; i < self->nservices; i++) {
         Py_VISIT(self->services[i].app);
         Py_VISIT(self->services[i].base);
@@ -334,6 +341,9 @@ static int clear(PyObject *object)
     Py_CLEAR(self->overdue);
     Py_CLEAR(self->new_input);
     Py_CLEAR(self->run);
+    Py_CLEAR(self->ends.noted);
+    Py_CLEAR(self->ends.append);
+    Py_CLEAR(self->ends.flush);
     for (Py_ssize_t i = 0; i < self->nservices; i++) {
         Py_CLEAR(self->services[i].app);
         Py_CLEAR(self->services[i].base);

@@ -53,6 +53,18 @@ typedef struct batch {
     char *vars;
 } batch;
 
+/* Who reads the ends of requests: see ends.h. */
+typedef struct {
+    PyObject *noted;  /* the deque of Ends; NULL: nobody */
+    PyObject *append; /* of that */
+    PyObject *flush;  /* of Ends */
+    Py_ssize_t most;  /* that wait */
+    double soon;      /* a request that was quicker may wait */
+    double due_at;    /* from then on the next one does not */
+    double slow_seconds;
+    int wants_head;
+} ends_log;
+
 struct engine {
     PyObject_HEAD
         /* cparsers' functions, and their lane */
@@ -82,6 +94,7 @@ struct engine {
     uint32_t npeers;
     environ_cache environs;
     request_id_pool ids;
+    ends_log ends;
     batch *batches;          /* those that are not begun to the end */
     plain_request *requests; /* those that wait as jobs, or run */
     plain_request *free[REQUEST_FREE_MAX];

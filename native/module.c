@@ -1,5 +1,5 @@
 /* module.c -- aserve._native: what Python sees. */
-#include "engine.h"
+#include "ends.h"
 
 #include <string.h>
 
@@ -107,7 +107,8 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *made;
 
     if (environ_init() < 0 || serve_init() < 0 || request_init() < 0 ||
-        PyType_Ready(&engine_type) < 0 || PyType_Ready(&request_type) < 0 ||
+        ends_init() < 0 || PyType_Ready(&engine_type) < 0 ||
+        PyType_Ready(&request_type) < 0 ||
         PyType_Ready(&method_type) < 0)
         return NULL;
     made = PyModule_Create(&definition);

@@ -268,6 +268,7 @@ void request_end(plain_request *self)
     PyMem_Free(self->own_vars);
     self->own_vars = NULL;
     Py_CLEAR(self->body);
+    Py_CLEAR(self->changes);
     is_kept = give_away(self, &self->write);
     is_kept |= give_away(self, &self->early_hints);
     if (is_kept || Py_REFCNT(self) > 1) {
@@ -293,6 +294,7 @@ static void dealloc_request(PyObject *object)
         unlink_request(self);
     PyMem_Free(self->own_vars);
     Py_XDECREF(self->body);
+    Py_XDECREF(self->changes);
     Py_XDECREF(self->twin);
     Py_XDECREF(self->response);
     Py_XDECREF(self->write);

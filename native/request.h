@@ -35,6 +35,7 @@ struct plain_request {
     PyObject *twin;     /* the Exchange that goes on; NULL: it is plain */
     PyObject *response; /* the twin's, if the app had begun */
     PyObject *body;     /* of the request: bytes, or NULL */
+    PyObject *changes;  /* of the environ, by a proxy's words, or NULL */
     const char *vars;   /* the batch's, or own_vars */
     char *own_vars;
     lane_arrival arrival;

@@ -1,5 +1,5 @@
 /* serve.c -- one plain request: environ, app, head, send. */
-#include "engine.h"
+#include "ends.h"
 
 #include <pythread.h>
 #include <string.h>
@@ -57,23 +57,23 @@ static PyObject *begin_rest(engine *self, plain_request *served, octets vars,
                             int what)
 {
     uint32_t belief = self->peers[served->arrival.fd].belief;
-    PyObject *changes = NULL, *env;
+    PyObject *env;
     taken_vars taken;
 
     if (!taken_out(vars, served->arrival.nfirst, what, &taken))
         return NULL;
     if ((what & TAKEN_FORWARDED) != 0 && belief == FORWARDED_BELIEVED) {
-        changes = forwarded_changes(self, served, &taken);
-        if (changes == NULL)
+        Py_XSETREF(served->changes, forwarded_changes(self, served, &taken));
+        if (served->changes == NULL)
             return NULL;
     }
     env = begin_environ(self, served, (octets){taken.rest, taken.size});
-    if (env != NULL && changes != NULL && PyDict_Update(env, changes) < 0)
+    if (env != NULL && served->changes != NULL &&
+        PyDict_Update(env, served->changes) < 0)
         Py_CLEAR(env);
     if (env != NULL && (what & TAKEN_ID) != 0 &&
         request_id_set(self, served, &taken, env) <= 0)
         Py_CLEAR(env);
-    Py_XDECREF(changes);
     return env;
 }
 
@@ -155,6 +155,7 @@ static PyObject *body_of(engine *self, plain_request *served,
     PyObject *body;
 
     if (served->twin != NULL || !served->has_head ||
+        ends_is_slow(self, served) ||
         PyList_GET_SIZE(self->forked) != self->nforks ||
         !PyList_CheckExact(iterable))
         return NULL;
@@ -232,6 +233,27 @@ static int go_on(engine *self, plain_request *served, const char *name,
     return 1;
 }
 
+/* What the socket has not taken, and the octets of the whole body: for
+ * Native.leave. */
+static PyObject *rest_of(const plain_request *served, uint32_t size,
+                         octets body, int sent, size_t body_size)
+{
+    PyObject *rest =
+        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(size + body.size) - sent);
+
+    if (rest == NULL)
+        return NULL;
+    if (sent < (int)size) {
+        memcpy(PyBytes_AS_STRING(rest), served->buffer + sent,
+               size - (uint32_t)sent);
+        memcpy(PyBytes_AS_STRING(rest) + size - sent, body.at, body.size);
+    } else {
+        memcpy(PyBytes_AS_STRING(rest), body.at + (sent - (int)size),
+               body.size - ((size_t)sent - size));
+    }
+    return Py_BuildValue("Nn", rest, (Py_ssize_t)body_size);
+}
+
 /* Send head and body. */
 static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
                       int has_no_body)
@@ -240,8 +262,9 @@ static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
                    (size_t)PyBytes_GET_SIZE(sent_body)};
     uint32_t size = end_head(self, served, &body, has_no_body);
     uint32_t whole = size + (uint32_t)body.size;
+    size_t body_size = has_no_body ? 0 : (size_t)PyBytes_GET_SIZE(sent_body);
     int fd = served->arrival.fd, sent;
-    PyObject *rest;
+    PyObject *rest, *addr = ends_addr(self, served);
     int result;
 
     served->state = REQUEST_OVER;
@@ -256,22 +279,16 @@ static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
     }
     if (sent == (int)whole || sent == -2) { /* or the client is gone */
         self->nplain++;
+        ends_note(self, served, addr, body_size, sent == -2);
         return 0;
     }
+    Py_XDECREF(addr);
     served->state = REQUEST_RUNNING; /* the event loop sends the rest */
     if (sent < 0)
         sent = 0;
-    rest = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)whole - sent);
+    rest = rest_of(served, size, body, sent, body_size);
     if (rest == NULL)
         return -1;
-    if (sent < (int)size) {
-        memcpy(PyBytes_AS_STRING(rest), served->buffer + sent,
-               size - (uint32_t)sent);
-        memcpy(PyBytes_AS_STRING(rest) + size - sent, body.at, body.size);
-    } else {
-        memcpy(PyBytes_AS_STRING(rest), body.at + (sent - (int)size),
-               whole - (uint32_t)sent);
-    }
     result = go_on(self, served, "leave", rest);
     Py_DECREF(rest);
     return result;

@@ -11,7 +11,6 @@ from harness import apps
 from harness.websockets import ASKING, Switching
 
 from aserve import slow_requests
-from aserve.connections import plain
 from aserve.errors import RequestRefused
 from aserve.exchange import Exchange
 from aserve.frames import Call
@@ -58,7 +57,6 @@ def test_one_that_runs(start_server, raw_client, wait_until, caplog):
 def test_plain_requests(start_server, raw_client, monkeypatch):
     """One that C serves is told of once it has taken that long, and only then does Python know of it."""
     pytest.importorskip("aserve._native", reason="aserve._native is not built here")
-    monkeypatch.setattr(plain, "wants_each", lambda service: False)  # its end would be C's otherwise
     gate = apps.Gate()
     server = start_server(gate, is_checked=False, slow_request_seconds=3600.0, native="auto")
     log = server.server._records._slow

@@ -97,7 +97,7 @@ class Lane:
         self._loop = self.services[0].loop
         self._listeners = [listener for listener, _ in pairs]
         self._health_paths = self.services[0].health_paths  # the same for all, as is the next
-        self._times_requests = self.services[0].times_requests or self.services[0].access_log is not None  # see Ends
+        self.times_requests = self.services[0].times_requests or self.services[0].access_log is not None  # see Ends
         self.forms = [form_of(listener, service) for listener, service in pairs]
         self._factories = [EXCHANGE_FACTORIES[listener.bind.protocol](service.limits) for listener, service in pairs]
         # By descriptor; one may outlive its connection, until the next has its number.
@@ -324,7 +324,7 @@ class Lane:
         paths = self._health_paths
         if paths is not None and paths.path not in text:
             paths = None  # no health check is among them
-        now = _monotonic() if self._times_requests else 0.0
+        now = _monotonic() if self.times_requests else 0.0
         connections, submit, factories = self.connections, self.executor.submit_here, self._factories
         for (
             length, fd, consumed, start, size, vars_start, vars_size, own_count, flags, modifier1, index, kind, is_first,
@@ -408,7 +408,7 @@ class Lane:
             exchange.connection.end_exchange(exchange)
         elif self._feed_body(fd, upload, octets) and kind == lib.LANE_DONE:
             del self._uploads[fd]
-            if self._times_requests:
+            if self.times_requests:
                 exchange.arrived_at = _monotonic()
             self.executor.submit_here((exchange.connection.run, exchange))
 

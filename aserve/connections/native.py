@@ -14,6 +14,7 @@ from __future__ import annotations
 import io
 import logging
 import math
+import time
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,7 @@ class Native:
         self._connections: dict[int, Connection] = lane.connections
         self._plains = plains
         self.common_fields = lane.services[0].common_fields  # the same for all
-        health = lane.services[0].health_paths
+        health, log = lane.services[0].health_paths, lane.services[0].access_log  # the same, too
         self.engine: Any = _native.Engine(
             set=int(ffi.cast("uintptr_t", lane.set)),
             size=ffi.sizeof("lane"),
@@ -104,7 +105,8 @@ class Native:
             connections=lane.connections,
             written_off=WrittenOff,
             overdue=lane.overdue,
-            takes_times=lane.services[0].times_requests,
+            takes_times=lane.times_requests,
+            ends=None if log is None else log.parts,
             forked=forked,
             new_input=io.BytesIO,
             tail=self.common_fields.octets,
@@ -225,10 +227,13 @@ class Native:
         assert plain is not None  # else none of its requests comes here
         return plain
 
-    def leave(self, exchange: Exchange, rest: bytes) -> None:
-        """Let the event loop send what the socket has not taken of a whole response."""
+    def leave(self, exchange: Exchange, left: tuple[bytes, int]) -> None:
+        """Let the event loop send what the socket has not taken of a whole response; its body has so many octets."""
         response = exchange.response
+        rest, response.sent_bytes = left
         response.head_is_out = response.is_full = True
+        if exchange.began_at:
+            exchange.left_at = time.monotonic()
         exchange.connection.wire.leave_lane_with(exchange, rest)
 
     def submit(self, count: int) -> None:

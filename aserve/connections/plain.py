@@ -30,7 +30,7 @@ def new_plain(service: Service) -> Plain | None:
 
 def wants_each(service: Service) -> bool:
     """Whether a setting wants to see each exchange."""
-    return bool(service.access_log is not None or service.tells_wire or service.config.request_seconds)
+    return bool(service.tells_wire or service.config.request_seconds)
 
 
 def _stand_in(service: Service) -> Plain | None:

@@ -1,0 +1,221 @@
+/* ends.c -- the ends of requests, as their readers get them. */
+#include "ends.h"
+
+#include "taken.h"
+
+enum {
+    ENDED_SIZE = 13,
+    LONGEST = 1 /* seconds: as _LONGEST of request_log.py */
+};
+
+static PyObject *s_remote_addr, *s_host, *s_answered, *s_client_gone, *not_yet,
+    *no_head;
+
+int ends_init(void)
+{
+    s_remote_addr = PyUnicode_InternFromString("REMOTE_ADDR");
+    s_host = PyUnicode_InternFromString("HTTP_HOST");
+    s_answered = PyUnicode_InternFromString("answered");
+    s_client_gone = PyUnicode_InternFromString("client_gone");
+    not_yet = PyFloat_FromDouble(0.0);
+    no_head = PyBytes_FromStringAndSize(NULL, 0);
+    return s_remote_addr && s_host && s_answered && s_client_gone && not_yet &&
+                   no_head
+               ? 0
+               : -1;
+}
+
+int ends_take(ends_log *to, PyObject *parts)
+{
+    PyObject *noted, *flush;
+
+    to->slow_seconds = Py_HUGE_VAL;
+    if (parts == Py_None)
+        return 0;
+    if (!PyArg_ParseTuple(parts, "OOnddp", &noted, &flush, &to->most,
+                          &to->soon, &to->slow_seconds, &to->wants_head))
+        return -1;
+    if (noted == Py_None)
+        return 0;
+    to->append = PyObject_GetAttrString(noted, "append");
+    if (to->append == NULL)
+        return -1;
+    Py_INCREF(noted);
+    to->noted = noted;
+    Py_INCREF(flush);
+    to->flush = flush;
+    return 0;
+}
+
+PyObject *ends_addr(const engine *self, const plain_request *served)
+{
+    PyObject *addr = NULL;
+
+    if (self->ends.noted == NULL)
+        return NULL;
+    if (served->changes != NULL)
+        addr = PyDict_GetItem(served->changes, s_remote_addr);
+    if (addr == NULL)
+        addr = self->peers[served->arrival.fd].addr;
+    Py_INCREF(addr);
+    return addr;
+}
+
+int ends_is_slow(const engine *self, const plain_request *served)
+{
+    return self->ends.slow_seconds < Py_HUGE_VAL &&
+           serve_now() - served->arrived_at >= self->ends.slow_seconds;
+}
+
+static char *put(char *to, octets from)
+{
+    memcpy(to, from.at, from.size);
+    return to + from.size;
+}
+
+static char *put_pair(char *to, octets name, octets value)
+{
+    to = put(to, name);
+    *to++ = 0;
+    to = put(to, value);
+    *to++ = 0;
+    return to;
+}
+
+/* The next field that a proxy's words change. */
+static int next_change(PyObject *changes, Py_ssize_t *at, octets *name,
+                       octets *value)
+{
+    PyObject *key, *to;
+
+    while (PyDict_Next(changes, at, &key, &to))
+        if (text_octets(key, name) && begins_with(*name, OCTETS("HTTP_")) &&
+            text_octets(to, value))
+            return 1;
+    return 0;
+}
+
+/* Vars with what gateways change before the app's: a name that was made, then
+ * a proxy's words; Host keeps its place. */
+static PyObject *changed_vars(octets vars, const plain_request *served)
+{
+    PyObject *changes = served->changes, *new_host = NULL, *made;
+    octets id = {served->made_id, served->made_id_size}, name, value;
+    const char *at = vars.at, *end = at + vars.size;
+    size_t cap = vars.size + id.size + 32;
+    Py_ssize_t place = 0;
+    char *begin, *to;
+
+    while (changes != NULL && next_change(changes, &place, &name, &value))
+        cap += name.size + value.size + 2;
+    to = begin = PyMem_Malloc(cap);
+    if (to == NULL)
+        return PyErr_NoMemory();
+    if (changes != NULL)
+        new_host = PyDict_GetItem(changes, s_host);
+    while (at < end && text_pair(&at, end, &name, &value)) {
+        if (new_host != NULL && is_equal(name, OCTETS("HTTP_HOST")))
+            text_octets(new_host, &value);
+        to = put_pair(to, name, value);
+    }
+    if (id.size > 0)
+        to = put_pair(to, OCTETS("HTTP_X_REQUEST_ID"), id);
+    place = 0;
+    while (changes != NULL && next_change(changes, &place, &name, &value))
+        if (!is_equal(name, OCTETS("HTTP_HOST")))
+            to = put_pair(to, name, value);
+    made = PyUnicode_DecodeLatin1(begin, to > begin ? to - begin - 1 : 0, NULL);
+    PyMem_Free(begin);
+    return made;
+}
+
+/* The vars as the app's gateway has them. */
+static PyObject *new_vars(const plain_request *served)
+{
+    octets vars = {served->vars, served->arrival.vars_len};
+    taken_vars taken;
+
+    if ((served->arrival.flags & HTTP1_FORWARDED) != 0 &&
+        taken_out(vars, served->arrival.nfirst, TAKEN_FORWARDED, &taken))
+        vars = (octets){taken.rest, taken.size};
+    if (served->changes != NULL || served->made_id_size > 0)
+        return changed_vars(vars, served);
+    return PyUnicode_DecodeLatin1(vars.at, (Py_ssize_t)vars.size, NULL);
+}
+
+static PyObject *new_reference(PyObject *object)
+{
+    Py_INCREF(object);
+    return object;
+}
+
+/* As Ended of request_log.py; takes `addr`. */
+static PyObject *new_end(const engine *self, const plain_request *served,
+                         PyObject *addr, size_t size, int is_gone,
+                         double ended_at)
+{
+    int is_front = self->services[served->arrival.listener].is_front;
+    PyObject *items[ENDED_SIZE] = {
+        new_vars(served),
+        PyBool_FromLong(is_front),
+        addr,
+        PyLong_FromLong(served->facts.code),
+        PyLong_FromSize_t(size),
+        new_reference(is_gone ? s_client_gone : s_answered),
+        PyFloat_FromDouble(served->arrived_at),
+        PyFloat_FromDouble(served->began_at),
+        new_reference(not_yet),
+        PyFloat_FromDouble(ended_at),
+        PyLong_FromUnsignedLong(served->thread_id),
+        new_reference(Py_False),
+        self->ends.wants_head
+            ? PyBytes_FromStringAndSize(served->buffer,
+                                        (Py_ssize_t)served->facts.size)
+            : new_reference(no_head)};
+    PyObject *made = PyTuple_New(ENDED_SIZE);
+    int is_whole = made != NULL;
+
+    for (int i = 0; i < ENDED_SIZE; i++) {
+        is_whole = is_whole && items[i] != NULL;
+        if (made != NULL)
+            PyTuple_SET_ITEM(made, i, items[i]);
+        else
+            Py_XDECREF(items[i]);
+    }
+    if (!is_whole)
+        Py_CLEAR(made);
+    return made;
+}
+
+/* Whether an end may wait for others: as in Ends.write. */
+static int may_wait(const engine *self, const plain_request *served,
+                    double ended_at)
+{
+    const ends_log *log = &self->ends;
+
+    return (ended_at - served->arrived_at < log->soon ||
+            PyObject_Size(self->jobs) > 0) &&
+           PyObject_Size(log->noted) < log->most && ended_at < log->due_at;
+}
+
+void ends_note(engine *self, const plain_request *served, PyObject *addr,
+               size_t size, int is_gone)
+{
+    double ended_at;
+    PyObject *made, *done;
+
+    if (addr == NULL)
+        return;
+    ended_at = serve_now();
+    made = new_end(self, served, addr, size, is_gone, ended_at);
+    done = made != NULL ? PyObject_CallOneArg(self->ends.append, made) : NULL;
+    Py_XDECREF(made);
+    if (done != NULL && !may_wait(self, served, ended_at)) {
+        Py_DECREF(done);
+        self->ends.due_at = ended_at + LONGEST;
+        done = PyObject_CallNoArgs(self->ends.flush);
+    }
+    if (done == NULL)
+        serve_report(self);
+    Py_XDECREF(done);
+}

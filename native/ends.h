@@ -1,0 +1,29 @@
+/* ends.h -- the ends of requests, as their readers get them.
+ *
+ * The twin is aserve/request_log.py: Ends keeps them for a moment, and tells
+ * the access log and the counters of many at once.  Here they are put into the
+ * same deque. */
+#ifndef NATIVE_ENDS_H
+#define NATIVE_ENDS_H
+
+#include "engine.h"
+
+int ends_init(void);
+
+/* What Ends.parts has; None: nothing reads ends.  Returns -1 with an
+ * exception. */
+int ends_take(ends_log *to, PyObject *parts);
+
+/* The client's address, which another connection's may replace as soon as the
+ * response is out; NULL: nobody asks. */
+PyObject *ends_addr(const engine *self, const plain_request *served);
+
+/* Whether a request has taken so long that Python is to tell of it. */
+int ends_is_slow(const engine *self, const plain_request *served);
+
+/* Note that a response is out, or that its client `is_gone`; takes `addr`.
+ * `size`: octets of its body. */
+void ends_note(engine *self, const plain_request *served, PyObject *addr,
+               size_t size, int is_gone);
+
+#endif

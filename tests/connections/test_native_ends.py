@@ -1,0 +1,199 @@
+"""The ends of plain requests in C: the same records, lines and numbers as from Python."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+
+import pytest
+from connections.test_native import engine_of, request, site
+from harness import apps
+from harness.waiting import PATIENCE_SECONDS, wait_until
+
+from aserve.metrics.counting import read_words
+from aserve.metrics.table import BUCKETS, METRICS, PLACES
+
+pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
+
+AGENT = 'User-Agent: a "b" \xe9\r\n'
+ALL = '%(h)s "%(r)s" %(s)s %(b)s %(end) "%({user-agent}i)s" "%({content-type}o)s" %(queue_wait) %(duration) %(thread)'
+COUNTED = [
+    "aserve_requests_total",
+    "aserve_response_body_bytes_total",
+    "aserve_request_queue_seconds",
+    "aserve_request_duration_seconds",
+]
+FORWARDED = "X-Forwarded-For: 192.0.2.9\r\n"
+
+
+@pytest.fixture
+def pair(start_server, tmp_path):
+    """pair(**settings): two servers of the same app, in C and in Python, and what reads the lines of each."""
+
+    def start(app=site, **settings):
+        return [
+            (start_server(app, is_checked=False, native=native, access_log=str(tmp_path / native), **settings),
+             lambda native=native: (tmp_path / native).read_text("latin-1").splitlines())
+            for native in ("auto", "off")
+        ]  # fmt: skip
+
+    return start
+
+
+def ask(server, octets):
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        client.sendall(octets)
+        client.shutdown(socket.SHUT_WR)
+        received = b""
+        while piece := client.recv(1 << 16):
+            received += piece
+    return received
+
+
+def without_times(line):
+    """Leave out what differs by chance."""
+    line = re.sub(r"\d+\.\d{6}", "T", line)
+    line = re.sub(r'"(timestamp|host.name)": "[^"]*"', "", line)
+    line = re.sub(r'"(http.server.request.duration|aserve.queue_wait)": [^,}]*', r"\1", line)
+    return re.sub(r"\[[^]]*\]|worker-\d+", "-", line)
+
+
+@pytest.mark.parametrize("text", ["combined", "common", "json", ALL])
+def test_the_same_lines(pair, text):
+    """Whatever is asked; a request with fields that no app sees among them."""
+    both = pair(access_log_format=text)
+    asked = [
+        request("hello"), request("hello", fields=f"Host: a\r\n{AGENT}"), request("environ_json?a=1"), request("echo", "POST", body=b"abc"),
+        request("hello", "HEAD"), request("no_chunks"), request("written"), request("hello", fields=f"Host: a\r\n{FORWARDED}"),
+    ]  # fmt: skip
+    for server, _ in both:
+        for each in asked * 2:
+            assert ask(server, each)
+    for _, lines in both:
+        wait_until(lambda lines=lines: len(lines()) == 2 * len(asked))
+    in_c, in_python = ([without_times(line) for line in lines()] for _, lines in both)
+    assert in_c == in_python
+    engine = engine_of(both[0][0])
+    assert engine.plain_count == 2 * len(asked) - 3  # the app that writes, twice, and the first removal of a field
+
+
+CLAIMS = [
+    "X-Forwarded-For: 192.0.2.9\r\n", "X-Forwarded-For: 192.0.2.9\r\nX-Forwarded-Host: b.example\r\nX-Forwarded-Proto: https\r\n",
+    "X-Forwarded-Port: 81\r\nAccept: b\r\nX-Forwarded-Prefix: /p\r\n", "Forwarded: for=\"[2001:db8::1]\";host=c\r\n", "X-Real-IP: 192.0.2.8\r\n",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["combined", "json", "%(h)s %({host}i)s %({x-forwarded-for}i)s %({REMOTE_ADDR}e)s"])
+def test_clients_behind_a_proxy(pair, text):
+    """Their lines have what the proxy says of them."""
+    both = pair(access_log_format=text, trusted_proxies=["127.0.0.1"])
+    for server, _ in both:
+        for fields in CLAIMS * 2:
+            assert b"200 OK" in ask(server, request("hello", fields=f"Host: a\r\n{AGENT}{fields}"))
+    for _, lines in both:
+        wait_until(lambda lines=lines: len(lines()) == 2 * len(CLAIMS))
+    in_c, in_python = ([without_times(line) for line in lines()] for _, lines in both)
+    assert in_c == in_python and engine_of(both[0][0]).plain_count == 2 * len(CLAIMS)
+
+
+def test_one_that_is_alone(pair):
+    """Its line is written though no request follows."""
+    for server, lines in pair(apps.hello):
+        ask(server, request(""))
+        wait_until(lambda lines=lines: len(lines()) == 1)
+
+
+def test_a_client_that_is_gone(pair):
+    """The line says so."""
+    for server, lines in pair(
+        lambda environ, start_response: leave(environ, start_response), access_log_format="%(end)"
+    ):
+        with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            client.sendall(request("", is_last=False))
+            INSIDE.acquire(timeout=PATIENCE_SECONDS)
+        GO_ON.release()
+        wait_until(lambda lines=lines: lines() == ["client_gone"])
+
+
+INSIDE, GO_ON = threading.Semaphore(0), threading.Semaphore(0)
+
+
+def leave(environ, start_response):
+    INSIDE.release()
+    assert GO_ON.acquire(timeout=PATIENCE_SECONDS)
+    return apps.hello(environ, start_response)
+
+
+def test_a_client_that_reads_slowly(pair):
+    """What the socket does not take, the event loop sends: the line has the whole."""
+    for server, lines in pair(large, access_log_format="%(s)s %(b)s %(end)"):
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(PATIENCE_SECONDS)
+            client.connect(server.address)
+            for _ in range(100):
+                client.sendall(request("", is_last=False))
+            received = 0
+            while received < 100 * LARGE:
+                received += len(client.recv(1 << 20))
+        wait_until(lambda lines=lines: lines() == [f"200 {LARGE} answered"] * 100)
+
+
+LARGE = 100_000
+
+
+def large(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"x" * LARGE]
+
+
+def test_numbers(start_server, tmp_path):
+    """The counters have the same from both."""
+    found = []
+    for native in ("auto", "off"):
+        server = start_server(site, is_checked=False, native=native, metrics=f"unix:{tmp_path / native}")
+        for name in ("hello", "hello", "no_chunks", "echo"):
+            ask(server, request(name))
+        found.append(counted(server, 4))
+    assert found[0] == found[1]
+
+
+def counted(server, count):
+    """Return what a server has counted, as soon as it is so many requests: responses, octets, waits, durations."""
+    records = server.server._records
+
+    def read():
+        server.call(records._flush)
+        words = read_words(records._single.memory)
+        cells = {name: words[PLACES[name] : PLACES[name] + len(METRICS[name].cells)] for name in COUNTED}
+        return {name: each if name in COUNTED[:2] else sum(each[:BUCKETS]) for name, each in cells.items()}
+
+    wait_until(lambda: sum(read()[COUNTED[0]]) == count)
+    return read()
+
+
+def test_one_that_is_slow(start_server, caplog):
+    """It is told as slow, and its line says what it took."""
+    for native in ("auto", "off"):
+        caplog.clear()
+        server = start_server(slow, is_checked=False, native=native, slow_request_seconds=0.05)
+        ask(server, request(""))
+        wait_until(lambda: any("longer than --slow-request" in each.getMessage() for each in caplog.records))
+
+
+def slow(environ, start_response):
+    threading.Event().wait(0.1)
+    return apps.hello(environ, start_response)
+
+
+def test_those_that_wait(pair):
+    """Ends wait for one another, and no batch holds them for longer than a second."""
+    for server, lines in pair(apps.hello, access_log_format="%(s)s"):
+        with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+            for _ in range(300):
+                client.sendall(request("", is_last=False))
+                client.recv(1 << 16)
+        wait_until(lambda lines=lines: len(lines()) == 300)
