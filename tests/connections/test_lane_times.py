@@ -17,7 +17,9 @@ def test_when_a_request_was_whole(start_server, raw_client, wait_until, monkeypa
     """One with a body that comes in parts when the last of it has come; also where only Ends asks for that."""
     times = []
     monkeypatch.setattr(Ends, "write", lambda ends, exchange, may_wait=False: times.append(exchange.arrived_at))
-    server = start_server(apps.echo, access_log=str(tmp_path / "log"), access_log_format=form, lane="auto")
+    server = start_server(
+        apps.echo, access_log=str(tmp_path / "log"), access_log_format=form, lane="auto", native="off"
+    )
     client = raw_client(server)
     before = time.monotonic()
     client.fetch("/")
@@ -37,7 +39,7 @@ def test_who_may_wait(start_server, raw_client, wait_until, monkeypatch, tmp_pat
     """The end of a request of the lane: behind the others nobody tells of a pause."""
     told = []
     monkeypatch.setattr(Ends, "write", lambda ends, exchange, may_wait=False: told.append(may_wait))
-    client = raw_client(start_server(apps.hello, access_log=str(tmp_path / "log"), lane=lane))
+    client = raw_client(start_server(apps.hello, access_log=str(tmp_path / "log"), lane=lane, native="off"))
     for _ in range(3):
         client.fetch("/")
     wait_until(lambda: len(told) == 3)

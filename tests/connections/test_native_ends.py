@@ -19,12 +19,11 @@ pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
 AGENT = 'User-Agent: a "b" \xe9\r\n'
 ALL = '%(h)s "%(r)s" %(s)s %(b)s %(end) "%({user-agent}i)s" "%({content-type}o)s" %(queue_wait) %(duration) %(thread)'
-COUNTED = [
-    "aserve_requests_total",
-    "aserve_response_body_bytes_total",
-    "aserve_request_queue_seconds",
-    "aserve_request_duration_seconds",
-]
+# Names of metrics, and of how many words.
+COUNTED = {
+    **{name: len(METRICS[name].cells) for name in ("aserve_requests_total", "aserve_response_body_bytes_total")},
+    **dict.fromkeys(("aserve_request_queue_seconds", "aserve_request_duration_seconds"), BUCKETS + 1),
+}
 FORWARDED = "X-Forwarded-For: 192.0.2.9\r\n"
 
 
@@ -168,10 +167,10 @@ def counted(server, count):
     def read():
         server.call(records._flush)
         words = read_words(records._single.memory)
-        cells = {name: words[PLACES[name] : PLACES[name] + len(METRICS[name].cells)] for name in COUNTED}
-        return {name: each if name in COUNTED[:2] else sum(each[:BUCKETS]) for name, each in cells.items()}
+        cells = {name: words[PLACES[name] : PLACES[name] + count] for name, count in COUNTED.items()}
+        return {name: sum(each) if "seconds" in name else each for name, each in cells.items()}
 
-    wait_until(lambda: sum(read()[COUNTED[0]]) == count)
+    wait_until(lambda: sum(read()["aserve_requests_total"]) == count)
     return read()
 
 
