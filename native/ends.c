@@ -124,7 +124,8 @@ static PyObject *changed_vars(octets vars, const plain_request *served)
     while (changes != NULL && next_change(changes, &place, &name, &value))
         if (!is_equal(name, OCTETS("HTTP_HOST")))
             to = put_pair(to, name, value);
-    made = PyUnicode_DecodeLatin1(begin, to > begin ? to - begin - 1 : 0, NULL);
+    made =
+        PyUnicode_DecodeLatin1(begin, to > begin ? to - begin - 1 : 0, NULL);
     PyMem_Free(begin);
     return made;
 }
