@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 if TYPE_CHECKING:
     from .errors import RequestRefused
     from .exchange import Exchange
-    from .wire_log import WireLog
 
 # What is kept of a request: its vars; whether a front server has sent them; its client's address, "" on a unix socket or if the vars have
 # it; status (0: there was none) and octets sent of its response; how it ended (exchange.py); when it arrived, was begun, was left to the event
@@ -98,13 +97,13 @@ class Ends:
         wants_head: bool = False,
         slow: RequestLog | None = None,
         slow_seconds: float = 0.0,
-        wire_log: WireLog | None = None,
+        wire_log: Any = None,
     ) -> None:
         """
         `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: MOST are told together.
 
         `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is then called soon.
-        `slow` is told at once of those that took `slow_seconds`, `wire_log` of each; None: nobody is.
+        `slow` is told at once of those that took `slow_seconds`, `wire_log` (a WireLog) of each; None: nobody is.
         """
         self._readers = tuple(readers)
         self._writes: Sequence[Callable[[Sequence[Ended]], None]] = [reader.write for reader in self._readers]
