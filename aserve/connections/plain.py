@@ -29,8 +29,9 @@ def new_plain(service: Service) -> Plain | None:
 
 
 def wants_each(service: Service) -> bool:
-    """Whether a setting wants to see each exchange."""
-    return bool(service.tells_wire or service.config.request_seconds)
+    """Whether a setting wants to see each exchange; deadlines and spans have it by the Response, whose start_response the app gets."""
+    config = service.config
+    return bool(service.tells_wire or config.request_seconds or config.tracing)
 
 
 def _stand_in(service: Service) -> Plain | None:

@@ -131,6 +131,13 @@ def test_python_has_no_engine(start_server):
     ask(server, request("hello"))
 
 
+def test_a_span_for_each_request(start_server):
+    """--tracing wants the response that the app gets: nothing is plain there."""
+    pytest.importorskip("opentelemetry.sdk")
+    server = start_server(site, is_checked=False, native="auto", tracing=True)
+    assert b"200 OK" in ask(server, request("hello")) and server.server._lane.native is None
+
+
 def test_a_body_larger_than_a_write(pair):
     """Whether it is sent in C or not."""
     body = b"x" * 100_000

@@ -66,7 +66,9 @@ def test_which_gateways(gateway, is_plain):
     assert plain is None or plain.gateway.app is APP.app
 
 
-@pytest.mark.parametrize("changes", [{"tells_wire": True}, {"config": Config(request_seconds=30)}])
+@pytest.mark.parametrize(
+    "changes", [{"tells_wire": True}, {"config": Config(request_seconds=30)}, {"config": Config(tracing=True)}]
+)
 def test_who_wants_each(changes):
     """Where something looks at each exchange, none is plain."""
     assert new_plain(service_of(APP, **changes)) is None
