@@ -343,7 +343,7 @@ PyObject *environ_new(environ_cache *cache, PyObject *base,
     const char *at = request->vars;
     const char *end = at + request->vars_len;
     octets own[2 * OWN_MAX];
-    request_line line;
+    request_line line = {.method = {NULL, 0}}; /* gcc does not see through */
     PyObject *dict;
     int code;
 

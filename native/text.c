@@ -69,22 +69,3 @@ void text_forget(void)
     for (uint32_t i = 0; i < NAMES; i++)
         Py_CLEAR(names[i]);
 }
-
-octets text_next(const char **at, const char *end)
-{
-    octets part = {*at, 0};
-    const char *nul = memchr(*at, 0, (size_t)(end - *at));
-
-    part.size = (size_t)((nul != NULL ? nul : end) - *at);
-    *at = nul != NULL ? nul + 1 : end;
-    return part;
-}
-
-int text_pair(const char **at, const char *end, octets *name, octets *value)
-{
-    *name = text_next(at, end);
-    if (name->at + name->size == end)
-        return 0;
-    *value = text_next(at, end);
-    return 1;
-}

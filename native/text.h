@@ -45,12 +45,30 @@ static inline int text_octets(PyObject *text, octets *to)
     return 1;
 }
 
-/* What stands before the next NUL, or `end`; *at moves behind it. */
-octets text_next(const char **at, const char *end);
+/* What stands before the next NUL, or `end`; *at moves behind it.  Inline, as
+ * reading a block is little else: 1,400 instructions of 25,000 for a request
+ * that is named (CPython 3.11, callgrind). */
+static inline octets text_next(const char **at, const char *end)
+{
+    octets part = {*at, 0};
+    const char *nul = memchr(*at, 0, (size_t)(end - *at));
+
+    part.size = (size_t)((nul != NULL ? nul : end) - *at);
+    *at = nul != NULL ? nul + 1 : end;
+    return part;
+}
 
 /* Read NAME NUL VALUE, and the NUL behind it unless the block ends there.
  * Returns 0: there is no pair. */
-int text_pair(const char **at, const char *end, octets *name, octets *value);
+static inline int text_pair(const char **at, const char *end, octets *name,
+                            octets *value)
+{
+    *name = text_next(at, end);
+    if (name->at + name->size == end)
+        return 0;
+    *value = text_next(at, end);
+    return 1;
+}
 
 /* The octets of a literal. */
 #define OCTETS(literal) ((octets){literal, sizeof(literal) - 1})
