@@ -146,6 +146,8 @@ void batch_free(engine *self, batch *freed);
  * NULL, its next one. */
 void batch_spill(engine *self, batch *begun);
 
+int leader_init(void);
+
 /* leader.c: lead and serve until there is something else to do (1), or
  * another worker leads (0).  Returns -1 with what ends the worker. */
 int leader_work(engine *self);

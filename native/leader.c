@@ -3,10 +3,19 @@
 
 #include <time.h>
 
-/* An attribute of the executor's that is True or False. */
-static int flag(const engine *self, const char *name)
+static PyObject *s_is_stopping, *s_app_blocks;
+
+int leader_init(void)
 {
-    PyObject *value = PyObject_GetAttrString(self->executor, name);
+    s_is_stopping = PyUnicode_InternFromString("_is_stopping");
+    s_app_blocks = PyUnicode_InternFromString("_app_blocks");
+    return s_is_stopping != NULL && s_app_blocks != NULL ? 0 : -1;
+}
+
+/* An attribute of the executor's that is True or False. */
+static int flag(const engine *self, PyObject *name)
+{
+    PyObject *value = PyObject_GetAttr(self->executor, name);
     int is_set = value == Py_True;
 
     Py_XDECREF(value);
@@ -67,7 +76,7 @@ static int take(engine *self, batch **taken)
 
     if (PyList_Append(self->waiting_leader, Py_None) < 0)
         return -1;
-    while (!(is_stopping = flag(self, "_is_stopping")) && count == 0 &&
+    while (!(is_stopping = flag(self, s_is_stopping)) && count == 0 &&
            PyObject_Size(self->jobs) == 0) {
         if (PyObject_Size(self->overdue) > 0)
             Py_XDECREF(
@@ -118,7 +127,7 @@ static int lead(engine *self, batch **taken)
     PyList_SetSlice(self->leadership, size - 1, size, NULL);
     if (take(self, taken) < 0)
         serve_report(self);
-    if (!flag(self, "_is_stopping"))
+    if (!flag(self, s_is_stopping))
         put_back(self, token);
     Py_DECREF(token);
     return 1;
@@ -190,13 +199,13 @@ int leader_work(engine *self)
         if (!lead(self, &taken))
             return 0;
         if (taken != NULL) {
-            if (taken->count > 0 && flag(self, "_app_blocks"))
+            if (taken->count > 0 && flag(self, s_app_blocks))
                 wake_another(self, taken);
             served = serve_batch(self, taken);
             if (served != 0)
                 return served;
         }
-        if (PyObject_Size(self->jobs) > 0 || flag(self, "_is_stopping"))
+        if (PyObject_Size(self->jobs) > 0 || flag(self, s_is_stopping))
             return 1;
     }
 }

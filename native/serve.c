@@ -324,11 +324,12 @@ static int call_app(engine *self, plain_request *served, PyObject *env)
     if (iterable == NULL)
         return fail(self, served);
     body = body_of(self, served, iterable, has_no_body);
-    PyErr_Clear(); /* no memory: the twin finds it out */
-    if (body == NULL)
+    if (body == NULL) {
+        PyErr_Clear(); /* no memory: the twin finds it out */
         result = go_on(self, served, "finish", iterable);
-    else
+    } else {
         result = send_whole(self, served, body, has_no_body);
+    }
     Py_XDECREF(body);
     Py_DECREF(iterable);
     return result;
@@ -374,7 +375,8 @@ int serve(engine *self, plain_request *served)
         served->began_at = serve_now();
     if (served->twin == NULL) {
         env = environ_of(self, served);
-        PyErr_Clear();
+        if (env == NULL)
+            PyErr_Clear();
         if (served->twin != NULL) /* by another thread, meanwhile */
             Py_CLEAR(env);
     }
