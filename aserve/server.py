@@ -367,7 +367,7 @@ class Server:
             self.config, self._loop, app, self._executor, self._common_fields, self._connections, self._budgets,
             WebSockets(self.config, self._loop, self._deadlines, records.write_websocket), records.new_log(self._executor), self._certificates, self._peers,
             not self._is_alone, InFlight(self._load_board, self._in_flight) if is_seen else None,
-            times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids,
+            times_requests=records.wants_times or self.config.tracing, names_requests=records.wants_ids, deadlines=self._deadlines,
         )  # fmt: skip
 
     def _accept(self) -> None:

@@ -32,6 +32,7 @@ from .tls.certificates import Certificates
 from .workers.executor import Executor
 from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
+from .wsgi.deadlines import Deadlines
 from .wsgi.environ import build_base_environ
 from .wsgi.queue_wait_field import QueueWaitGateway
 from .wsgi.request_id import RequestIdGateway
@@ -62,6 +63,7 @@ class Shared(NamedTuple):
         False  # who is told of requests, such as the access log or a trace, wants to know how long they took
     )
     names_requests: bool = False  # and by what name they can be found
+    deadlines: Deadlines | None = None  # with --request-timeout; `app` is then what they time
 
 
 def new_service(listener: Listener, shared: Shared) -> Service:
@@ -119,6 +121,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         in_flight=shared.in_flight,
         times_requests=shared.times_requests,
         is_turning_over=is_turning_over,
+        deadlines=shared.deadlines,
     )
 
 

@@ -243,31 +243,27 @@ static int take_services(engine *self, PyObject *services)
 
 static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"set",         "poll",
-                            "reply",       "wake",
-                            "size",        "owner",
-                            "executor",    "jobs",
-                            "leadership",  "waiting_leader",
-                            "compensated", "connections",
-                            "written_off", "overdue",
-                            "forked",      "new_input",
-                            "services",    "tail",
-                            "health_path", "takes_times",
-                            "ends",        NULL};
+    static char *names[] = {
+        "set",         "poll",           "reply",       "wake",
+        "size",        "owner",          "executor",    "jobs",
+        "leadership",  "waiting_leader", "compensated", "connections",
+        "written_off", "overdue",        "forked",      "new_input",
+        "services",    "tail",           "health_path", "takes_times",
+        "ends",        "runs",           NULL};
     engine *self = (engine *)object;
     unsigned long long set, poll, reply, wake, size;
     PyObject *owner, *executor, *jobs, *leadership, *waiting, *compensated;
     PyObject *overdue, *forked, *new_input, *services, *tail, *health_path;
-    PyObject *connections, *written_off, *ends;
+    PyObject *connections, *written_off, *ends, *runs;
     int takes_times;
 
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "KKKKKOOOO!O!O!O!OOO!OO!OOpO", names, &set, &poll,
+            args, kwargs, "KKKKKOOOO!O!O!O!OOO!OO!OOpOO", names, &set, &poll,
             &reply, &wake, &size, &owner, &executor, &jobs, &PyList_Type,
             &leadership, &PyList_Type, &waiting, &PyDict_Type, &compensated,
             &PyDict_Type, &connections, &written_off, &overdue, &PyList_Type,
             &forked, &new_input, &PyList_Type, &services, &tail, &health_path,
-            &takes_times, &ends))
+            &takes_times, &ends, &runs))
         return -1;
     if (size != sizeof(lane) || self->peers != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "_cparsers is another version's");
@@ -291,6 +287,7 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     self->nforks = PyList_GET_SIZE(forked);
     take_object(&self->new_input, new_input);
     take_optional(&self->health_path, health_path);
+    take_optional(&self->runs, runs);
     self->takes_times = (char)takes_times;
     self->npeers = self->set->conns_cap;
     self->peers = PyMem_Calloc(self->npeers, sizeof *self->peers);
@@ -312,6 +309,7 @@ static int traverse(PyObject *object, visitproc visit, void *arg)
     Py_VISIT(self->waiting_leader);
     Py_VISIT(self->compensated);
     Py_VISIT(self->connections);
+    Py_VISIT(self->runs);
     Py_VISIT(self->written_off);
     Py_VISIT(self->overdue);
     Py_VISIT(self->new_input);
@@ -337,6 +335,7 @@ static int clear(PyObject *object)
     Py_CLEAR(self->waiting_leader);
     Py_CLEAR(self->compensated);
     Py_CLEAR(self->connections);
+    Py_CLEAR(self->runs);
     Py_CLEAR(self->written_off);
     Py_CLEAR(self->overdue);
     Py_CLEAR(self->new_input);

@@ -81,6 +81,7 @@ struct engine {
     PyObject *waiting_leader; /* a list */
     PyObject *compensated;    /* a dict */
     PyObject *connections;    /* of the lane's: a dict, by descriptor */
+    PyObject *runs;           /* of Deadlines: a dict, by thread; or NULL */
     PyObject *written_off;    /* errors.WrittenOff */
     PyObject *overdue;        /* of the lane's: a deque */
     PyObject *forked;         /* forks.forked */
@@ -121,8 +122,8 @@ double serve_now(void);
 void serve_report(engine *self);
 
 /* Close the connection of a request that cannot be served, with an exception
- * set: it is logged.  `twin`: its Exchange, or NULL. */
-void serve_lose(engine *self, int fd, PyObject *twin);
+ * set: it is logged.  `lost`: the request, unless it could not be made. */
+void serve_lose(engine *self, int fd, const plain_request *lost);
 
 /* Serve a request that nobody has begun; takes the reference.
  * Returns 0; 1: its twin has; -1: with what ends the worker. */

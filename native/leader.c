@@ -141,7 +141,7 @@ static int serve_in_context(engine *self, plain_request *served)
 
     if (context == NULL || PyContext_Enter(context) < 0) {
         Py_XDECREF(context);
-        serve_lose(self, served->arrival.fd, served->twin);
+        serve_lose(self, served->arrival.fd, served);
         request_end(served);
         return 0;
     }

@@ -1,6 +1,7 @@
 /* request.c -- what the app gets: start_response, write, wsgi.early_hints. */
 #include "engine.h"
 
+#include <pythread.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -21,12 +22,30 @@ struct method {
     const char *name;
 };
 
+/* Promote it for the app, which has called.  What makes the twin is ours, and
+ * no interrupt may hit there, should another thread publish its own
+ * meanwhile: there is no token until it is made.  Then the guards of
+ * deadlines.py take it, as in any call from the app. */
+static PyObject *promote_inside(plain_request *self)
+{
+    int is_worker =
+        self->is_inside && PyThread_get_thread_ident() == self->thread_id;
+    PyObject *twin;
+
+    if (is_worker)
+        self->is_inside = 0;
+    twin = request_promote(self);
+    if (is_worker)
+        request_enter(self);
+    return twin;
+}
+
 /* The Response that goes on. Borrowed. */
 static PyObject *response_of(plain_request *self)
 {
     PyObject *late;
 
-    if (self->response != NULL || request_promote(self) != NULL ||
+    if (self->response != NULL || promote_inside(self) != NULL ||
         PyErr_Occurred())
         return self->response;
     /* The app comes back after the end: Python knows what to say. */
@@ -89,21 +108,38 @@ static PyObject *start_response(PyObject *callable, PyObject *const *args,
 }
 
 /* What Python makes of a request as it is: (exchange, connection, response or
- * None).  Nothing else knows of them yet. */
+ * None, run or None).  Nothing else knows of them yet. */
 static PyObject *make_twin(plain_request *self)
 {
     const lane_arrival *arrival = &self->arrival;
     int is_begun = self->state == REQUEST_RUNNING;
 
     return PyObject_CallMethod(
-        self->owner->owner, "promote", "iIy#IIIOddkiiy#iLy#", arrival->fd,
+        self->owner->owner, "promote", "iIy#IIIOddkiiiy#iLy#", arrival->fd,
         arrival->listener, self->vars, (Py_ssize_t)arrival->vars_len,
         arrival->nfirst, arrival->flags, arrival->modifier1,
         self->body != NULL ? self->body : Py_None, self->arrived_at,
         self->began_at, self->thread_id, self->keep_alive, is_begun,
-        self->buffer, (Py_ssize_t)(self->has_head ? self->facts.size : 0),
+        self->is_inside, self->buffer,
+        (Py_ssize_t)(self->has_head ? self->facts.size : 0),
         self->has_head ? self->facts.code : 0, self->facts.length,
         self->made_id, (Py_ssize_t)self->made_id_size);
+}
+
+/* From now on the deadline of it is watched. */
+static int add_run(plain_request *self, PyObject *run)
+{
+    PyObject *thread_id = PyLong_FromUnsignedLong(self->thread_id);
+    int result = -1;
+
+    if (thread_id != NULL)
+        result = PyDict_SetItem(self->owner->runs, thread_id, run);
+    Py_XDECREF(thread_id);
+    if (result == 0) {
+        Py_INCREF(run);
+        self->run = run;
+    }
+    return result;
 }
 
 /* Let others know of a twin.  No Python code runs before all of them can; and
@@ -111,10 +147,11 @@ static PyObject *make_twin(plain_request *self)
 static int publish(plain_request *self, PyObject *made)
 {
     engine *owner = self->owner;
-    PyObject *exchange, *connection, *response, *fd;
+    PyObject *exchange, *connection, *response, *run, *fd;
     int result;
 
-    if (!PyArg_ParseTuple(made, "OOO", &exchange, &connection, &response) ||
+    if (!PyArg_ParseTuple(made, "OOOO", &exchange, &connection, &response,
+                          &run) ||
         (fd = PyLong_FromLong(self->arrival.fd)) == NULL)
         return -1;
     owner->peers[self->arrival.fd].is_twinned = 1;
@@ -122,6 +159,8 @@ static int publish(plain_request *self, PyObject *made)
     if (result == 0)
         result = PyObject_SetAttr(connection, s_exchange, exchange);
     Py_DECREF(fd);
+    if (result == 0 && run != Py_None)
+        result = add_run(self, run);
     if (result < 0)
         return -1;
     Py_INCREF(exchange);
@@ -141,6 +180,7 @@ PyObject *request_promote(plain_request *self)
     Py_INCREF(self);
     while (self->twin == NULL && self->state != REQUEST_OVER) {
         int state = self->state, has_head = self->has_head;
+        int is_inside = self->is_inside;
 
         made = make_twin(self);
         if (made == NULL)
@@ -148,7 +188,8 @@ PyObject *request_promote(plain_request *self)
         /* The app may have gone on, and another thread may have been quicker:
          * look, and publish without running Python in between. */
         if (self->twin == NULL && self->state == state &&
-            self->has_head == has_head && publish(self, made) < 0)
+            self->has_head == has_head && self->is_inside == is_inside &&
+            publish(self, made) < 0)
             break;
         Py_CLEAR(made);
     }
@@ -156,6 +197,73 @@ PyObject *request_promote(plain_request *self)
     made = PyErr_Occurred() ? NULL : self->twin;
     Py_DECREF(self);
     return made;
+}
+
+/* --- where an interrupt may hit: wsgi/deadlines.py -------------------------- */
+
+/* The list that has the token.  To put it there, or to take it, runs no
+ * bytecode, in which an interrupt could hit. */
+static PyObject *token_of(const plain_request *self)
+{
+    PyObject *list = PyObject_GetAttrString(self->run, "_interruptible");
+
+    if (list != NULL && !PyList_CheckExact(list))
+        Py_CLEAR(list);
+    return list;
+}
+
+void request_enter(plain_request *self)
+{
+    PyObject *type, *value, *traceback, *list;
+
+    self->is_inside = 1;
+    if (self->run == NULL)
+        return;
+    PyErr_Fetch(&type, &value, &traceback);
+    list = token_of(self);
+    if (list == NULL || PyList_Append(list, Py_None) < 0) {
+        PyErr_Clear(); /* no memory: it counts as interrupted already */
+        if (PyObject_SetAttrString(self->run, "is_interrupted", Py_True) < 0)
+            PyErr_Clear();
+    }
+    Py_XDECREF(list);
+    PyErr_Restore(type, value, traceback);
+}
+
+/* Returns 0: an interrupt was made, or is just being made. */
+static int take_token(const plain_request *self)
+{
+    PyObject *list = token_of(self);
+    Py_ssize_t size = list != NULL ? PyList_GET_SIZE(list) : 0;
+
+    if (size > 0)
+        PyList_SetSlice(list, 0, size, NULL);
+    Py_XDECREF(list);
+    PyErr_Clear();
+    return size > 0;
+}
+
+void request_leave(plain_request *self)
+{
+    PyObject *type, *value, *traceback, *done;
+
+    self->is_inside = 0;
+    if (self->run == NULL)
+        return;
+    PyErr_Fetch(&type, &value, &traceback);
+    if (!take_token(self)) {
+        done = PyObject_CallMethod(self->run, "_disarm", NULL);
+        if (done == NULL && type != NULL) {
+            Py_CLEAR(type);
+            Py_CLEAR(value);
+            Py_CLEAR(traceback);
+            PyErr_Fetch(&type, &value, &traceback);
+        } else if (done == NULL) {
+            PyErr_Clear(); /* too late: it has done no harm */
+        }
+        Py_XDECREF(done);
+    }
+    PyErr_Restore(type, value, traceback);
 }
 
 /* --- beginning and end ----------------------------------------------------- */
@@ -209,6 +317,7 @@ plain_request *request_new(engine *owner, const lane_arrival *arrival,
     made->thread_id = 0;
     made->keep_alive = 0;
     made->state = REQUEST_WAITING;
+    made->is_inside = 0;
     made->has_head = 0;
     made->facts.length = -1;
     made->told_id = (octets){NULL, 0};
@@ -269,6 +378,7 @@ void request_end(plain_request *self)
     self->own_vars = NULL;
     Py_CLEAR(self->body);
     Py_CLEAR(self->changes);
+    Py_CLEAR(self->run);
     is_kept = give_away(self, &self->write);
     is_kept |= give_away(self, &self->early_hints);
     if (is_kept || Py_REFCNT(self) > 1) {
@@ -297,6 +407,7 @@ static void dealloc_request(PyObject *object)
     Py_XDECREF(self->changes);
     Py_XDECREF(self->twin);
     Py_XDECREF(self->response);
+    Py_XDECREF(self->run);
     Py_XDECREF(self->write);
     Py_XDECREF(self->early_hints);
     Py_XDECREF(self->owner);

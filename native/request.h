@@ -34,6 +34,7 @@ struct plain_request {
     plain_request *previous;
     PyObject *twin;     /* the Exchange that goes on; NULL: it is plain */
     PyObject *response; /* the twin's, if the app had begun */
+    PyObject *run;      /* and its Run (wsgi/deadlines.py), with deadlines */
     PyObject *body;     /* of the request: bytes, or NULL */
     PyObject *changes;  /* of the environ, by a proxy's words, or NULL */
     const char *vars;   /* the batch's, or own_vars */
@@ -43,6 +44,8 @@ struct plain_request {
     double began_at;
     unsigned long thread_id; /* of the worker that has begun it */
     int state;
+    int is_inside; /* RUNNING: the worker is inside the app, and not in a call
+                    * from there into this */
     int keep_alive;
     int has_head; /* start_response was called */
     head_facts facts;
@@ -69,6 +72,15 @@ int request_keep_vars(plain_request *self);
 /* Let Python go on.  Returns its Exchange (borrowed); NULL: with an exception,
  * or it is OVER. */
 PyObject *request_promote(plain_request *self);
+
+/* The worker that calls this goes into the app, or back into it: where there
+ * are deadlines, an interrupt may hit from now on. */
+void request_enter(plain_request *self);
+
+/* It has come back, with an exception set or without one.  No interrupt can
+ * come any more; one that hits only now is the exception, unless the app has
+ * returned. */
+void request_leave(plain_request *self);
 
 /* It is OVER: let go of all that is not the app's.  Takes the reference. */
 void request_end(plain_request *self);

@@ -225,8 +225,10 @@ static int go_on(engine *self, plain_request *served, const char *name,
     PyObject *exchange = request_promote(served), *done = NULL;
 
     if (exchange != NULL)
-        done = PyObject_CallMethod(self->owner, name, "OO", exchange,
-                                   argument != NULL ? argument : Py_None);
+        done =
+            PyObject_CallMethod(self->owner, name, "OOO", exchange,
+                                argument != NULL ? argument : Py_None,
+                                served->run != NULL ? served->run : Py_None);
     if (done == NULL)
         return -1;
     Py_DECREF(done);
@@ -316,10 +318,12 @@ static int call_app(engine *self, plain_request *served, PyObject *env)
     PyObject *args[3] = {NULL, env, (PyObject *)served};
     PyObject *app = self->services[served->arrival.listener].app;
     int has_no_body = is_head(self, served, env), result;
-    PyObject *iterable = PyObject_Vectorcall(
-        app, args + 1, 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    PyObject *body;
+    PyObject *iterable, *body;
 
+    served->is_inside = 1; /* it has no run yet */
+    iterable = PyObject_Vectorcall(app, args + 1,
+                                   2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
+    request_leave(served); /* first: whatever runs Python may be hit */
     Py_DECREF(env);
     if (iterable == NULL)
         return fail(self, served);
@@ -353,13 +357,16 @@ void serve_report(engine *self)
     Py_XDECREF(traceback);
 }
 
-void serve_lose(engine *self, int fd, PyObject *twin)
+void serve_lose(engine *self, int fd, const plain_request *lost)
 {
+    PyObject *twin = lost != NULL ? lost->twin : NULL;
+    PyObject *run = lost != NULL ? lost->run : NULL;
     PyObject *done;
 
     serve_report(self);
-    done = PyObject_CallMethod(self->owner, "lose", "iO", fd,
-                               twin != NULL ? twin : Py_None);
+    done = PyObject_CallMethod(self->owner, "lose", "iOO", fd,
+                               twin != NULL ? twin : Py_None,
+                               run != NULL ? run : Py_None);
     if (done == NULL)
         serve_report(self);
     Py_XDECREF(done);
@@ -388,7 +395,7 @@ int serve(engine *self, plain_request *served)
         result = call_app(self, served, env);
     }
     if (result < 0 && !PyErr_ExceptionMatches(self->written_off)) {
-        serve_lose(self, served->arrival.fd, served->twin);
+        serve_lose(self, served->arrival.fd, served);
         result = 1;
     }
     request_end(served);

@@ -11,6 +11,7 @@ moment: a connection, an exchange and a response are made of what is known so fa
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
 import math
@@ -25,6 +26,7 @@ from ..errors import WrittenOff
 from ..exchange import HTTP_1_1, Exchange
 from ..forks import forked
 from ..wsgi import Gateway
+from ..wsgi.deadlines import Deadlines, GuardedResponse, Run
 from ..wsgi.environ import Environ
 from ..wsgi.response import BegunResponse
 from .connection import LOST, Connection
@@ -82,6 +84,7 @@ class Native:
         self._connections: dict[int, Connection] = lane.connections
         self._plains = plains
         self.common_fields = lane.services[0].common_fields  # the same for all
+        self._deadlines: Deadlines | None = lane.services[0].deadlines
         health, log = lane.services[0].health_paths, lane.services[0].access_log  # the same, too
         self.engine: Any = _native.Engine(
             set=int(ffi.cast("uintptr_t", lane.set)),
@@ -91,7 +94,7 @@ class Native:
             health_path=None if health is None else health.path.encode("latin-1"),
             services=[
                 (
-                    plain and plain.gateway.app,
+                    plain and plain.app,
                     service.base_environ,
                     form.status_prefix,
                     form is not HTTP_1_1,
@@ -105,14 +108,17 @@ class Native:
             connections=lane.connections,
             written_off=WrittenOff,
             overdue=lane.overdue,
-            takes_times=lane.times_requests,
+            takes_times=lane.times_requests or self._deadlines is not None,
             ends=None if log is None else log.parts,
+            runs=self._deadlines and self._deadlines.runs,
             forked=forked,
             new_input=io.BytesIO,
             tail=self.common_fields.octets,
             **executor.parts,
         )
         lane.submit_arrivals = self.engine.submit
+        if self._deadlines is not None:
+            self._deadlines.promote_older = self.engine.running
         _natives.append(weakref.ref(self, _natives.remove))
 
     # --- called on the event loop ---
@@ -161,12 +167,12 @@ class Native:
     def promote(
         self, fd: int, index: int, vars: bytes, own_count: int, flags: int, modifier1: int, body: bytes | None,
         arrived_at: float, began_at: float, thread_id: int, keep_alive: bool,
-        is_begun: bool, head: bytes, code: int, length: int, made_id: bytes,
-    ) -> tuple[Exchange, Connection, BegunResponse | None]:  # fmt: skip
+        is_begun: bool, is_inside: bool, head: bytes, code: int, length: int, made_id: bytes,
+    ) -> tuple[Exchange, Connection, BegunResponse | GuardedResponse | None, Run | None]:  # fmt: skip
         """
         Make the objects of a request that is plain no more; the engine publishes them, unless it has gone on meanwhile.
 
-        `is_begun`: the app has it; `head`: its part of the head, if start_response was called;
+        `is_begun`: the app has it; `is_inside`: its worker is there; `head`: its part of the head, if start_response was called;
         `made_id`: the name that C has given it.
         """
         exchange: Exchange = self._lane.new_exchange(
@@ -179,9 +185,13 @@ class Native:
         if arrived_at:
             exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
         if not is_begun:
-            return exchange, connection, None  # all its gateways are to come
+            return exchange, connection, None, None  # all its gateways are to come
         self._plain(index).rewrite(exchange, made_id.decode("ascii"))
-        return exchange, connection, self._begin_response(exchange, head, code, length)
+        response = self._begin_response(exchange, head, code, length)
+        if self._deadlines is None:
+            return exchange, connection, response, None
+        run = self._deadlines.begun(exchange, thread_id, began_at, bool(is_inside))
+        return exchange, connection, GuardedResponse(response, run), run
 
     def _new_connection(self, fd: int, index: int) -> Connection:
         connection = Connection(self._services[index], *self.engine.peer_of(fd))
@@ -203,21 +213,34 @@ class Native:
         response.head_is_out = response.is_full = True
         return response
 
-    def run(self, exchange: Exchange, _: None) -> None:
+    # `run`: of those that have begun, where there are deadlines. No interrupt can come any more.
+
+    def run(self, exchange: Exchange, _: None, run: None) -> None:
         """Run a request that has not begun."""
         exchange.connection.run(exchange)
 
-    def finish(self, exchange: Exchange, iterable: Iterable[bytes]) -> None:
+    def finish(self, exchange: Exchange, iterable: Iterable[bytes], run: Run | None) -> None:
         """Send what the app has returned."""
+        if run is not None:
+            iterable = run.come_back(iterable, None)
         exchange.response.returned = iterable
         exchange.connection.run(exchange, self._gateway_of(exchange).respond)
 
-    def fail(self, exchange: Exchange, exc: BaseException) -> None:
+    def fail(self, exchange: Exchange, exc: BaseException, run: Run | None) -> None:
         """Answer in place of an app that has raised an exception."""
+        if run is not None:
+            try:
+                run.come_back(None, exc)
+            except BaseException as fault:
+                exc = fault
         if isinstance(exc, WrittenOff):
             raise exc
         gateway = self._gateway_of(exchange)
-        exchange.connection.run(exchange, lambda exchange: gateway.fail(exchange, exchange.response, exc))
+        respond = functools.partial(gateway.fail, response=exchange.response, exc=exc)
+        try:
+            exchange.connection.run(exchange, respond)
+        finally:
+            del respond, exc  # or it would hold the frame that holds it
 
     def _gateway_of(self, exchange: Exchange) -> Gateway:
         return self._plain(self._services.index(exchange.connection.service)).gateway
@@ -227,8 +250,10 @@ class Native:
         assert plain is not None  # else none of its requests comes here
         return plain
 
-    def leave(self, exchange: Exchange, left: tuple[bytes, int]) -> None:
+    def leave(self, exchange: Exchange, left: tuple[bytes, int], run: Run | None) -> None:
         """Let the event loop send what the socket has not taken of a whole response; its body has so many octets."""
+        if run is not None:
+            run.end()
         response = exchange.response
         rest, response.sent_bytes = left
         response.head_is_out = response.is_full = True
@@ -248,8 +273,10 @@ class Native:
         """Answer bodies that do not come."""
         self._lane.refuse_overdue()
 
-    def lose(self, fd: int, exchange: Exchange | None) -> None:
+    def lose(self, fd: int, exchange: Exchange | None, run: Run | None) -> None:
         """Close the connection of a request that cannot be served; `exchange`: if it was promoted."""
+        if run is not None:
+            run.end()
         if exchange is not None:
             exchange.connection.wire.fail(exchange, "internal error")
         else:

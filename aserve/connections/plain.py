@@ -13,7 +13,7 @@ from ..log_once import LogOnce
 from ..protocols.underscores import Underscores
 from ..proxies.forwarded import StripForwarded
 from ..proxies.trust import TrustingGateway
-from ..wsgi import Gateway
+from ..wsgi import Gateway, WSGIApp
 from ..wsgi.environ import Environ
 from ..wsgi.request_id import RequestIdGateway
 from ..wsgi.routes import RoutingGateway
@@ -29,9 +29,8 @@ def new_plain(service: Service) -> Plain | None:
 
 
 def wants_each(service: Service) -> bool:
-    """Whether a setting wants to see each exchange; deadlines and spans have it by the Response, whose start_response the app gets."""
-    config = service.config
-    return bool(service.tells_wire or config.request_seconds or config.tracing)
+    """Whether a setting wants to see each exchange; spans have it by the Response, whose start_response the app gets."""
+    return bool(service.tells_wire or service.config.tracing)
 
 
 def _stand_in(service: Service) -> Plain | None:
@@ -47,7 +46,10 @@ def _stand_in(service: Service) -> Plain | None:
         trusting = gateway
         gateway = trusting.inner
     is_alone = type(gateway) is Gateway or (type(gateway) is RoutingGateway and not gateway.has_routes)
-    return Plain(service, gateway, naming, trusting) if is_alone else None
+    app = gateway.app if is_alone and service.deadlines is None else None
+    if is_alone and service.deadlines is not None:
+        app = service.deadlines.untimed(gateway.app)
+    return Plain(service, gateway, app, naming, trusting) if app is not None else None
 
 
 class Plain:
@@ -59,9 +61,15 @@ class Plain:
     drop_line: LogOnce | None
 
     def __init__(
-        self, service: Service, gateway: Gateway, naming: RequestIdGateway | None, trusting: TrustingGateway | None
+        self,
+        service: Service,
+        gateway: Gateway,
+        app: WSGIApp,
+        naming: RequestIdGateway | None,
+        trusting: TrustingGateway | None,
     ) -> None:
         self.gateway = gateway  # the app's
+        self.app = app  # what C calls: nothing in front of it needs an exchange
         self._naming, self._trusting = naming, trusting
         self._base = service.base_environ
         self.is_trusting = trusting is not None

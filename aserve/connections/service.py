@@ -21,6 +21,7 @@ from ..tls.certificates import Wrap
 from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Gateway
+from ..wsgi.deadlines import Deadlines
 from ..wsgi.environ import Environ
 from ..wsgi.response import CommonFields
 from .health import HealthPaths
@@ -52,6 +53,7 @@ class Service:
         in_flight: InFlight | None = None,
         times_requests: bool = False,
         is_turning_over: bool = False,
+        deadlines: Deadlines | None = None,
     ) -> None:
         self.config = config
         self.name = name  # of the listener, for the log
@@ -67,6 +69,7 @@ class Service:
         self.websockets = websockets  # the server's; see websockets.py
         self.access_log = access_log  # is told of the end of each request; None: nobody is
         self.times_requests = times_requests  # it wants to know when they came and began: Exchange.arrived_at
+        self.deadlines = deadlines  # of the server's requests; None: there are none
         self.is_turning_over = is_turning_over  # a connection ends by a limit of its own (wsgi/turnover.py)
         self.peers = peers  # who is a proxy; None: nobody
         self.wrap = wrap  # a client's octets in TLS; None: they come as they are

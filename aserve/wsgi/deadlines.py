@@ -27,6 +27,9 @@ list of one item, since `append` and `pop` are atomic:
           drops its result and ends (WrittenOff). Workers take it and put it back
           only where no interrupt can come.
 
+A plain request in C (native/) has no Run before it is promoted. Once a second those that
+may be late are promoted first, and their Runs begin in the middle of the app (`begun`).
+
 Without --request-timeout none of this runs: the gateway calls the app itself, and
 not what `Deadlines.timed` makes of it.
 """
@@ -45,6 +48,7 @@ from ..body import LiveBody
 from ..errors import ClientDisconnected, RequestRefused, RequestTimeout, WrittenOff, app_too_late
 from ..exchange import Exchange
 from ..frames import Call, calls_of, outer_frames, show_calls
+from ..workers.executor import WORKING
 from ..workers.interrupt import CHECK_SECONDS, find_interrupt
 from .gateway import WSGIApp
 from .returned import iterate
@@ -52,6 +56,7 @@ from .wrapping import is_inert, named_as
 
 if TYPE_CHECKING:
     from ..workers.executor import Executor
+    from .response import BegunResponse
 
 logger = logging.getLogger("aserve")
 
@@ -73,6 +78,10 @@ class Deadlines:
         self._interrupt, self.retract = find_interrupt()
         self.runs: dict[int, Run] = {}  # by thread: the exchange that the app has there
         self._stuck: dict[int, Run] = {}  # by thread: those written off and still inside the app
+        # Promotes plain requests that arrived before a time.monotonic(): their runs are there afterwards (connections/native.py).
+        self.promote_older: Callable[[float], object] = lambda arrived_before: None
+        self._timed: WSGIApp | None = None
+        self._app: WSGIApp | None = None
 
     # --- called on the event loop ---
 
@@ -90,16 +99,19 @@ class Deadlines:
             except BaseException:
                 run.end()
                 raise
-            if is_inert(iterable):
-                run.end()
-                return iterable  # type: ignore[no-any-return]
-            return TimedIterable(run, iterable)
+            return run.pass_out(iterable)
 
-        return named_as(timed, app)
+        self._app, self._timed = app, named_as(timed, app)
+        return self._timed
+
+    def untimed(self, app: WSGIApp) -> WSGIApp | None:
+        """Return the app inside of `timed`, for C to call and time; None: something else stands in front of it."""
+        return self._app if app is self._timed else None
 
     def on_second(self) -> None:
         """Interrupt exchanges that take too long, and write off workers that do not come back; called once a second."""
         now = time.monotonic()
+        self.promote_older(now - self._seconds)
         for run in self.runs.copy().values():  # workers add theirs meanwhile
             if run.interrupted_at is None:
                 if now - run.since >= self._seconds:
@@ -167,6 +179,20 @@ class Deadlines:
             if run.exchange is exchange:
                 self.runs.pop(thread_id, None)
 
+    # --- called by whoever promotes a plain request, in any thread ---
+
+    def begun(self, exchange: Exchange, thread_id: int, since: float, is_inside: bool) -> Run:
+        """
+        Return the run of an exchange that has begun in C, for its engine to put into `runs`; nobody knows it before.
+
+        `is_inside`: its worker is inside the app, and not in a call from there into aserve.
+        """
+        run = Run(self, exchange, thread_id, since)
+        run._ownership.append(None)  # without the other token nobody but a thread of the app takes this one
+        if is_inside:
+            run._interruptible.append(None)
+        return run
+
     # --- called in a child that the app has forked ---
 
     def on_forked(self) -> None:
@@ -194,10 +220,11 @@ class Run:
         "is_over", "is_written_off", "since", "thread_id",
     )  # fmt: skip
 
-    def __init__(self, deadlines: Deadlines, exchange: Exchange) -> None:
+    def __init__(self, deadlines: Deadlines, exchange: Exchange, thread_id: int = 0, since: float = 0.0) -> None:
+        """`thread_id`, `since`: see `Deadlines.begun`; without them it is the caller's thread, from now on."""
         self._deadlines = deadlines
         self.exchange = exchange
-        self.thread_id = _get_ident()
+        self.thread_id = thread_id or _get_ident()
         self._interruptible: list[None] = []
         self._ownership: list[None] = []
         self._owner = 0  # the thread that has the ownership while the app calls into aserve
@@ -205,8 +232,9 @@ class Run:
         self.is_interrupted = False  # the interrupt is made
         self.is_written_off = False
         self.is_over = False
-        self.since = time.monotonic()
-        deadlines.runs[self.thread_id] = self
+        self.since = since or time.monotonic()
+        if not thread_id:
+            deadlines.runs[self.thread_id] = self
 
     # --- called on the event loop ---
 
@@ -250,10 +278,36 @@ class Run:
                 self._disarm()
         except BaseException as exc:
             fault = exc
-        # From here on no interrupt can come.
+        try:
+            return self._take_back(
+                result, None if is_back else fault
+            )  # an interrupt that came too late has done no harm
+        finally:
+            fault = None  # or it would hold the frame that holds it
+
+    def come_back(self, result: Any, fault: BaseException | None) -> Iterable[bytes]:
+        """Do what `call` does behind an app that C has called, where no interrupt can come any more; return what is passed on."""
+        try:
+            iterable = self._take_back(result, fault)
+        except BaseException:
+            self.end()
+            raise
+        finally:
+            fault = None
+        return self.pass_out(iterable)
+
+    def pass_out(self, iterable: Any) -> Iterable[bytes]:
+        """Return what the gateway gets of what the app has returned."""
+        if is_inert(iterable):
+            self.end()
+            return iterable  # type: ignore[no-any-return]
+        return TimedIterable(self, iterable)
+
+    def _take_back(self, result: Any, fault: BaseException | None) -> Any:
+        """Return or raise what the app has; no interrupt can come here."""
         if not self._regain_ownership():
             self._drop(result)
-        if fault is None or is_back:  # an interrupt that came too late has done no harm
+        if fault is None:
             return result
         try:
             if self.is_interrupted and not isinstance(fault, (RequestTimeout, StopIteration)):
@@ -329,6 +383,17 @@ class Run:
         raise WrittenOff
 
 
+class GuardedResponse:
+    """What the app has of a response that C has begun."""
+
+    __slots__ = ("early_hints", "start_response", "write")
+
+    def __init__(self, response: BegunResponse, run: Run) -> None:
+        self.start_response = run.guard_start(response.start_response)
+        self.write = run.guard(response.write)
+        self.early_hints = run.guard(response.early_hints)
+
+
 class TimedIterable:
     """An app's iterable, each step of which is a piece of the app."""
 
@@ -377,11 +442,9 @@ class GuardedBody:
 def _calls_of(thread_id: int) -> list[Call]:
     """Return where in the app a thread is."""
     # What is around it is ours, and always the same.
-    return calls_of(
-        takewhile(
-            lambda frame: frame.f_code is not Run.call.__code__, outer_frames(sys._current_frames().get(thread_id))
-        )
-    )
+    around = (Run.call.__code__, *WORKING)
+    frames = outer_frames(sys._current_frames().get(thread_id))
+    return calls_of(takewhile(lambda frame: frame.f_code not in around, frames))
 
 
 def _pop(token: list[None]) -> bool:

@@ -16,6 +16,7 @@ from aserve.proxies.forwarded import StripForwarded, strip_forwarded
 from aserve.proxies.trust import TrustingGateway, peers_of, trust_of
 from aserve.settings import Config, parse_bind
 from aserve.wsgi import Gateway
+from aserve.wsgi.deadlines import Deadlines
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.queue_wait_field import QueueWaitGateway
 from aserve.wsgi.request_id import RequestIdGateway
@@ -31,7 +32,7 @@ TRUSTING = TrustingGateway(APP, FIELDS, TRUST, "here")
 
 def service_of(gateway, **changes):
     settings = {
-        "access_log": None, "tells_wire": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
+        "access_log": None, "deadlines": None, "tells_wire": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
         "base_environ": build_base_environ("server", "80", server_software="s", multithread=True, file_wrapper=object),
     }  # fmt: skip
     return SimpleNamespace(**{**settings, **changes, "gateway": gateway})
@@ -63,12 +64,19 @@ def test_which_gateways(gateway, is_plain):
     """Those that C stands in for, and no others before or behind them."""
     plain = new_plain(service_of(gateway))
     assert (plain is not None) is is_plain
-    assert plain is None or plain.gateway.app is APP.app
+    assert plain is None or plain.gateway.app is plain.app is APP.app
 
 
-@pytest.mark.parametrize(
-    "changes", [{"tells_wire": True}, {"config": Config(request_seconds=30)}, {"config": Config(tracing=True)}]
-)
+def test_deadlines():
+    """C calls the app that they time, unless something else stands in front of what times it."""
+    deadlines = Deadlines(30.0, None, 1, pytest.fail)
+    timed = Gateway(deadlines.timed(APP.app), FIELDS, True)
+    plain = new_plain(service_of(timed, deadlines=deadlines))
+    assert plain.app is APP.app and plain.gateway is timed
+    assert new_plain(service_of(APP, deadlines=deadlines)) is None
+
+
+@pytest.mark.parametrize("changes", [{"tells_wire": True}, {"config": Config(tracing=True)}])
 def test_who_wants_each(changes):
     """Where something looks at each exchange, none is plain."""
     assert new_plain(service_of(APP, **changes)) is None

@@ -14,8 +14,10 @@ import threading
 import pytest
 from harness import apps
 from harness.hanging import CHUNK, HOUR, Hanging, deadlines_of, messages
+from harness.interpreter import NATIVE_KINDS
 
 import aserve
+from aserve.connections.native import running
 from aserve.settings import Config, ConfigError
 
 pytestmark = pytest.mark.interrupted
@@ -29,20 +31,30 @@ def app():
         app.let_go()
 
 
-@pytest.fixture(params=["direct", "proxied"])
-def is_proxied(request):
-    """Whether the clients are behind a trusted proxy, which tells who they are: nothing else may differ."""
-    return request.param == "proxied"
+@pytest.fixture(params=["direct", "proxied", *(["native"] if NATIVE_KINDS[1:] else [])])
+def how(request, way):
+    """How a request comes to the app; nothing else may differ: behind a trusted proxy, which tells whose it is, or served by C."""
+    if request.param == "native" and way.lane == "off":
+        pytest.skip("C serves in the lane alone")
+    return request.param
 
 
 @pytest.fixture
-def serve(start_server, app, is_proxied):
+def is_proxied(how):
+    """Whether the clients are behind a trusted proxy."""
+    return how == "proxied"
+
+
+@pytest.fixture
+def serve(start_server, app, how):
     """Start a server of `app` with a limit of an hour and one thread."""
 
     def start(**settings):
         settings.setdefault("threads", 1)
-        if is_proxied:
+        if how == "proxied":
             settings["trusted_proxies"] = ["127.0.0.1"]
+        if how == "native":
+            settings["native"] = "auto"
         return start_server(app, is_checked=False, request_seconds=HOUR, **settings)
 
     return start
@@ -70,6 +82,7 @@ def look(server):
 
 def expire(server):
     """Let the time of every exchange be over, and the server notice."""
+    running()  # of plain requests nothing is known before
     for run in list(deadlines_of(server).runs.values()):
         run.since -= 2 * HOUR
     look(server)

@@ -11,6 +11,7 @@ import time
 import pytest
 from harness import apps
 from harness.hanging import HOUR, deadlines_of, messages
+from harness.interpreter import NATIVE_KINDS
 
 from aserve.errors import RequestTimeout
 
@@ -30,11 +31,20 @@ def app(environ, start_response):
 """
 
 
-def test_by_the_clock(start_process, raw_client, tmp_path):
+@pytest.mark.parametrize("native", NATIVE_KINDS)
+def test_by_the_clock(start_process, raw_client, tmp_path, native):
     """The whole of it, unaided: interrupted, written off, replaced, and in the end drained with status 1."""
     (tmp_path / "slow_app.py").write_text(SLOW_APP)
     server = start_process(
-        f"{tmp_path}/slow_app.py:app", "--request-timeout", "0.8", "--threads", "1", "--max-stuck", "2"
+        f"{tmp_path}/slow_app.py:app",
+        "--request-timeout",
+        "0.8",
+        "--threads",
+        "1",
+        "--max-stuck",
+        "2",
+        "--native",
+        native,
     )
     client = raw_client(server)
     client.sock.settimeout(20)
