@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from harness.native import AS_IN_TABLE
 
 from aserve import cli
 from aserve.explain import explain, split_name
@@ -84,6 +85,7 @@ def test_split_name():
         split_name(["--explain"])
 
 
+@AS_IN_TABLE
 def test_the_command(capsys, monkeypatch, tmp_path):
     """It reads the same sources as a server would."""
     monkeypatch.chdir(tmp_path)

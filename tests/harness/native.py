@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 
+import pytest
+
 from aserve.settings import Config
 
 from .interpreter import has_module
@@ -13,6 +15,7 @@ IS_BUILT = has_module("aserve._native")
 ENV = {name: value for name, value in os.environ.items() if name == "ASERVE_NATIVE"}  # for commands that a test starts
 DEFAULT = ENV.get("ASERVE_NATIVE", Config().native)
 OTHER = "off" if DEFAULT == "auto" else "auto"
+AS_IN_TABLE = pytest.mark.skipif(bool(ENV), reason="it shows what differs from the table of settings")
 
 
 def change_default() -> None:

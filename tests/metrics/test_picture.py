@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from harness.native import AS_IN_TABLE
+
 from aserve.metrics.picture import MAX_SLOW, Picture, changed_settings
 from aserve.metrics.table import PLACES, WORDS
 from aserve.settings import Config
@@ -19,6 +21,7 @@ def status():
     return {"text": "serving", "workers_wanted": 1, "workers_ready": 1, "workers": [WORKER], "slow": [], "crashes": []}
 
 
+@AS_IN_TABLE
 def test_an_event():
     """All that a status tells, what was counted, and what is to be done; of requests no query. It is one line."""
     words = [0] * WORDS
@@ -74,6 +77,7 @@ def test_before_any_worker():
     assert json.loads(Picture(Config, lambda: {**status(), "workers": []}, dict).event())["workers"] == []
 
 
+@AS_IN_TABLE
 def test_settings():
     """Those that somebody has chosen, by the row of each: never a secret, and what is none as it is."""
     assert changed_settings(Config()) == []
