@@ -255,7 +255,7 @@ class Config:
     native: str = _row(
         "off", "Serving", "--native", choice("auto", "off"),
         "on CPython, let C serve plain requests, where no setting wants to see each of them; see native/README.md",
-        "It is new, and the lines about stuck threads do not have its requests yet. Otherwise only the CPU time differs.",
+        "It is new. Only the CPU time differs.",
     )
     route: Sequence[str] = _row(
         (), "Serving", "--route", ROUTES,
