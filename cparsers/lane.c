@@ -202,7 +202,9 @@ int lane_reply(lane *set, int fd, const char *head, uint32_t head_len,
     if (!keep &&
         (!conn->last || (state_of(conn) == LANE_MORE && has_octets(fd))))
         return -1;
-    if (body_len == 0)
+    if (len == 0)
+        took = 0;
+    else if (body_len == 0)
         took = send(fd, head, head_len, MSG_NOSIGNAL | MSG_DONTWAIT);
     else
         took = sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);

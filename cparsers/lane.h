@@ -183,8 +183,8 @@ void lane_wake(lane *set);
 /* Let stall_fd tell as if a batch had begun now. */
 void lane_watch(lane *set);
 
-/* Send a whole response, `head` and then `body`, on a BUSY connection.  If all
- * of it is sent, the connection waits for the next request (keep = 1) or is
+/* Send a whole response, `head` and then `body`, on a BUSY connection; both are
+ * empty when the caller has sent it by itself, in pieces.  If all of it is sent, the connection waits for the next request (keep = 1) or is
  * closed.  Returns -2 if the client is gone, and the connection closed; else
  * the octets that were taken: when they are fewer, or -1, the caller must go
  * on (lane_release).

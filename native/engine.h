@@ -12,6 +12,11 @@
 #include "request.h"
 #include "request_id.h"
 
+enum {
+    HELD_MAX = 1 << 14, /* octets; a longer send lets go of the GIL */
+    BODY_MAX = 1 << 17  /* a longer one is sent in parts, by the twin */
+};
+
 /* What is known of a connection, by its descriptor. */
 typedef struct {
     PyObject *addr; /* str, "" on a unix socket; NULL: not known */
@@ -109,6 +114,15 @@ struct engine {
     char takes_times;
 };
 
+/* Whether nothing has come between that Python has to see: another thread, or
+ * the app itself, has promoted it, or this is a child of the app's. */
+static inline int request_is_plain(const engine *self,
+                                   const plain_request *served)
+{
+    return served->twin == NULL &&
+           PyList_GET_SIZE(self->forked) == self->nforks;
+}
+
 extern PyTypeObject engine_type;
 
 /* serve.c */
@@ -128,6 +142,17 @@ void serve_lose(engine *self, int fd, const plain_request *lost);
 /* Serve a request that nobody has begun; takes the reference.
  * Returns 0; 1: its twin has; -1: with what ends the worker. */
 int serve(engine *self, plain_request *served);
+
+/* Go on with the twin, by this method of the owner's.  Returns 1; -1: what
+ * ends the worker was raised. */
+int serve_go_on(engine *self, plain_request *served, const char *name,
+                PyObject *argument);
+
+/* The exception that is set, and no more; NULL: there is none. */
+PyObject *serve_take_exception(void);
+
+/* Write what ends each head, behind the app's part; returns its end. */
+char *serve_put_tail(engine *self, plain_request *served, char *to);
 
 /* batch.c */
 

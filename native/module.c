@@ -1,5 +1,6 @@
 /* module.c -- aserve._native: what Python sees. */
 #include "ends.h"
+#include "stream.h"
 
 #include <string.h>
 
@@ -107,7 +108,7 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *made;
 
     if (environ_init() < 0 || serve_init() < 0 || request_init() < 0 ||
-        ends_init() < 0 || leader_init() < 0 ||
+        ends_init() < 0 || leader_init() < 0 || stream_init() < 0 ||
         PyType_Ready(&engine_type) < 0 || PyType_Ready(&request_type) < 0 ||
         PyType_Ready(&method_type) < 0)
         return NULL;

@@ -2,6 +2,7 @@
 #include "engine.h"
 
 #include <pythread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -115,14 +116,15 @@ static PyObject *make_twin(plain_request *self)
     int is_begun = self->state == REQUEST_RUNNING;
 
     return PyObject_CallMethod(
-        self->owner->owner, "promote", "iIy#IIIOddkiiiy#iLy#", arrival->fd,
+        self->owner->owner, "promote", "iIy#IIIOddkiiiy#iLLiOy#", arrival->fd,
         arrival->listener, self->vars, (Py_ssize_t)arrival->vars_len,
         arrival->nfirst, arrival->flags, arrival->modifier1,
         self->body != NULL ? self->body : Py_None, self->arrived_at,
         self->began_at, self->thread_id, self->keep_alive, is_begun,
         self->is_inside, self->buffer,
         (Py_ssize_t)(self->has_head ? self->facts.size : 0),
-        self->has_head ? self->facts.code : 0, self->facts.length,
+        self->has_head ? self->facts.code : 0, self->facts.length, self->sent,
+        self->is_full, self->unsent != NULL ? self->unsent : Py_None,
         self->made_id, (Py_ssize_t)self->made_id_size);
 }
 
@@ -140,6 +142,13 @@ static int add_run(plain_request *self, PyObject *run)
         self->run = run;
     }
     return result;
+}
+
+/* Let the thread that is sending come to know what of a piece is out. */
+static void await_sent(void)
+{
+    Py_BEGIN_ALLOW_THREADS sched_yield();
+    Py_END_ALLOW_THREADS
 }
 
 /* Let others know of a twin.  No Python code runs before all of them can; and
@@ -179,9 +188,16 @@ PyObject *request_promote(plain_request *self)
 
     Py_INCREF(self);
     while (self->twin == NULL && self->state != REQUEST_OVER) {
-        int state = self->state, has_head = self->has_head;
-        int is_inside = self->is_inside;
+        int state, has_head, is_full, is_inside;
+        long long sent;
 
+        if (self->is_sending) {
+            await_sent();
+            continue; /* anything may have come meanwhile */
+        }
+        state = self->state, has_head = self->has_head;
+        is_full = self->is_full, sent = self->sent;
+        is_inside = self->is_inside;
         made = make_twin(self);
         if (made == NULL)
             break;
@@ -189,6 +205,7 @@ PyObject *request_promote(plain_request *self)
          * look, and publish without running Python in between. */
         if (self->twin == NULL && self->state == state &&
             self->has_head == has_head && self->is_inside == is_inside &&
+            self->sent == sent && self->is_full == is_full &&
             publish(self, made) < 0)
             break;
         Py_CLEAR(made);
@@ -318,7 +335,8 @@ plain_request *request_new(engine *owner, const lane_arrival *arrival,
     made->keep_alive = 0;
     made->state = REQUEST_WAITING;
     made->is_inside = 0;
-    made->has_head = 0;
+    made->has_head = made->is_full = made->is_sending = 0;
+    made->sent = -1;
     made->facts.length = -1;
     made->told_id = (octets){NULL, 0};
     made->made_id_size = 0;
@@ -379,6 +397,7 @@ void request_end(plain_request *self)
     Py_CLEAR(self->body);
     Py_CLEAR(self->changes);
     Py_CLEAR(self->run);
+    Py_CLEAR(self->unsent);
     is_kept = give_away(self, &self->write);
     is_kept |= give_away(self, &self->early_hints);
     if (is_kept || Py_REFCNT(self) > 1) {
@@ -405,6 +424,7 @@ static void dealloc_request(PyObject *object)
     PyMem_Free(self->own_vars);
     Py_XDECREF(self->body);
     Py_XDECREF(self->changes);
+    Py_XDECREF(self->unsent);
     Py_XDECREF(self->twin);
     Py_XDECREF(self->response);
     Py_XDECREF(self->run);

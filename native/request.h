@@ -48,6 +48,11 @@ struct plain_request {
                     * from there into this */
     int keep_alive;
     int has_head; /* start_response was called */
+    /* of a body in pieces: stream.c */
+    int is_full;    /* all of it is out */
+    int is_sending; /* for a moment, and perhaps without the GIL */
+    long long sent; /* octets of the body that are out; -1: nor is the head */
+    PyObject *unsent; /* those, or of the head, that the socket did not take */
     head_facts facts;
     octets told_id; /* what the response tells; of the vars, or made_id */
     uint32_t made_id_size; /* 0: it came, or it is not named */

@@ -1,17 +1,10 @@
 /* serve.c -- one plain request: environ, app, head, send. */
 #include "ends.h"
+#include "stream.h"
 
 #include <pythread.h>
 #include <string.h>
 #include <time.h>
-
-enum {
-    HELD_MAX = 1 << 14, /* octets; a longer send lets go of the GIL */
-    BODY_MAX = 1 << 17  /* a longer one is sent in parts, by the twin */
-};
-
-#define PUT(to, literal)                                                      \
-    (memcpy(to, literal, sizeof literal - 1), (to) + sizeof literal - 1)
 
 static PyObject *s_input, *s_early_hints, *s_method;
 
@@ -154,10 +147,8 @@ static PyObject *body_of(engine *self, plain_request *served,
 {
     PyObject *body;
 
-    if (served->twin != NULL || !served->has_head ||
-        ends_is_slow(self, served) ||
-        PyList_GET_SIZE(self->forked) != self->nforks ||
-        !PyList_CheckExact(iterable))
+    if (!request_is_plain(self, served) || !served->has_head ||
+        ends_is_slow(self, served) || !PyList_CheckExact(iterable))
         return NULL;
     body = join(iterable);
     if (body != NULL && (PyBytes_GET_SIZE(body) > BODY_MAX ||
@@ -169,14 +160,8 @@ static PyObject *body_of(engine *self, plain_request *served,
 
 static char *put_length(char *to, size_t length)
 {
-    char digits[20], *at = digits + sizeof digits;
-
-    to = PUT(to, "Content-Length: ");
-    do
-        *--at = (char)('0' + length % 10);
-    while ((length /= 10) > 0);
-    memcpy(to, at, (size_t)(digits + sizeof digits - at));
-    return PUT(to + (digits + sizeof digits - at), "\r\n");
+    to = text_put_number(PUT(to, "Content-Length: "), length, 10);
+    return PUT(to, "\r\n");
 }
 
 static char *put_id(char *to, PyObject *field, octets id)
@@ -190,15 +175,10 @@ static char *put_id(char *to, PyObject *field, octets id)
     return PUT(to + size + id.size, "\r\n");
 }
 
-/* Add what ends the head, behind the app's part, and a body that has room. */
-static uint32_t end_head(engine *self, plain_request *served, octets *body,
-                         int has_no_body)
+char *serve_put_tail(engine *self, plain_request *served, char *to)
 {
-    char *to = served->buffer + served->facts.size;
     int is_front = self->services[served->arrival.listener].is_front;
 
-    if (served->facts.length < 0 && (!has_no_body || body->size > 0))
-        to = put_length(to, body->size);
     if (!served->keep_alive && !is_front)
         to = PUT(to, "Connection: close\r\n");
     if (served->told_id.size > 0)
@@ -206,7 +186,18 @@ static uint32_t end_head(engine *self, plain_request *served, octets *body,
                     served->told_id);
     memcpy(to, PyBytes_AS_STRING(self->tail),
            (size_t)PyBytes_GET_SIZE(self->tail));
-    to += PyBytes_GET_SIZE(self->tail);
+    return to + PyBytes_GET_SIZE(self->tail);
+}
+
+/* Add what ends the head, behind the app's part, and a body that has room. */
+static uint32_t end_head(engine *self, plain_request *served, octets *body,
+                         int has_no_body)
+{
+    char *to = served->buffer + served->facts.size;
+
+    if (served->facts.length < 0 && (!has_no_body || body->size > 0))
+        to = put_length(to, body->size);
+    to = serve_put_tail(self, served, to);
     if (has_no_body)
         body->size = 0;
     if (body->size <= (size_t)(served->buffer + REQUEST_BUFFER_CAP - to)) {
@@ -217,10 +208,8 @@ static uint32_t end_head(engine *self, plain_request *served, octets *body,
     return (uint32_t)(to - served->buffer);
 }
 
-/* Call a method of the owner with the twin. Returns 1; -1: what ends the
- * worker was raised. */
-static int go_on(engine *self, plain_request *served, const char *name,
-                 PyObject *argument)
+int serve_go_on(engine *self, plain_request *served, const char *name,
+                PyObject *argument)
 {
     PyObject *exchange = request_promote(served), *done = NULL;
 
@@ -291,24 +280,30 @@ static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
     rest = rest_of(served, size, body, sent, body_size);
     if (rest == NULL)
         return -1;
-    result = go_on(self, served, "leave", rest);
+    result = serve_go_on(self, served, "leave", rest);
     Py_DECREF(rest);
     return result;
 }
 
-static int fail(engine *self, plain_request *served)
+PyObject *serve_take_exception(void)
 {
     PyObject *type, *value, *traceback;
-    int result;
 
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
     if (traceback != NULL)
         PyException_SetTraceback(value, traceback);
-    result = go_on(self, served, "fail", value);
     Py_XDECREF(type);
-    Py_XDECREF(value);
     Py_XDECREF(traceback);
+    return value;
+}
+
+static int fail(engine *self, plain_request *served)
+{
+    PyObject *value = serve_take_exception();
+    int result = serve_go_on(self, served, "fail", value);
+
+    Py_XDECREF(value);
     return result;
 }
 
@@ -327,10 +322,15 @@ static int call_app(engine *self, plain_request *served, PyObject *env)
     Py_DECREF(env);
     if (iterable == NULL)
         return fail(self, served);
+    if (stream_takes(self, served, iterable)) {
+        result = stream(self, served, iterable, has_no_body);
+        Py_DECREF(iterable);
+        return result;
+    }
     body = body_of(self, served, iterable, has_no_body);
     if (body == NULL) {
         PyErr_Clear(); /* no memory: the twin finds it out */
-        result = go_on(self, served, "finish", iterable);
+        result = serve_go_on(self, served, "finish", iterable);
     } else {
         result = send_whole(self, served, body, has_no_body);
     }
@@ -388,7 +388,7 @@ int serve(engine *self, plain_request *served)
             Py_CLEAR(env);
     }
     if (env == NULL) {
-        result = go_on(self, served, "run", NULL);
+        result = serve_go_on(self, served, "run", NULL);
     } else {
         served->state = REQUEST_RUNNING;
         served->keep_alive = served->keep_alive && !self->is_draining;

@@ -69,3 +69,16 @@ void text_forget(void)
     for (uint32_t i = 0; i < NAMES; i++)
         Py_CLEAR(names[i]);
 }
+
+char *text_put_number(char *to, size_t number, unsigned base)
+{
+    char digits[20], *at = digits + sizeof digits;
+    size_t size;
+
+    do
+        *--at = "0123456789abcdef"[number % base];
+    while ((number /= base) > 0);
+    size = (size_t)(digits + sizeof digits - at);
+    memcpy(to, at, size);
+    return to + size;
+}

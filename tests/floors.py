@@ -304,6 +304,7 @@ FLOORS = {
     "aserve/workers/threads.py": 100,
     "aserve/workers/time_slices.py": 100,
     "aserve/wsgi/__init__.py": 100,
+    "aserve/wsgi/begun.py": 100,
     "aserve/wsgi/deadlines.py": 16,
     "aserve/wsgi/environ.py": 100,
     "aserve/wsgi/gateway.py": 100,

@@ -78,6 +78,7 @@ WITHIN = {
     "wsgi": (
         "environ head returned",
         "response",
+        "begun",
         "gateway",
         "wrapping",
         "routes deadlines timing queue_wait_field request_id tracing turnover",

@@ -24,11 +24,11 @@ from .._cparsers import ffi, lib
 from ..body import BufferedBody
 from ..errors import WrittenOff
 from ..exchange import HTTP_1_1, Exchange
-from ..forks import forked
+from ..forks import end_if_forked, forked
 from ..wsgi import Gateway
+from ..wsgi.begun import BegunResponse, Rest
 from ..wsgi.deadlines import Deadlines, GuardedResponse, Run
 from ..wsgi.environ import Environ
-from ..wsgi.response import BegunResponse
 from .connection import LOST, Connection
 from .plain import Plain, new_plain
 from .service import Service
@@ -167,13 +167,14 @@ class Native:
     def promote(
         self, fd: int, index: int, vars: bytes, own_count: int, flags: int, modifier1: int, body: bytes | None,
         arrived_at: float, began_at: float, thread_id: int, keep_alive: bool,
-        is_begun: bool, is_inside: bool, head: bytes, code: int, length: int, made_id: bytes,
+        is_begun: bool, is_inside: bool, head: bytes, code: int, length: int,
+        sent_bytes: int, is_full: bool, unsent: bytes | None, made_id: bytes,
     ) -> tuple[Exchange, Connection, BegunResponse | GuardedResponse | None, Run | None]:  # fmt: skip
         """
         Make the objects of a request that is plain no more; the engine publishes them, unless it has gone on meanwhile.
 
         `is_begun`: the app has it; `is_inside`: its worker is there; `head`: its part of the head, if start_response was called;
-        `made_id`: the name that C has given it.
+        from there on see BegunResponse.adopt. `made_id`: the name that C has given it.
         """
         exchange: Exchange = self._lane.new_exchange(
             index, vars.decode("latin-1"), own_count, flags, modifier1, b"", 0, 0
@@ -187,7 +188,7 @@ class Native:
         if not is_begun:
             return exchange, connection, None, None  # all its gateways are to come
         self._plain(index).rewrite(exchange, made_id.decode("ascii"))
-        response = self._begin_response(exchange, head, code, length)
+        response = self._begin_response(exchange, head, code, length, sent_bytes, bool(is_full), unsent or b"")
         if self._deadlines is None:
             return exchange, connection, response, None
         run = self._deadlines.begun(exchange, thread_id, began_at, bool(is_inside))
@@ -198,10 +199,14 @@ class Native:
         connection.wire = FastWire(self._lane.handovers, fd)
         return connection
 
-    def _begin_response(self, exchange: Exchange, head: bytes, code: int, length: int) -> BegunResponse:
+    def _begin_response(
+        self, exchange: Exchange, head: bytes, code: int, length: int,
+        sent_bytes: int, is_full: bool = False, unsent: bytes = b"",
+    ) -> BegunResponse:  # fmt: skip
         response = exchange.response = BegunResponse(exchange, self.common_fields)
+        response.unsent = unsent
         if head:
-            response.adopt(head, code, length)
+            response.adopt(head, code, length, sent_bytes, is_full)
         return response
 
     def late_response(self, index: int, head: bytes, code: int, length: int) -> BegunResponse:
@@ -209,7 +214,7 @@ class Native:
         exchange = Exchange("", 0)
         exchange.connection = Connection(self._services[index])
         exchange.connection.wire = LOST
-        response = self._begin_response(exchange, head, code, length)
+        response = self._begin_response(exchange, head, code, length, -1)
         response.head_is_out = response.is_full = True
         return response
 
@@ -225,6 +230,15 @@ class Native:
             iterable = run.come_back(iterable, None)
         exchange.response.returned = iterable
         exchange.connection.run(exchange, self._gateway_of(exchange).respond)
+
+    def stream(self, exchange: Exchange, rest: tuple[Any, ...], run: None) -> None:
+        """Send what is left of an iterable; `rest`: see Rest."""
+        iterable, iterator, taken, exc, is_closed = rest
+        if forked:
+            end_if_forked(self.common_fields.forked_count, exc)
+        if exchange.response.unsent:
+            taken = (b"",)  # before the app is asked for more
+        self.finish(exchange, Rest(iterable, iterator, taken, exc, is_closed), run)
 
     def fail(self, exchange: Exchange, exc: BaseException, run: Run | None) -> None:
         """Answer in place of an app that has raised an exception."""

@@ -56,7 +56,7 @@ from .wrapping import is_inert, named_as
 
 if TYPE_CHECKING:
     from ..workers.executor import Executor
-    from .response import BegunResponse
+    from .begun import BegunResponse
 
 logger = logging.getLogger("aserve")
 

@@ -40,8 +40,9 @@ from ..errors import (
 )
 from ..exchange import REFUSED, TIMED_OUT, Exchange
 from ..forks import end_if_forked, forked
+from .begun import BegunResponse
 from .environ import build_environ
-from .response import BegunResponse, CommonFields, Response, error_response
+from .response import CommonFields, Response, error_response
 from .returned import not_iterable
 
 logger = logging.getLogger("aserve.app")

@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from types import TracebackType
-from typing import Any, Callable
+from typing import Callable
 
 from ..body import LiveBody
 from ..errors import AppError, ResponseTruncated
@@ -336,20 +336,6 @@ class Response:
         return b"".join(
             (head, exchange.form.keep_alive_line if exchange.keep_alive else exchange.form.close_line, self._tail)
         )
-
-
-class BegunResponse(Response):
-    """A response that an app has begun in C (connections/native.py)."""
-
-    __slots__ = ("returned",)
-
-    returned: Any  # by the app
-
-    def adopt(self, head: bytes, code: int, length: int) -> None:
-        """Go on with what start_response was given, which C has checked (native/head.c); length: -1 if it was not given."""
-        self._head, self.code, self._length = head, code, length
-        self._has_no_body = self._exchange.is_head
-        self._tail = self._common_fields.octets
 
 
 def error_response(status: int, text: str, exchange: Exchange | None, common_fields: CommonFields) -> bytes:

@@ -7,13 +7,13 @@ import gc
 import os
 import re
 import socket
-import struct
 import threading
 import time
 import weakref
 
 import pytest
 from harness import apps
+from harness.plain import BARE, ask, ask_front, engine_of, request
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
@@ -24,18 +24,16 @@ from aserve.connections.departed import exchange_of
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
-BARE = "Host: a\r\nX-Back: \xe9t\xe9\r\n"
-HEAD = f"{BARE}Accept: text/html\r\nCookie: a=b\r\n"
 REPEATED = "Host: a\r\nAccept: a\r\nAccept: b\r\nCookie: a\r\nCookie: b\r\n"
 # Name: (app, whether a GET of it is plain to the end).
 APPS = {
     "hello": (apps.hello, True),
     "several_chunks": (apps.several_chunks, True),
-    "tuple_of_chunks": (apps.tuple_of_chunks, False),
-    "lazy_generator": (apps.lazy_generator, False),
+    "tuple_of_chunks": (apps.tuple_of_chunks, True),
+    "lazy_generator": (apps.lazy_generator, True),
     "written": (apps.written, False),
     "no_chunks": (apps.no_chunks, True),
-    "no_chunks_lazily": (apps.no_chunks_lazily, False),
+    "no_chunks_lazily": (apps.no_chunks_lazily, True),
     "too_long": (apps.too_long, False),
     "too_short": (apps.too_short, False),
     "latin_1": (apps.latin_1, True),
@@ -60,37 +58,10 @@ def site(environ, start_response):
     return APPS[environ["PATH_INFO"][1:]][0](environ, start_response)
 
 
-def ask(server, *requests):
-    """Send requests one after another on a connection; return what has come for all of them, without what differs by chance."""
-    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
-        for request in requests:
-            client.sendall(request)
-            if request is not requests[-1]:
-                client.settimeout(PATIENCE_SECONDS)
-                received = b"" if b"HEAD" in request else client.recv(1 << 20)
-                assert received is not None
-        octets = b""
-        while piece := client.recv(1 << 20):
-            octets += piece
-    octets = re.sub(rb"Date: [^\r]*", b"Date: -", octets)
-    return re.sub(rb'("(?:REMOTE|SERVER)_PORT": )"\d+"', rb'\1"0"', octets).replace(b"<method>", b"<Method>")
-
-
-def request(name, method="GET", fields=HEAD, body=b"", is_last=True):
-    """Return a request for an app of the table; the connection ends behind the last one."""
-    close = "Connection: close\r\n" if is_last else ""
-    length = f"Content-Length: {len(body)}\r\n" if body else ""
-    return f"{method} /{name} HTTP/1.1\r\n{fields}{length}{close}\r\n".encode("latin-1") + body
-
-
 @pytest.fixture
 def pair(start_server):
     """Two servers of the same app, in C and in Python."""
     return [start_server(site, is_checked=False, native=native) for native in ("auto", "off")]
-
-
-def engine_of(server):
-    return server.server._lane.native.engine
 
 
 @pytest.mark.parametrize("name", APPS)
@@ -286,10 +257,11 @@ def test_an_app_that_is_a_class(start_server, wait_until):
     wait_until(lambda: gc.collect() >= 0 and ByClass.made[0]() is None)
 
 
+@pytest.mark.provokes("raised")
 def test_the_next_client(start_server):
     """One that has the descriptor of an earlier one is not taken for it, whatever way either has gone."""
     server = start_server(site, is_checked=False, native="auto")
-    for first in (b"POST /echo HTTP/1.0\r\nContent-Length: 1\r\n\r\na", request("lazy_generator"), request("hello")):
+    for first in (b"POST /echo HTTP/1.0\r\nContent-Length: 1\r\n\r\na", request("raises_lazily"), request("hello")):
         ask(server, first)
         with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
             client.sendall(request("hello", is_last=False))
@@ -343,15 +315,15 @@ def test_who_looks_all_the_time(start_server):
     assert len({re.sub(rb"Date: [^\r]*", b"", octets) for octets in received}) == 4
 
 
-@pytest.mark.provokes("internal error")
+@pytest.mark.provokes("internal error", "the app gave more body")
 def test_a_fault_of_ours(start_server, monkeypatch):
     """It costs its request, and no worker."""
     server = start_server(site, is_checked=False, native="auto", threads=1)
     lane = server.server._lane
     with monkeypatch.context() as patch:
         patch.setattr(lane, "new_exchange", None)
-        assert ask(server, request("lazy_generator")) == b""
-    assert b"201 Created" in ask(server, request("lazy_generator"))
+        assert ask(server, request("too_long")) == b""
+    assert b"200 OK" in ask(server, request("too_long"))
     assert b"200 OK" in ask(server, request("hello"))
 
 
@@ -372,38 +344,18 @@ def test_arrivals_that_python_cannot_take(start_server, monkeypatch):
     assert b"200 OK" in ask(server, old)
 
 
-def uwsgi(name, method, body=b""):
-    """Return a packet as nginx sends it, and the body."""
-    vars = [
-        ("QUERY_STRING", ""), ("REQUEST_METHOD", method), ("CONTENT_LENGTH", str(len(body) or "")), ("REQUEST_URI", f"/{name}"),
-        ("PATH_INFO", f"/{name}"), ("SERVER_PROTOCOL", "HTTP/1.1"), ("REMOTE_ADDR", "192.0.2.1"), ("SERVER_NAME", "a"), ("SERVER_PORT", "80"),
-        ("HTTP_HOST", "a"), ("HTTP_X_BACK", "caffè"), ("HTTP_COOKIE", "a=b"),
-    ]  # fmt: skip
-    octets = b"".join(
-        struct.pack("<H", len(text)) + text for pair in vars for text in (each.encode("latin-1") for each in pair)
-    )
-    return struct.pack("<BHB", 0, len(octets), 0) + octets + body
-
-
 @pytest.mark.parametrize("name", ["hello", "several_chunks", "lazy_generator", "echo", "environ_json", "latin_1"])
-def test_behind_a_front_server(start_server, tmp_path, name):
-    """Over uwsgi, the same octets: a HEAD, which the vars tell, a body, a client that the front server names."""
+@pytest.mark.parametrize("protocol", ["uwsgi", "scgi"])
+def test_behind_a_front_server(start_server, tmp_path, protocol, name):
+    """The same octets: a HEAD, which the vars tell, a body, a client that the front server names."""
     received = {}
     for native in ("auto", "off"):
         path = tmp_path / native
-        server = start_server(site, is_checked=False, native=native, bind=f"uwsgi://unix:{path}")
-        received[native] = []
-        for packet in (uwsgi(name, "GET"), uwsgi(name, "GET"), uwsgi(name, "HEAD"), uwsgi(name, "POST", b"abc")):
-            with socket.socket(socket.AF_UNIX) as client:
-                client.settimeout(PATIENCE_SECONDS)
-                client.connect(str(path))
-                client.sendall(packet)
-                octets = b""
-                while piece := client.recv(1 << 16):
-                    octets += piece
-            received[native].append(re.sub(rb"Date: [^\r]*", b"", octets).replace(b"<method>", b"<Method>"))
+        server = start_server(site, is_checked=False, native=native, bind=f"{protocol}://unix:{path}")
+        asked = [("GET", b""), ("GET", b""), ("HEAD", b""), ("POST", b"abc")]
+        received[native] = [ask_front(path, protocol, name, *each) for each in asked]
         if native == "auto":
-            assert engine_of(server).plain_count == (0 if name == "lazy_generator" else 4)
+            assert engine_of(server).plain_count == 4
     assert received["auto"] == received["off"]
 
 

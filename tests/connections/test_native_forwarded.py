@@ -143,7 +143,7 @@ def test_long_words(start_server):
 
 
 @pytest.mark.provokes("raised")
-@pytest.mark.parametrize("app", [apps.written, apps.lazy_generator, apps.raises, apps.started_twice])
+@pytest.mark.parametrize("app", [apps.written, apps.raises_mid_stream, apps.raises, apps.started_twice])
 def test_one_that_python_goes_on_with(start_server, app):
     """What C has told the app, Python finds in the exchange."""
     seen = []

@@ -191,6 +191,17 @@ def test_a_connection_that_the_client_wants_closed(lane):
     assert lane.reply(fd) == 2
 
 
+def test_a_reply_that_is_out(lane):
+    """Whoever has sent it in pieces ends it with an empty one, which sends nothing."""
+    client = lane.connect(GET)
+    fd = lane.poll_one().fd
+    assert lane.reply(fd, b"") == 0 and lane.state(fd) == IDLE
+    client.sendall(LAST_GET)
+    assert lane.poll_one().fd == fd
+    assert lane.reply(fd, b"", keep=False) == 0 and lane.state(fd) == FREE
+    assert client.recv(9) == b""
+
+
 def test_a_reply_that_nobody_is_due(lane):
     """Nothing is sent on a connection that is not BUSY."""
     client = lane.connect()
