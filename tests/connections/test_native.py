@@ -142,6 +142,25 @@ def test_a_batch_that_blocks(start_server):
         client.close()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_one_that_blocks(start_server, wait_until, threads):
+    """It keeps no other request from another worker; and where there is none, the rest is served as soon as it is back."""
+    app = Held(1)
+    server = start_server(app, is_checked=False, native="auto", threads=threads)
+    clients = [socket.create_connection(server.address, timeout=PATIENCE_SECONDS) for _ in range(6)]
+    for client, path in zip(clients, [b"held", *[b"quick"] * 5]):
+        client.sendall(b"GET /%b HTTP/1.1\r\nHost: a\r\n\r\n" % path)
+    if threads == 2:
+        assert all(client.recv(1000).endswith(b"met") for client in clients[1:])
+    wait_until(lambda: app.barrier.n_waiting == 1)
+    app.barrier.wait(PATIENCE_SECONDS)
+    late = clients if threads == 1 else clients[:1]
+    assert all(client.recv(1000).endswith(b"met") for client in late)
+    assert engine_of(server).waiting == 0
+    for client in clients:
+        client.close()
+
+
 def test_it_is_seen(start_server, wait_until):
     """Who asks what runs is told of plain requests, too; they then go on in Python."""
     app = Held(2)
