@@ -105,7 +105,7 @@ class LineFormat:
         made: list[str] = []
         add, get, second, next_second = made.append, self._lines.get, self._second, self._second + 1.0
         for each in ended:
-            vars, is_from_front, addr, status, size, end, _, _, _, ended_at, _, _, _ = each
+            vars, is_from_front, addr, status, size, end, _, _, _, ended_at, _, _, _, _ = each
             at = epoch + ended_at
             if not second <= at < next_second:
                 second, next_second = self._begin_second(at)

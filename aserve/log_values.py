@@ -73,7 +73,7 @@ FieldGetter = Callable[[Fields], Value]
 
 def record_of(ended: Ended, at: float, client: str | None = None) -> Record:
     """Return what is known of an end by its names; `at`: its time of day, `client`: its address, if a front server has named it."""
-    vars, is_from_front, addr, status, size, end, arrived_at, began_at, _, ended_at, thread_id, _, head = ended
+    vars, is_from_front, addr, status, size, end, arrived_at, began_at, _, ended_at, thread_id, _, head, _ = ended
     times = Times(arrived_at, began_at, ended_at, thread_id)
     return Record(vars, is_from_front, client or addr or "-", status, size, end, at, times, head)
 
@@ -301,7 +301,7 @@ def died(text: str, seconds: float) -> Ended:
         "SERVER_PROTOCOL": "",
     }  # fmt: skip
     vars, now = "\0".join(part for pair in pairs.items() for part in pair), time.monotonic()
-    return vars, False, "", 0, 0, WORKER_DIED, now - seconds, 0.0, 0.0, now, 0, False, b""
+    return vars, False, "", 0, 0, WORKER_DIED, now - seconds, 0.0, 0.0, now, 0, False, b"", False
 
 
 def path_of(record: Record) -> str:

@@ -100,6 +100,7 @@ class Records:
             slow=slow,
             slow_seconds=self._server.config.slow_request_seconds,
             wire_log=self._wire_log,
+            counters=self._counters,
         )
         executor.on_pause = ends.flush
         return ends

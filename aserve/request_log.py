@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 # What is kept of a request: its vars; whether a front server has sent them; its client's address, "" on a unix socket or if the vars have
 # it; status (0: there was none) and octets sent of its response; how it ended (exchange.py); when it arrived, was begun, was left to the event
 # loop, and ended, by time.monotonic() (0.0: that has not come, or nothing asks); the thread that began it; whether the app has failed; the
-# response's head, if a reader asks. A tuple, as a class of its own would cost 300 instructions each, and native/ends.c makes these, too.
-Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bool, bytes]
+# response's head, if a reader asks; whether it is counted already. A tuple, as a class of its own would cost 300 instructions each, and native/ends.c makes these, too.
+Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bool, bytes, bool]
 
 # The most that wait to be told: as many as a batch of the lane (connections/lane_memory.py).
 MOST = 64
@@ -48,13 +48,15 @@ def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> E
         status, size, head = response.code, response.sent_bytes, response.head if wants_head else b""
     return (
         exchange.vars, exchange.is_from_front, client.remote_addr, status, size, exchange.end,
-        exchange.arrived_at, exchange.began_at, exchange.left_at, ended_at, exchange.thread_id, exchange.has_app_failed, head,
+        exchange.arrived_at, exchange.began_at, exchange.left_at, ended_at, exchange.thread_id, exchange.has_app_failed, head, False,
     )  # fmt: skip
 
 
 # The deque of ends (None: they are noted elsewhere); what tells of them; how many wait at most; `soon`; how long one takes that is to be told
-# at once; whether the heads of responses are asked for. See Ends.
-Parts = tuple[Any, Any, int, float, float, bool]
+# at once; whether the heads of responses are asked for; Counters.places, or None. See Ends.
+Parts = tuple[Any, Any, int, float, float, bool, Any]
+# What Counters.add takes.
+TakeCounts = Callable[[], tuple[list[tuple[int, int]], float]]
 
 
 class RequestLog(Protocol):
@@ -63,6 +65,9 @@ class RequestLog(Protocol):
     @property
     def parts(self) -> Parts:
         """What native/ends.c shares with this."""
+
+    def attach(self, take_counts: TakeCounts) -> None:
+        """Count what `take_counts` returns, too: plain requests, of which nothing else is noted."""
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """
@@ -98,14 +103,17 @@ class Ends:
         slow: RequestLog | None = None,
         slow_seconds: float = 0.0,
         wire_log: Any = None,
+        counters: Any = None,
     ) -> None:
         """
         `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: MOST are told together.
 
         `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is then called soon.
         `slow` is told at once of those that took `slow_seconds`, `wire_log` (a WireLog) of each; None: nobody is.
+        `counters` is the reader for which native/counts.c counts, if there is one.
         """
-        self._readers = tuple(readers)
+        self._readers, self._counters = tuple(readers), counters
+        self._take_counts: TakeCounts | None = None
         self._writes: Sequence[Callable[[Sequence[Ended]], None]] = [reader.write for reader in self._readers]
         self._waiting, self._soon, self._wants_head, self._wire_log = waiting, soon, wants_head, wire_log
         self._slow, self._slow_seconds = slow, slow_seconds if slow is not None else float("inf")
@@ -116,7 +124,13 @@ class Ends:
     @property
     def parts(self) -> Parts:
         """See RequestLog.parts."""
-        return self._ends, self.flush, MOST, self._soon, self._slow_seconds, self._wants_head
+        places = None if self._counters is None else self._counters.places
+        noted = None if self._readers == (self._counters,) else self._ends
+        return noted, self.flush, MOST, self._soon, self._slow_seconds, self._wants_head, places
+
+    def attach(self, take_counts: TakeCounts) -> None:
+        """See RequestLog.attach."""
+        self._take_counts = take_counts
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """See RequestLog.write."""
@@ -143,6 +157,8 @@ class Ends:
     def flush(self) -> None:
         """Tell of those that wait; if another thread does so just now, that tells of these, too."""
         ends, telling, self._due_at = self._ends, self._telling, _monotonic() + _LONGEST
+        if self._take_counts is not None and self._counters is not None:
+            self._counters.add(*self._take_counts())
         while ends:  # once more after the release: who could not acquire it relies on this
             if not telling.acquire(len(ends) > _TOO_MANY):
                 return

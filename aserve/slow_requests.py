@@ -22,7 +22,7 @@ from .errors import RequestRefused
 from .exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from .frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
-from .request_log import Parts
+from .request_log import Parts, TakeCounts
 from .stacks import ORDER, SLOW_WATCH, look_at_threads
 
 logger = logging.getLogger("aserve.slow")
@@ -72,7 +72,10 @@ class SlowRequests:
     @property
     def parts(self) -> Parts:
         """See RequestLog.parts."""
-        return None, None, 0, 0.0, self._seconds, False
+        return None, None, 0, 0.0, self._seconds, False, None
+
+    def attach(self, take_counts: TakeCounts) -> None:
+        """See RequestLog.attach: nothing is counted."""
 
     # --- called on the event loop ---
 

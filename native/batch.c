@@ -193,6 +193,14 @@ batch *batch_take(engine *self, uint32_t count, uint32_t *nothers)
     return made;
 }
 
+int batch_is_waiting(const engine *self)
+{
+    for (const batch *each = self->batches; each != NULL; each = each->next)
+        if (each->taken < each->count)
+            return 1;
+    return 0;
+}
+
 static plain_request *begin(engine *self, batch *from, uint32_t i)
 {
     const lane_arrival *arrival = &from->arrivals[i];

@@ -4,7 +4,7 @@
 #include "taken.h"
 
 enum {
-    ENDED_SIZE = 13,
+    ENDED_SIZE = 14,
     LONGEST = 1 /* seconds: as _LONGEST of request_log.py */
 };
 
@@ -25,26 +25,31 @@ int ends_init(void)
                : -1;
 }
 
+static PyObject *new_reference(PyObject *object)
+{
+    Py_INCREF(object);
+    return object;
+}
+
 int ends_take(ends_log *to, PyObject *parts)
 {
-    PyObject *noted, *flush;
+    PyObject *noted, *flush, *places;
 
     to->slow_seconds = Py_HUGE_VAL;
     if (parts == Py_None)
         return 0;
-    if (!PyArg_ParseTuple(parts, "OOnddp", &noted, &flush, &to->most,
-                          &to->soon, &to->slow_seconds, &to->wants_head))
+    if (!PyArg_ParseTuple(parts, "OOnddpO", &noted, &flush, &to->most,
+                          &to->soon, &to->slow_seconds, &to->wants_head,
+                          &places))
         return -1;
-    if (noted == Py_None)
-        return 0;
-    to->append = PyObject_GetAttrString(noted, "append");
-    if (to->append == NULL)
-        return -1;
-    Py_INCREF(noted);
-    to->noted = noted;
-    Py_INCREF(flush);
-    to->flush = flush;
-    return 0;
+    if (flush != Py_None)
+        to->flush = new_reference(flush);
+    if (noted != Py_None) {
+        to->noted = new_reference(noted);
+        to->append = PyObject_GetAttrString(noted, "append");
+    }
+    to->counted = counts_new(places);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 PyObject *ends_addr(const engine *self, const plain_request *served)
@@ -144,12 +149,6 @@ static PyObject *new_vars(const plain_request *served)
     return PyUnicode_DecodeLatin1(vars.at, (Py_ssize_t)vars.size, NULL);
 }
 
-static PyObject *new_reference(PyObject *object)
-{
-    Py_INCREF(object);
-    return object;
-}
-
 /* As Ended of request_log.py; takes `addr`. */
 static PyObject *new_end(const engine *self, const plain_request *served,
                          PyObject *addr, size_t size, int is_gone,
@@ -172,7 +171,8 @@ static PyObject *new_end(const engine *self, const plain_request *served,
         self->ends.wants_head
             ? PyBytes_FromStringAndSize(served->buffer,
                                         (Py_ssize_t)served->facts.size)
-            : new_reference(no_head)};
+            : new_reference(no_head),
+        new_reference(self->ends.counted != NULL ? Py_True : Py_False)};
     PyObject *made = PyTuple_New(ENDED_SIZE);
     int is_whole = made != NULL;
 
@@ -193,29 +193,46 @@ static int may_wait(const engine *self, const plain_request *served,
                     double ended_at)
 {
     const ends_log *log = &self->ends;
+    Py_ssize_t count =
+        log->noted != NULL ? PyObject_Size(log->noted) : log->counted->count;
 
     return (ended_at - served->arrived_at < log->soon ||
-            PyObject_Size(self->jobs) > 0) &&
-           PyObject_Size(log->noted) < log->most && ended_at < log->due_at;
+            batch_is_waiting(self) || PyObject_Size(self->jobs) > 0) &&
+           count < log->most && ended_at < log->due_at;
+}
+
+/* Put a record into the deque; takes `addr`.  Returns -1 with an exception. */
+static int note(engine *self, const plain_request *served, PyObject *addr,
+                size_t size, int is_gone, double ended_at)
+{
+    PyObject *made = new_end(self, served, addr, size, is_gone, ended_at);
+    PyObject *done =
+        made != NULL ? PyObject_CallOneArg(self->ends.append, made) : NULL;
+
+    Py_XDECREF(made);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
 }
 
 void ends_note(engine *self, const plain_request *served, PyObject *addr,
                size_t size, int is_gone)
 {
-    double ended_at;
-    PyObject *made, *done;
+    double ended_at, began_at = served->began_at;
+    PyObject *done;
 
-    if (addr == NULL)
+    if (self->ends.flush == NULL)
         return;
     ended_at = serve_now();
-    made = new_end(self, served, addr, size, is_gone, ended_at);
-    done = made != NULL ? PyObject_CallOneArg(self->ends.append, made) : NULL;
-    Py_XDECREF(made);
-    if (done != NULL && !may_wait(self, served, ended_at)) {
-        Py_DECREF(done);
-        self->ends.due_at = ended_at + LONGEST;
-        done = PyObject_CallNoArgs(self->ends.flush);
-    }
+    if (self->ends.counted != NULL)
+        counts_add(self->ends.counted, served->facts.code, is_gone, size,
+                   began_at > 0.0, began_at - served->arrived_at,
+                   ended_at - began_at);
+    if (addr != NULL && note(self, served, addr, size, is_gone, ended_at) < 0)
+        serve_report(self);
+    if (may_wait(self, served, ended_at))
+        return;
+    self->ends.due_at = ended_at + LONGEST;
+    done = PyObject_CallNoArgs(self->ends.flush);
     if (done == NULL)
         serve_report(self);
     Py_XDECREF(done);

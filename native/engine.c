@@ -374,11 +374,23 @@ static void dealloc(PyObject *object)
     }
     PyMem_Free(self->peers);
     PyMem_Free(self->services);
+    PyMem_Free(self->ends.counted);
     environ_clear(&self->environs);
     Py_TYPE(object)->tp_free(object);
 }
 
+static PyObject *take_counts(PyObject *object, PyObject *unused)
+{
+    counts *counted = ((engine *)object)->ends.counted;
+
+    (void)unused;
+    if (counted == NULL)
+        return Py_BuildValue("[]d", 0.0);
+    return counts_take(counted);
+}
+
 static PyMethodDef methods[] = {
+    {"take_counts", take_counts, METH_NOARGS, NULL},
     {"work", work, METH_NOARGS, NULL},
     {"run", run, METH_O, NULL},
     {"submit", submit, METH_O, NULL},

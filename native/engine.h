@@ -7,6 +7,7 @@
 #ifndef NATIVE_ENGINE_H
 #define NATIVE_ENGINE_H
 
+#include "counts.h"
 #include "environ.h"
 #include "forwarded.h"
 #include "request.h"
@@ -60,7 +61,7 @@ typedef struct batch {
 
 /* Who reads the ends of requests: see ends.h. */
 typedef struct {
-    PyObject *noted;  /* the deque of Ends; NULL: nobody */
+    PyObject *noted;  /* the deque of Ends; NULL: nobody has a line of each */
     PyObject *append; /* of that */
     PyObject *flush;  /* of Ends */
     Py_ssize_t most;  /* that wait */
@@ -68,6 +69,7 @@ typedef struct {
     double due_at;    /* from then on the next one does not */
     double slow_seconds;
     int wants_head;
+    counts *counted; /* NULL: nobody counts them */
 } ends_log;
 
 struct engine {
@@ -163,6 +165,9 @@ batch *batch_take(engine *self, uint32_t count, uint32_t *nothers);
 
 /* Begin the next request of a batch that is not begun to the end. */
 plain_request *batch_next(engine *self, batch *from);
+
+/* Whether there is one that nobody has begun. */
+int batch_is_waiting(const engine *self);
 
 /* Put it among the engine's; let go of it. */
 void batch_add(engine *self, batch *added);

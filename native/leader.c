@@ -178,21 +178,13 @@ static int serve_batch(engine *self, batch *served)
     return result < 0 ? -1 : is_elsewhere;
 }
 
-static int has_waiting(const engine *self)
-{
-    for (const batch *each = self->batches; each != NULL; each = each->next)
-        if (each->taken < each->count)
-            return 1;
-    return 0;
-}
-
 int leader_work(engine *self)
 {
     for (;;) {
         batch *taken = NULL;
         int served;
 
-        if (has_waiting(self)) { /* of a worker that is inside the app */
+        if (batch_is_waiting(self)) { /* of a worker that is inside the app */
             batch_spill(self, NULL);
             return 1;
         }

@@ -87,7 +87,33 @@ static PyObject *forget(PyObject *module, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+static PyObject *make_counts(PyObject *module, PyObject *args)
+{
+    PyObject *places, *ends, *found = NULL;
+    counts *made;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO!", &places, &PyList_Type, &ends))
+        return NULL;
+    made = counts_new(places);
+    for (Py_ssize_t i = 0; made != NULL && i < PyList_GET_SIZE(ends); i++) {
+        int status, is_cut, was_timed;
+        double wait, run;
+        Py_ssize_t size;
+
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(ends, i), "ipnpdd", &status,
+                              &is_cut, &size, &was_timed, &wait, &run))
+            break;
+        counts_add(made, status, is_cut, (size_t)size, was_timed, wait, run);
+    }
+    if (made != NULL && !PyErr_Occurred())
+        found = counts_take(made);
+    PyMem_Free(made);
+    return found;
+}
+
 static PyMethodDef methods[] = {
+    {"make_counts", make_counts, METH_VARARGS, NULL},
     {"make_head", make_head, METH_VARARGS, NULL},
     {"make_environ", make_environ, METH_VARARGS, NULL},
     {"take_out", take_out, METH_VARARGS, NULL},

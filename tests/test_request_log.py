@@ -112,7 +112,7 @@ def test_the_head(asks, head):
     """Only who asks for it has it kept."""
     told = []
     Ends([types.SimpleNamespace(write=told.append)], wants_head=asks).write(new_exchange())
-    assert told[0][0][-1] == head
+    assert told[0][0][-2] == head
 
 
 @pytest.mark.parametrize(("seconds", "codes"), [(1.9, []), (2.0, [200])])

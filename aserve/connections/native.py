@@ -116,6 +116,8 @@ class Native:
             tail=self.common_fields.octets,
             **executor.parts,
         )
+        if log is not None:
+            log.attach(self.engine.take_counts)
         lane.submit_arrivals = self.engine.submit
         if self._deadlines is not None:
             self._deadlines.promote_older = self.engine.running

@@ -15,7 +15,7 @@ second, would need none; but a crash would lose what is in them, and no page has
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..connections.shared_memory import pointer_to
@@ -51,6 +51,8 @@ class Counters:
     """The words of one process; a Reader."""
 
     wants_times = True
+    # What native/counts.c counts, and where: see counts.h.
+    places = tuple(_BY_CLASS), _BYTES, _QUEUE, _DURATION, BUCKETS
 
     def __init__(self, memory: Any, threads: int) -> None:
         """`memory`: a page of PAGE_WORDS, of which ours are all 0, and nobody else writes them; `threads`: --threads."""
@@ -70,8 +72,10 @@ class Counters:
         size, waited, took, held, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0.0, 0, 0, 0
         with self._lock:
             for (
-                _, _, _, status, sent_bytes, end, arrived_at, began_at, left_at, ended_at, _, has_app_failed, _,
+                _, _, _, status, sent_bytes, end, arrived_at, began_at, left_at, ended_at, _, has_app_failed, _, is_counted,
             ) in ended:  # fmt: skip
+                if is_counted:
+                    continue
                 place = _BY_CLASS[status // 100]
                 if end != ANSWERED:
                     place += 1  # cut
@@ -100,6 +104,13 @@ class Counters:
                 words[_DURATION] = counts[_DURATION] = counts[_DURATION] + quick
                 words[_QUEUE_SUM] = counts[_QUEUE_SUM] = counts[_QUEUE_SUM] + int(waited * 1e6)
                 words[_DURATION_SUM] = counts[_DURATION_SUM] = counts[_DURATION_SUM] + int(took * 1e6)
+
+    def add(self, found: Iterable[tuple[int, int]], seconds: float) -> None:
+        """Count what native/counts.c has counted: by how much to raise which words; for how long threads have been with these requests."""
+        with self._lock:
+            for place, by in found:
+                self._raise(place, by)
+            self.thread_seconds += seconds
 
     # --- called from the thread of a GilWatch ---
 

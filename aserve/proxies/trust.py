@@ -172,7 +172,7 @@ class TrustingLog:
         self._inner = inner
         self._trust = trust
         self.write = inner.write
-        self.parts = inner.parts
+        self.parts, self.attach = inner.parts, inner.attach
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Add the line of a request that the app has not seen."""

@@ -1,0 +1,48 @@
+"""What C counts of plain requests, beside Counters.write."""
+
+from __future__ import annotations
+
+import mmap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aserve.exchange import ANSWERED, CLIENT_GONE
+from aserve.metrics.counting import Counters, read_words
+from aserve.metrics.table import BOUNDS, PAGE_WORDS, PLACES, SUM
+
+native = pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+
+SUMS = {PLACES[name] + SUM for name in ("aserve_request_queue_seconds", "aserve_request_duration_seconds")}
+SECONDS = st.one_of(st.floats(0.0, 100.0), st.sampled_from([0.0, *BOUNDS, *(bound + 2e-6 for bound in BOUNDS)]))
+ENDS = st.lists(
+    st.tuples(st.integers(100, 999), st.booleans(), st.integers(0, 1 << 40), st.booleans(), SECONDS, SECONDS)
+)
+
+
+def record(status, is_cut, size, was_timed, wait, run):
+    """Return what Python keeps of such a request: begun at 0 by its clock, as differences of other times are not exact."""
+    began_at, end = (-0.0 if not was_timed else 1.0), CLIENT_GONE if is_cut else ANSWERED
+    return "", False, "", status, size, end, began_at - wait, began_at, 0.0, began_at + run, 1, False, b"", False
+
+
+@given(ENDS)
+def test_the_same_numbers(ends):
+    """Requests by class and end, octets, and times by bucket; the sums to the microsecond for each."""
+    memories = [mmap.mmap(-1, PAGE_WORDS * 8) for _ in range(2)]
+    in_python, in_c = (Counters(memory, 1) for memory in memories)
+    exact = [(*end[:4], *((1.0 - (1.0 - end[4]), (1.0 + end[5]) - 1.0))) for end in ends]  # as both are given them
+    in_python.write([record(*end) for end in ends])
+    in_c.add(*native.make_counts(Counters.places, exact))
+    words = [read_words(memory) for memory in memories]
+    assert in_c.thread_seconds == pytest.approx(in_python.thread_seconds)
+    for place, (one, other) in enumerate(zip(*words)):
+        assert abs(one - other) <= (place in SUMS), place
+
+
+@pytest.mark.parametrize("places", [(), ((1, 2), 1, 2, 3, 4), ((0,) * 10, 1, 2, 3, 32)])
+def test_places_that_are_none(places):
+    """They are refused."""
+    with pytest.raises((TypeError, SystemError, ValueError)):
+        native.make_counts(places, [])
