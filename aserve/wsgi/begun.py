@@ -65,6 +65,8 @@ class Rest:
         self._exc, self._is_closed = exc, is_closed
 
     def __iter__(self) -> Iterator[bytes]:
+        if self._iterator is None and not self._is_closed:
+            self._raise()  # its own __iter__ did: a StopIteration from there is no end
         return self
 
     def __next__(self) -> bytes:
