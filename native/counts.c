@@ -107,5 +107,5 @@ PyObject *counts_take(counts *from)
     list = PyList_New(0);
     if (list != NULL && taken.count > 0 && put_all(list, &taken) < 0)
         Py_CLEAR(list);
-    return list == NULL ? NULL : Py_BuildValue("Nd", list, taken.run_seconds);
+    return list == NULL ? NULL : Py_BuildValue("N,d", list, taken.run_seconds);
 }

@@ -232,20 +232,20 @@ static int send_pieces(stream_of *from, PyObject **rest)
 /* Call what PEP 3333 has it call.  Returns -1 with an exception. */
 static int close_iterable(PyObject *iterable)
 {
-    PyObject *method, *done = NULL;
+    PyObject *closing, *done = NULL;
 
     if (PyTuple_CheckExact(iterable))
         return 0;
-    method = PyObject_GetAttr(iterable, s_close);
-    if (method == NULL) {
+    closing = PyObject_GetAttr(iterable, s_close);
+    if (closing == NULL) {
         if (!PyErr_ExceptionMatches(PyExc_AttributeError))
             return -1;
         PyErr_Clear();
         return 0;
     }
-    if (method != Py_None)
-        done = PyObject_CallNoArgs(method);
-    Py_DECREF(method);
+    if (closing != Py_None)
+        done = PyObject_CallNoArgs(closing);
+    Py_DECREF(closing);
     Py_XDECREF(done);
     return PyErr_Occurred() ? -1 : 0;
 }
