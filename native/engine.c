@@ -71,7 +71,7 @@ static PyObject *promote_older(engine *self, double arrived_before,
         if ((isinf(arrived_before) || each->arrived_at != 0.0) &&
             each->arrived_at <= arrived_before &&
             request_promote(each) == NULL && PyErr_Occurred())
-            Py_CLEAR(found);
+            serve_report(self); /* the others have to be */
     }
     return found;
 }
@@ -144,13 +144,16 @@ static PyObject *know(PyObject *object, PyObject *args)
 static PyObject *peer_of(PyObject *object, PyObject *fd)
 {
     engine_peer *peer = peer_at((engine *)object, (int)PyLong_AsLong(fd));
+    PyObject *addr, *port;
 
     if (peer == NULL)
         return NULL;
-    if (peer->addr == NULL)
+    addr = peer->addr, port = peer->port;
+    if (addr == NULL || port == NULL)
         Py_RETURN_NONE;
-    peer->is_twinned = 1;
-    return PyTuple_Pack(2, peer->addr, peer->port);
+    Py_INCREF(addr); /* another connection's may take their place */
+    Py_INCREF(port);
+    return Py_BuildValue("NN", addr, port);
 }
 
 static PyObject *get_waiting(PyObject *object, void *unused)

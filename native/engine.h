@@ -1,8 +1,9 @@
 /* engine.h -- what serves plain requests: the leader's loop (POSA2,
  * Leader/Followers) of one lane, in C.
  *
- * All of it runs under the GIL, which only the app, a wait for requests and a
- * large send let go of.  The twin is Executor._lead with Lane.submit_arrivals,
+ * All of it runs under the GIL.  The app, a wait for requests and a large send
+ * let go of it, and so may any call of Python's, and, before 3.12, whatever
+ * makes an object that the collector knows of: behind these, look again.  The twin is Executor._lead with Lane.submit_arrivals,
  * Connection.run, Gateway.respond and FastWire.reply. */
 #ifndef NATIVE_ENGINE_H
 #define NATIVE_ENGINE_H
@@ -139,7 +140,7 @@ void serve_report(engine *self);
 
 /* Close the connection of a request that cannot be served, with an exception
  * set: it is logged.  `lost`: the request, unless it could not be made. */
-void serve_lose(engine *self, int fd, const plain_request *lost);
+void serve_lose(engine *self, int fd, plain_request *lost);
 
 /* Serve a request that nobody has begun; takes the reference.
  * Returns 0; 1: its twin has; -1: with what ends the worker. */

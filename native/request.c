@@ -72,7 +72,9 @@ static PyObject *pass_on(plain_request *self, const char *name,
             PyErr_SetString(PyExc_RuntimeError, "the request has no response");
         return NULL;
     }
+    Py_INCREF(response); /* another may take its place */
     function = PyObject_GetAttrString(response, name);
+    Py_DECREF(response);
     if (function == NULL)
         return NULL;
     result = PyObject_Vectorcall(function, args,
@@ -109,16 +111,18 @@ static PyObject *start_response(PyObject *callable, PyObject *const *args,
 }
 
 /* What Python makes of a request as it is: (exchange, connection, response or
- * None, run or None).  Nothing else knows of them yet. */
-static PyObject *make_twin(plain_request *self)
+ * None, run or None).  Nothing else knows of them yet.  `promote`: the method
+ * of the owner's: to look it up may run the collector, other threads, and the
+ * end of this request. */
+static PyObject *make_twin(plain_request *self, PyObject *promote)
 {
     const lane_arrival *arrival = &self->arrival;
     int is_begun = self->state == REQUEST_RUNNING;
 
-    return PyObject_CallMethod(
-        self->owner->owner, "promote", "iIy#IIIOddkiiiy#iLLiOy#", arrival->fd,
-        arrival->listener, self->vars, (Py_ssize_t)arrival->vars_len,
-        arrival->nfirst, arrival->flags, arrival->modifier1,
+    return PyObject_CallFunction(
+        promote, "iIy#IIIOddkiiiy#iLLiOy#", arrival->fd, arrival->listener,
+        self->vars, (Py_ssize_t)arrival->vars_len, arrival->nfirst,
+        arrival->flags, arrival->modifier1,
         self->body != NULL ? self->body : Py_None, self->arrived_at,
         self->began_at, self->thread_id, self->keep_alive, is_begun,
         self->is_inside, self->buffer,
@@ -184,10 +188,13 @@ static int publish(plain_request *self, PyObject *made)
 
 PyObject *request_promote(plain_request *self)
 {
-    PyObject *made = NULL;
+    PyObject *made = NULL, *promote = NULL;
 
     Py_INCREF(self);
-    while (self->twin == NULL && self->state != REQUEST_OVER) {
+    if (self->twin == NULL && self->state != REQUEST_OVER)
+        promote = PyObject_GetAttrString(self->owner->owner, "promote");
+    while (promote != NULL && self->twin == NULL &&
+           self->state != REQUEST_OVER) {
         int state, has_head, is_full, is_inside;
         long long sent;
 
@@ -198,7 +205,7 @@ PyObject *request_promote(plain_request *self)
         state = self->state, has_head = self->has_head;
         is_full = self->is_full, sent = self->sent;
         is_inside = self->is_inside;
-        made = make_twin(self);
+        made = make_twin(self, promote);
         if (made == NULL)
             break;
         /* The app may have gone on, and another thread may have been quicker:
@@ -211,6 +218,9 @@ PyObject *request_promote(plain_request *self)
         Py_CLEAR(made);
     }
     Py_XDECREF(made);
+    Py_XDECREF(promote);
+    if (self->twin != NULL || self->state == REQUEST_OVER)
+        PyErr_Clear(); /* what could not be made is not needed any more */
     made = PyErr_Occurred() ? NULL : self->twin;
     Py_DECREF(self);
     return made;

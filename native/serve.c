@@ -357,13 +357,15 @@ void serve_report(engine *self)
     Py_XDECREF(traceback);
 }
 
-void serve_lose(engine *self, int fd, const plain_request *lost)
+void serve_lose(engine *self, int fd, plain_request *lost)
 {
-    PyObject *twin = lost != NULL ? lost->twin : NULL;
-    PyObject *run = lost != NULL ? lost->run : NULL;
-    PyObject *done;
+    PyObject *twin, *run, *done;
 
+    if (lost != NULL)
+        lost->state = REQUEST_OVER; /* no other thread promotes it meanwhile */
     serve_report(self);
+    twin = lost != NULL ? lost->twin : NULL;
+    run = lost != NULL ? lost->run : NULL;
     done = PyObject_CallMethod(self->owner, "lose", "iOO", fd,
                                twin != NULL ? twin : Py_None,
                                run != NULL ? run : Py_None);

@@ -8,7 +8,10 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-enum { PART_COUNT = 3 }; /* head or size line, a piece, what ends it */
+enum {
+    PIECES_HELD = 32, /* behind so many, other threads may run */
+    PART_COUNT = 3    /* head or size line, a piece, what ends it */
+};
 
 /* What is sent, and by whom it was made. */
 typedef struct {
@@ -206,9 +209,13 @@ static int is_plain_piece(const stream_of *from, PyObject *piece)
  * more, `rest` is what was not sent of it. */
 static int send_pieces(stream_of *from, PyObject **rest)
 {
-    while (!from->served->is_full) {
+    for (unsigned long count = 1; !from->served->is_full; count++) {
         PyObject *piece = PyIter_Next(from->iterator);
         int sent = 1;
+
+        if (count % PIECES_HELD == 0) { /* there may be no bytecode in it */
+            Py_BEGIN_ALLOW_THREADS Py_END_ALLOW_THREADS
+        }
 
         if (piece == NULL) {
             if (PyErr_Occurred())

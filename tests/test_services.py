@@ -98,7 +98,7 @@ def test_trusted_proxies(service):
 def test_names_with_underscores(service, tmp_path, settings, believed):
     """Where some are listed, there is a gateway for them, and it knows who is believed; elsewhere there is none."""
     found = service(f"unix:{tmp_path}/s", underscore_fields="a_b", **settings)
-    gateway = found.gateway._inner if isinstance(found.gateway, TrustingGateway) else found.gateway
+    gateway = found.gateway.inner if isinstance(found.gateway, TrustingGateway) else found.gateway
     assert type(gateway) is UnderscoredGateway
     peers = [types.SimpleNamespace(remote_addr=address, is_believed=False) for address in ("", "127.0.0.1")]
     assert [peer.remote_addr for peer in peers if gateway._is_believed(peer)] == believed

@@ -197,7 +197,7 @@ class Native:
         return exchange, connection, GuardedResponse(response, run), run
 
     def _new_connection(self, fd: int, index: int) -> Connection:
-        connection = Connection(self._services[index], *self.engine.peer_of(fd))
+        connection = Connection(self._services[index], *(self.engine.peer_of(fd) or ()))
         connection.wire = FastWire(self._lane.handovers, fd)
         return connection
 

@@ -22,7 +22,7 @@ from typing import Any, Callable
 from ..errors import BindError, RequestRefused
 from ..exchange import REFUSED, Client, Exchange
 from ..log_once import LogOnce
-from ..request_log import RequestLog
+from ..request_log import Parts, RequestLog, TakeCounts
 from ..settings import Bind, Config
 from ..wsgi import Gateway, Reply
 from ..wsgi.environ import Environ
@@ -172,7 +172,15 @@ class TrustingLog:
         self._inner = inner
         self._trust = trust
         self.write = inner.write
-        self.parts, self.attach = inner.parts, inner.attach
+
+    @property
+    def parts(self) -> Parts:
+        """See RequestLog.parts."""
+        return self._inner.parts
+
+    def attach(self, take_counts: TakeCounts) -> None:
+        """See RequestLog.attach."""
+        self._inner.attach(take_counts)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Add the line of a request that the app has not seen."""

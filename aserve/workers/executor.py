@@ -583,4 +583,4 @@ class Executor:
 
 
 # What calls a job in a worker, or the leader in C: the outermost frames of ours that are below the app's own of a plain request.
-WORKING = (Executor._lead.__code__, Executor._work.__code__)
+WORKING = (Executor._lead.__code__, Executor._run_jobs.__code__)

@@ -1,0 +1,112 @@
+"""What comes between two steps of C: the collector, another thread, the end of the request itself."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import itertools
+import threading
+import time
+
+import pytest
+from harness import apps
+from harness.plain import engine_of
+
+pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
+
+
+@pytest.fixture
+def gated(start_server):
+    """A server whose app waits, and tells its environ then."""
+    gate = apps.Gate(apps.environ_json)
+    return start_server(gate, is_checked=False, native="auto"), gate
+
+
+def test_a_promotion_that_comes_too_late(gated, raw_client):
+    """What is made then is dropped; a later request of the connection has its client, whichever way it takes."""
+    server, gate = gated
+    client = raw_client(server)
+    native = server.server._lane.native
+    promote = type(native).promote
+
+    def late(*arguments):
+        made = promote(native, *arguments)
+        gate.open()
+        assert client.recv_response().status == 200
+        return made
+
+    native.promote = late
+    client.request("/")
+    gate.wait_entered()
+    engine_of(server).promote_all()
+    del native.promote
+    assert engine_of(server).promoted_count == 0
+    gate.open(2)
+    client.send(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n")
+    assert b'"REMOTE_ADDR": "127.0.0.1"' in client.recv_response().body
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
+    assert b'"REMOTE_ADDR": "127.0.0.1"' in client.recv_response().body
+
+
+@pytest.mark.parametrize("nth", range(4))
+def test_a_request_that_ends_as_the_collector_runs(gated, raw_client, monkeypatch, nth):
+    """Whoever promotes it meets the collector at any object that it makes; then nothing is read of a request that is over."""
+    server, gate = gated
+    native, calls = type(server.server._lane.native), []
+    names = ", ".join(
+        inspect.signature(native.promote).parameters
+    )  # without a tuple of them, which the collector knows of
+    text = f"def noted({names}):\n    calls.append(bool(ended))\n    return promote({names})"
+    scope = {"promote": native.promote, "calls": calls, "ended": (ended := [])}
+    exec(text, scope)
+    monkeypatch.setattr(native, "promote", scope["noted"])
+    client = raw_client(server)
+    client.request("/", "Content-Length: 3", method="POST")
+    client.send(b"abc")
+    gate.wait_entered()
+    own, times = threading.get_ident(), itertools.count()
+
+    def end_it(phase, info):
+        if threading.get_ident() == own and phase == "start" and next(times) == nth:
+            gate.open()
+            ended.append(client.recv_response().status)
+
+    before, promote_all = gc.get_threshold(), engine_of(server).promote_all
+    gc.callbacks.append(end_it)
+    gc.set_threshold(1)
+    try:
+        promote_all()
+    finally:
+        gc.set_threshold(*before)
+        gc.callbacks.remove(end_it)
+    if not ended:
+        gate.open()
+        ended.append(client.recv_response().status)
+    assert ended == [200] and True not in calls
+    gate.open()
+    assert client.fetch("/").status == 200
+
+
+def test_an_iterable_without_bytecode(start_server, raw_client):
+    """It does not keep the GIL to its end: others go on meanwhile."""
+    entered, ended = threading.Event(), []
+
+    def app(environ, start_response):
+        start_response("200 OK", apps.PLAIN)
+        entered.set()
+        return itertools.chain([b"x"], itertools.repeat(b"", 40_000_000), Last())
+
+    class Last:
+        def __iter__(self):
+            ended.append(True)
+            return iter([b"y"])
+
+    server = start_server(app, is_checked=False, native="auto")
+    client = raw_client(server)
+    client.request("/")
+    assert entered.wait(30)
+    for _ in range(2):
+        time.sleep(0.001)  # whoever wakes up behind it needs the GIL
+    assert not ended
+    assert client.recv_response().body == b"xy"
