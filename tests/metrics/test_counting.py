@@ -81,6 +81,14 @@ def test_octets_and_exceptions(counted):
     assert counted["aserve_app_exceptions_total "] == 1
 
 
+def test_one_that_is_counted_already(counted):
+    """C has (native/counts.c): its sums are added."""
+    counted.counters.write([(*ended(new_exchange(sent_bytes=5))[:-1], True)])
+    assert counted["aserve_response_body_bytes_total "] == 0
+    counted.counters.add([(PLACES["aserve_response_body_bytes_total"], 7)], 1.5)
+    assert counted["aserve_response_body_bytes_total "] == 7 and counted.counters.thread_seconds == 1.5
+
+
 def test_times(counted):
     """How long a request waited and took, each in its bucket, and in the sum: microseconds."""
     counted.counters.write([ended(new_exchange(waited=0.003, took=100.0))])
