@@ -54,16 +54,13 @@ def test_a_request_that_ends_as_the_collector_runs(gated, raw_client, monkeypatc
     """Whoever promotes it meets the collector at any object that it makes; then nothing is read of a request that is over."""
     server, gate = gated
     native, calls = type(server.server._lane.native), []
-    names = ", ".join(
-        inspect.signature(native.promote).parameters
-    )  # without a tuple of them, which the collector knows of
+    names = ", ".join(inspect.signature(native.promote).parameters)  # no tuple of them: the collector knows of that
     text = f"def noted({names}):\n    calls.append(bool(ended))\n    return promote({names})"
     scope = {"promote": native.promote, "calls": calls, "ended": (ended := [])}
     exec(text, scope)
     monkeypatch.setattr(native, "promote", scope["noted"])
     client = raw_client(server)
-    client.request("/", "Content-Length: 3", method="POST")
-    client.send(b"abc")
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc")
     gate.wait_entered()
     own, times = threading.get_ident(), itertools.count()
 
@@ -74,7 +71,7 @@ def test_a_request_that_ends_as_the_collector_runs(gated, raw_client, monkeypatc
 
     before, promote_all = gc.get_threshold(), engine_of(server).promote_all
     gc.callbacks.append(end_it)
-    gc.set_threshold(1)
+    gc.set_threshold(-1)  # at each object
     try:
         promote_all()
     finally:
