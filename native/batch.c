@@ -83,11 +83,11 @@ static void begin_peer(engine *self, const lane_arrival *arrival,
     peer->belief = FORWARDED_UNASKED;
     Py_CLEAR(peer->addr); /* of the one that had this number before */
     Py_CLEAR(peer->port);
-    if (peer->is_twinned) {
+    if (peer->has_connection) {
         PyObject *done =
             PyObject_CallMethod(self->owner, "forget", "i", arrival->fd);
 
-        peer->is_twinned = 0;
+        peer->has_connection = 0;
         if (done == NULL)
             serve_report(self);
         Py_XDECREF(done);
@@ -99,20 +99,20 @@ static void begin_peer(engine *self, const lane_arrival *arrival,
 }
 
 /* Python looks for a Connection, which it has not made for plain requests. */
-static void add_twin(engine *self, const lane_arrival *arrival)
+static void add_connection(engine *self, const lane_arrival *arrival)
 {
     engine_peer *peer = &self->peers[arrival->fd];
     PyObject *made;
 
     if (arrival->is_first) {
-        peer->is_twinned = 1; /* it makes one of its own */
+        peer->has_connection = 1; /* it makes one of its own */
         return;
     }
-    if (peer->is_twinned || peer->addr == NULL)
+    if (peer->has_connection || peer->addr == NULL)
         return;
     made = PyObject_CallMethod(self->owner, "connection_of", "iI", arrival->fd,
                                arrival->listener);
-    peer->is_twinned = made != NULL;
+    peer->has_connection = made != NULL;
     if (made == NULL)
         serve_report(self);
     Py_XDECREF(made);
@@ -186,7 +186,7 @@ batch *batch_take(engine *self, uint32_t count, uint32_t *nothers)
                 begin_peer(self, arrival, set->vars);
             if (add_plain(self, made, arrival))
                 continue;
-            add_twin(self, arrival);
+            add_connection(self, arrival);
         }
         arrivals[(*nothers)++] = *arrival;
     }

@@ -72,17 +72,11 @@ int ends_is_slow(const engine *self, const plain_request *served)
            serve_now() - served->arrived_at >= self->ends.slow_seconds;
 }
 
-static char *put(char *to, octets from)
-{
-    memcpy(to, from.at, from.size);
-    return to + from.size;
-}
-
 static char *put_pair(char *to, octets name, octets value)
 {
-    to = put(to, name);
+    to = text_put(to, name);
     *to++ = 0;
-    to = put(to, value);
+    to = text_put(to, value);
     *to++ = 0;
     return to;
 }

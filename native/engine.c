@@ -137,7 +137,7 @@ static PyObject *know(PyObject *object, PyObject *args)
     peer->belief = FORWARDED_UNASKED;
     Py_XSETREF(peer->addr, addr);
     Py_XSETREF(peer->port, port);
-    peer->is_twinned = 1;
+    peer->has_connection = 1;
     Py_RETURN_NONE;
 }
 
@@ -301,25 +301,30 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     return take_services(self, services);
 }
 
+/* Python's objects that the collector follows. */
+static const size_t followed[] = {
+    offsetof(engine, owner),       offsetof(engine, executor),
+    offsetof(engine, jobs),        offsetof(engine, leadership),
+    offsetof(engine, compensated), offsetof(engine, waiting_leader),
+    offsetof(engine, connections), offsetof(engine, runs),
+    offsetof(engine, written_off), offsetof(engine, overdue),
+    offsetof(engine, new_input),   offsetof(engine, run),
+    offsetof(engine, ends.noted),  offsetof(engine, ends.append),
+    offsetof(engine, ends.flush),
+};
+enum { FOLLOWED_COUNT = sizeof followed / sizeof *followed };
+
+static PyObject **object_at(engine *self, size_t offset)
+{
+    return (PyObject **)(void *)((char *)self + offset);
+}
+
 static int traverse(PyObject *object, visitproc visit, void *arg)
 {
     engine *self = (engine *)object;
 
-    Py_VISIT(self->owner);
-    Py_VISIT(self->executor);
-    Py_VISIT(self->jobs);
-    Py_VISIT(self->leadership);
-    Py_VISIT(self->waiting_leader);
-    Py_VISIT(self->compensated);
-    Py_VISIT(self->connections);
-    Py_VISIT(self->runs);
-    Py_VISIT(self->written_off);
-    Py_VISIT(self->overdue);
-    Py_VISIT(self->new_input);
-    Py_VISIT(self->run);
-    Py_VISIT(self->ends.noted);
-    Py_VISIT(self->ends.append);
-    Py_VISIT(self->ends.flush);
+    for (size_t i = 0; i < FOLLOWED_COUNT; i++)
+        Py_VISIT(*object_at(self, followed[i]));
     for (Py_ssize_t i = 0; i < self->nservices; i++) {
         Py_VISIT(self->services[i].app);
         Py_VISIT(self->services[i].base);
@@ -331,21 +336,8 @@ static int clear(PyObject *object)
 {
     engine *self = (engine *)object;
 
-    Py_CLEAR(self->owner);
-    Py_CLEAR(self->executor);
-    Py_CLEAR(self->jobs);
-    Py_CLEAR(self->leadership);
-    Py_CLEAR(self->waiting_leader);
-    Py_CLEAR(self->compensated);
-    Py_CLEAR(self->connections);
-    Py_CLEAR(self->runs);
-    Py_CLEAR(self->written_off);
-    Py_CLEAR(self->overdue);
-    Py_CLEAR(self->new_input);
-    Py_CLEAR(self->run);
-    Py_CLEAR(self->ends.noted);
-    Py_CLEAR(self->ends.append);
-    Py_CLEAR(self->ends.flush);
+    for (size_t i = 0; i < FOLLOWED_COUNT; i++)
+        Py_CLEAR(*object_at(self, followed[i]));
     for (Py_ssize_t i = 0; i < self->nservices; i++) {
         Py_CLEAR(self->services[i].app);
         Py_CLEAR(self->services[i].base);

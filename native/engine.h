@@ -3,8 +3,9 @@
  *
  * All of it runs under the GIL.  The app, a wait for requests and a large send
  * let go of it, and so may any call of Python's, and, before 3.12, whatever
- * makes an object that the collector knows of: behind these, look again.  The twin is Executor._lead with Lane.submit_arrivals,
- * Connection.run, Gateway.respond and FastWire.reply. */
+ * makes an object that the collector knows of: behind these, look again.  The
+ * twin is Executor._lead with Lane.submit_arrivals, Connection.run,
+ * Gateway.respond and FastWire.reply. */
 #ifndef NATIVE_ENGINE_H
 #define NATIVE_ENGINE_H
 
@@ -23,9 +24,9 @@ enum {
 typedef struct {
     PyObject *addr; /* str, "" on a unix socket; NULL: not known */
     PyObject *port;
-    uint32_t section;    /* see environ_new */
-    uint32_t is_twinned; /* Lane.connections has a Connection of it */
-    uint32_t belief;     /* FORWARDED_UNASKED ... */
+    uint32_t section;        /* see environ_new */
+    uint32_t has_connection; /* Lane.connections has a Connection of it */
+    uint32_t belief;         /* FORWARDED_UNASKED ... */
 } engine_peer;
 
 /* What the connections of one listener share. */

@@ -167,7 +167,7 @@ static int publish(plain_request *self, PyObject *made)
                           &run) ||
         (fd = PyLong_FromLong(self->arrival.fd)) == NULL)
         return -1;
-    owner->peers[self->arrival.fd].is_twinned = 1;
+    owner->peers[self->arrival.fd].has_connection = 1;
     result = PyDict_SetItem(owner->connections, fd, connection);
     if (result == 0)
         result = PyObject_SetAttr(connection, s_exchange, exchange);

@@ -160,8 +160,8 @@ static PyObject *body_of(engine *self, plain_request *served,
 
 static char *put_length(char *to, size_t length)
 {
-    to = text_put_number(PUT(to, "Content-Length: "), length, 10);
-    return PUT(to, "\r\n");
+    to = text_put_number(text_put(to, OCTETS("Content-Length: ")), length, 10);
+    return text_put(to, OCTETS("\r\n"));
 }
 
 static char *put_id(char *to, PyObject *field, octets id)
@@ -172,7 +172,7 @@ static char *put_id(char *to, PyObject *field, octets id)
         return to;
     memcpy(to, PyBytes_AS_STRING(field), size);
     memcpy(to + size, id.at, id.size);
-    return PUT(to + size + id.size, "\r\n");
+    return text_put(to + size + id.size, OCTETS("\r\n"));
 }
 
 char *serve_put_tail(engine *self, plain_request *served, char *to)
@@ -180,7 +180,7 @@ char *serve_put_tail(engine *self, plain_request *served, char *to)
     int is_front = self->services[served->arrival.listener].is_front;
 
     if (!served->keep_alive && !is_front)
-        to = PUT(to, "Connection: close\r\n");
+        to = text_put(to, OCTETS("Connection: close\r\n"));
     if (served->told_id.size > 0)
         to = put_id(to, self->services[served->arrival.listener].id_field,
                     served->told_id);
@@ -226,22 +226,15 @@ int serve_go_on(engine *self, plain_request *served, const char *name,
 
 /* What the socket has not taken, and the octets of the whole body: for
  * Native.leave. */
-static PyObject *rest_of(const plain_request *served, uint32_t size,
-                         octets body, int sent, size_t body_size)
+static PyObject *rest_of(plain_request *served, uint32_t size, octets body,
+                         int sent, size_t body_size)
 {
-    PyObject *rest =
-        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(size + body.size) - sent);
+    const struct iovec parts[] = {{served->buffer, size},
+                                  {(char *)body.at, body.size}};
+    PyObject *rest = stream_unsent(parts, 2, (size_t)sent);
 
     if (rest == NULL)
         return NULL;
-    if (sent < (int)size) {
-        memcpy(PyBytes_AS_STRING(rest), served->buffer + sent,
-               size - (uint32_t)sent);
-        memcpy(PyBytes_AS_STRING(rest) + size - sent, body.at, body.size);
-    } else {
-        memcpy(PyBytes_AS_STRING(rest), body.at + (sent - (int)size),
-               body.size - ((size_t)sent - size));
-    }
     return Py_BuildValue("Nn", rest, (Py_ssize_t)body_size);
 }
 
@@ -291,7 +284,7 @@ PyObject *serve_take_exception(void)
 
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback != NULL)
+    if (value != NULL && traceback != NULL)
         PyException_SetTraceback(value, traceback);
     Py_XDECREF(type);
     Py_XDECREF(traceback);
@@ -341,20 +334,14 @@ static int call_app(engine *self, plain_request *served, PyObject *env)
 
 void serve_report(engine *self)
 {
-    PyObject *type, *value, *traceback, *done;
+    PyObject *exc = serve_take_exception();
+    PyObject *done = PyObject_CallMethod(self->owner, "report", "O",
+                                         exc != NULL ? exc : Py_None);
 
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (value != NULL && traceback != NULL)
-        PyException_SetTraceback(value, traceback);
-    done = PyObject_CallMethod(self->owner, "report", "O",
-                               value != NULL ? value : Py_None);
     if (done == NULL)
         PyErr_WriteUnraisable(self->owner);
     Py_XDECREF(done);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    Py_XDECREF(exc);
 }
 
 void serve_lose(engine *self, int fd, plain_request *lost)

@@ -45,27 +45,28 @@ int stream_takes(const engine *self, const plain_request *served,
 
 /* --- sending --------------------------------------------------------------- */
 
-/* Keep what the socket has not taken.  Returns 0; -1: with an exception. */
-static int keep_unsent(plain_request *served, const struct iovec *parts,
-                       size_t whole, size_t sent)
+PyObject *stream_unsent(const struct iovec *parts, int count, size_t sent)
 {
+    size_t whole = 0;
+    PyObject *unsent;
     char *to;
 
-    served->unsent =
-        PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(whole - sent));
-    if (served->unsent == NULL)
-        return -1;
-    to = PyBytes_AS_STRING(served->unsent);
-    for (int i = 0; i < PART_COUNT; i++) {
-        size_t skipped = sent < parts[i].iov_len ? sent : parts[i].iov_len;
-        size_t size = parts[i].iov_len - skipped;
+    for (int i = 0; i < count; i++)
+        whole += parts[i].iov_len;
+    unsent = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)(whole - sent));
+    if (unsent == NULL)
+        return NULL;
+    to = PyBytes_AS_STRING(unsent);
+    for (int i = 0; i < count; i++) {
+        octets part = {parts[i].iov_base, parts[i].iov_len};
+        size_t skipped = sent < part.size ? sent : part.size;
 
-        if (size > 0)
-            memcpy(to, (const char *)parts[i].iov_base + skipped, size);
-        to += size;
+        if (skipped < part.size)
+            to =
+                text_put(to, (octets){part.at + skipped, part.size - skipped});
         sent -= skipped;
     }
-    return 0;
+    return unsent;
 }
 
 /* Send all parts; the request says already that they are out.  Returns 1; 0:
@@ -75,11 +76,9 @@ static int send_parts(plain_request *served, struct iovec *parts)
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = PART_COUNT};
     int fd = served->arrival.fd, flags = MSG_NOSIGNAL | MSG_DONTWAIT;
     size_t whole = parts[0].iov_len + parts[1].iov_len + parts[2].iov_len;
-    int kept = 0;
     ssize_t sent;
 
-    served->is_sending =
-        1; /* until it is known what is out, nobody promotes */
+    served->is_sending = 1; /* until it is known what is out: no promotion */
     if (whole > HELD_MAX) {
         Py_BEGIN_ALLOW_THREADS sent = sendmsg(fd, &message, flags);
         Py_END_ALLOW_THREADS
@@ -90,9 +89,12 @@ static int send_parts(plain_request *served, struct iovec *parts)
     }
     /* Full, or gone: the event loop meets the same, and knows what to do. */
     if (sent != (ssize_t)whole)
-        kept = keep_unsent(served, parts, whole, sent > 0 ? (size_t)sent : 0);
+        served->unsent =
+            stream_unsent(parts, PART_COUNT, sent > 0 ? (size_t)sent : 0);
     served->is_sending = 0;
-    return kept < 0 ? -1 : sent == (ssize_t)whole;
+    if (sent == (ssize_t)whole)
+        return 1;
+    return served->unsent != NULL ? 0 : -1;
 }
 
 /* Whether the body's end is told by chunks. */
@@ -117,7 +119,7 @@ static int send_piece(stream_of *from, PyObject *piece)
 
     if (is_first) {
         if (chunked)
-            to = PUT(to, "Transfer-Encoding: chunked\r\n");
+            to = text_put(to, OCTETS("Transfer-Encoding: chunked\r\n"));
         to = serve_put_tail(from->self, served, to);
         served->sent = 0;
     }
@@ -127,12 +129,12 @@ static int send_piece(stream_of *from, PyObject *piece)
     }
     served->sent += (long long)size;
     if (chunked)
-        to = PUT(text_put_number(to, size, 16), "\r\n");
+        to = text_put(text_put_number(to, size, 16), OCTETS("\r\n"));
     if (size + 2 <= (size_t)(served->buffer + REQUEST_BUFFER_CAP - to)) {
         memcpy(to, PyBytes_AS_STRING(piece), size);
         to += size;
         if (chunked)
-            to = PUT(to, "\r\n");
+            to = text_put(to, OCTETS("\r\n"));
     } else {
         parts[1] = (struct iovec){PyBytes_AS_STRING(piece), size};
         parts[2] = (struct iovec){"\r\n", chunked ? 2 : 0};
@@ -154,14 +156,14 @@ static int send_end(stream_of *from)
         (served->facts.length <= 0 || from->has_no_body)) {
         parts[0].iov_base = served->buffer;
         if (served->facts.length < 0 && !from->has_no_body)
-            to = PUT(to, "Content-Length: 0\r\n");
+            to = text_put(to, OCTETS("Content-Length: 0\r\n"));
         to = serve_put_tail(from->self, served, to);
         served->sent = 0;
     } else if (served->sent < 0 ||
                (!from->has_no_body && served->sent < served->facts.length)) {
         return 0;
     } else if (is_chunked(from)) {
-        to = PUT(to, "0\r\n\r\n");
+        to = text_put(to, OCTETS("0\r\n\r\n"));
     }
     served->is_full = 1;
     parts[0].iov_len = (size_t)(to - (char *)parts[0].iov_base);

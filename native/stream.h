@@ -8,6 +8,8 @@
 
 #include "engine.h"
 
+#include <sys/uio.h>
+
 int stream_init(void);
 
 /* Whether what an app has returned is sent by `stream`. */
@@ -18,5 +20,9 @@ int stream_takes(const engine *self, const plain_request *served,
  * what serve() does. */
 int stream(engine *self, plain_request *served, PyObject *iterable,
            int has_no_body);
+
+/* What a socket has not taken of `count` parts, of which `sent` octets are out:
+ * bytes; NULL: with an exception. */
+PyObject *stream_unsent(const struct iovec *parts, int count, size_t sent);
 
 #endif

@@ -45,10 +45,14 @@ static inline int text_octets(PyObject *text, octets *to)
     return 1;
 }
 
-/* Write a literal, or a number in digits of a base up to 16 (20 octets at most
- * in base 10); return its end. */
-#define PUT(to, literal)                                                      \
-    (memcpy(to, literal, sizeof literal - 1), (to) + sizeof literal - 1)
+/* Write octets, or a number in digits of a base up to 16 (20 octets at most in
+ * base 10); return their end. */
+static inline char *text_put(char *to, octets from)
+{
+    memcpy(to, from.at, from.size);
+    return to + from.size;
+}
+
 char *text_put_number(char *to, size_t number, unsigned base);
 
 /* What stands before the next NUL, or `end`; *at moves behind it.  Inline, as
