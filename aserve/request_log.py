@@ -130,7 +130,8 @@ class Ends:
 
     def attach(self, take_counts: TakeCounts) -> None:
         """See RequestLog.attach."""
-        self._take_counts = take_counts
+        if self._counters is not None:
+            self._take_counts = take_counts
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """See RequestLog.write."""
@@ -157,7 +158,7 @@ class Ends:
     def flush(self) -> None:
         """Tell of those that wait; if another thread does so just now, that tells of these, too."""
         ends, telling, self._due_at = self._ends, self._telling, _monotonic() + _LONGEST
-        if self._take_counts is not None and self._counters is not None:
+        if self._take_counts is not None:
             self._counters.add(*self._take_counts())
         while ends:  # once more after the release: who could not acquire it relies on this
             if not telling.acquire(len(ends) > _TOO_MANY):

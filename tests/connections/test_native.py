@@ -13,7 +13,7 @@ import weakref
 
 import pytest
 from harness import apps
-from harness.plain import BARE, ask, ask_front, engine_of, request
+from harness.plain import BARE, ask, ask_front, engine_of, request, site_of
 from harness.waiting import PATIENCE_SECONDS
 
 import aserve
@@ -53,9 +53,7 @@ APPS = {
 }
 
 
-def site(environ, start_response):
-    """Be the app that the path names."""
-    return APPS[environ["PATH_INFO"][1:]][0](environ, start_response)
+site = site_of(APPS)
 
 
 @pytest.fixture

@@ -7,8 +7,9 @@ import socket
 import threading
 
 import pytest
-from connections.test_native import engine_of, request, site
+from connections.test_native import site
 from harness import apps
+from harness.plain import ask, engine_of, request
 from harness.waiting import PATIENCE_SECONDS, wait_until
 
 from aserve.metrics.counting import read_words
@@ -39,16 +40,6 @@ def pair(start_server, tmp_path):
         ]  # fmt: skip
 
     return start
-
-
-def ask(server, octets):
-    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
-        client.sendall(octets)
-        client.shutdown(socket.SHUT_WR)
-        received = b""
-        while piece := client.recv(1 << 16):
-            received += piece
-    return received
 
 
 def without_times(line):

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 from harness import apps
-from harness.plain import BARE, ask, ask_front, engine_of, request
+from harness.plain import BARE, ask, ask_front, engine_of, request, site_of
 from harness.waiting import PATIENCE_SECONDS
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
@@ -168,9 +168,7 @@ APPS = {
 }  # fmt: skip
 
 
-def site(environ, start_response):
-    """Be the app that the path names."""
-    return APPS[environ["PATH_INFO"][1:]][0](environ, start_response)
+site = site_of(APPS)
 
 
 @pytest.fixture

@@ -18,6 +18,15 @@ def engine_of(server: Any) -> Any:
     return server.server._lane.native.engine
 
 
+def site_of(apps: dict[str, Any]) -> Any:
+    """Return an app that is the one that the path names; `apps`: (app, anything), by name."""
+
+    def site(environ: Any, start_response: Any) -> Any:
+        return apps[environ["PATH_INFO"][1:]][0](environ, start_response)
+
+    return site
+
+
 def ask(server: Any, *requests: bytes) -> bytes:
     """Send requests one after another on a connection; return what has come for all of them, without what differs by chance."""
     with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
