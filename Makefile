@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test test-all test-native test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm drill cluster fuzz \
+.PHONY: help agents ready-pypy serve test test-all test-native-off test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm drill cluster fuzz \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -35,8 +35,8 @@ test-next:  ## the suite on the interpreters that Debian is testing, in a root o
 test-next-clean:  ## remove that root
 	@.ci/next --clean
 
-test-native: export ASERVE_NATIVE = auto
-test-native:  ## the suite on CPython with --native auto as the default (ARGS="-k settings")
+test-native-off: export ASERVE_NATIVE = off
+test-native-off:  ## the suite on CPython with --native off as the default (ARGS="-k settings")
 	@.ci/need tools
 	@$(MAKE) --no-print-directory suite
 

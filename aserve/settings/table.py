@@ -253,9 +253,9 @@ class Config:
         "Less CPU time a request (benchmarks/README.md), and otherwise no difference; off is for comparing.",
     )
     native: str = _row(
-        "off", "Serving", "--native", choice("auto", "off"),
+        "auto", "Serving", "--native", choice("auto", "off"),
         "on CPython, let C serve plain requests, where no setting wants to see each of them; see native/README.md",
-        "It is new. Only the CPU time differs.",
+        "Less CPU time a request (benchmarks/README.md), and otherwise no difference; off is for comparing.",
     )
     route: Sequence[str] = _row(
         (), "Serving", "--route", ROUTES,

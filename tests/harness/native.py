@@ -1,4 +1,4 @@
-"""Tests of plain requests in C and in Python; and --native auto as the default of all tests, if ASERVE_NATIVE says so (`make test-native`)."""
+"""Tests of plain requests in C and in Python; and the default of --native in all tests, which ASERVE_NATIVE may change (`make test-native-off`)."""
 
 from __future__ import annotations
 

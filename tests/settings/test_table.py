@@ -142,7 +142,7 @@ def test_defaults():
         "http_parser": "c",
         "body": "buffer",
         "lane": "auto",
-        "native": "off",
+        "native": "auto",
         "route": (),
         "uwsgi_module": "auto",
         "uwsgi_cache": (),
