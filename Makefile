@@ -13,7 +13,7 @@ RUN := $(VENV)/bin/python -I
 MADE := $(VENV)/.made-by$(subst /,-,-$(PYTHON))
 SOURCES := pyproject.toml setup.py $(wildcard cparsers/*.h cparsers/*.c cparsers/*.py native/*.h native/*.c native/*.py)
 
-.PHONY: help agents ready-pypy serve test test-all test-native-off test-next test-next-clean suites suite check lint coverage wheel release-check soak soak-million storm drill cluster fuzz \
+.PHONY: help agents ready-pypy serve test test-all test-native-off test-next test-next-clean suites suite check lint coverage wheel wheels release-check soak soak-million storm drill cluster fuzz \
 	bench bench-neighbours bench-sidecar bench-rpc bench-reload bench-preload bench-report bench-tables bench-ready bench-quick bench-probes bench-pictures docs site clean
 .DELETE_ON_ERROR:
 
@@ -100,9 +100,16 @@ wheel: $(VENV)/.ready-wheel  ## sdist and wheel in dist/; a wheel for every CPyt
 	ASERVE_BUILD_NATIVE=off $(RUN) -m build
 	@for wheel in dist/*-abi3-*.whl; do [ ! -e "$$wheel" ] || $(VENV)/bin/abi3audit --strict --summary $$wheel || exit; done
 
+wheels: $(VENV)/.ready-wheel  ## beside these, a wheel for each CPython you name, with the native path: PYTHONS="python3.12 python3.13"
+	@ls dist/*.tar.gz >/dev/null 2>&1 || $(MAKE) --no-print-directory wheel
+	@for python in $(or $(PYTHONS),$(PYTHON)); do \
+	    $(VENV)/bin/python -I -m pip --python $$(command -v $$python) wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz || exit; \
+	done
+
 release-check: $(VENV)/.ready-wheel  ## the files of a release: built anew, audited, installed and serving in fresh roots of Debian (ARGS=--save)
 	rm -rf dist
 	@$(MAKE) --no-print-directory wheel
+	@$(MAKE) --no-print-directory wheels
 	@pypy=$$(command -v $(PYPY)) || exit 0; $(MAKE) --no-print-directory .venv-pypy/.ready-test PYTHON=$$pypy VENV=.venv-pypy && \
 	.venv-pypy/bin/python -I -m pip wheel --quiet --no-deps --wheel-dir dist dist/*.tar.gz
 	$(VENV)/bin/python tests/release.py $(ARGS)

@@ -62,6 +62,13 @@ if server.wait(60):
     sys.exit(rest)
 """
 
+# What an installation was made for: the wheel's tag, or that of what pip has built of the sdist.
+TAG = """
+import importlib.metadata
+wheel = importlib.metadata.distribution("aserve-wsgi").read_text("WHEEL")
+print(*(line[5:] for line in wheel.splitlines() if line.startswith("Tag: ")))
+"""
+
 
 class Fault(Exception):
     """What is wrong, for the table."""
@@ -108,13 +115,19 @@ def make_venv(folder: pathlib.Path, *packages: object, options: tuple[str, ...] 
     return folder / "bin"
 
 
+def is_native(name: str) -> bool:
+    """Whether a wheel of this name is for one CPython alone, and has the native path."""
+    return re.search(r"-cp\d+-cp\d+-", name) is not None
+
+
 def contents(scratch: pathlib.Path) -> str:
-    """Each file of the repository is in the sdist; in each wheel the package, one extension and the licence."""
+    """Each file of the repository is in the sdist; in each wheel the package, its extensions and the licence."""
     files = dists.tracked()
     faults = dists.faults_of_sdist(dists.names_of(only("*.tar.gz")), files)
     wheels = sorted(DIST.glob("*.whl"))
     for wheel in wheels:
-        faults += [f"{wheel.name}: {fault}" for fault in dists.faults_of_wheel(dists.names_of(wheel), files)]
+        of_wheel = dists.faults_of_wheel(dists.names_of(wheel), files, has_native=is_native(wheel.name))
+        faults += [f"{wheel.name}: {fault}" for fault in of_wheel]
     if faults:
         raise Fault("; ".join(faults))
     return f"{len(wheels)} wheels and the sdist: every file that should be there, and no other"
@@ -137,7 +150,7 @@ def libc(scratch: pathlib.Path) -> str:
     tags = {}
     for wheel in sorted(DIST.glob("*.whl")):
         said = run(tool("auditwheel"), "show", wheel)
-        tags[wheel.name.split("-")[2]] = re.findall(r'"((?:many|musl)linux_[^"]+)"', said)[0]
+        tags["-".join(wheel.name.split("-")[2:4])] = re.findall(r'"((?:many|musl)linux_[^"]+)"', said)[0]
     return ", ".join(f"{python}: {tag}" for python, tag in tags.items()) + ", built on this machine"
 
 
@@ -252,26 +265,22 @@ def root(suite: str) -> Callable[[pathlib.Path], str]:
         place = emptied(folder / "root" / "srv")
         for file in DIST.iterdir():
             shutil.copy(file, place)
-        said = [one_python(folder, name, suite) for name in ("python3", "pypy3")]
+        said = [one_python(folder, name) for name in ("python3", "pypy3")]
         return "; ".join(said)
 
     check.__doc__ = f"In a root of Debian's {suite}: pip installs it, and a program and the command serve a request."
     return check
 
 
-def one_python(folder: pathlib.Path, python: str, suite: str) -> str:
-    """Install for one interpreter of a root, and serve; return what that was."""
-    if python == "python3":
-        file = only("*-abi3-*.whl").name
-    else:
-        # Debian's next has a newer PyPy than the one here: it builds the sdist.
-        file = only("*-pp39-*.whl").name if suite == "bookworm" else only("*.tar.gz").name
+def one_python(folder: pathlib.Path, python: str) -> str:
+    """Have pip choose and install for one interpreter of a root, and serve; return what that was."""
+    version = re.findall(r"-(.+)\.tar\.gz$", only("*.tar.gz").name)[0]
     venv = f"/srv/venv-{python}/bin"
     inside = [ROOT / ".ci" / "root", "run", folder]
     run(*inside, python, "-m", "venv", f"/srv/venv-{python}")
-    run(*inside, f"{venv}/pip", "install", "--quiet", f"/srv/{file}")
-    kind = "wheel" if file.endswith(".whl") else "sdist"
-    return f"{serves([*inside, '--chdir=/srv', f'{venv}/python'], f'{venv}/aserve')}, from the {kind}"
+    run(*inside, f"{venv}/pip", "install", "--quiet", "--find-links", "/srv", f"aserve-wsgi=={version}")
+    tag = run(*inside, f"{venv}/python", "-c", TAG).strip()
+    return f"{serves([*inside, '--chdir=/srv', f'{venv}/python'], f'{venv}/aserve')}, by pip's choice: {tag}"
 
 
 def emptied(place: pathlib.Path) -> pathlib.Path:

@@ -123,9 +123,12 @@ def test_what_must_not_be_released():
     assert faults == ["the sdist lacks cparsers/a.c", "the sdist has aserve/a.so", "the sdist has b"]
     about = "aserve_wsgi-1.dist-info/licenses/LICENSE"
     assert dists.faults_of_wheel({"aserve/a.py", "aserve/_cparsers.abi3.so", about}, files) == []
+    native = {"aserve/a.py", "aserve/_cparsers.abi3.so", "aserve/_native.cpython-311-x86_64-linux-gnu.so", about}
+    assert dists.faults_of_wheel(native, files, has_native=True) == []
+    assert dists.faults_of_wheel(native, files) == ["the wheel has these extensions: cparsers, native"]
     assert dists.faults_of_wheel({"aserve/b.c", "tests/test_a.py"}, files) == [
         "the wheel lacks aserve/a.py", "the wheel has aserve/b.c", "the wheel has tests/test_a.py",
-        "the wheel has 0 extensions", "the wheel lacks the licence",
+        "the wheel has these extensions: none", "the wheel lacks the licence",
     ]  # fmt: skip
 
 

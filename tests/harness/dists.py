@@ -18,7 +18,8 @@ ROOT = pathlib.Path(__file__).parent.parent.parent
 ONLY_IN_GIT = {".gitattributes", ".gitignore"}
 # A compiler writes these names, or a tool that has run in the folder.
 BUILT = re.compile(r"\.(so|o|pyc|pyd)$|(^|/)(__pycache__|\.venv[^/]*|build|dist)/|^aserve/_cparsers\.c$")
-EXTENSION = re.compile(r"aserve/_cparsers\.[\w.-]+\.so")
+# The parsers; and of a wheel that is for one CPython alone, the native path.
+EXTENSION = re.compile(r"aserve/_(cparsers|native)\.[\w.-]+\.so")
 
 
 def tracked() -> set[str]:
@@ -46,15 +47,16 @@ def faults_of_sdist(names: set[str], files: set[str]) -> list[str]:
     return [f"the sdist lacks {name}" for name in sorted(lacks)] + [f"the sdist has {name}" for name in sorted(more)]
 
 
-def faults_of_wheel(names: set[str], files: set[str]) -> list[str]:
+def faults_of_wheel(names: set[str], files: set[str], *, has_native: bool = False) -> list[str]:
     """Return what a wheel lacks of the package, and what it has beside it: no tests, no source of C."""
     package = {name for name in files if name.startswith("aserve/")}
     extensions = {name for name in names if EXTENSION.fullmatch(name)}
     about = {name for name in names if re.match(r"aserve_wsgi-[^/]+\.dist-info/", name)}
     lacks, more = package - names, names - package - extensions - about
     faults = [f"the wheel lacks {name}" for name in sorted(lacks)] + [f"the wheel has {name}" for name in sorted(more)]
-    if len(extensions) != 1:
-        faults.append(f"the wheel has {len(extensions)} extensions")
+    made = sorted(EXTENSION.fullmatch(name)[1] for name in extensions)  # type: ignore[index]
+    if made != (["cparsers", "native"] if has_native else ["cparsers"]):
+        faults.append(f"the wheel has these extensions: {', '.join(made) or 'none'}")
     if not any(name.endswith("/licenses/LICENSE") for name in about):
         faults.append("the wheel lacks the licence")
     return faults
