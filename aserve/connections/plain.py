@@ -72,12 +72,13 @@ class Plain:
         self.app = app  # what C calls: nothing in front of it needs an exchange
         self._naming, self._trusting = naming, trusting
         self._base = service.base_environ
-        self.is_trusting = trusting is not None
+        marks = service.config.reload  # what proxies describe has a mark in the environ, for ../fault_page.py: Python makes it
+        self.is_trusting = trusting is not None and not marks
         # How the field begins that tells a request's name; empty: no field does; None: none is named.
         self.id_field = naming.beginning.encode("ascii") if naming is not None else None
         strip, underscores = service.limits.strip_forwarded, service.limits.underscores
         self.removal_line = strip.line if type(strip) is StripForwarded else None
-        if trusting is not None:
+        if trusting is not None and not marks:
             self.removal_line = trusting.line
         self.drop_line = underscores.line if type(underscores) is Underscores else None
 

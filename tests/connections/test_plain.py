@@ -12,7 +12,7 @@ from aserve.exchange import Client, Exchange
 from aserve.log_once import LogOnce
 from aserve.protocols.base import Limits
 from aserve.protocols.underscores import Underscores
-from aserve.proxies.forwarded import StripForwarded, strip_forwarded
+from aserve.proxies.forwarded import StripForwarded, marking, strip_forwarded
 from aserve.proxies.trust import TrustingGateway, peers_of, trust_of
 from aserve.settings import Config, parse_bind
 from aserve.wsgi import Gateway
@@ -92,6 +92,14 @@ def test_what_is_said():
         assert type(removal) is LogOnce
     plain = new_plain(service_of(APP))
     assert (plain.removal_line, plain.drop_line, plain.is_trusting) == (None, None, False)
+
+
+@pytest.mark.parametrize("gateway", [APP, TRUSTING])
+def test_what_is_marked(gateway):
+    """With --reload the environ tells what proxies have described: C does not, and leaves such requests to Python."""
+    limits = Limits(strip_forwarded=marking(StripForwarded("here")))
+    plain = new_plain(service_of(gateway, config=Config(reload=True, workers=1), limits=limits))
+    assert plain is not None and plain.removal_line is None and not plain.is_trusting
 
 
 def test_a_proxy():
