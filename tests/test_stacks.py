@@ -13,7 +13,6 @@ from harness import apps
 import aserve.stacks
 from aserve.exchange import Exchange
 from aserve.stacks import _Found, describe_busy, describe_stacks, look_at_threads
-from aserve.wsgi.timing import TimingGateway
 
 
 @pytest.mark.any_parser
@@ -69,9 +68,7 @@ def test_a_thread_that_goes_on_meanwhile(monkeypatch):
 def test_for_how_long(start_server, raw_client):
     """Told where requests are timed."""
     gate = apps.Gate()
-    server = start_server(gate, threads=2)
-    server.server._services[0].gateway = TimingGateway(server.server._services[0].gateway)
-    client = raw_client(server)
+    client = raw_client(start_server(gate, threads=2, slow_request_seconds=60))
     client.request("/slow")
     gate.wait_entered()
     text = describe_stacks()
