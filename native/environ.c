@@ -19,6 +19,8 @@ enum {
     REMOTE_ADDR,
     REMOTE_PORT,
     SCRIPT_NAME,
+    SCRIPT_FILENAME,
+    DOCUMENT_URI,
     SERVER_NAME,
     SERVER_PORT,
     HTTPS,
@@ -42,6 +44,8 @@ static const char *const spellings[WORDS] = {
     [REMOTE_ADDR] = "REMOTE_ADDR",
     [REMOTE_PORT] = "REMOTE_PORT",
     [SCRIPT_NAME] = "SCRIPT_NAME",
+    [SCRIPT_FILENAME] = "SCRIPT_FILENAME",
+    [DOCUMENT_URI] = "DOCUMENT_URI",
     [SERVER_NAME] = "SERVER_NAME",
     [SERVER_PORT] = "SERVER_PORT",
     [HTTPS] = "HTTPS",
@@ -315,14 +319,37 @@ static int add_line(PyObject *dict, const environ_request *request,
     return set(dict, REMOTE_PORT, request->port) < 0 ? -1 : 1;
 }
 
-/* The twin finds a path that is missing, and where a mount point ends. */
+/* nginx's scgi_params have no PATH_INFO: it is DOCUMENT_URI, which nginx has
+ * decoded, or in REQUEST_URI.  The twin decodes that, and knows Apache's. */
+static int add_path(PyObject *dict)
+{
+    PyObject *path = get(dict, DOCUMENT_URI);
+    octets target;
+    const char *query;
+
+    if (begins_with(get_octets(dict, SCRIPT_FILENAME),
+                    OCTETS("proxy:scgi://")))
+        return 0;
+    if (is_true(path) > 0)
+        return set(dict, PATH_INFO, path) < 0 ? -1 : 1;
+    target = get_octets(dict, REQUEST_URI);
+    query = memchr(target.at, '?', target.size);
+    if (query != NULL)
+        target.size = (size_t)(query - target.at);
+    if (memchr(target.at, '%', target.size) != NULL)
+        return 0;
+    return set_text(dict, words[PATH_INFO], target) < 0 ? -1 : 1;
+}
+
+/* The twin finds where a mount point ends. */
 static int add_own(PyObject *dict, const octets *own, uint32_t npairs)
 {
     for (uint32_t i = 0; i < npairs; i++)
         if (set_pair(dict, own[2 * i], own[2 * i + 1]) < 0)
             return -1;
-    return get(dict, PATH_INFO) != NULL &&
-           is_true(get(dict, SCRIPT_NAME)) == 0;
+    if (is_true(get(dict, SCRIPT_NAME)) != 0)
+        return 0;
+    return get(dict, PATH_INFO) != NULL ? 1 : add_path(dict);
 }
 
 int environ_init(void)

@@ -66,7 +66,8 @@ def front_request(protocol: str, name: str, method: str = "GET", body: bytes = b
     length = str(len(body) or "") if protocol == "uwsgi" else str(len(body))
     pairs = [
         ("CONTENT_LENGTH", length), *([("SCGI", "1")] if protocol == "scgi" else []), ("QUERY_STRING", ""), ("REQUEST_METHOD", method),
-        ("REQUEST_URI", f"/{name}"), ("PATH_INFO", f"/{name}"), ("SERVER_PROTOCOL", "HTTP/1.1"), ("REMOTE_ADDR", "192.0.2.1"),
+        ("REQUEST_URI", f"/{name}"), ("PATH_INFO" if protocol == "uwsgi" else "DOCUMENT_URI", f"/{name}"),
+        ("SERVER_PROTOCOL", "HTTP/1.1"), ("REMOTE_ADDR", "192.0.2.1"),
         ("SERVER_NAME", "a"), ("SERVER_PORT", "80"), ("HTTP_HOST", "a"), ("HTTP_X_BACK", "caff\xe8"), ("HTTP_COOKIE", "a=b"),
     ]  # fmt: skip
     parts = [text.encode("latin-1") for pair in pairs for text in pair]

@@ -108,7 +108,11 @@ def is_plain(base: dict[str, Any], request: Request) -> bool:
     if not request.is_front:
         return True
     environ = {**base, **dict(zip(fields[::2], fields[1::2])), **dict(zip(own[::2], own[1::2]))}
-    return request.own_count <= OWN_MAX and "PATH_INFO" in environ and environ["SCRIPT_NAME"] == ""
+    if request.own_count > OWN_MAX or environ["SCRIPT_NAME"] != "":
+        return False
+    if "PATH_INFO" in environ or environ.get("SCRIPT_FILENAME", "").startswith("proxy:scgi://"):
+        return "PATH_INFO" in environ
+    return bool(environ.get("DOCUMENT_URI")) or "%" not in environ.get("REQUEST_URI", "").partition("?")[0]
 
 
 @settings(deadline=None, database=None, derandomize=True, max_examples=100)
@@ -186,6 +190,24 @@ NGINX = [
     ("SERVER_NAME", "www.example"),
     *BROWSER,
 ]
+# And its scgi_params.
+NGINX_SCGI = [
+    ("CONTENT_LENGTH", "0"),
+    ("REQUEST_METHOD", "GET"),
+    ("REQUEST_URI", "/x%20y?a=b"),
+    ("QUERY_STRING", "a=b"),
+    ("CONTENT_TYPE", ""),
+    ("DOCUMENT_URI", "/x y"),
+    ("DOCUMENT_ROOT", "/usr/share/nginx/html"),
+    ("SCGI", "1"),
+    ("SERVER_PROTOCOL", "HTTP/1.1"),
+    ("REQUEST_SCHEME", "http"),
+    ("REMOTE_ADDR", "192.0.2.1"),
+    ("REMOTE_PORT", "5"),
+    ("SERVER_PORT", "80"),
+    ("SERVER_NAME", "www.example"),
+    *BROWSER,
+]
 POST = [("REQUEST_METHOD", "POST"), *LINE[1:]]
 QUERY = [LINE[0], ("REQUEST_URI", "/a%20b?c"), ("PATH_INFO", "/a b"), ("QUERY_STRING", "c"), LINE[4]]
 
@@ -204,7 +226,16 @@ QUERY = [LINE[0], ("REQUEST_URI", "/a%20b?c"), ("PATH_INFO", "/a b"), ("QUERY_ST
         from_client(("HTTP_A", ""), ("HTTP_B", "\x7f\x80\xff"), ("HTTP_C", "x" * 5000)),
         from_client(("QUERY_STRING", "x"), ("REQUEST_METHOD", "y"), ("SERVER_PROTOCOL", "z")),  # no parser writes it
         from_front(*NGINX),
+        from_front(*NGINX_SCGI),
         from_front(("PATH_INFO", "")),
+        # Without a path.
+        from_front(("HTTPS", "on")),
+        from_front(("DOCUMENT_URI", "/a b"), ("REQUEST_URI", "/c%20d")),
+        *[
+            from_front(("DOCUMENT_URI", ""), ("REQUEST_URI", target))
+            for target in ("", "/", "/a", "/a?", "/a?b=%20?c", "?%")
+        ],
+        from_front(("SCRIPT_FILENAME", "proxy:scgi:/"), ("REQUEST_URI", "/a")),
         from_front(("PATH_INFO", "/"), ("SCRIPT_NAME", ""), ("SERVER_NAME", ""), ("SERVER_PORT", "")),
         from_front(
             ("PATH_INFO", "/one"), ("PATH_INFO", "/two"), ("SERVER_NAME", "one"), ("SERVER_NAME", "two")
@@ -240,7 +271,9 @@ def test_what_is_plain(native, request_):
         from_client(("HTTP_A", "1"), ("HTTP_A", "2")),  # to be joined
         from_client(("HTTP_COOKIE", "a=1"), ("HTTP_B", "x"), ("HTTP_COOKIE", "b=2")),
         from_front(("PATH_INFO", "/"), ("HTTP_A", "1"), ("HTTP_A", "1")),
-        from_front(("REQUEST_URI", "/")),  # the path is to be found
+        from_front(("REQUEST_URI", "/%20")),  # the path is to be decoded
+        from_front(("REQUEST_URI", "/"), ("SCRIPT_FILENAME", "proxy:scgi://127.0.0.1:4000/")),  # and to be found
+        from_front(("DOCUMENT_URI", "/app/a"), ("SCRIPT_NAME", "/app")),
         from_front(("PATH_INFO", "/"), ("SCRIPT_NAME", "/app")),  # and the mount point
         from_front(("PATH_INFO", "/"), ("SCRIPT_NAME", "/")),
         from_front(*[("PATH_INFO", "/")] * (OWN_MAX + 1)),
@@ -267,7 +300,7 @@ def test_names_are_the_same_objects(native):
     assert next(name for name in made if name == "HTTP_HOST") is sys.intern("HTTP_HOST")
 
 
-@pytest.mark.parametrize("request_", [from_client(*BROWSER), from_front(*NGINX)])
+@pytest.mark.parametrize("request_", [from_client(*BROWSER), from_front(*NGINX), from_front(*NGINX_SCGI)])
 def test_each_request_has_its_own_dict(native, request_):
     """What an app changes in its environ no later request sees, and the base stays as it was."""
     base = new_base()

@@ -36,6 +36,8 @@ REQUESTS = [
     from_client(*FIELDS, ("HTTP_AUTHORIZATION", "Basic x")),
     from_client(("HTTP_A", "one"), ("HTTP_A", "two")),  # not plain
     from_front(("PATH_INFO", "/x y"), ("REQUEST_URI", "/x%20y"), ("HTTPS", "on"), ("SERVER_NAME", ""), *FIELDS),
+    from_front(("REQUEST_URI", "/x?y"), *FIELDS),
+    from_front(("DOCUMENT_URI", "/x y"), ("REQUEST_URI", "/x%20y"), *FIELDS),
     from_front(("PATH_INFO", "/x y"), ("SCRIPT_NAME", "/app"), *FIELDS),  # not plain
 ]
 
