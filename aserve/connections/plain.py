@@ -72,7 +72,7 @@ class Plain:
         self.app = app  # what C calls: nothing in front of it needs an exchange
         self._naming, self._trusting = naming, trusting
         self._base = service.base_environ
-        marks = service.config.reload  # what proxies describe has a mark in the environ, for ../fault_page.py: Python makes it
+        marks = service.config.reload  # what a proxy describes: Python does that, see `marking` of proxies/forwarded.py
         self.is_trusting = trusting is not None and not marks
         # How the field begins that tells a request's name; empty: no field does; None: none is named.
         self.id_field = naming.beginning.encode("ascii") if naming is not None else None
