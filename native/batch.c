@@ -1,5 +1,5 @@
 /* batch.c -- what a worker has taken from the lane: which of it is plain. */
-#include "engine.h"
+#include "call.h"
 
 #include <string.h>
 
@@ -61,8 +61,10 @@ static int is_plain(engine *self, const lane_arrival *arrival,
         self->peers[arrival->fd].addr == NULL)
         return 0;
     if (service->is_front) {
+        if (arrival->modifier1 == UWSGI_RPC)
+            return call_is_plain(self, arrival);
         if (arrival->modifier1 != 0 || arrival->vars_len == 0)
-            return 0; /* a call, a ping, a mount, a mistake */
+            return 0; /* a ping, a mount, a mistake */
     } else if (!are_plain(self, arrival)) {
         return 0;
     }
@@ -140,23 +142,28 @@ static batch *new_batch(const lane *set, uint32_t count)
     return made;
 }
 
-static PyObject *body_of(const lane *set, const lane_arrival *arrival)
+/* What is kept of what was read, besides vars: a body, or the packet of a
+ * call. */
+static octets body_of(const lane *set, const lane_arrival *arrival)
 {
-    return PyBytes_FromStringAndSize(set->input + arrival->input_off +
-                                         arrival->consumed,
-                                     (Py_ssize_t)arrival->content_length);
+    const char *read = set->input + arrival->input_off;
+
+    if (arrival->modifier1 == UWSGI_RPC)
+        return (octets){read, (size_t)arrival->consumed};
+    return (octets){read + arrival->consumed, arrival->content_length};
 }
 
 /* Put an arrival into a batch, if it is plain. */
 static int add_plain(engine *self, batch *to, const lane_arrival *arrival)
 {
     lane *set = self->set;
+    octets read = body_of(set, arrival);
     PyObject *body = NULL;
 
     if (to == NULL || !is_plain(self, arrival, set->vars))
         return 0;
-    if (arrival->content_length > 0) {
-        body = body_of(set, arrival);
+    if (read.size > 0) {
+        body = PyBytes_FromStringAndSize(read.at, (Py_ssize_t)read.size);
         if (body == NULL) {
             PyErr_Clear();
             return 0;

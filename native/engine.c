@@ -252,21 +252,22 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
         "leadership",  "waiting_leader", "compensated", "connections",
         "written_off", "overdue",        "forked",      "new_input",
         "services",    "tail",           "health_path", "takes_times",
-        "ends",        "runs",           NULL};
+        "ends",        "runs",           "parse_array", "respond",
+        NULL};
     engine *self = (engine *)object;
-    unsigned long long set, poll, reply, wake, size;
+    unsigned long long set, poll, reply, wake, size, parse_array;
     PyObject *owner, *executor, *jobs, *leadership, *waiting, *compensated;
     PyObject *overdue, *forked, *new_input, *services, *tail, *health_path;
-    PyObject *connections, *written_off, *ends, *runs;
+    PyObject *connections, *written_off, *ends, *runs, *respond;
     int takes_times;
 
     if (!PyArg_ParseTupleAndKeywords(
-            args, kwargs, "KKKKKOOOO!O!O!O!OOO!OO!OOpOO", names, &set, &poll,
+            args, kwargs, "KKKKKOOOO!O!O!O!OOO!OO!OOpOOKO", names, &set, &poll,
             &reply, &wake, &size, &owner, &executor, &jobs, &PyList_Type,
             &leadership, &PyList_Type, &waiting, &PyDict_Type, &compensated,
             &PyDict_Type, &connections, &written_off, &overdue, &PyList_Type,
             &forked, &new_input, &PyList_Type, &services, &tail, &health_path,
-            &takes_times, &ends, &runs))
+            &takes_times, &ends, &runs, &parse_array, &respond))
         return -1;
     if (size != sizeof(lane) || self->peers != NULL) {
         PyErr_SetString(PyExc_RuntimeError, "_cparsers is another version's");
@@ -277,6 +278,8 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     self->reply = (int (*)(lane *, int, const char *, uint32_t, const char *,
                            uint32_t, int))(uintptr_t)reply;
     self->wake = (void (*)(lane *))(uintptr_t)wake;
+    self->parse_array = (int (*)(const char *, size_t, aserve_span *,
+                                 uint32_t))(uintptr_t)parse_array;
     take_object(&self->owner, owner);
     take_object(&self->executor, executor);
     take_object(&self->jobs, jobs);
@@ -289,6 +292,7 @@ static int engine_init(PyObject *object, PyObject *args, PyObject *kwargs)
     take_object(&self->forked, forked);
     self->nforks = PyList_GET_SIZE(forked);
     take_object(&self->new_input, new_input);
+    take_object(&self->respond, respond);
     take_optional(&self->health_path, health_path);
     take_optional(&self->runs, runs);
     self->takes_times = (char)takes_times;
@@ -310,7 +314,7 @@ static const size_t followed[] = {
     offsetof(engine, written_off), offsetof(engine, overdue),
     offsetof(engine, new_input),   offsetof(engine, run),
     offsetof(engine, ends.noted),  offsetof(engine, ends.append),
-    offsetof(engine, ends.flush),
+    offsetof(engine, ends.flush),  offsetof(engine, respond),
 };
 enum { FOLLOWED_COUNT = sizeof followed / sizeof *followed };
 

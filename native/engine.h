@@ -82,6 +82,7 @@ struct engine {
     int (*reply)(lane *, int, const char *, uint32_t, const char *, uint32_t,
                  int);
     void (*wake)(lane *);
+    int (*parse_array)(const char *, size_t, aserve_span *, uint32_t);
     /* Python's objects */
     PyObject *owner; /* connections/native.py, Native */
     PyObject *executor;
@@ -97,6 +98,7 @@ struct engine {
     PyObject *tail;           /* Date, Server and the empty line: bytes */
     PyObject *health_path;    /* bytes, or NULL */
     PyObject *new_input;      /* io.BytesIO */
+    PyObject *respond;        /* rpc/registry.py, respond_framed */
     PyObject *run;            /* of this engine's: what a job calls */
     engine_service *services;
     Py_ssize_t nservices;
@@ -146,6 +148,11 @@ void serve_lose(engine *self, int fd, plain_request *lost);
 /* Serve a request that nobody has begun; takes the reference.
  * Returns 0; 1: its twin has; -1: with what ends the worker. */
 int serve(engine *self, plain_request *served);
+
+/* Send a whole response and end the request, whose body has so many octets.
+ * Returns as serve. */
+int serve_send(engine *self, plain_request *served, octets head, octets body,
+               size_t body_size);
 
 /* Go on with the twin, by this method of the owner's.  Returns 1; -1: what
  * ends the worker was raised. */

@@ -1,4 +1,5 @@
 /* serve.c -- one plain request: environ, app, head, send. */
+#include "call.h"
 #include "ends.h"
 #include "stream.h"
 
@@ -226,10 +227,9 @@ int serve_go_on(engine *self, plain_request *served, const char *name,
 
 /* What the socket has not taken, and the octets of the whole body: for
  * Native.leave. */
-static PyObject *rest_of(plain_request *served, uint32_t size, octets body,
-                         int sent, size_t body_size)
+static PyObject *rest_of(octets head, octets body, int sent, size_t body_size)
 {
-    const struct iovec parts[] = {{served->buffer, size},
+    const struct iovec parts[] = {{(char *)head.at, head.size},
                                   {(char *)body.at, body.size}};
     PyObject *rest = stream_unsent(parts, 2, (size_t)sent);
 
@@ -238,15 +238,10 @@ static PyObject *rest_of(plain_request *served, uint32_t size, octets body,
     return Py_BuildValue("Nn", rest, (Py_ssize_t)body_size);
 }
 
-/* Send head and body. */
-static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
-                      int has_no_body)
+int serve_send(engine *self, plain_request *served, octets head, octets body,
+               size_t body_size)
 {
-    octets body = {PyBytes_AS_STRING(sent_body),
-                   (size_t)PyBytes_GET_SIZE(sent_body)};
-    uint32_t size = end_head(self, served, &body, has_no_body);
-    uint32_t whole = size + (uint32_t)body.size;
-    size_t body_size = has_no_body ? 0 : (size_t)PyBytes_GET_SIZE(sent_body);
+    uint32_t whole = (uint32_t)(head.size + body.size);
     int fd = served->arrival.fd, sent;
     PyObject *rest, *addr = ends_addr(self, served);
     int result;
@@ -254,12 +249,12 @@ static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
     served->state = REQUEST_OVER;
     if (whole > HELD_MAX) {
         Py_BEGIN_ALLOW_THREADS sent =
-            self->reply(self->set, fd, served->buffer, size, body.at,
+            self->reply(self->set, fd, head.at, (uint32_t)head.size, body.at,
                         (uint32_t)body.size, served->keep_alive);
         Py_END_ALLOW_THREADS
     } else {
-        sent = self->reply(self->set, fd, served->buffer, size, body.at,
-                           (uint32_t)body.size, served->keep_alive);
+        sent = self->reply(self->set, fd, head.at, (uint32_t)head.size,
+                           body.at, (uint32_t)body.size, served->keep_alive);
     }
     if (sent == (int)whole || sent == -2) { /* or the client is gone */
         self->nplain++;
@@ -270,12 +265,24 @@ static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
     served->state = REQUEST_RUNNING; /* the event loop sends the rest */
     if (sent < 0)
         sent = 0;
-    rest = rest_of(served, size, body, sent, body_size);
+    rest = rest_of(head, body, sent, body_size);
     if (rest == NULL)
         return -1;
     result = serve_go_on(self, served, "leave", rest);
     Py_DECREF(rest);
     return result;
+}
+
+/* Send head and body. */
+static int send_whole(engine *self, plain_request *served, PyObject *sent_body,
+                      int has_no_body)
+{
+    octets body = {PyBytes_AS_STRING(sent_body),
+                   (size_t)PyBytes_GET_SIZE(sent_body)};
+    octets head = {served->buffer, end_head(self, served, &body, has_no_body)};
+
+    return serve_send(self, served, head, body,
+                      has_no_body ? 0 : (size_t)PyBytes_GET_SIZE(sent_body));
 }
 
 PyObject *serve_take_exception(void)
@@ -361,28 +368,35 @@ void serve_lose(engine *self, int fd, plain_request *lost)
     Py_XDECREF(done);
 }
 
+/* Make the environ, and call the app with it. */
+static int serve_request(engine *self, plain_request *served)
+{
+    PyObject *env = environ_of(self, served);
+
+    if (env == NULL)
+        PyErr_Clear();
+    if (served->twin != NULL) /* by another thread, meanwhile */
+        Py_CLEAR(env);
+    if (env == NULL)
+        return serve_go_on(self, served, "run", NULL);
+    served->state = REQUEST_RUNNING;
+    served->keep_alive = served->keep_alive && !self->is_draining;
+    return call_app(self, served, env);
+}
+
 int serve(engine *self, plain_request *served)
 {
-    PyObject *env = NULL;
     int result;
 
     served->thread_id = PyThread_get_thread_ident();
     if (self->takes_times)
         served->began_at = serve_now();
-    if (served->twin == NULL) {
-        env = environ_of(self, served);
-        if (env == NULL)
-            PyErr_Clear();
-        if (served->twin != NULL) /* by another thread, meanwhile */
-            Py_CLEAR(env);
-    }
-    if (env == NULL) {
+    if (served->twin != NULL)
         result = serve_go_on(self, served, "run", NULL);
-    } else {
-        served->state = REQUEST_RUNNING;
-        served->keep_alive = served->keep_alive && !self->is_draining;
-        result = call_app(self, served, env);
-    }
+    else if (served->arrival.modifier1 == UWSGI_RPC)
+        result = call_serve(self, served);
+    else
+        result = serve_request(self, served);
     if (result < 0 && !PyErr_ExceptionMatches(self->written_off)) {
         serve_lose(self, served->arrival.fd, served);
         result = 1;

@@ -25,6 +25,7 @@ from ..body import BufferedBody
 from ..errors import WrittenOff
 from ..exchange import HTTP_1_1, Exchange
 from ..forks import end_if_forked, forked
+from ..rpc.registry import respond_framed
 from ..wsgi import Gateway
 from ..wsgi.begun import BegunResponse, Rest
 from ..wsgi.deadlines import Deadlines, GuardedResponse, Run
@@ -47,6 +48,8 @@ logger = logging.getLogger("aserve")
 WHOLE: int = lib.LANE_WHOLE
 MAX_TAIL_BYTES = 1024  # of what ends a head: native/request.h; only --server-name makes it longer
 _POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, f"lane_{name}"))) for name in ("poll", "reply", "wake")}
+
+_PARSE_ARRAY = int(ffi.cast("uintptr_t", ffi.addressof(lib, "uwsgi_parse_array")))
 
 _natives: list[weakref.ref[Native]] = []  # those of this process
 
@@ -113,6 +116,8 @@ class Native:
             runs=self._deadlines and self._deadlines.runs,
             forked=forked,
             new_input=io.BytesIO,
+            parse_array=_PARSE_ARRAY,
+            respond=respond_framed,
             tail=self.common_fields.octets,
             **executor.parts,
         )
@@ -179,16 +184,21 @@ class Native:
         from there on see BegunResponse.adopt. `made_id`: the name that C has given it.
         """
         exchange: Exchange = self._lane.new_exchange(
-            index, vars.decode("latin-1"), own_count, flags, modifier1, b"", 0, 0
+            index, vars.decode("latin-1"), own_count, flags, modifier1, body or b"", 0, len(body or b"")
         )
         connection = exchange.connection = self._connections.get(fd) or self._new_connection(fd, index)
         exchange.keep_alive = bool(keep_alive) and not self._lane.is_draining
-        if body is not None:
+        if body is not None and exchange.rpc is None:
             exchange.body = BufferedBody.of(body)
         if arrived_at:
             exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
-        if not is_begun:
-            return exchange, connection, None, None  # all its gateways are to come
+        if not is_begun or exchange.rpc is not None:
+            return (
+                exchange,
+                connection,
+                None,
+                None,
+            )  # all its gateways are to come; and a call has neither response nor deadline
         self._plain(index).rewrite(exchange, made_id.decode("ascii"))
         response = self._begin_response(exchange, head, code, length, sent_bytes, bool(is_full), unsent or b"")
         if self._deadlines is None:
@@ -266,13 +276,21 @@ class Native:
         assert plain is not None  # else none of its requests comes here
         return plain
 
+    def answer(self, exchange: Exchange, octets: bytes, run: None) -> None:
+        """Send the reply to a call."""
+        if forked:
+            end_if_forked(self.common_fields.forked_count, None)
+        exchange.connection.run(exchange, lambda _: octets)
+
     def leave(self, exchange: Exchange, left: tuple[bytes, int], run: Run | None) -> None:
         """Let the event loop send what the socket has not taken of a whole response; its body has so many octets."""
         if run is not None:
             run.end()
         response = exchange.response
-        rest, response.sent_bytes = left
-        response.head_is_out = response.is_full = True
+        rest, size = left
+        if response is not None:  # a call has none
+            response.sent_bytes = size
+            response.head_is_out = response.is_full = True
         if exchange.began_at:
             exchange.left_at = time.monotonic()
         exchange.connection.wire.leave_lane_with(exchange, rest)

@@ -13,6 +13,7 @@ import inspect
 import logging
 import re
 import threading
+from collections.abc import Sequence
 from typing import Callable
 
 from ..exchange import RpcCall
@@ -97,13 +98,22 @@ def respond(call: RpcCall) -> bytes | None:
     if call.modifier2 == HTTP:
         reply = _respond_http(call)
         return reply[: reply.index(b"\r\n\r\n") + 4] if call.is_head else reply  # RFC 9110 9.3.2
+    if call.modifier2 == FRAMED:
+        return respond_framed(*call.items) or None
+    return _result_of(call.items) or None
+
+
+def respond_framed(*items: bytes) -> bytes:
+    """Call the function that is named first, with the other items; return the whole reply as a packet, empty: close without an octet."""
+    result = _result_of(items)
+    return encode_reply(result) if result else b""
+
+
+def _result_of(items: Sequence[bytes]) -> bytes:
     try:
-        result = call_local(*call.items) if call.items else b""
+        return call_local(*items) if items else b""
     except RpcError:
-        return None  # it is in the log
-    if not result:
-        return None  # as in uWSGI: an empty result is no result
-    return encode_reply(result) if call.modifier2 == FRAMED else result
+        return b""  # it is in the log; and as in uWSGI an empty result is no result
 
 
 def _respond_http(call: RpcCall) -> bytes:
