@@ -24,8 +24,8 @@ from .protocols.base import Limits
 from .protocols.underscores import ListedUnderscores, Underscores
 from .proxies.forwarded import StripForwarded, marking, strip_forwarded
 from .proxies.peers import Peers
-from .proxies.trust import Trust, TrustingGateway, TrustingLog, needs_identity, trust_of, who_is_believed
-from .proxies.underscored import UnderscoredGateway
+from .proxies.trust import Trust, TrustedProxies, TrustingLog, needs_identity, trust_of, who_is_believed
+from .proxies.underscored import UnderscoredFields
 from .request_log import RequestLog
 from .settings import Config
 from .tls.certificates import Certificates
@@ -34,13 +34,15 @@ from .workers.inline import InlineExecutor
 from .wsgi import FileWrapper, Gateway, WSGIApp
 from .wsgi.deadlines import Deadlines
 from .wsgi.environ import build_base_environ
-from .wsgi.queue_wait_field import QueueWaitGateway
-from .wsgi.request_id import RequestIdGateway
+from .wsgi.gateway import Before
+from .wsgi.queue_wait_field import QueueWaitField
+from .wsgi.request_id import RequestId
 from .wsgi.response import CommonFields
-from .wsgi.routes import RoutingGateway, compile_routes
-from .wsgi.timing import TimingGateway
+from .wsgi.routes import Routes, compile_routes
+from .wsgi.rpc_calls import RPCCalls
+from .wsgi.timing import Timing
 from .wsgi.tracing import traced
-from .wsgi.turnover import TurnoverGateway, turns_over
+from .wsgi.turnover import Turnover, turns_over
 
 
 class Shared(NamedTuple):
@@ -79,21 +81,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
     underscores = ListedUnderscores(listener.url, listed) if listed else Underscores(listener.url)
     limits = Limits.of(config, strip_forwarded_by, shared.budgets.bodies, underscores)
     parser = config.http_parser if protocol == "http" else "c"
-    gateway = _new_gateway(protocol, shared, trust)
-    is_turning_over = protocol == "http" and turns_over(config)  # others carry one request
-    if is_turning_over:
-        gateway = TurnoverGateway(gateway, config)
-    if listed:
-        is_believed = who_is_believed(bind, peers) if peers is not None else None
-        gateway = UnderscoredGateway(gateway, listed, is_believed or (lambda connection: False), listener.url)
-    if trust is not None:
-        gateway = TrustingGateway(gateway, shared.common_fields, trust, listener.url)
-    if shared.names_requests or config.request_id_header is not None:
-        gateway = RequestIdGateway(gateway, config.request_id_header)
-    if config.queue_wait_header is not None:  # then times are taken: records.py
-        gateway = QueueWaitGateway(gateway, config.queue_wait_header)
-    if shared.times_requests:
-        gateway = TimingGateway(gateway)
+    before = _before_the_app(listener, shared, trust)
     return Service(
         config,
         name=listener.url,
@@ -101,7 +89,7 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         limits=limits,
         new_protocol=PROTOCOLS[protocol, parser](limits),
         executor=shared.executor,
-        gateway=gateway,
+        gateway=Gateway(_traced(shared, trust), shared.common_fields, HAS_SENDFILE, before),
         common_fields=shared.common_fields,
         base_environ=build_base_environ(
             *listener.server_name_and_port,
@@ -120,17 +108,39 @@ def new_service(listener: Listener, shared: Shared) -> Service:
         identify=identify_by(peers) if peers is not None and needs_identity(bind, peers) else None,
         in_flight=shared.in_flight,
         times_requests=shared.times_requests,
-        is_turning_over=is_turning_over,
+        is_turning_over=any(type(one) is Turnover for one in before),
         deadlines=shared.deadlines,
     )
 
 
-def _new_gateway(protocol: str, shared: Shared, trust: Trust | None) -> Gateway:
-    app = shared.app
-    if shared.config.tracing:
-        believes = trust.is_believed if trust is not None else lambda connection: False
-        app = traced(app, believes, shared.config.show_queries)
-    routes = compile_routes(shared.config.route)
-    if routes or protocol == "uwsgi":  # others have neither routes nor RPC to ask for
-        return RoutingGateway(app, shared.common_fields, HAS_SENDFILE, routes)
-    return Gateway(app, shared.common_fields, HAS_SENDFILE)
+def _before_the_app(listener: Listener, shared: Shared, trust: Trust | None) -> list[Before]:
+    """Return what sees each exchange of a listener before the app does, in this order."""
+    config, common_fields = shared.config, shared.common_fields
+    is_http = listener.bind.protocol in ("http", "https")
+    before: list[Before] = []
+    if shared.times_requests:
+        before.append(Timing())
+    if config.queue_wait_header is not None:  # then times are taken: records.py
+        before.append(QueueWaitField(config.queue_wait_header))
+    if shared.names_requests or config.request_id_header is not None:
+        before.append(RequestId(config.request_id_header))
+    if trust is not None:
+        before.append(TrustedProxies(common_fields, trust, listener.url))
+    if is_http and config.underscore_fields:
+        is_believed = who_is_believed(listener.bind, shared.peers) if shared.peers is not None else None
+        is_believed = is_believed or (lambda connection: False)
+        before.append(UnderscoredFields(config.underscore_fields, is_believed, listener.url))
+    if is_http and turns_over(config):  # others carry one request
+        before.append(Turnover(config))
+    if listener.bind.protocol == "uwsgi":
+        before.append(RPCCalls(common_fields))
+    if config.route:
+        before.append(Routes(common_fields, compile_routes(config.route)))
+    return before
+
+
+def _traced(shared: Shared, trust: Trust | None) -> WSGIApp:
+    if not shared.config.tracing:
+        return shared.app
+    believes = trust.is_believed if trust is not None else lambda connection: False
+    return traced(shared.app, believes, shared.config.show_queries)

@@ -314,6 +314,7 @@ FLOORS = {
     "aserve/wsgi/response.py": 99,
     "aserve/wsgi/returned.py": 100,
     "aserve/wsgi/routes.py": 100,
+    "aserve/wsgi/rpc_calls.py": 100,
     "aserve/wsgi/timing.py": 100,
     "aserve/wsgi/turnover.py": 100,
     "aserve/wsgi/wrapping.py": 100,

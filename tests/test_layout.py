@@ -81,7 +81,7 @@ WITHIN = {
         "begun",
         "gateway",
         "wrapping",
-        "routes deadlines timing queue_wait_field request_id tracing turnover",
+        "routes rpc_calls deadlines timing queue_wait_field request_id tracing turnover",
     ),
     "files": ("codings conditions content_types opening ranges", "reply", "static x_sendfile"),
     "proxies": ("peers", "forwarded proxy_protocol", "trust underscored"),

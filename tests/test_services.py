@@ -15,23 +15,29 @@ from aserve.connections.listeners import open_listeners
 from aserve.connections.websockets import WebSockets
 from aserve.protocols.http1 import HTTP1
 from aserve.protocols.uwsgi import Uwsgi
-from aserve.proxies.trust import TrustingGateway, TrustingLog, peers_of
-from aserve.proxies.underscored import UnderscoredGateway
+from aserve.proxies.trust import TrustedProxies, TrustingLog, peers_of
+from aserve.proxies.underscored import UnderscoredFields
 from aserve.services import Shared, new_service
 from aserve.settings import Config, parse_bind
 from aserve.tls.certificates import load_certificates
 from aserve.workers.inline import InlineExecutor
 from aserve.wsgi import Gateway
-from aserve.wsgi.queue_wait_field import QueueWaitGateway
-from aserve.wsgi.request_id import RequestIdGateway
+from aserve.wsgi.queue_wait_field import QueueWaitField
+from aserve.wsgi.request_id import RequestId
 from aserve.wsgi.response import CommonFields
-from aserve.wsgi.routes import RoutingGateway
-from aserve.wsgi.timing import TimingGateway
-from aserve.wsgi.turnover import TurnoverGateway
+from aserve.wsgi.routes import Routes
+from aserve.wsgi.rpc_calls import RPCCalls
+from aserve.wsgi.timing import Timing
+from aserve.wsgi.turnover import Turnover
 
 
 def app(environ, start_response):
     raise NotImplementedError
+
+
+def before(found):
+    """Return what sees a request of this service before the app does."""
+    return [type(one) for one in found.gateway.before]
 
 
 @pytest.fixture
@@ -67,10 +73,10 @@ def test_http(service):
 
 
 def test_uwsgi_and_routes(service):
-    """Where functions or routes may be asked for, the gateway knows them."""
+    """Where functions or routes may be asked for, they are called before the app."""
     found = service("uwsgi://127.0.0.1:0")
-    assert isinstance(found.gateway, RoutingGateway) and isinstance(found.new_protocol(), Uwsgi)
-    assert isinstance(service(route="^/cut rpcret cut").gateway, RoutingGateway)
+    assert before(found) == [RPCCalls] and isinstance(found.new_protocol(), Uwsgi)
+    assert before(service(route="^/cut rpcret cut")) == [Routes]
 
 
 def test_tls(service, localhost):
@@ -81,9 +87,9 @@ def test_tls(service, localhost):
 
 
 def test_trusted_proxies(service):
-    """Who is believed stands before the gateway and the log."""
+    """Who is believed stands before the app and the log."""
     found = service(trusted_proxies="127.0.0.1")
-    assert isinstance(found.gateway, TrustingGateway) and isinstance(found.access_log, TrustingLog)
+    assert before(found) == [TrustedProxies] and isinstance(found.access_log, TrustingLog)
 
 
 @pytest.mark.parametrize(
@@ -96,36 +102,36 @@ def test_trusted_proxies(service):
     ],
 )
 def test_names_with_underscores(service, tmp_path, settings, believed):
-    """Where some are listed, there is a gateway for them, and it knows who is believed; elsewhere there is none."""
+    """Where some are listed, they are looked for before the app, behind the trust in proxies; elsewhere they are not."""
     found = service(f"unix:{tmp_path}/s", underscore_fields="a_b", **settings)
-    gateway = found.gateway.inner if isinstance(found.gateway, TrustingGateway) else found.gateway
-    assert type(gateway) is UnderscoredGateway
+    fields = found.gateway.before[-1]
+    assert type(fields) is UnderscoredFields
     peers = [types.SimpleNamespace(remote_addr=address, is_believed=False) for address in ("", "127.0.0.1")]
-    assert [peer.remote_addr for peer in peers if gateway._is_believed(peer)] == believed
+    assert [peer.remote_addr for peer in peers if fields._is_believed(peer)] == believed
     for others in (service("uwsgi://127.0.0.1:0", underscore_fields="a_b"), service()):
-        assert not isinstance(others.gateway, UnderscoredGateway)
+        assert UnderscoredFields not in before(others)
 
 
 def test_times(service):
-    """Whoever is told how long requests take has a gateway that notes it, before all others."""
+    """Where something shows how long requests take, their time is noted before all else."""
     found = service(times_requests=True, trusted_proxies="127.0.0.1")
-    assert type(found.gateway) is TimingGateway and found.times_requests
+    assert before(found) == [Timing, TrustedProxies] and found.times_requests
     assert not service().times_requests
 
 
 def test_names(service):
-    """Whoever wants to find requests by a name has a gateway that gives them one."""
-    assert type(service(names_requests=True).gateway) is RequestIdGateway
-    assert type(service(request_id_header="X-Request-ID").gateway) is RequestIdGateway
+    """Where something shows requests by a name, they get one."""
+    assert before(service(names_requests=True)) == [RequestId]
+    assert before(service(request_id_header="X-Request-ID")) == [RequestId]
 
 
 def test_what_balancers_ask_for(service):
-    """How long a request has waited is told by the gateway next to the times; connections of HTTP end by their own limits."""
-    assert type(service(queue_wait_header="X-Queue").gateway) is QueueWaitGateway
+    """How long a request has waited is told behind the times; connections of HTTP end by their own limits."""
+    assert before(service(queue_wait_header="X-Queue", times_requests=True)) == [Timing, QueueWaitField]
     found = service(max_connection_requests=10)
-    assert type(found.gateway) is TurnoverGateway and found.is_turning_over
+    assert before(found) == [Turnover] and found.is_turning_over
     found = service("uwsgi://127.0.0.1:0", max_connection_requests=10)
-    assert type(found.gateway) is RoutingGateway and not found.is_turning_over
+    assert before(found) == [RPCCalls] and not found.is_turning_over
 
 
 @pytest.mark.parametrize("settings", [{}, {"trusted_proxies": "127.0.0.1"}], ids=["nobody", "a proxy"])

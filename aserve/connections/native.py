@@ -192,13 +192,9 @@ class Native:
             exchange.body = BufferedBody.of(body)
         if arrived_at:
             exchange.arrived_at, exchange.began_at, exchange.thread_id = arrived_at, began_at, thread_id
+        # Of one that has not begun, all is to come. A call has neither response nor deadline.
         if not is_begun or exchange.rpc is not None:
-            return (
-                exchange,
-                connection,
-                None,
-                None,
-            )  # all its gateways are to come; and a call has neither response nor deadline
+            return exchange, connection, None, None
         self._plain(index).rewrite(exchange, made_id.decode("ascii"))
         response = self._begin_response(exchange, head, code, length, sent_bytes, bool(is_full), unsent or b"")
         if self._deadlines is None:

@@ -1,25 +1,29 @@
-"""Which gateways C stands in for, and what it has to know of them.
+"""Which listeners' requests C can serve, and what it has to know of them.
 
-Owns:     `new_plain`: whether a listener's requests can be plain; Plain: what its gateways make of one before the app has it.
+Owns:     `new_plain`: whether a listener's requests can be plain; Plain: what is done with one before the app has it.
 Thread:   workers, mostly; `rewrite` is also called by the event loop (native.py, `promote`).
-Not here: the requests (native.py), the gateways (wsgi/, proxies/trust.py).
+Not here: the requests (native.py); the twins of what C does before the app has a request (wsgi/, proxies/trust.py).
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from ..errors import RequestRefused
 from ..exchange import Client, Exchange
 from ..log_once import LogOnce
 from ..protocols.underscores import Underscores
 from ..proxies.forwarded import StripForwarded
-from ..proxies.trust import TrustingGateway
+from ..proxies.trust import TrustedProxies
 from ..wsgi import Gateway, WSGIApp
 from ..wsgi.environ import Environ
-from ..wsgi.request_id import RequestIdGateway
-from ..wsgi.routes import RoutingGateway
-from ..wsgi.timing import TimingGateway
+from ..wsgi.request_id import RequestId
+from ..wsgi.rpc_calls import RPCCalls
+from ..wsgi.timing import Timing
 from .service import Service
 
+# What may stand before the app.
+DONE_IN_C = {Timing, RequestId, TrustedProxies, RPCCalls}
 MAX_ID_FIELD_BYTES = 1024  # of the name of the field that tells a request's id: native/request.h has room for it
 
 
@@ -34,22 +38,16 @@ def wants_each(service: Service) -> bool:
 
 
 def _stand_in(service: Service) -> Plain | None:
-    gateway = service.gateway
-    naming: RequestIdGateway | None = None
-    trusting: TrustingGateway | None = None
-    if type(gateway) is TimingGateway:
-        gateway = gateway.inner
-    if type(gateway) is RequestIdGateway and len(gateway.beginning) <= MAX_ID_FIELD_BYTES:
-        naming = gateway
-        gateway = naming.inner
-    if type(gateway) is TrustingGateway:
-        trusting = gateway
-        gateway = trusting.inner
-    is_alone = type(gateway) is Gateway or (type(gateway) is RoutingGateway and not gateway.has_routes)
-    app = gateway.app if is_alone and service.deadlines is None else None
-    if is_alone and service.deadlines is not None:
-        app = service.deadlines.untimed(gateway.app)
-    return Plain(service, gateway, app, naming, trusting) if app is not None else None
+    before: dict[type, Any] = {type(one): one for one in service.gateway.before}
+    if not before.keys() <= DONE_IN_C:
+        return None
+    naming: RequestId | None = before.get(RequestId)
+    if naming is not None and len(naming.beginning) > MAX_ID_FIELD_BYTES:
+        return None
+    app: WSGIApp | None = service.gateway.app
+    if service.deadlines is not None:
+        app = service.deadlines.untimed(service.gateway.app)
+    return Plain(service, app, naming, before.get(TrustedProxies)) if app is not None else None
 
 
 class Plain:
@@ -63,12 +61,12 @@ class Plain:
     def __init__(
         self,
         service: Service,
-        gateway: Gateway,
         app: WSGIApp,
-        naming: RequestIdGateway | None,
-        trusting: TrustingGateway | None,
+        naming: RequestId | None,
+        trusting: TrustedProxies | None,
     ) -> None:
-        self.gateway = gateway  # the app's
+        gateway = service.gateway
+        self.gateway = Gateway(gateway.app, service.common_fields, gateway.has_sendfile)  # what stands before is done
         self.app = app  # what C calls: nothing in front of it needs an exchange
         self._naming, self._trusting = naming, trusting
         self._base = service.base_environ
@@ -98,11 +96,11 @@ class Plain:
 
     def rewrite(self, exchange: Exchange, made_id: str) -> None:
         """
-        Do with an exchange what the gateways before the app's do; C has understood all that it brings.
+        Do with an exchange what is done before the app has it; C has understood all that it brings.
 
         `made_id`: the name that C has made for it, if it came without one.
         """
         if self._naming is not None:
-            self._naming.name(exchange, made_id)
+            self._naming.before(exchange, made_id)
         if self._trusting is not None and exchange.forwarded is not None:
             self._trusting.trust.apply(exchange)

@@ -1,8 +1,8 @@
 """What a listener believes of its peers' words about their clients, and what follows from it.
 
 Owns:     turning claims into REMOTE_ADDR, scheme, host, port and SCRIPT_NAME as
-          the client knows them; the gateway and the access log that do so, on
-          listeners that trust somebody.
+          the client knows them; on listeners that trust somebody, the access log
+          and what stands before the app do so.
 Thread:   a worker; TrustingLog.write_refused on the event loop.
 Spec:     RFC 7239 section 5; PEP 3333 "URL Reconstruction".
 Not here: who is believed (peers.py), reading the fields (forwarded.py), the
@@ -24,7 +24,7 @@ from ..exchange import REFUSED, Client, Exchange
 from ..log_once import LogOnce
 from ..request_log import Parts, RequestLog, TakeCounts
 from ..settings import Bind, Config
-from ..wsgi import Gateway, Reply
+from ..wsgi import Reply
 from ..wsgi.environ import Environ
 from ..wsgi.response import CommonFields, Response, error_response
 from .forwarded import DEFAULT_PORTS, Claims, Rules, cgi_name, field_name, read_claims, split_host
@@ -127,28 +127,26 @@ def who_is_believed(bind: Bind, peers: Peers) -> Callable[[Any], bool] | None:
     return lambda connection: peers.has_peer(connection.remote_addr)
 
 
-class TrustingGateway(Gateway):
-    """A gateway that first rewrites each exchange as trusted proxies describe the client."""
+class TrustedProxies:
+    """Rewrites each exchange as trusted proxies describe the client; a Before (wsgi/gateway.py)."""
 
-    __slots__ = ("_where", "inner", "line", "trust")
+    __slots__ = ("_common_fields", "_where", "line", "trust")
 
-    def __init__(self, inner: Gateway, common_fields: CommonFields, trust: Trust, where: str) -> None:
-        self.inner = inner
+    def __init__(self, common_fields: CommonFields, trust: Trust, where: str) -> None:
         self._common_fields = common_fields
         self.trust = trust
         self._where = where  # for the log
         self.line = LogOnce(logger, logging.INFO)
-        self.has_sendfile = inner.has_sendfile
 
-    def respond(self, exchange: Exchange) -> Reply:
-        """Rewrite the exchange if its peer is trusted, then let the inner gateway respond; see Gateway.respond."""
+    def before(self, exchange: Exchange) -> Reply | None:
+        """Rewrite the exchange if its peer is trusted; refuse it if that has sent nonsense."""
         if exchange.forwarded is not None:
             try:
                 if not self.trust.apply(exchange) and not self.line.is_said:
                     self._log_removal(exchange)
             except RequestRefused as why:
                 return self._refuse(exchange, why)
-        return self.inner.respond(exchange)
+        return None
 
     def _log_removal(self, exchange: Exchange) -> None:
         self.line.log(

@@ -1,6 +1,6 @@
 """Fields whose names have an underscore, from proxies that are believed: --underscore-fields.
 
-Owns:     UnderscoredGateway, of listeners that have the setting; no other pays for it.
+Owns:     UnderscoredFields, of listeners that have the setting; no other pays for it.
 Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 3875 section 4.1.18: in the environ `X_A` and `X-A` have the same name.
 Not here: finding them in a head (protocols/underscores.py), who is believed (trust.py).
@@ -18,20 +18,17 @@ from typing import Any, Callable
 
 from ..exchange import Exchange
 from ..log_once import LogOnce
-from ..wsgi import Gateway, Reply
 from .forwarded import cgi_name
 
 logger = logging.getLogger("aserve")
 
 
-class UnderscoredGateway(Gateway):
-    """A gateway that first takes away the twins with hyphens, and then adds what a believed peer has sent."""
+class UnderscoredFields:
+    """Takes away the twins with hyphens, then adds what a believed peer has sent; a Before (wsgi/gateway.py)."""
 
-    __slots__ = ("_beginning", "_inner", "_is_believed", "_line", "_twins", "_where")
+    __slots__ = ("_beginning", "_is_believed", "_line", "_twins", "_where")
 
-    def __init__(self, inner: Gateway, names: Sequence[str], is_believed: Callable[[Any], bool], where: str) -> None:
-        self._inner = inner
-        self.has_sendfile = inner.has_sendfile
+    def __init__(self, names: Sequence[str], is_believed: Callable[[Any], bool], where: str) -> None:
         self._is_believed = is_believed  # asked of a connection
         self._twins = frozenset(map(cgi_name, names))
         # Mostly one family, such as OIDC_CLAIM_: a request without it costs one search.
@@ -39,8 +36,8 @@ class UnderscoredGateway(Gateway):
         self._where = where  # for the log
         self._line = LogOnce(logger, logging.INFO)
 
-    def respond(self, exchange: Exchange) -> Reply:
-        """Have the exchange's listed fields be those of a believed peer, then let the inner gateway respond; see Gateway.respond."""
+    def before(self, exchange: Exchange) -> None:
+        """Have the exchange's listed fields be those of a believed peer."""
         vars = exchange.vars
         if self._beginning in vars and not self._twins.isdisjoint(
             vars.split("\0")
@@ -52,7 +49,6 @@ class UnderscoredGateway(Gateway):
                 exchange.vars = "\0".join([exchange.vars, *[part for pair in sent.items() for part in pair]])
             else:
                 self._log_removal(exchange, sent)
-        return self._inner.respond(exchange)
 
     def _without_twins(self, vars: str) -> str:
         parts = iter(vars.split("\0"))

@@ -13,6 +13,9 @@ Not here: checks and framing of the response (response.py), threads
     FileResponse         a head, then octets of a file, which the loop sends
     Iterator[bytes]      a response in pieces, to be sent as they come; whoever
                          does not exhaust it must close it
+Before it calls the app it asks each `Before` of its listener, in their order: request_id.py is one. The first that returns a reply
+answers in the app's place.
+
 It raises nothing but WrittenOff (deadlines.py). The iterator may also raise ResponseTruncated
 and ClientDisconnected: the response cannot be finished.
 """
@@ -26,8 +29,8 @@ import logging
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO, Callable, NamedTuple, Union
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, Callable, NamedTuple, Protocol, Union
 
 from ..errors import (
     AppError,
@@ -117,19 +120,34 @@ class FileResponse(NamedTuple):
 Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]
 
 
+class Before(Protocol):
+    """What sees each exchange of a listener before the app does."""
+
+    def before(self, exchange: Exchange) -> Reply | None:
+        """Change the exchange, or return a reply in the app's place; on the app's thread."""
+
+
 class Gateway:
     """Calls one app for the server."""
 
-    __slots__ = ("_common_fields", "_name", "app", "has_sendfile")
+    __slots__ = ("_ask", "_common_fields", "_name", "app", "before", "has_sendfile")
 
-    def __init__(self, app: WSGIApp, common_fields: CommonFields, has_sendfile: bool) -> None:
+    def __init__(
+        self, app: WSGIApp, common_fields: CommonFields, has_sendfile: bool, before: Sequence[Before] = ()
+    ) -> None:
         self.app = app
         self._name = _name_of(app)
         self._common_fields = common_fields
         self.has_sendfile = has_sendfile
+        self.before = tuple(before)
+        self._ask = tuple([one.before for one in before])
 
     def respond(self, exchange: Exchange) -> Reply:
-        """Call the app, unless C has (connections/native.py); return its response in one of the forms listed above."""
+        """Call the app, unless C has (connections/native.py), or what stands before it answers; return one of the forms listed above."""
+        for ask in self._ask:
+            reply = ask(exchange)
+            if reply is not None:
+                return reply
         response: Response = exchange.response
         try:
             if type(response) is not BegunResponse:

@@ -1,11 +1,10 @@
 """Routes: requests that an RPC function answers, or decides about, before the app is called.
 
-Owns:     the grammar of --route, its actions, and RoutingGateway, which also
-          answers RPC packets.
+Owns:     the grammar of --route, its actions, and Routes.
 Thread:   `compile_routes` any; the rest a worker.
 Spec:     uWSGI's internal routing with the actions of its rpc plugin;
           where its documentation is silent, what uWSGI 2.0.30 does.
-Not here: the functions (rpc/registry.py), calling the app (gateway.py).
+Not here: the functions (rpc/registry.py), packets that call one (rpc_calls.py), calling the app (gateway.py).
 
 A route is `[PATTERN] ACTION`. The pattern is a regular expression that is
 searched in PATH_INFO; without one, the route is for every request. Actions:
@@ -25,11 +24,11 @@ from typing import Literal, NamedTuple, Union
 from .. import rpc
 from ..errors import AppError, ResponseTruncated
 from ..exchange import Exchange
-from ..forks import forked
+from ..forks import end_if_forked, forked
 from ..settings import ConfigError
 from ..settings.secrecy import show_route
 from .environ import Environ, build_bodyless_environ
-from .gateway import Gateway, Reply, WSGIApp
+from .gateway import Reply
 from .head import Headers
 from .response import CommonFields, Response, error_response
 
@@ -143,29 +142,17 @@ def _route_error(text: str, why: str) -> ConfigError:
 # Running
 
 
-class RoutingGateway(Gateway):
-    """A Gateway that asks the routes first, and answers RPC packets."""
+class Routes:
+    """Answers the requests that a route is for; a Before (gateway.py)."""
 
-    __slots__ = ("_routes",)
+    __slots__ = ("_common_fields", "_routes")
 
-    def __init__(
-        self, app: WSGIApp, common_fields: CommonFields, has_sendfile: bool, routes: tuple[Route, ...]
-    ) -> None:
-        super().__init__(app, common_fields, has_sendfile)
+    def __init__(self, common_fields: CommonFields, routes: tuple[Route, ...]) -> None:
+        self._common_fields = common_fields
         self._routes = routes
 
-    @property
-    def has_routes(self) -> bool:
-        """Whether a request of the app's may be a route's."""
-        return bool(self._routes)
-
-    def respond(self, exchange: Exchange) -> Reply:
-        """Answer by RPC, by a route, or by the app; see Gateway.respond."""
-        if exchange.rpc is not None:
-            octets = rpc.respond(exchange.rpc) or b""
-            if forked:
-                self._end_if_forked()
-            return octets
+    def before(self, exchange: Exchange) -> Reply | None:
+        """Answer by a route; None: the app does."""
         environ: Environ | None = None
         for route in self._routes:
             match: re.Match[str] | None = None
@@ -178,13 +165,11 @@ class RoutingGateway(Gateway):
                         continue
             reply = self._run(route, exchange, environ, match)
             if forked:
-                self._end_if_forked()
+                end_if_forked(self._common_fields.forked_count)
             if reply == "next":
                 continue
-            if reply == "continue":
-                break
-            return reply
-        return super().respond(exchange)
+            return None if reply == "continue" else reply
+        return None
 
     def _run(
         self, route: Route, exchange: Exchange, environ: Environ | None, match: re.Match[str] | None

@@ -13,26 +13,33 @@ from aserve.log_once import LogOnce
 from aserve.protocols.base import Limits
 from aserve.protocols.underscores import Underscores
 from aserve.proxies.forwarded import StripForwarded, marking, strip_forwarded
-from aserve.proxies.trust import TrustingGateway, peers_of, trust_of
+from aserve.proxies.trust import TrustedProxies, peers_of, trust_of
 from aserve.settings import Config, parse_bind
 from aserve.wsgi import Gateway
 from aserve.wsgi.deadlines import Deadlines
 from aserve.wsgi.environ import build_base_environ
-from aserve.wsgi.queue_wait_field import QueueWaitGateway
-from aserve.wsgi.request_id import RequestIdGateway
+from aserve.wsgi.queue_wait_field import QueueWaitField
+from aserve.wsgi.request_id import RequestId
 from aserve.wsgi.response import CommonFields
-from aserve.wsgi.routes import RoutingGateway, compile_routes
-from aserve.wsgi.timing import TimingGateway
+from aserve.wsgi.routes import Routes, compile_routes
+from aserve.wsgi.rpc_calls import RPCCalls
+from aserve.wsgi.timing import Timing
 
 FIELDS = CommonFields("")
 APP = Gateway(lambda environ, start_response: [], FIELDS, True)
+
+
+def gateway_of(*before):
+    return Gateway(APP.app, FIELDS, True, before)
+
+
 TRUST = trust_of(config := Config(trusted_proxies="10.0.0.0/8"), parse_bind("127.0.0.1:80"), peers_of(config))
-TRUSTING = TrustingGateway(APP, FIELDS, TRUST, "here")
+TRUSTING = TrustedProxies(FIELDS, TRUST, "here")
 
 
 def service_of(gateway, **changes):
     settings = {
-        "access_log": None, "deadlines": None, "tells_wire": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
+        "access_log": None, "common_fields": FIELDS, "deadlines": None, "tells_wire": False, "config": Config(), "limits": Limits(strip_forwarded=strip_forwarded),
         "base_environ": build_base_environ("server", "80", server_software="s", multithread=True, file_wrapper=object),
     }  # fmt: skip
     return SimpleNamespace(**{**settings, **changes, "gateway": gateway})
@@ -46,25 +53,25 @@ def exchange_with(*fields):
 
 
 @pytest.mark.parametrize(
-    ("gateway", "is_plain"),
+    ("before", "is_plain"),
     [
-        (APP, True),
-        (TimingGateway(APP), True),
-        (TRUSTING, True),
-        (TimingGateway(TRUSTING), True),
-        (RoutingGateway(APP.app, FIELDS, True, compile_routes([])), True),
-        (RequestIdGateway(APP), True),
-        (TimingGateway(RequestIdGateway(TRUSTING, "X-Request-ID")), True),
-        (RequestIdGateway(APP, "x" * 1024), False),
-        (QueueWaitGateway(APP, "x-queue"), False),
-        (TrustingGateway(QueueWaitGateway(APP, "x-queue"), FIELDS, TRUST, "here"), False),
+        ([], True),
+        ([Timing()], True),
+        ([TRUSTING], True),
+        ([RPCCalls(FIELDS)], True),
+        ([RequestId()], True),
+        ([Timing(), RequestId("X-Request-ID"), TRUSTING], True),
+        ([RequestId("x" * 1024)], False),
+        ([QueueWaitField("x-queue")], False),
+        ([TRUSTING, QueueWaitField("x-queue")], False),
+        ([RPCCalls(FIELDS), Routes(FIELDS, compile_routes(["rpc a"]))], False),
     ],
 )
-def test_which_gateways(gateway, is_plain):
-    """Those that C stands in for, and no others before or behind them."""
-    plain = new_plain(service_of(gateway))
+def test_what_stands_before_the_app(before, is_plain):
+    """C does some of it, and serves nothing where there is something else; what goes on in Python does none of it again."""
+    plain = new_plain(service_of(gateway_of(*before)))
     assert (plain is not None) is is_plain
-    assert plain is None or plain.gateway.app is plain.app is APP.app
+    assert plain is None or (plain.gateway.app is plain.app is APP.app and plain.gateway.before == ())
 
 
 def test_deadlines():
@@ -72,7 +79,7 @@ def test_deadlines():
     deadlines = Deadlines(30.0, None, 1, pytest.fail)
     timed = Gateway(deadlines.timed(APP.app), FIELDS, True)
     plain = new_plain(service_of(timed, deadlines=deadlines))
-    assert plain.app is APP.app and plain.gateway is timed
+    assert plain.app is APP.app and plain.gateway.app is timed.app
     assert new_plain(service_of(APP, deadlines=deadlines)) is None
 
 
@@ -86,7 +93,7 @@ def test_what_is_said():
     """C waits for the lines that have to be said once; without them such requests are Python's."""
     strip, underscores = StripForwarded("here"), Underscores("here")
     limits = Limits(strip_forwarded=strip, underscores=underscores)
-    for gateway, removal in [(APP, strip.line), (TRUSTING, TRUSTING.line)]:
+    for gateway, removal in [(APP, strip.line), (gateway_of(TRUSTING), TRUSTING.line)]:
         plain = new_plain(service_of(gateway, limits=limits))
         assert (plain.removal_line, plain.drop_line) == (removal, underscores.line)
         assert type(removal) is LogOnce
@@ -94,7 +101,7 @@ def test_what_is_said():
     assert (plain.removal_line, plain.drop_line, plain.is_trusting) == (None, None, False)
 
 
-@pytest.mark.parametrize("gateway", [APP, TRUSTING])
+@pytest.mark.parametrize("gateway", [APP, gateway_of(TRUSTING)])
 def test_what_is_marked(gateway):
     """With --reload the environ tells what proxies have described: C does not, and leaves such requests to Python."""
     limits = Limits(strip_forwarded=marking(StripForwarded("here")))
@@ -104,7 +111,7 @@ def test_what_is_marked(gateway):
 
 def test_a_proxy():
     """Who is believed, what that changes, and what the exchange of a promoted request has."""
-    plain = new_plain(service_of(TRUSTING))
+    plain = new_plain(service_of(gateway_of(TRUSTING)))
     assert plain.is_trusting and plain.believes("10.0.0.1") and not plain.believes("11.0.0.1")
     told = ("HTTP_X_FORWARDED_FOR", "203.0.113.7")
     assert plain.changes(exchange_with(told))["REMOTE_ADDR"] == "203.0.113.7"
@@ -119,8 +126,9 @@ def test_a_proxy():
 
 def test_names():
     """The exchange of a promoted request has the name that came, or that C has made, and its response tells it."""
-    assert new_plain(service_of(APP)).id_field is None and new_plain(service_of(RequestIdGateway(APP))).id_field == b""
-    plain = new_plain(service_of(RequestIdGateway(TRUSTING, "X-Id")))
+    assert new_plain(service_of(APP)).id_field is None
+    assert new_plain(service_of(gateway_of(RequestId()))).id_field == b""
+    plain = new_plain(service_of(gateway_of(RequestId("X-Id"), TRUSTING)))
     assert plain.id_field == b"X-Id: "
     for fields, made, name in [((), "made", "made"), ([("HTTP_X_REQUEST_ID", "came")], "", "came")]:
         exchange = exchange_with(*fields, ("HTTP_X_FORWARDED_FOR", "203.0.113.7"))

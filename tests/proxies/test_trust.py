@@ -13,7 +13,7 @@ from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
 from aserve.proxies.forwarded import strip_forwarded
 from aserve.proxies.peers import Peers
-from aserve.proxies.trust import TrustingGateway, TrustingLog, needs_identity, peers_of, trust_of
+from aserve.proxies.trust import TrustedProxies, TrustingLog, needs_identity, peers_of, trust_of
 from aserve.settings import Config, parse_bind
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ, build_environ
@@ -286,15 +286,14 @@ def app(environ, start_response):
 
 def new_gateway(trust=None):
     common_fields = CommonFields("s")
-    return TrustingGateway(Gateway(app, common_fields, True), common_fields, trust or new_trust(), "http://a:80")
+    return Gateway(app, common_fields, True, [TrustedProxies(common_fields, trust or new_trust(), "http://a:80")])
 
 
-def test_the_gateway(caplog):
+def test_before_the_app(caplog):
     """Requests with and without fields reach the app; who is not believed is named once."""
     caplog.set_level(logging.INFO, "aserve")
     gateway = new_gateway()
     field = ("HTTP_X_FORWARDED_FOR", "203.0.113.7")
-    assert gateway.has_sendfile
     assert gateway.respond(new_exchange()).endswith(b"\r\n\r\n10.0.0.1")
     assert gateway.respond(new_exchange(field)).endswith(b"\r\n\r\n203.0.113.7")
     assert caplog.text == ""

@@ -6,12 +6,13 @@ Beside this file: apps that fail (test_gateway_failures.py), files (_files), chi
 from __future__ import annotations
 
 import pytest
+from harness import apps
 from harness.gateways import Closing, new_exchange, respond, serving
 from harness.replies import body_of
 
 from aserve.errors import AppError, ResponseTruncated
-from aserve.wsgi import FileWrapper
-from aserve.wsgi.response import LARGE_BODY_BYTES
+from aserve.wsgi import FileWrapper, Gateway
+from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields
 
 # The four forms
 
@@ -273,3 +274,21 @@ def test_a_write_that_is_refused():
         return [b"whole"]
 
     assert body_of(respond(app)) == b"whole"
+
+
+def test_before_the_app():
+    """What stands before the app is asked in order; the first reply is the response, and the app has nothing of it."""
+    seen = []
+
+    class Asked:
+        def __init__(self, name, reply=None):
+            self.name, self.reply = name, reply
+
+        def before(self, exchange):
+            seen.append(self.name)
+            return self.reply
+
+    gateway = Gateway(apps.hello, CommonFields(""), True, [Asked("a"), Asked("b")])
+    assert gateway.respond(new_exchange()).endswith(b"hello\n") and seen == ["a", "b"]
+    gateway = Gateway(pytest.fail, CommonFields(""), True, [Asked("c"), Asked("d", b"octets"), Asked("e")])
+    assert gateway.respond(new_exchange()) == b"octets" and seen[2:] == ["c", "d"]

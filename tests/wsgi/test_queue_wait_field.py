@@ -8,7 +8,7 @@ from harness.gateways import new_exchange
 
 from aserve.exchange import HTTP_1_0, HTTP_1_1, SCGI_STATUS_FIELD, UWSGI
 from aserve.wsgi import Gateway
-from aserve.wsgi.queue_wait_field import QueueWaitGateway
+from aserve.wsgi.queue_wait_field import QueueWaitField
 from aserve.wsgi.response import CommonFields, error_response
 
 COMMON_FIELDS = CommonFields("")  # one for all responses that are compared: each has the second of its start as Date
@@ -19,7 +19,7 @@ def respond(form=HTTP_1_1, app=apps.hello, arrived_at=100.0, keep_alive=True):
     exchange = new_exchange()
     exchange.form, exchange.arrived_at, exchange.began_at = form, arrived_at, 100.01254
     exchange.keep_alive = keep_alive
-    reply = QueueWaitGateway(Gateway(app, COMMON_FIELDS, has_sendfile=True), "X-Wait").respond(exchange)
+    reply = Gateway(app, COMMON_FIELDS, True, [QueueWaitField("X-Wait")]).respond(exchange)
     return exchange, reply if isinstance(reply, bytes) else b"".join(reply)
 
 

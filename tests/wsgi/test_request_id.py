@@ -10,7 +10,7 @@ from harness.fakes import FakeConnection
 from aserve.exchange import Exchange
 from aserve.wsgi import Gateway
 from aserve.wsgi.environ import build_base_environ
-from aserve.wsgi.request_id import RequestIdGateway
+from aserve.wsgi.request_id import RequestId
 from aserve.wsgi.response import CommonFields
 
 
@@ -23,7 +23,7 @@ def seen_by_app(vars, field_name=None):
         start_response("200 OK", [("Content-Length", "2")])
         return [b"ok"]
 
-    gateway = RequestIdGateway(Gateway(app, CommonFields(""), has_sendfile=True), field_name)
+    gateway = Gateway(app, CommonFields(""), True, [RequestId(field_name)])
     base = build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=None)
     for _ in range(2):
         exchange = Exchange(vars)

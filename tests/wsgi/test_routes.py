@@ -8,11 +8,14 @@ from harness.fakes import FakeConnection
 from aserve import forks, rpc
 from aserve.body import BufferedBody
 from aserve.errors import ResponseTruncated
-from aserve.exchange import HTTP_1_0, UWSGI, Exchange, RpcCall
+from aserve.exchange import HTTP_1_0, UWSGI, Exchange
 from aserve.settings import ConfigError
+from aserve.wsgi import Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import LARGE_BODY_BYTES, CommonFields
-from aserve.wsgi.routes import RoutingGateway, compile_routes, lacks_action
+from aserve.wsgi.routes import Routes, compile_routes, lacks_action
+
+FIELDS = CommonFields("")
 
 VARS = {
     "REQUEST_METHOD": "GET",
@@ -48,8 +51,12 @@ def new_exchange(**vars):
     return exchange
 
 
+def routing(app, *routes):
+    return Gateway(app, FIELDS, False, [Routes(FIELDS, compile_routes(routes))])
+
+
 def respond(*routes, exchange=None, gateway=None):
-    gateway = gateway or RoutingGateway(app, CommonFields(""), False, compile_routes(routes))
+    gateway = gateway or routing(app, *routes)
     return gateway.respond(new_exchange() if exchange is None else exchange)
 
 
@@ -140,18 +147,6 @@ def test_what_is_no_route(text, why):
     assert why in line and line.startswith("--route ") and "\n" not in line
 
 
-# RPC packets
-
-
-def test_rpc_packets():
-    """A packet gets its function's reply, or no octet, and never the app's."""
-    exchange = Exchange("", 0)
-    exchange.rpc = RpcCall(0, [b"join", b"a", b"b"], "")
-    assert respond("rpc echo:x", exchange=exchange) == b"\xad\x03\x00\x00a|b"
-    exchange.rpc = RpcCall(0, [b"other"], "")
-    assert respond(exchange=exchange) == b""
-
-
 # Actions
 
 
@@ -232,7 +227,7 @@ def test_the_body_is_left_to_the_app():
         seen.append(environ["wsgi.input"].read())
         return app(environ, start_response)
 
-    gateway = RoutingGateway(reading, CommonFields(""), False, compile_routes(["^/none rpc join"]))
+    gateway = routing(reading, "^/none rpc join")
     assert split(respond(gateway=gateway, exchange=exchange))[2] == b"app"
     assert seen == [b"body"]
 
@@ -357,8 +352,7 @@ def test_rpcret_of_something_else(result, caplog):
     assert len(caplog.records) == 1
 
 
-@pytest.mark.parametrize("is_packet", [True, False])
-def test_a_child_of_a_function(monkeypatch, is_packet):
+def test_a_child_of_a_function(monkeypatch):
     """A process that a function has forked, and that returns, leaves."""
 
     class Left(BaseException):
@@ -369,11 +363,8 @@ def test_a_child_of_a_function(monkeypatch, is_packet):
 
     monkeypatch.setattr(forks, "end_child", leave)
     rpc.register("fork", lambda: forks.forked.append(None) or b"x")
-    exchange = new_exchange()
-    if is_packet:
-        exchange.rpc = RpcCall(0, [b"fork"], "")
     try:
         with pytest.raises(Left):
-            respond("rpc fork", exchange=exchange)
+            respond("rpc fork")
     finally:
         del forks.forked[:]

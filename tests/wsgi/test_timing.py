@@ -11,7 +11,7 @@ from aserve.exchange import Exchange
 from aserve.wsgi import Gateway
 from aserve.wsgi.environ import build_base_environ
 from aserve.wsgi.response import CommonFields
-from aserve.wsgi.timing import TimingGateway
+from aserve.wsgi.timing import Timing
 
 
 def test_the_time_of_the_beginning():
@@ -27,7 +27,7 @@ def test_the_time_of_the_beginning():
     base = build_base_environ("a", "80", server_software="s", multithread=True, file_wrapper=None)
     exchange.connection = FakeConnection(base)
     before = time.monotonic()
-    gateway = TimingGateway(Gateway(app, CommonFields(""), has_sendfile=True))
-    assert gateway.respond(exchange).endswith(b"\r\n\r\nok") and gateway.has_sendfile
+    gateway = Gateway(app, CommonFields(""), True, [Timing()])
+    assert gateway.respond(exchange).endswith(b"\r\n\r\nok")
     assert before <= exchange.began_at <= called_at[0]
     assert exchange.thread_id == threading.get_ident()

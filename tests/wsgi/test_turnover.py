@@ -11,12 +11,11 @@ from harness.gateways import new_exchange
 from aserve.settings import Config
 from aserve.wsgi import Gateway
 from aserve.wsgi.response import CommonFields
-from aserve.wsgi.turnover import TurnoverGateway, turns_over
+from aserve.wsgi.turnover import Turnover, turns_over
 
 
 def new_gateway(chance=None, **settings):
-    inner = Gateway(apps.hello, CommonFields(""), has_sendfile=True)
-    return TurnoverGateway(inner, Config(**settings), chance)
+    return Gateway(apps.hello, CommonFields(""), True, [Turnover(Config(**settings), chance)])
 
 
 def count_until_close(gateway, most=1000):
@@ -48,7 +47,7 @@ def test_many():
 def test_age():
     """The first answer after the age says close, and the age is counted from the first request."""
     gateway, now = new_gateway(max_connection_seconds=100.0), 1000.0
-    gateway._now = lambda: now
+    gateway.before[0]._now = lambda: now
     exchange = new_exchange()
     connection = exchange.connection
     gateway.respond(exchange)

@@ -1,0 +1,50 @@
+"""uwsgi packets that call a function: its reply, no reply where there is no such function, and a request that is none."""
+
+from __future__ import annotations
+
+import pytest
+
+from aserve import forks, rpc
+from aserve.exchange import Exchange, RpcCall
+from aserve.wsgi.response import CommonFields
+from aserve.wsgi.rpc_calls import RPCCalls
+
+CALLS = RPCCalls(CommonFields(""))
+
+
+@pytest.fixture(autouse=True)
+def functions(monkeypatch):
+    monkeypatch.setattr(rpc.registry, "_functions", {})
+    rpc.register("join", lambda *arguments: b"|".join(arguments))
+    rpc.register("fork", lambda: forks.forked.append(None) or b"x")
+
+
+def answer(*words):
+    exchange = Exchange("", 0)
+    exchange.rpc = RpcCall(0, list(words), "") if words else None
+    return CALLS.before(exchange)
+
+
+@pytest.mark.parametrize(
+    ("words", "reply"), [((b"join", b"a", b"b"), b"\xad\x03\x00\x00a|b"), ((b"other",), b""), ((), None)]
+)
+def test_packets(words, reply):
+    """A packet gets its function's reply, or no octet; what is no packet goes to the app."""
+    assert answer(*words) == reply
+
+
+def test_a_child_of_a_function(monkeypatch):
+    """A process that a function has forked, and that returns, leaves."""
+
+    class Left(BaseException):
+        pass
+
+    def leave(exc=None):
+        raise Left
+
+    monkeypatch.setattr(forks, "end_child", leave)
+    try:
+        with pytest.raises(Left):
+            answer(b"fork")
+    finally:
+        del forks.forked[:]
