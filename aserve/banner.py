@@ -32,13 +32,16 @@ def command() -> str:
 
 
 def version_line() -> str:
-    """Return which aserve this is, on which Python, with which event loop."""
+    """Return which aserve this is, on which Python, with which event loop, and whether C serves plain requests (native/README.md)."""
     from importlib.metadata import version  # 12 ms on CPython 3.11, for this flag only
 
     loop = "asyncio"
     if find_spec("uvloop"):
         loop = f"uvloop {version('uvloop')}"
-    return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}"
+    native = ""
+    if sys.implementation.name == "cpython":  # PyPy needs none
+        native = f", plain requests in {'C' if find_spec('aserve._native') else 'Python'}"
+    return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}{native}"
 
 
 def _python_version() -> str:

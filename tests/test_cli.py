@@ -379,15 +379,16 @@ def test_check_names_the_type(served, capsys, tmp_path):
     assert "hello (hello.Site)" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("has_uvloop", [True, False])
-def test_version(served, capsys, monkeypatch, has_uvloop):
-    """One line: our version, the interpreter's, the loop's."""
-    monkeypatch.setattr(banner, "find_spec", lambda name: has_uvloop or None)
+@pytest.mark.parametrize("has_both", [True, False])
+def test_version(served, capsys, monkeypatch, has_both):
+    """One line: our version, the interpreter's, the loop's; and whether C serves plain requests, where that is a question."""
+    monkeypatch.setattr(banner, "find_spec", lambda name: has_both or None)
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.99")
     assert cli.main(["--version"]) == 0
     text = capsys.readouterr().out
     assert re.fullmatch(rf"aserve {re.escape(VERSION)} on (CPython|PyPy) 3\.\S+.*\n", text)
-    assert text.endswith(", uvloop 0.99\n" if has_uvloop else ", asyncio\n")
+    native = f", plain requests in {'C' if has_both else 'Python'}" if sys.implementation.name == "cpython" else ""
+    assert text.endswith(f"{', uvloop 0.99' if has_both else ', asyncio'}{native}\n")
 
 
 @pytest.mark.parametrize(
