@@ -19,7 +19,7 @@ from typing import Any, Callable, ClassVar
 from ..forks import end_child
 from .threads import WorkerCounts
 
-_swap_current_task = getattr(tasks, "_swap_current_task", None)  # since Python 3.12
+_swap_current_task: Any = getattr(tasks, "_swap_current_task", None)  # since Python 3.12
 
 
 @contextlib.contextmanager
@@ -34,14 +34,16 @@ def no_running_loop() -> Iterator[None]:
     if loop is None:
         yield
         return
-    # CPython 3.14 lets no task begin while another is the thread's, whatever its loop.
-    task = None if _swap_current_task is None else _swap_current_task(loop, None)
+    # CPython 3.14 lets no task begin while another is the thread's, whatever its loop. 3.12 has a KeyError where there is none.
+    task = asyncio.current_task(loop) if _swap_current_task is not None else None
+    if task is not None:
+        _swap_current_task(loop, None)
     asyncio._set_running_loop(None)
     try:
         yield
     finally:
         asyncio._set_running_loop(loop)
-        if task is not None and _swap_current_task is not None:
+        if task is not None:
             _swap_current_task(loop, task)
 
 

@@ -166,19 +166,34 @@ def test_a_job_outside_a_loop():
     assert seen == [True]
 
 
-@pytest.mark.parametrize("task", [None, "task"])
-async def test_the_current_task_is_hidden_too(monkeypatch, task):
-    """On Python 3.12 and later, by whose rules: swapped while the loop runs, and swapped back."""
-    swaps, loop = [], asyncio.get_running_loop()
+@pytest.mark.parametrize("is_task", [True, False])
+async def test_the_current_task_is_hidden_too(monkeypatch, is_task):
+    """On Python 3.12 and later, by whose rules: swapped while the loop runs, and swapped back. Without a task 3.12 has nothing to swap."""
+    swaps, loop, task = [], asyncio.get_running_loop(), asyncio.current_task()
 
     def swap(of_loop, new):
         assert of_loop is asyncio._get_running_loop() is loop
+        if asyncio.current_task(loop) is None:
+            raise KeyError(loop)
         swaps.append(new)
-        return task
+
+    async def submit():
+        if is_task:
+            InlineExecutor().submit(lambda _: swaps.append("job"), None)
+            return
+        over = loop.create_future()
+        loop.call_soon(lambda: over.set_result(run_outside()))
+        assert await over is None
+
+    def run_outside():
+        try:
+            InlineExecutor().submit(lambda _: swaps.append("job"), None)
+        except KeyError as fault:
+            return fault
 
     monkeypatch.setattr(inline, "_swap_current_task", swap)
-    InlineExecutor().submit(lambda _: swaps.append("job"), None)
-    assert swaps == [None, "job", *([task] if task else [])]
+    await submit()
+    assert swaps == ([None, "job", task] if is_task else ["job"])
     monkeypatch.setattr(inline, "_swap_current_task", None)
-    InlineExecutor().submit(lambda _: swaps.append("job"), None)
+    await submit()
     assert swaps[-1] == "job" and asyncio._get_running_loop() is loop
