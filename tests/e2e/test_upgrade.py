@@ -128,16 +128,19 @@ def test_clients_of_the_metrics(start, tmp_path):
     path, request = str(tmp_path / "m"), b"GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n"
     process = start("--workers", "1", "--metrics", f"unix:{path}")
     process.wait_for_workers(1)
+    clients = []
     for _ in range(5):  # behind an upgrade that takes as long as a client may be silent, it is closed
+        for client in clients:
+            client.close()
         since = time.monotonic()
-        silent, half = RawClient(path), RawClient(path)
+        silent, half = clients = [RawClient(path), RawClient(path)]
         half.send(request[:20])
         upgrade(process)
         if time.monotonic() - since < CONNECTION_SECONDS - 1.0:
             break
     silent.send(request)
     half.send(request[20:])
-    for client in (silent, half):
+    for client in clients:
         response = client.recv_response()
         assert response.status == 200 and b"aserve_build_info" in response.body
         client.close()
