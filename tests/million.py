@@ -1,10 +1,11 @@
 """A million requests of every kind against one server: python tests/million.py [REQUESTS] [--save] [FLAGS...]
 
 In each round come, one behind the other, wrk on kept connections (bodies with a length and in chunks, spooled ones,
-streams, files), close_load over HTTP, uwsgi and SCGI, and beside them clients that break off. Then all connections are
-gone, garbage is collected, and memory and file descriptors are looked at: after the warm-up neither may grow. The server runs
-on the interpreter that runs this; further arguments are flags for it. --save writes
-benchmarks/results/million-INTERPRETER.json. Loopback only; takes minutes; the last line is the result as JSON.
+streams, files), close_load over HTTP, uwsgi and SCGI, RPC calls, and beside them clients that break off; the access log is on. Then
+all connections are gone, garbage is collected, and memory and file descriptors are looked at: after the warm-up neither may grow. Where C
+serves plain requests (native/README.md), it must have served most of them. The server runs on the interpreter that runs this; further
+arguments are flags for it. --save writes benchmarks/results/million-INTERPRETER.json. Loopback only; takes minutes; the last line is the
+result as JSON.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from harness.process import ServerProcess
 from harness.streams import encode_head
 from harness.waiting import wait_until
 
+from aserve.connections.native import _native
+from aserve.rpc.packets import encode_call, encode_reply
+
 sys.path.append(str(soak.BENCHMARKS))
 
 import reports
@@ -46,7 +50,7 @@ GROWTH_MIB = 4
 ENVIRONMENT = {"MALLOC_ARENA_MAX": "1"}
 FLAGS = [
     "--threads", "8", "--body-memory", "16k", "--head-timeout", "1", "--body-timeout", "1",
-    "--bind", "uwsgi://127.0.0.1:0", "--bind", "scgi://127.0.0.1:0",
+    "--bind", "uwsgi://127.0.0.1:0", "--bind", "scgi://127.0.0.1:0", "--access-log", "access.log",
 ]  # fmt: skip
 
 # Every eighth request of wrk is one of these in turn, the others are plain.
@@ -83,6 +87,7 @@ CLOSING = {
     "close": (soak.GET[:-2] + b"Connection: close\r\n\r\n", b"HTTP/1.1 200 ", soak.HELLO),
     "uwsgi": (front("uwsgi", b""), b"HTTP/1.1 200 ", soak.HELLO),
     "uwsgi-body": (front("uwsgi", BODY), b"HTTP/1.1 200 ", COUNTED),
+    "uwsgi-rpc": (encode_call("join", ("one", "two", "three")), encode_reply(b"three|two|one"), b"one"),
     "scgi": (front("scgi", b""), b"Status: 200 ", soak.HELLO),
     "scgi-body": (front("scgi", BODY), b"Status: 200 ", COUNTED),
 }
@@ -99,6 +104,10 @@ class Million:
         self.counts = dict.fromkeys(["kept", *CLOSING, "broken off"], 0)
         self._lock = threading.Lock()  # around the count of those that break off
         self.faults: list[str] = []
+        self.in_c = {
+            "whole": 0,
+            "begun": 0,
+        }  # requests that C has served to the end; those that it has left to Python in the middle
         self.rounds: list[dict[str, Any]] = []
         subprocess.run(["cc", "-O2", "-o", folder / "close_load", soak.BENCHMARKS / "close_load.c"], check=True)
         for name, parts in CLOSING.items():
@@ -122,7 +131,8 @@ class Million:
             before = soak.rss_mib(self._server.pid)
             with contextlib.closing(RawClient(self._server.address)) as client:
                 client.sock.settimeout(GRACE_SECONDS)
-                client.fetch("/collect", "Connection: close")
+                client.fetch("/collect")
+                self.in_c = dict(zip(self.in_c, map(int, client.fetch("/served", "Connection: close").body.split())))
                 client.recv_to_end()
             with contextlib.suppress(AssertionError):
                 wait_until(lambda: len(soak.sockets(self._server)) <= len(self._ports), 30)
@@ -174,8 +184,10 @@ class Million:
             with self._lock:
                 self.counts["broken off"] += 1
 
-    def judge(self) -> dict[str, float]:
-        """Return the figures of memory; tell what is not flat."""
+    def judge(self, has_c: bool) -> dict[str, float]:
+        """Return the figures of memory; tell what is not flat, and whether it is not C that has served most requests where it should."""
+        if has_c and self.in_c["whole"] < self.total / 2:
+            self.faults.append(f"C has served only {self.in_c['whole']} of {self.total} requests")
         each, quarter = [one["rss_mib"] for one in self.rounds], max(len(self.rounds) // 4, 1)
         warm, end = statistics.median(each[quarter : 2 * quarter] or each), statistics.median(each[-quarter:])
         if end - warm > GROWTH_MIB:
@@ -192,13 +204,13 @@ def _lua(octets: bytes) -> str:
 
 def run(requests: int, flags: list[str], folder: pathlib.Path) -> dict[str, Any]:
     """Run it; return the result."""
-    app = f"{pathlib.Path(__file__).parent / 'harness/apps.py'}:site"
+    app = f"{pathlib.Path(__file__).parent / 'million_app.py'}:app"
     server = ServerProcess([app, *FLAGS, *flags], folder, ENVIRONMENT)
     started = time.monotonic()
     try:
         million = Million(server, folder)
         million.run(requests)
-        memory = million.judge()
+        memory = million.judge(has_c=_native is not None and "off" not in flags)
         server.signal()
         status = server.wait(30)
     finally:
@@ -211,6 +223,7 @@ def run(requests: int, flags: list[str], folder: pathlib.Path) -> dict[str, Any]
         "environment": ENVIRONMENT,
         "requests": million.total,
         "counts": million.counts,
+        "in_c": million.in_c,
         "seconds": round(time.monotonic() - started),
         "rss_mib": memory,
         "faults": million.faults,
