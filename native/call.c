@@ -65,10 +65,10 @@ int call_serve(engine *self, plain_request *served)
         PyBytes_GET_SIZE(reply) > BODY_MAX)
         result = serve_go_on(self, served, "answer", reply);
     else
-        result = serve_send(self, served, (octets){NULL, 0},
+        result = serve_send(self, served,
                             (octets){PyBytes_AS_STRING(reply),
                                      (size_t)PyBytes_GET_SIZE(reply)},
-                            0);
+                            (octets){NULL, 0}, 0);
     Py_DECREF(reply);
     return result;
 }

@@ -73,24 +73,28 @@ def call_local(name: bytes, *arguments: bytes) -> bytes:
         FunctionFailed: it raised, or did not return bytes.
     """
     function = _functions.get(name)
-    shown = repr(name)[1:80]
     if function is None:
-        why = f"there is no RPC function {shown}" if _functions else "no RPC function is registered"
-        logger.warning("refused a call of %s: %s", shown, why)
+        why = f"there is no RPC function {_show(name)}" if _functions else "no RPC function is registered"
+        logger.warning("refused a call of %s: %s", _show(name), why)
         raise UnknownFunction(why)
     count = len(forked)
     try:
         result: object = function(*arguments)
     except BaseException as exc:  # SystemExit and the like end this call and nothing else
         end_if_forked(count, exc)
-        logger.error("the RPC function %s raised %s", shown, type(exc).__name__, exc_info=exc)
-        raise FunctionFailed(f"the RPC function {shown} raised {type(exc).__name__}") from exc
+        logger.error("the RPC function %s raised %s", _show(name), type(exc).__name__, exc_info=exc)
+        raise FunctionFailed(f"the RPC function {_show(name)} raised {type(exc).__name__}") from exc
     if not isinstance(result, bytes):
         kind = type(result).__name__
         hint = "; return text.encode()" if kind == "str" else ""
-        logger.error("the RPC function %s returned %s, but must return bytes%s", shown, kind, hint)
-        raise FunctionFailed(f"the RPC function {shown} returned {kind}")
+        logger.error("the RPC function %s returned %s, but must return bytes%s", _show(name), kind, hint)
+        raise FunctionFailed(f"the RPC function {_show(name)} returned {kind}")
     return result
+
+
+def _show(name: bytes) -> str:
+    """Return a function's name for a message."""
+    return repr(name)[1:80]
 
 
 def respond(call: RpcCall) -> bytes | None:
