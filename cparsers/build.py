@@ -34,6 +34,7 @@ HEADERS = [
     "load_board.h",
     "in_flight.h",
     "lane.h",
+    "pump.h",
     "sockets.h",
     "subreaper.h",
 ]
@@ -55,6 +56,7 @@ SOURCES = [
     "lane_accept.c",
     "lane_none.c",
     "lane_read.c",
+    "pump.c",
     "sockets.c",
     "subreaper.c",
 ]

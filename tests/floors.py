@@ -59,6 +59,7 @@ FLOORS = {
     "aserve/connections/listeners.py": 100,
     "aserve/connections/native.py": 87,
     "aserve/connections/plain.py": 100,
+    "aserve/connections/pump.py": 100,
     "aserve/connections/offered.py": 97,
     "aserve/connections/large_bodies.py": 100,
     "aserve/connections/load_board.py": 100,

@@ -95,7 +95,7 @@ WITHIN = {
         "lane_memory",
         "service",
         "plain",  # the chain of gateways, for C
-        "connection streams",  # know no wire
+        "connection streams pump",  # know no wire
         "writing",  # the event loop's half of a wire
         "large_bodies",
         "sending",  # the workers' half
@@ -189,6 +189,7 @@ RESERVED = {
             "workers.executor": "workers sleep in it",
             "forks": "asks which thread forks",
             "budgets": "workers and the loop count in it",
+            "connections.pump": "has a thread of its own",
             "workers.time_slices": "workers wait in it",
             "access_log": "workers and the loop write it",
             "request_log": "one thread at a time tells of ends",
@@ -394,6 +395,7 @@ def test_reserved_modules():
                 "connections.lane_memory",
                 "connections.load_board",
                 "connections.native",
+                "connections.pump",
                 "connections.shared_memory",
                 "connections.wire_fast",
                 "connections.handover",

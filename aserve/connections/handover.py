@@ -21,6 +21,7 @@ from ..workers.executor import Executor
 from ..workers.inline import InlineExecutor
 from ..wsgi import Reply
 from .connection import Connection, drop_exchange
+from .pump import Pump
 from .wire_loop import LoopWire
 
 logger = logging.getLogger("aserve")
@@ -106,11 +107,13 @@ class Handovers:
         connections: dict[int, Connection],
         loop: asyncio.AbstractEventLoop,
         executor: Executor | InlineExecutor,
+        pump: Pump | None = None,
     ) -> None:
         self.set = memory.set  # the C structure of the lane
         self.connections = connections  # those in it, by descriptor
         self._memory = memory  # kept as long as an app that hangs may come back with a reply
         self.executor = executor
+        self.pump = pump  # sends large bodies of those that stay; None: the event loop does
         self._loop = loop
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._is_over = False

@@ -35,6 +35,7 @@ from .lane_memory import ARRIVAL_BYTES, CODES, CONN_BYTES, Memory
 from .listeners import Listener
 from .load_board import LoadBoard
 from .native import Native, new_native
+from .pump import Pump
 from .service import Service
 from .timeouts import ARRIVING_SECONDS
 from .wire_fast import FastWire, refuse
@@ -105,7 +106,10 @@ class Lane:
         self._memory = Memory(self.services[0].config, self._listeners, board, in_flight)
         self._input, self._vars, self._arrivals = self._memory.views
         self.set = self._memory.set
-        self.handovers = Handovers(self._memory, self.connections, self._loop, executor)
+        self.pump: Pump | None = None  # with --threads 0
+        if not isinstance(executor, InlineExecutor):
+            self.pump = Pump(self.services[0].budgets, executor, self.services[0].config.write_seconds)
+        self.handovers = Handovers(self._memory, self.connections, self._loop, executor, self.pump)
         self._uploads: dict[int, _Upload] = {}  # by descriptor: those whose request's body is still to come
         # Of those, with the reason. The leader refuses them: only it knows that nothing has come since.
         self.overdue: collections.deque[tuple[int, _Upload, str]] = collections.deque()
@@ -241,6 +245,8 @@ class Lane:
         self.handovers.close()
         self.services[0].lost.update(self.exchanges)
         lib.lane_close(self.set)
+        if self.pump is not None:
+            self.pump.close()
 
     def set_limit(self, max_count: int) -> None:
         """See limit.InLane."""
@@ -275,7 +281,11 @@ class Lane:
         set = self.set
         states = ffi.buffer(set.conns, set.top * CONN_BYTES)[:][_STATE_AT::CONN_BYTES]
         own = (fd for fd in (set.epoll_fd, set.wake_fd, set.stall_fd, set.rest_fd) if fd >= 0)
-        return [*own, *(fd for fd, state in enumerate(states) if state)]
+        return [
+            *own,
+            *(self.pump.fds if self.pump is not None else ()),
+            *(fd for fd, state in enumerate(states) if state),
+        ]
 
     # --- called by the executor's leader (with --threads 0: on the event loop) ---
 

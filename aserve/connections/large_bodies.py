@@ -8,7 +8,7 @@ Not here: the part that goes at once (sender.py, sendfile.py), which replies the
 from __future__ import annotations
 
 import functools
-from typing import Callable
+from typing import TYPE_CHECKING, Callable, cast
 
 from ..budgets import SENT_FILE_COUNT
 from ..errors import ClientDisconnected, ResponseTruncated
@@ -20,6 +20,9 @@ from .sendfile import FileSender, call_close, read_piece
 from .states import State
 from .writing import WritingHalf
 
+if TYPE_CHECKING:
+    from .pump import Large
+
 # Measured: a member looked up in its enum class costs CPython 3.11 three times a global.
 LOOP_ENDS = State.LOOP_ENDS
 
@@ -29,7 +32,7 @@ class LargeBodies(WritingHalf):
 
     __slots__ = ()
 
-    def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
+    def _on_large(self, exchange: Exchange, reply: tuple[bytes, bytes | memoryview]) -> None:
         """The whole response is here, and its body is large."""
         # A descriptor each, for the loop to watch.
         if self._can_bypass and self._service.budgets.watched.reserve(1):
@@ -46,6 +49,16 @@ class LargeBodies(WritingHalf):
         self._transport.write(reply.head)
         self._feed_file(exchange, reply, 0)
 
+    def go_on_large(self, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
+        """Send the rest of a body of which the pump has sent the beginning; from here on this counts it in the budgets."""
+        exchange = large.exchange
+        if type(reply) is FileResponse:
+            self._on_file(exchange, reply)
+            return
+        exchange.counted_body = cast("tuple[bytes, bytes]", large.reply)[1]
+        exchange.counted_bytes = len(exchange.counted_body)
+        self._on_large(exchange, cast("tuple[bytes, bytes | memoryview]", reply))
+
     def _send_past(self, send: Callable[[], None]) -> None:
         """Send a body to the socket past the transport, as soon as that has nothing more."""
         if self._take_completion():
@@ -55,7 +68,7 @@ class LargeBodies(WritingHalf):
                 return
         send()
 
-    def _send_memory(self, exchange: Exchange, reply: tuple[bytes, bytes]) -> None:
+    def _send_memory(self, exchange: Exchange, reply: tuple[bytes, bytes | memoryview]) -> None:
         on_end = functools.partial(self._end_memory, exchange)
         if self._state > LOOP_ENDS:
             on_end(ClientDisconnected(GONE))

@@ -44,7 +44,8 @@ class SendingHalf(LargeBodies):
         """See Wire.reply."""
         if type(reply) is bytes:
             return self._complete_response(exchange, reply)
-        self._plain_seconds = 0.0
+        if self._executor.is_inline or type(reply) not in (tuple, FileResponse):
+            self._plain_seconds = 0.0  # else the fast path has a pump for it
         if type(reply) is tuple:
             return self._send_large(exchange, cast("tuple[bytes, bytes]", reply))
         if type(reply) is not FileResponse:

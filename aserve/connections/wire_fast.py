@@ -10,17 +10,18 @@ Not here: receiving (lane.py), the way to the event loop (handover.py); response
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, cast
 
 from .._cparsers import lib
 from ..errors import ClientDisconnected, RequestRefused
 from ..exchange import CLIENT_GONE, Exchange
-from ..wsgi import Reply
+from ..wsgi import FileResponse, Reply
 from .connection import discard_reply, drop_exchange
 from .handover import Handover, Handovers
 from .sender import keep_rest
 
 if TYPE_CHECKING:
+    from .pump import Large
     from .wire_loop import LoopWire
 
 # A response up to this size mostly fits a socket's buffer (208 KiB on Linux).
@@ -56,7 +57,7 @@ class FastWire:
         elif type(reply) is tuple and len(reply[1]) <= REPLY_BYTES:
             head, body = reply
         else:
-            return self._reply_otherwise(exchange, reply)
+            return not self._reply_large(exchange, reply) and self._reply_otherwise(exchange, reply)
         if self._handover is not None or self._early:
             return self._reply_otherwise(exchange, reply)
         # No lock: the response is whole. So the app's other threads send no more (Response.join_senders), and no
@@ -71,6 +72,13 @@ class FastWire:
             return True
         self.leave_lane_with(exchange, head[max(sent, 0) :], keep_rest(body, max(sent - size, 0)))
         return False
+
+    def _reply_large(self, exchange: Exchange, reply: Reply) -> bool:
+        """Let the pump send a large body, or a file; False: it cannot."""
+        pump = self._handovers.pump
+        if pump is None or self._handover is not None or type(reply) not in (tuple, FileResponse):
+            return False
+        return pump.take(self, exchange, cast(Any, reply))
 
     def send(self, exchange: Exchange, octets: bytes) -> None:
         """See Wire.send."""
@@ -131,10 +139,24 @@ class FastWire:
         """See Wire.fail."""
         self.hand_over_and_call(exchange, lambda wire: wire.fail(exchange, why))
 
-    # --- called on the event loop ---
+    # --- called by the pump, in its own thread ---
+
+    def end_large(self, exchange: Exchange) -> None:
+        """All of a response is sent: go on with the connection."""
+        exchange.connection.exchange = None  # now: the next request may come before the call returns
+        if _reply(self._handovers.set, self.fd, b"", 0, b"", 0, exchange.keep_alive):
+            self.leave_lane_with(exchange, b"")  # for the loop to close, as the client may still send
+        else:
+            exchange.connection.end_exchange(exchange)
+
+    def go_on_large(self, large: Large, reply: tuple[bytes, bytes | memoryview] | FileResponse) -> None:
+        """The client is slow: let the event loop send the rest; `large` is what the budgets count."""
+        self.hand_over_and_call(large.exchange, lambda wire: wire.go_on_large(large, reply), cast(Any, large))
+
+    # --- called by the pump, or on the event loop ---
 
     def drop(self, exchange: Exchange) -> None:
-        """Close a connection whose client has left before a worker has begun its request."""
+        """Close a connection whose client has left before a worker has begun its request, or as the pump sends its response."""
         connection, handovers = exchange.connection, self._handovers
         with connection.lock:
             fd, self.fd = self.fd, -1
@@ -144,7 +166,10 @@ class FastWire:
         if is_here:
             os.close(fd)
             lib.lane_left(handovers.set)
+        connection.service.lost.discard(exchange)
         connection.end_exchange(exchange)
+
+    # --- called on the event loop ---
 
     def take_over(self, exchange: Exchange, why: RequestRefused) -> None:
         """See Wire.take_over; the worker is inside the app, and has nothing to do with the descriptor."""

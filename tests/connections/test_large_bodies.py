@@ -12,11 +12,12 @@ from harness.slow_clients import go_on, read_all
 
 import aserve
 from aserve.connections import sender as sender_module
+from aserve.connections.pump import Large
 from aserve.connections.sendfile import HAS_SENDFILE
 from aserve.connections.states import State
 from aserve.errors import RequestRefused
 from aserve.exchange import CLIENT_GONE, CUT
-from aserve.wsgi import FileWrapper
+from aserve.wsgi import FileResponse, FileWrapper
 
 LARGE = 3_000_000  # more than a socket takes
 
@@ -178,3 +179,25 @@ async def test_early_hints_before_a_large_body():
         await reader.readuntil(b"Server: aserve\r\n\r\n")
         assert server.statistics().responses_memory_bytes == size
         writer.close()
+
+
+def test_the_rest_of_what_the_pump_has_begun(new, reply):
+    """It is sent behind that, and counted until the client has it."""
+    harness, connection, transport = new()
+    connection.data_received(GET)
+    harness.executor.jobs.clear()  # a worker has it
+    exchange = connection.exchange
+    budgets = harness.service.budgets
+    if isinstance(reply[0], FileWrapper):
+        whole = FileResponse(b"head", reply[0].filelike, 0, LARGE, reply[0].close)
+        rest = whole._replace(head=b"ad")
+    else:
+        whole = b"head", reply[1]
+        rest = b"ad", memoryview(reply[1])
+    large = Large(None, exchange, whole, budgets, harness.executor)
+    assert large.reserve()
+    connection.go_on_large(large, rest)
+    assert taken(harness) in ((1, 0, LARGE), (0, 2, 0))
+    assert read_all(harness, transport) == b"ad" + reply[1]
+    harness.executor.run()
+    assert taken(harness) == (0, 0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ from aserve.connections.connection import Connection
 from aserve.connections.wire_fast import FastWire
 from aserve.errors import ClientDisconnected
 from aserve.exchange import CLIENT_GONE, Exchange
+from aserve.wsgi import FileResponse
 
 
 class FakeLoopWire:
@@ -36,7 +38,7 @@ class FakeLoopWire:
 class FakeHandovers:
     """Lets every connection go, and gives it a FakeLoopWire at once."""
 
-    set, connections = None, {}
+    set, connections, pump = None, {}, None
 
     def __init__(self, is_inline=False, wire=None):
         self.executor = SimpleNamespace(is_inline=is_inline)
@@ -170,3 +172,74 @@ def test_large_pieces_on_the_loops_own_thread(wired):
         connection.send(exchange, piece)
         (rest,) = connection.wire._early
         assert rest.obj is piece and 0 < len(rest) < len(piece)
+
+
+class FakePump:
+    """Takes what it may, and notes it."""
+
+    def __init__(self, has_room=True):
+        self.taken, self.has_room = [], has_room
+
+    def take(self, wire, exchange, reply):
+        self.taken.append((wire, exchange, reply))
+        return self.has_room
+
+
+LARGE_BODY = bytes(wire_fast.REPLY_BYTES + 1)
+FILE = FileResponse(b"ok", io.BytesIO(), 0, 5, lambda: None)
+
+
+@pytest.mark.parametrize("reply", [(b"ok", LARGE_BODY), FILE], ids=["memory", "file"])
+def test_what_the_pump_sends(wired, reply):
+    """The connection stays where it is; when all is sent, the exchange ends."""
+    handovers = FakeHandovers()
+    handovers.pump = FakePump()
+    connection, exchange, _ = wired(handovers, sent=0)
+    assert not connection.wire.reply(exchange, reply)
+    assert handovers.pump.taken == [(connection.wire, exchange, reply)] and handovers.rests == []
+    exchange.response = object()
+    connection.wire.end_large(exchange)
+    assert connection.exchange is None and exchange.response is None and handovers.rests == []
+
+
+@pytest.mark.parametrize("reply", [(b"ok", LARGE_BODY), iter([b"piece"])], ids=["memory", "pieces"])
+def test_what_the_pump_does_not_take(wired, reply):
+    """The event loop sends it."""
+    handovers = FakeHandovers()
+    handovers.pump = FakePump(has_room=False)
+    connection, exchange, _ = wired(handovers)
+    assert connection.wire.reply(exchange, reply)
+    assert handovers.wire.calls == [("reply", reply)]
+
+
+def test_no_pump_once_the_connection_leaves(wired):
+    """The event loop has it."""
+    handovers = FakeHandovers()
+    handovers.pump = FakePump()
+    connection, exchange, _ = wired(handovers)
+    connection.send(exchange, b"early hints")
+    connection.wire.reply(exchange, FILE)
+    assert handovers.pump.taken == [] and handovers.wire.calls[1:] == [("reply", FILE)]
+
+
+def test_a_connection_that_may_not_close_at_once(wired):
+    """The event loop closes it, behind what the client still sends."""
+    handovers = FakeHandovers()
+    connection, exchange, _ = wired(handovers, sent=-1)
+    connection.wire.end_large(exchange)
+    assert handovers.rests == [(b"",)] and connection.exchange is exchange
+
+
+def test_a_client_that_is_late(wired):
+    """The other wire gets the rest; if the connection is lost meanwhile, the rest is let go of."""
+    handovers, closed = FakeHandovers(), []
+    connection, exchange, _ = wired(handovers)
+    large = SimpleNamespace(exchange=exchange, close=lambda: closed.append(1))
+    connection.wire.go_on_large(large, FILE)
+    assert handovers.wire.calls == [("go_on_large", FILE)] and closed == []
+    connection, exchange, lane = wired(handovers)
+    lane.is_open = 0
+    exchange.response = object()
+    large.exchange = exchange
+    connection.wire.go_on_large(large, FILE)
+    assert closed == [1] and exchange.response is None

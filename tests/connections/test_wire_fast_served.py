@@ -16,6 +16,7 @@ from harness.fakes import Harness
 from harness.interpreter import NATIVE_KINDS
 
 import aserve
+from aserve.connections import pump
 from aserve.connections.connection import Connection
 from aserve.connections.wire_loop import LoopWire
 from aserve.errors import ClientDisconnected
@@ -45,6 +46,8 @@ def app(environ, start_response):
         return [b"and returned"]
     if path == "/large":
         return [BLOCK * 48]
+    if path == "/much":
+        return [BLOCK * 512]
     if path == "/rather-large":
         return [BLOCK + b"x"]
     if path == "/write-large":
@@ -152,7 +155,7 @@ def test_clients_that_leave_meanwhile(start_server, raw_client, wait_until):
             gate.open()
     server.wait_until_idle()
     if before:
-        wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 2)
+        wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before + 4)  # two are the pump's, from its first body on
 
 
 def test_many_connections_at_once(start_server, raw_client):
@@ -481,3 +484,29 @@ def test_connections_of_the_same_number(start_server, tmp_path, family):
         assert reply.endswith(b"\r\n\r\n" + path)
     connections = {id(exchange.connection) for _, exchange in seen}
     assert len(connections) == (3 if family == socket.AF_INET else len({fd for fd, _ in seen}))
+
+
+@pytest.mark.one_way
+@pytest.mark.parametrize(("path", "body"), [("/large", BLOCK * 48), ("/file", content_of_this_file())])
+def test_large_bodies_stay_on_the_fast_path(start_server, raw_client, path, body):
+    """A client that reads gets them without the event loop, time and again."""
+    server = start_server(app, is_checked=False)
+    client = raw_client(server)
+    for _ in range(3):
+        assert client.fetch(path).body == body
+        (connection,) = server.server._lane.connections.values()
+        assert connection.wire.in_lane
+
+
+@pytest.mark.one_way
+def test_a_large_body_whose_client_does_not_read(start_server, raw_client, wait_until, monkeypatch):
+    """The event loop gets it, for which the time-outs are; others are served meanwhile, and it arrives whole."""
+    monkeypatch.setattr(pump, "LATE_SECONDS", 0.01)
+    server = start_server(app, is_checked=False)
+    clients = [raw_client(server) for _ in range(5)]
+    for client in clients:
+        client.request("/much")
+    assert raw_client(server).fetch("/large").body == BLOCK * 48
+    wait_until(lambda: sum(wire.connection.exchange is not None for wire in server.server._connections) == 5)
+    for client in clients:
+        assert client.recv_response().body == BLOCK * 512

@@ -1,0 +1,360 @@
+/* pump.c -- turns, and what a socket takes in one of them. */
+#define _GNU_SOURCE /* epoll, eventfd, sendfile, POSIX beside C99 */
+#include "pump.h"
+
+#include <errno.h>
+
+#ifdef __linux__
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    MAX_EVENTS = 64,
+    WAKE = -1, /* the key of wake_fd; else it is a body's number */
+    /* Bodies that have a turn at once, while clients are quick.  Measured
+     * 2026-11: 100 at once cost the kernel 1.3 times as much as 4, one at a
+     * time as much as 4. */
+    LEAST_WIDTH = 4,
+    /* Octets that one call sends at most: the others' turns.  Guess: a
+     * millisecond. */
+    MOST_BYTES = 1 << 22,
+    /* A turn: so long, and as much longer for each MiB.  Guess: a client on
+     * this machine needs a fourth of it, one behind a gigabit twice as much. */
+    TURN_US = 2000,
+    TURN_US_MIB = 4000,
+    LOOK_US = 5000 /* between two looks at whose turn is over */
+};
+
+enum { FREE = 0, WAITING = 1, IN_TURN = 2, BEYOND = 3, ENDED = 4 };
+
+static uint64_t clock_us(void)
+{
+    struct timespec at;
+
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return (uint64_t)at.tv_sec * 1000000 + (uint64_t)at.tv_nsec / 1000;
+}
+
+/* Beginning and end of the pump */
+
+int pump_open(pump *set)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data = {.fd = WAKE}};
+
+    set->first_waiting = set->last_waiting = set->first_begun = -1;
+    set->width = LEAST_WIDTH;
+    set->wake_fd = -1;
+    set->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (set->epoll_fd < 0)
+        return errno;
+    set->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (set->wake_fd < 0 ||
+        epoll_ctl(set->epoll_fd, EPOLL_CTL_ADD, set->wake_fd, &event) != 0)
+        return errno;
+    return 0;
+}
+
+void pump_close(pump *set)
+{
+    if (set->wake_fd >= 0)
+        close(set->wake_fd);
+    if (set->epoll_fd >= 0)
+        close(set->epoll_fd);
+    set->wake_fd = set->epoll_fd = -1;
+}
+
+void pump_wake(pump *set)
+{
+    const uint64_t one = 1;
+
+    if (write(set->wake_fd, &one, sizeof one) < 0)
+        return; /* it is full of wakes already */
+}
+
+/* Lists */
+
+void pump_add(pump *set, int32_t i, int fd, const char *head,
+              uint32_t head_len, const char *body, int file_fd,
+              uint64_t offset, uint64_t count, uint32_t unsent_before)
+{
+    set->bodies[i] = (pump_body){.head = head,
+                                 .body = body,
+                                 .head_left = head_len,
+                                 .left = count,
+                                 .offset = offset,
+                                 .fd = fd,
+                                 .file_fd = file_fd,
+                                 .unsent_before = unsent_before,
+                                 .state = WAITING,
+                                 .next = -1,
+                                 .previous = -1};
+    if (set->last_waiting < 0)
+        set->first_waiting = i;
+    else
+        set->bodies[set->last_waiting].next = i;
+    set->last_waiting = i;
+}
+
+static int32_t take_waiting(pump *set)
+{
+    int32_t i = set->first_waiting;
+
+    set->first_waiting = set->bodies[i].next;
+    if (set->first_waiting < 0)
+        set->last_waiting = -1;
+    return i;
+}
+
+static void link_begun(pump *set, int32_t i)
+{
+    pump_body *body = &set->bodies[i];
+
+    body->previous = -1;
+    body->next = set->first_begun;
+    if (body->next >= 0)
+        set->bodies[body->next].previous = i;
+    set->first_begun = i;
+}
+
+static void unlink_begun(pump *set, int32_t i)
+{
+    const pump_body *body = &set->bodies[i];
+
+    if (body->previous >= 0)
+        set->bodies[body->previous].next = body->next;
+    else
+        set->first_begun = body->next;
+    if (body->next >= 0)
+        set->bodies[body->next].previous = body->previous;
+}
+
+/* Sending */
+
+/* Let the kernel keep so much of what it cannot send yet; 0: as it likes.  A
+ * socket that is none of TCP's has no such option. */
+static void limit_unsent(int fd, uint32_t most_bytes)
+{
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most_bytes,
+               sizeof most_bytes);
+}
+
+static ssize_t send_memory(pump_body *body, size_t count)
+{
+    struct iovec parts[2] = {
+        {(void *)(uintptr_t)body->head, body->head_left},
+        {(void *)(uintptr_t)(body->body + body->offset), count}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+
+    return sendmsg(body->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static ssize_t send_head(pump_body *body)
+{
+    int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (body->left > 0 ? MSG_MORE : 0);
+
+    return send(body->fd, body->head, body->head_left, flags);
+}
+
+/* Count what a call has sent.  Returns 1: the socket may take more. */
+static int count_sent(pump_body *body, size_t sent, size_t asked)
+{
+    uint64_t of_head = sent < body->head_left ? sent : body->head_left;
+
+    body->head += of_head;
+    body->head_left -= of_head;
+    body->offset += sent - of_head;
+    body->left -= sent - of_head;
+    return sent == asked;
+}
+
+/* Returns an outcome; or -1: the rest goes when there is room. */
+static int send_part(pump_body *body)
+{
+    size_t count = body->left < MOST_BYTES ? body->left : MOST_BYTES;
+    size_t asked = body->head_left + count;
+    off_t at = (off_t)body->offset;
+    ssize_t sent;
+
+    if (body->body != NULL) {
+        sent = send_memory(body, count);
+    } else if (body->head_left > 0) {
+        asked = body->head_left;
+        sent = send_head(body);
+        if (sent == (ssize_t)asked && count_sent(body, asked, asked))
+            return body->left > 0 ? send_part(body) : PUMP_SENT;
+    } else {
+        sent = sendfile(body->fd, body->file_fd, &at, count);
+    }
+    if (sent < 0) {
+        body->error = errno;
+        if (errno == EAGAIN || errno == EINTR)
+            return -1;
+        return body->body == NULL && body->head_left == 0 && errno != EPIPE &&
+                       errno != ECONNRESET && errno != ETIMEDOUT &&
+                       errno != EHOSTUNREACH && errno != ENETUNREACH &&
+                       errno != ENOTCONN
+                   ? PUMP_SHORT
+                   : PUMP_GONE;
+    }
+    if (sent == 0 && asked > 0) {
+        body->error = 0;
+        return PUMP_SHORT;
+    }
+    count_sent(body, (size_t)sent, asked);
+    return body->left > 0 || body->head_left > 0 ? -1 : PUMP_SENT;
+}
+
+static void end_turn(pump *set, pump_body *body, int is_over)
+{
+    if (body->state != IN_TURN)
+        return;
+    set->nturns--;
+    body->state = BEYOND;
+    if (is_over) /* clients are slow: let more of them have a turn */
+        set->width = set->width < set->cap ? 2 * set->width : set->width;
+    else if (set->width > LEAST_WIDTH)
+        set->width--;
+}
+
+static void end_body(pump *set, int32_t i, int outcome, int is_watched)
+{
+    pump_body *body = &set->bodies[i];
+
+    end_turn(set, body, outcome == PUMP_LATE);
+    if (is_watched) {
+        epoll_ctl(set->epoll_fd, EPOLL_CTL_DEL, body->fd, NULL);
+        unlink_begun(set, i);
+    }
+    limit_unsent(body->fd, body->unsent_before);
+    body->outcome = outcome;
+    body->state = ENDED;
+    set->ended[set->nended++] = i;
+}
+
+/* Begin a turn. */
+static void begin(pump *set, int32_t i, uint64_t at)
+{
+    pump_body *body = &set->bodies[i];
+    struct epoll_event event = {.events = EPOLLOUT, .data = {.fd = i}};
+    int outcome;
+
+    body->state = IN_TURN;
+    set->nturns++;
+    limit_unsent(body->fd, 0);
+    outcome = send_part(body);
+    if (outcome < 0 &&
+        epoll_ctl(set->epoll_fd, EPOLL_CTL_ADD, body->fd, &event) != 0)
+        outcome = PUMP_LATE; /* no memory: the caller has other means */
+    if (outcome >= 0) {
+        end_body(set, i, outcome, 0);
+        return;
+    }
+    body->turn_until = at + TURN_US + (body->left >> 20) * TURN_US_MIB;
+    body->until = at + set->late_us;
+    link_begun(set, i);
+}
+
+static void look_for_late(pump *set, uint64_t at)
+{
+    for (int32_t i = set->first_begun, next; i >= 0; i = next) {
+        pump_body *body = &set->bodies[i];
+
+        next = body->next;
+        if (at >= body->turn_until)
+            end_turn(set, body, 1);
+        if (at >= body->until)
+            end_body(set, i, PUMP_LATE, 1);
+    }
+    set->look_at = at + LOOK_US;
+}
+
+/* Returns 1 when pump_wake was called. */
+static int wait_and_send(pump *set)
+{
+    struct epoll_event events[MAX_EVENTS];
+    int timeout = set->first_begun < 0 ? -1 : LOOK_US / 1000;
+    int n = epoll_wait(set->epoll_fd, events, MAX_EVENTS, timeout), woken = 0;
+    uint64_t ignored;
+
+    for (int k = 0; k < n; k++) {
+        int32_t i = events[k].data.fd;
+        int outcome;
+
+        if (i == WAKE) {
+            woken = read(set->wake_fd, &ignored, sizeof ignored) > 0;
+            continue;
+        }
+        outcome = send_part(&set->bodies[i]);
+        if (outcome >= 0)
+            end_body(set, i, outcome, 1);
+    }
+    return woken || n < 0;
+}
+
+int pump_run(pump *set)
+{
+    int is_woken = 0;
+    uint64_t at;
+
+    set->nended = 0;
+    do {
+        at = clock_us();
+        while (set->first_waiting >= 0 && set->nturns < set->width)
+            begin(set, take_waiting(set), at);
+        if (set->nended == 0)
+            is_woken = wait_and_send(set);
+        at = clock_us();
+        if (at >= set->look_at)
+            look_for_late(set, at);
+    } while (set->nended == 0 && !is_woken);
+    return (int)set->nended;
+}
+
+#else
+
+int pump_open(pump *set)
+{
+    (void)set;
+    return ENOSYS;
+}
+
+void pump_close(pump *set)
+{
+    (void)set;
+}
+
+void pump_add(pump *set, int32_t i, int fd, const char *head,
+              uint32_t head_len, const char *body, int file_fd,
+              uint64_t offset, uint64_t count, uint32_t unsent_before)
+{
+    (void)set;
+    (void)i;
+    (void)fd;
+    (void)head;
+    (void)head_len;
+    (void)body;
+    (void)file_fd;
+    (void)offset;
+    (void)count;
+    (void)unsent_before;
+}
+
+int pump_run(pump *set)
+{
+    (void)set;
+    return 0;
+}
+
+void pump_wake(pump *set)
+{
+    (void)set;
+}
+
+#endif
