@@ -136,7 +136,7 @@ static int lead(engine *self, batch **taken)
 /* Serve a request in a context of its own (PEP 567), as a new thread has. */
 static int serve_in_context(engine *self, plain_request *served)
 {
-    PyObject *context = PyContext_New();
+    PyObject *context = PyContext_New(), *type, *value, *traceback;
     int result;
 
     if (context == NULL || PyContext_Enter(context) < 0) {
@@ -146,8 +146,11 @@ static int serve_in_context(engine *self, plain_request *served)
         return 0;
     }
     result = serve(self, served);
-    if (result >= 0 && PyContext_Exit(context) < 0)
+    /* Also where the worker ends by an exception: from 3.14 on its thread leaves a context of its own. */
+    PyErr_Fetch(&type, &value, &traceback);
+    if (PyContext_Exit(context) < 0)
         serve_report(self);
+    PyErr_Restore(type, value, traceback);
     Py_DECREF(context);
     return result;
 }
