@@ -11,21 +11,27 @@ Not here: the answers (gateway.py makes the 504 of an interrupted worker, connec
 
 An interrupt may hit between any two bytecodes. In aserve's own code it would leave
 a lock taken or a job lost. So it must hit only while the app's own code runs; calls
-from the app into aserve do not count. Two tokens say where a worker is. Each is a
-list of one item, since `append` and `pop` are atomic:
+from the app into aserve do not count. Two tokens say where a worker is:
 
 `_interruptible`
-          is there while the worker is inside the app. The loop takes it to
+          is a list of one item, since `append` and `pop` are atomic. It is there
+          while the worker is inside the app. The loop takes it to
           interrupt the worker, once for each exchange, and never puts it back. The
           worker takes it when it leaves the app. If it gets the token, no interrupt
-          can come any more. If it does not, it waits until the interrupt has been
-          made, and retracts it if it has not hit by then. It may also hit while the
-          worker waits; there is no second one. So a `try` around `_disarm` is enough.
+          can come any more. If the loop has it, the worker waits until the interrupt
+          has been made, and retracts it if it has not hit by then. It may also hit while
+          the worker waits; there is no second one. So a `try` around `_disarm` is enough.
 `_ownership`
-          is the same for the exchange itself. The loop takes it to write a worker
+          is a lock, of the exchange itself; the worker has it while it is outside the
+          app. The loop takes it to write a worker
           off, and then answers. A worker that leaves the app and does not get it
-          drops its result and ends (WrittenOff). Workers take it and put it back
+          drops its result and ends (WrittenOff). Workers take it and let it go
           only where no interrupt can come.
+
+Code of the app's may run in a worker that is outside the app: a finalizer, between any two
+bytecodes of ours, and it may call into aserve. It must wait for nothing that this very worker
+holds. So the lock is reentrant; and the loop says beforehand that it takes the other token
+(`_is_claimed`): a worker that finds neither has taken the token itself.
 
 A plain request in C (native/) has no Run before it is promoted. Once a second those that
 may be late are promoted first, and their Runs begin in the middle of the app (`begun`).
@@ -188,7 +194,6 @@ class Deadlines:
         `is_inside`: its worker is inside the app, and not in a call from there into aserve.
         """
         run = Run(self, exchange, thread_id, since)
-        run._ownership.append(None)  # without the other token nobody but a thread of the app takes this one
         if is_inside:
             run._interruptible.append(None)
         return run
@@ -216,7 +221,7 @@ class Run:
     """One exchange while the app has it, in one worker."""
 
     __slots__ = (
-        "_deadlines", "_interruptible", "_owner", "_ownership", "exchange", "interrupted_at", "is_interrupted",
+        "_deadlines", "_interruptible", "_is_claimed", "_ownership", "exchange", "interrupted_at", "is_interrupted",
         "is_over", "is_written_off", "since", "thread_id",
     )  # fmt: skip
 
@@ -226,25 +231,29 @@ class Run:
         self.exchange = exchange
         self.thread_id = thread_id or _get_ident()
         self._interruptible: list[None] = []
-        self._ownership: list[None] = []
-        self._owner = 0  # the thread that has the ownership while the app calls into aserve
+        self._is_claimed = False  # the loop has the token, or is just looking for it
+        self._ownership = threading.RLock()
         self.interrupted_at: float | None = None  # monotonic time; the loop's
         self.is_interrupted = False  # the interrupt is made
         self.is_written_off = False
         self.is_over = False
         self.since = since or time.monotonic()
         if not thread_id:
+            self._ownership.acquire()
             deadlines.runs[self.thread_id] = self
 
     # --- called on the event loop ---
 
     def take_interruptible(self) -> bool:
         """Take the right to interrupt; False: the worker is not inside the app, or was interrupted already."""
-        return _pop(self._interruptible)
+        self._is_claimed = True  # first: whoever misses the token must find this
+        is_taken = _pop(self._interruptible)
+        self._is_claimed = is_taken
+        return is_taken
 
     def take_ownership(self) -> bool:
         """Take the exchange from its worker; False: the worker is not inside the app."""
-        return _pop(self._ownership)
+        return self._ownership.acquire(blocking=False)
 
     # --- called from the worker ---
 
@@ -269,7 +278,7 @@ class Run:
         fault: BaseException | None = None
         try:
             try:
-                self._ownership.append(None)
+                self._give_ownership()
                 if not self.is_interrupted:  # otherwise it has had its one interrupt
                     self._interruptible.append(None)
                 result = function(*arguments)
@@ -320,21 +329,18 @@ class Run:
         """Return `function`, one of ours, for the app to call: no interrupt hits it, and nobody takes the exchange from it."""
 
         def guarded(*arguments: Any) -> Any:
-            thread_id = _get_ident()
-            if self._owner == thread_id or self.is_over:
+            if self.is_over:
                 return function(*arguments)
             # Other threads of the app are never interrupted.
-            was_interruptible = self._disarm() if thread_id == self.thread_id else False
+            was_interruptible = self._disarm() if _get_ident() == self.thread_id else False
             if not self._regain_ownership():
                 if self.is_written_off:
                     raise ClientDisconnected("the request took too long, and was answered with an error (504)")
                 return function(*arguments)  # the exchange is over; `function` will notice
-            self._owner = thread_id
             try:
                 return function(*arguments)
             finally:
-                self._owner = 0
-                self._ownership.append(None)
+                self._ownership.release()
                 if was_interruptible:
                     self._interruptible.append(None)
 
@@ -351,21 +357,29 @@ class Run:
 
     def _disarm(self) -> bool:
         """
-        Become uninterruptible; False: an interrupt was made, and is over.
+        Become uninterruptible; False: it was so before, or an interrupt was made, and is over.
 
         Raises:
             RequestTimeout: the interrupt has hit only now.
         """
         if _pop(self._interruptible):
             return True
-        while not self.is_interrupted:
+        while self._is_claimed and not self.is_interrupted:
             time.sleep(CHECK_SECONDS)
-        self._deadlines.retract()
+        if self.is_interrupted:
+            self._deadlines.retract()
         return False
+
+    def _give_ownership(self) -> None:
+        """Let go of the exchange: the app goes on."""
+        try:
+            self._ownership.release()
+        except RuntimeError:
+            pass  # it has been taken from this worker
 
     def _regain_ownership(self) -> bool:
         """Take the exchange back, where no interrupt comes; False: it has been answered, or is over."""
-        while not _pop(self._ownership):
+        while not self._ownership.acquire(blocking=False):
             if self.is_written_off or self.is_over:
                 return False
             time.sleep(CHECK_SECONDS)  # the loop is taking it, or a second thread of the app writes

@@ -75,7 +75,7 @@ def test_one_that_was_promoted_before(start_server, raw_client):
         else:
             app.let_go()
         assert client.recv_response().status == (504 if is_late else 200)
-        assert not deadlines_of(server).runs and not run._interruptible and not run._ownership
+        assert not deadlines_of(server).runs and not run._interruptible and not run.take_ownership()
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -86,7 +86,7 @@ def test_nothing_is_interrupted_while_it_is_promoted(start_server, raw_client, m
 
     def app(environ, start_response):
         start_response("200 OK", apps.PLAIN)(b"written")  # this promotes it
-        seen.append([len(run._interruptible) + len(run._ownership) for run in deadlines_of(server).runs.values()])
+        seen.append([len(run._interruptible) for run in deadlines_of(server).runs.values()])
         is_inside.set()
         while not is_over.is_set():
             time.sleep(0.001)
@@ -115,7 +115,7 @@ def test_nothing_is_interrupted_while_it_is_promoted(start_server, raw_client, m
     client = raw_client(server)
     client.request("/")
     assert is_inside.wait(PATIENCE_SECONDS)
-    assert seen[1:] == [[False] if is_first else [], [2]]
+    assert seen[1:] == [[False] if is_first else [], [1]]
     expire(server)
     with pytest.raises(client.Truncated):
         client.recv_until(b"0\r\n\r\n")

@@ -196,7 +196,7 @@ def test_a_live_body_that_does_not_come(serve, app, raw_client, wait_until):
     client.request("/reads", "Content-Length: 10", method="POST")
     app.wait_for_one()
     [run] = deadlines_of(server).runs.values()
-    wait_until(lambda: run._owner)
+    wait_until(lambda: not run._interruptible)
     expire(server)
     assert client.recv_response().status == 504
     assert raw_client(server).fetch("/reads", method="POST", body=b"whole").body == b"whole"

@@ -10,6 +10,7 @@ import time
 
 import pytest
 from harness.hanging import HOUR
+from harness.waiting import PATIENCE_SECONDS
 
 import aserve
 from aserve.errors import WrittenOff
@@ -28,12 +29,26 @@ def new_run(seconds=HOUR):
     return Run(Deadlines(seconds, FakeExecutor(), 1, pytest.fail), Exchange("", 0))
 
 
+def elsewhere(function):
+    """Return what a function returns in a thread that is no worker's."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+    return results[0]
+
+
+def owns(run):
+    """Whether a worker has the exchange."""
+    return not elsewhere(lambda: run._ownership.acquire(blocking=False) and run._ownership.release() is None)
+
+
 def test_nothing_interrupts_what_the_app_calls_of_ours():
     """There is neither token in it, also where it calls itself."""
     run = new_run()
 
     def is_uninterruptible():
-        return not run.take_interruptible() and not run.take_ownership()
+        return not run.take_interruptible() and owns(run)
 
     def nested():
         assert run.guard(is_uninterruptible)()
@@ -43,10 +58,64 @@ def test_nothing_interrupts_what_the_app_calls_of_ours():
         assert run.guard(nested)()
         with pytest.raises(ZeroDivisionError):
             run.guard(lambda: 1 // 0)()
-        return run._interruptible == run._ownership == [None]
+        return run._interruptible == [None] and not owns(run)
 
     assert run.call(app)
     assert is_uninterruptible()
+
+
+def test_the_app_in_a_worker_that_is_outside_of_it():
+    """A finalizer may run there, and call into aserve: nothing is to come for which it would have to wait."""
+    run = new_run()
+    guarded = run.guard(lambda: (bool(run._interruptible), owns(run)))
+    said = [guarded()]  # before the app
+    assert run.call(lambda: guarded()) == (False, True)
+    said.append(guarded())  # between two pieces of it
+    run.call(int)
+    run.end()
+    said.append(guarded())
+    assert said == [(False, True)] * 3
+
+
+@pytest.mark.parametrize("token", ["_disarm", "_regain_ownership"])
+def test_a_finalizer_within_a_guard(monkeypatch, token):
+    """The collector runs where it likes: one that calls into aserve just behind either token waits for neither."""
+    run, said = new_run(), []
+    take = getattr(Run, token)
+
+    def take_then_finalize(self):
+        taken = take(self)
+        if not said:
+            said.append("finalizer")
+            said.append(guarded())
+        return taken
+
+    guarded = run.guard(lambda: "ours")
+    monkeypatch.setattr(Run, token, take_then_finalize)
+    assert run.call(lambda: guarded()) == "ours"
+    assert said == ["finalizer", "ours"] and not run._interruptible and owns(run)
+
+
+def test_who_misses_a_token_that_was_only_looked_for():
+    """A loop that comes too late lets the worker go on."""
+    run = new_run()
+    assert not run.take_interruptible()
+    assert not run._disarm()
+    assert run.call(lambda: run.guard(int)()) == 0
+
+
+def test_a_worker_waits_for_its_interrupt():
+    """Where the loop has the token, nothing of ours runs before the interrupt has been made."""
+    run = new_run()
+    said = []
+
+    def app():
+        assert elsewhere(run.take_interruptible)
+        threading.Timer(0.02, lambda: said.append("made") or setattr(run, "is_interrupted", True)).start()
+        run.guard(lambda: said.append("ours"))()
+
+    run.call(app)
+    assert said == ["made", "ours"]
 
 
 def test_a_second_thread_of_the_app():
@@ -75,14 +144,12 @@ def test_in_a_child_nobody_waits_for_an_interrupt():
         run = new_run()
 
         def app(run=run, take=take):
-            assert take(run)
+            assert elsewhere(lambda: take(run))
             run._deadlines.on_forked()
             return "done"
 
-        try:
+        with contextlib.suppress(WrittenOff):
             assert run.call(app) == "done"
-        except WrittenOff:
-            assert not run._ownership
 
 
 def test_an_interrupt_at_the_last_moment():
@@ -160,7 +227,7 @@ def test_interrupts_hit_the_app_alone():
                     counts["interrupted"] += 1
                 run.end()
                 assert not run._interruptible
-                assert not run._ownership
+                assert run._ownership._is_owned()
                 ours()
         except BaseException as exc:
             outside.append(exc)
