@@ -54,10 +54,12 @@ static PyObject *response_of(plain_request *self)
         self->owner->owner, "late_response", "Iy#iL", self->arrival.listener,
         self->buffer, (Py_ssize_t)(self->has_head ? self->facts.size : 0),
         self->has_head ? self->facts.code : 0, self->facts.length);
-    if (late != NULL && self->response == NULL)
+    if (self->response == NULL) {
         self->response = late;
-    else
-        Py_XDECREF(late); /* another thread was quicker */
+    } else { /* another thread was quicker */
+        Py_XDECREF(late);
+        PyErr_Clear();
+    }
     return self->response;
 }
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from harness import apps
-from harness.plain import engine_of
+from harness.plain import ask, engine_of, request
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
@@ -108,3 +108,30 @@ def test_an_iterable_without_bytecode(start_server, raw_client):
         time.sleep(0.001)  # whoever wakes up behind it needs the GIL
     assert not ended
     assert client.recv_response().body == b"xy"
+
+
+def test_two_that_come_back_at_once(start_server):
+    """The response that the first has got is good for the other, which could make none."""
+    kept = []
+
+    def app(environ, start_response):
+        kept.append(start_response)
+        return apps.hello(environ, start_response)
+
+    server = start_server(app, is_checked=False, native="auto", threads=1)
+    assert ask(server, request("hello")).endswith(b"hello\n")
+    native, said = server.server._lane.native, []
+
+    def late_response(*arguments):
+        del native.late_response
+        said.append(outcome(kept[0]))
+        raise MemoryError
+
+    def outcome(start):
+        try:
+            start("200 OK", apps.PLAIN)
+        except Exception as exc:
+            return type(exc), str(exc)
+
+    native.late_response = late_response
+    assert [outcome(kept[0])] == said
