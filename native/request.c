@@ -93,13 +93,20 @@ static PyObject *call_method(PyObject *callable, PyObject *const *args,
     return pass_on(self->of, self->name, args, nargsf, kwnames);
 }
 
+/* Whether the arguments are a status and headers; middleware passes exc_info
+ * on, which is None as long as nothing has gone wrong. */
+static int is_first_call(PyObject *const *args, Py_ssize_t nargs)
+{
+    return nargs == 2 || (nargs == 3 && args[2] == Py_None);
+}
+
 /* start_response(status, headers[, exc_info]) */
 static PyObject *start_response(PyObject *callable, PyObject *const *args,
                                 size_t nargsf, PyObject *kwnames)
 {
     plain_request *self = (plain_request *)callable;
 
-    if (PyVectorcall_NARGS(nargsf) == 2 && kwnames == NULL &&
+    if (is_first_call(args, PyVectorcall_NARGS(nargsf)) && kwnames == NULL &&
         self->state == REQUEST_RUNNING && self->twin == NULL &&
         !self->has_head &&
         head_make(self->buffer, REQUEST_HEAD_CAP,

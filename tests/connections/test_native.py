@@ -24,6 +24,13 @@ from aserve.connections.departed import exchange_of
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
 pytestmark = [pytest.mark.any_parser, pytest.mark.one_way]
 
+
+def no_exc_info(environ, start_response):
+    """As middleware calls it that passes on what it gets."""
+    start_response("200 OK", apps.PLAIN, None)
+    return [b"body"]
+
+
 REPEATED = "Host: a\r\nAccept: a\r\nAccept: b\r\nCookie: a\r\nCookie: b\r\n"
 # Name: (app, whether a GET of it is plain to the end).
 APPS = {
@@ -31,6 +38,7 @@ APPS = {
     "several_chunks": (apps.several_chunks, True),
     "tuple_of_chunks": (apps.tuple_of_chunks, True),
     "lazy_generator": (apps.lazy_generator, True),
+    "no_exc_info": (no_exc_info, True),
     "written": (apps.written, False),
     "no_chunks": (apps.no_chunks, True),
     "no_chunks_lazily": (apps.no_chunks_lazily, True),
