@@ -120,13 +120,19 @@ struct engine {
     char takes_times;
 };
 
+/* Whether this process is a child of the one that serves: the app has forked
+ * it, and its parent answers. */
+static inline int engine_is_child(const engine *self)
+{
+    return PyList_GET_SIZE(self->forked) != self->nforks;
+}
+
 /* Whether nothing has come between that Python has to see: another thread, or
  * the app itself, has promoted it, or this is a child of the app's. */
 static inline int request_is_plain(const engine *self,
                                    const plain_request *served)
 {
-    return served->twin == NULL &&
-           PyList_GET_SIZE(self->forked) == self->nforks;
+    return served->twin == NULL && !engine_is_child(self);
 }
 
 extern PyTypeObject engine_type;

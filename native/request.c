@@ -207,7 +207,9 @@ PyObject *request_promote(plain_request *self)
         int state, has_head, is_full, is_inside;
         long long sent;
 
-        if (self->is_sending) {
+        /* In a child the thread that was sending is not there, and what it
+         * has sent is no matter: nothing of the child's is. */
+        if (self->is_sending && !engine_is_child(self->owner)) {
             await_sent();
             continue; /* anything may have come meanwhile */
         }
