@@ -156,13 +156,15 @@ static int serve_in_context(engine *self, plain_request *served)
 }
 
 /* Serve what nobody has begun of a batch.  Returns 1: the executor has to
- * look whether this worker still has its slot. */
+ * look whether this worker still has its slot.  Finalizers of the app's may
+ * fork, also behind a response: in a child the next job ends it (forks.py). */
 static int serve_batch(engine *self, batch *served)
 {
     PyObject *type, *value, *traceback;
     int result = 0, is_elsewhere = 0;
 
-    while (served->taken < served->count && result >= 0 && !is_elsewhere) {
+    while (served->taken < served->count && result >= 0 && !is_elsewhere &&
+           !engine_is_child(self)) {
         plain_request *next = batch_next(self, served);
 
         self->progress++;
