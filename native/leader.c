@@ -12,12 +12,15 @@ int leader_init(void)
     return s_is_stopping != NULL && s_app_blocks != NULL ? 0 : -1;
 }
 
-/* An attribute of the executor's that is True or False. */
-static int flag(const engine *self, PyObject *name)
+/* An attribute of the executor's that is True or False; False, too, where it
+ * cannot be read. */
+static int flag(engine *self, PyObject *name)
 {
     PyObject *value = PyObject_GetAttr(self->executor, name);
     int is_set = value == Py_True;
 
+    if (value == NULL)
+        serve_report(self);
     Py_XDECREF(value);
     return is_set;
 }

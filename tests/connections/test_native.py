@@ -353,6 +353,21 @@ def test_a_fault_of_ours(start_server, monkeypatch):
 
 
 @pytest.mark.provokes("internal error")
+def test_an_executor_that_cannot_be_asked(start_server, monkeypatch):
+    """The app is not called with an exception of ours."""
+    server = start_server(site, is_checked=False, native="auto", threads=1)
+    executor = server.server._executor
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        client.sendall(request("hello", is_last=False))
+        assert b"200 OK" in client.recv(1 << 16)
+        kept = executor.__dict__.pop("_app_blocks")
+        client.sendall(request("hello", is_last=False))
+        received = client.recv(1 << 16)
+        executor._app_blocks = kept
+    assert b"200 OK" in received
+
+
+@pytest.mark.provokes("internal error")
 def test_arrivals_that_python_cannot_take(start_server, monkeypatch):
     """Their connections close, also where there is no memory to log it; the next one is answered."""
     server = start_server(site, is_checked=False, native="auto", threads=1)
