@@ -18,7 +18,7 @@ counts *counts_new(PyObject *places)
                           &made->octets, &made->waits, &made->runs,
                           &made->nbuckets))
         goto failed;
-    if (PyTuple_GET_SIZE(by_class) != COUNTS_CLASSES ||
+    if (PyTuple_GET_SIZE(by_class) != COUNTS_CLASSES || made->nbuckets < 0 ||
         made->nbuckets >= COUNTS_BUCKETS) {
         PyErr_BadArgument();
         goto failed;

@@ -93,7 +93,8 @@ static PyObject *make_counts(PyObject *module, PyObject *args)
     counts *made;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO!", &places, &PyList_Type, &ends))
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &places, &PyList_Type,
+                          &ends))
         return NULL;
     made = counts_new(places);
     for (Py_ssize_t i = 0; made != NULL && i < PyList_GET_SIZE(ends); i++) {
