@@ -143,15 +143,15 @@ static PyObject *join(PyObject *pieces)
 }
 
 /* What one write can send; NULL: with an exception, or not plain. */
-static PyObject *body_of(engine *self, plain_request *served,
-                         PyObject *iterable, int has_no_body)
+static PyObject *body_of(engine *self, plain_request *served, PyObject *list,
+                         int has_no_body)
 {
     PyObject *body;
 
     if (!request_is_plain(self, served) || !served->has_head ||
-        ends_is_slow(self, served) || !PyList_CheckExact(iterable))
+        ends_is_slow(self, served))
         return NULL;
-    body = join(iterable);
+    body = join(list);
     if (body != NULL && (PyBytes_GET_SIZE(body) > BODY_MAX ||
                          (!has_no_body && served->facts.length >= 0 &&
                           served->facts.length != PyBytes_GET_SIZE(body))))
@@ -307,35 +307,49 @@ static int fail(engine *self, plain_request *served)
     return result;
 }
 
-/* Call the app, and send what it returns. */
+/* Send a body that is all there. */
+static int send_list(engine *self, plain_request *served, PyObject *list,
+                     int has_no_body)
+{
+    PyObject *body = body_of(self, served, list, has_no_body);
+    int result;
+
+    if (body == NULL) {
+        PyErr_Clear(); /* no memory: the twin finds it out */
+        return serve_go_on(self, served, "finish", list);
+    }
+    result = send_whole(self, served, body, has_no_body);
+    Py_DECREF(body);
+    return result;
+}
+
+/* Call the app, and send what it returns.  The environ may be the app's last
+ * one, and finalizers of what it holds may call write().  So it goes when the
+ * twin's goes: behind a list that is sent, and before the first piece of any
+ * other iterable. */
 static int call_app(engine *self, plain_request *served, PyObject *env)
 {
     PyObject *args[3] = {NULL, env, (PyObject *)served};
     PyObject *app = self->services[served->arrival.listener].app;
     int has_no_body = is_head(self, served, env), result;
-    PyObject *iterable, *body;
+    PyObject *iterable;
 
     served->is_inside = 1; /* it has no run yet */
     iterable = PyObject_Vectorcall(app, args + 1,
                                    2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
     request_leave(served); /* first: whatever runs Python may be hit */
-    Py_DECREF(env);
+    if (iterable != NULL && !PyList_CheckExact(iterable))
+        Py_CLEAR(env);
     if (iterable == NULL)
-        return fail(self, served);
-    if (stream_takes(self, served, iterable)) {
+        result = fail(self, served);
+    else if (env != NULL)
+        result = send_list(self, served, iterable, has_no_body);
+    else if (stream_takes(self, served, iterable))
         result = stream(self, served, iterable, has_no_body);
-        Py_DECREF(iterable);
-        return result;
-    }
-    body = body_of(self, served, iterable, has_no_body);
-    if (body == NULL) {
-        PyErr_Clear(); /* no memory: the twin finds it out */
+    else
         result = serve_go_on(self, served, "finish", iterable);
-    } else {
-        result = send_whole(self, served, body, has_no_body);
-    }
-    Py_XDECREF(body);
-    Py_DECREF(iterable);
+    Py_XDECREF(env);
+    Py_XDECREF(iterable);
     return result;
 }
 

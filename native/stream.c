@@ -38,7 +38,7 @@ int stream_takes(const engine *self, const plain_request *served,
     PyObject *base = self->services[served->arrival.listener].base;
 
     return self->runs == NULL && /* else Python times each step */
-           !PyList_CheckExact(iterable) && request_is_plain(self, served) &&
+           request_is_plain(self, served) &&
            (PyObject *)type != PyDict_GetItem(base, s_file_wrapper) &&
            (type->tp_iter != NULL || PySequence_Check(iterable));
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import itertools
 import threading
@@ -9,6 +10,7 @@ import time
 
 import pytest
 from harness import apps
+from harness.hanging import HOUR
 from harness.plain import ask, engine_of, request
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
@@ -135,3 +137,57 @@ def test_two_that_come_back_at_once(start_server):
 
     native.late_response = late_response
     assert [outcome(kept[0])] == said
+
+
+class AtTheEnd:
+    """Calls into aserve when the app, or the environ, lets go of it."""
+
+    def __init__(self, call, *arguments):
+        self.call, self.arguments = call, arguments
+
+    def __del__(self):
+        with contextlib.suppress(Exception):  # it may be too late
+            self.call(*self.arguments)
+
+
+def at_the_end(name):
+    """Return an app whose environ has a last call for each path: the way of the body, and whether it was promoted before."""
+
+    def app(environ, start_response):
+        way, is_early = environ["PATH_INFO"][1:].split("-")
+        hints = environ["wsgi.early_hints"]
+        if is_early == "promoted":
+            hints([("Link", "</b>")])
+        if name == "start_response" and way == "unstarted":
+            environ["app.last"] = AtTheEnd(start_response, "200 OK", apps.PLAIN)
+            return [b"body"]
+        write = start_response("200 OK", apps.PLAIN)
+        calls = {
+            "write": (write, b"last"),
+            "start_response": (start_response, "200 OK", apps.PLAIN),
+            "early_hints": (hints, [("Link", "</a>")]),
+        }
+        environ["app.last"] = AtTheEnd(*calls[name])
+        if way == "raises":
+            raise ValueError("meant")
+        return (piece for piece in [b"body"]) if way == "generator" else [b"body"]
+
+    return app
+
+
+@pytest.mark.interrupted
+@pytest.mark.provokes("raised", "broke PEP 3333")
+@pytest.mark.parametrize("seconds", [0, HOUR])
+@pytest.mark.parametrize("name", ["write", "start_response", "early_hints"])
+def test_an_environ_whose_end_calls_us(start_server, name, seconds):
+    """Its finalizers run in the worker, behind the app: they change the same octets in C and in Python, and the worker goes on."""
+    received = {}
+    asked = [
+        request(f"{way}-{before}")
+        for way in ("list", "generator", "raises", "unstarted")
+        for before in ("plain", "promoted")
+    ]
+    for native in ("auto", "off"):
+        server = start_server(at_the_end(name), is_checked=False, native=native, threads=1, request_seconds=seconds)
+        received[native] = [ask(server, each) for each in asked]
+    assert received["auto"] == received["off"]
