@@ -62,7 +62,7 @@ PyObject *ends_addr(const engine *self, const plain_request *served)
         addr = PyDict_GetItem(served->changes, s_remote_addr);
     if (addr == NULL)
         addr = self->peers[served->arrival.fd].addr;
-    Py_INCREF(addr);
+    Py_XINCREF(addr); /* it is there: the descriptor is this request's */
     return addr;
 }
 

@@ -323,6 +323,9 @@ static PyObject **object_at(engine *self, size_t offset)
     return (PyObject **)(void *)((char *)self + offset);
 }
 
+/* Requests are no objects of the collector's, as they hold nothing of the app
+ * but in the middle of a call; but they hold this.  So an app that keeps
+ * start_response for ever keeps an engine that has ended, too. */
 static int traverse(PyObject *object, visitproc visit, void *arg)
 {
     engine *self = (engine *)object;

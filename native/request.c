@@ -268,7 +268,8 @@ void request_enter(plain_request *self)
     PyErr_Restore(type, value, traceback);
 }
 
-/* Returns 0: an interrupt was made, or is just being made. */
+/* Returns 0: an interrupt was made, or is just being made; or the twin was
+ * published while this worker was in a call from the app. */
 static int take_token(const plain_request *self)
 {
     PyObject *list = token_of(self);

@@ -37,6 +37,8 @@ static PyObject *begin_environ(engine *self, plain_request *served,
                              service->is_front, peer->addr, peer->port};
     PyObject *env;
 
+    if (asked.addr == NULL) /* is_plain has seen it: for safety alone */
+        return NULL;
     Py_INCREF(asked.addr); /* to make a dict may run other threads */
     Py_INCREF(asked.port);
     env = environ_new(&self->environs, service->base, &asked, &peer->section);
