@@ -364,7 +364,7 @@ def test_an_executor_that_cannot_be_asked(start_server, monkeypatch):
         client.sendall(request("hello", is_last=False))
         received = client.recv(1 << 16)
         executor._app_blocks = kept
-    assert b"200 OK" in received
+    assert b"200 OK" in received and engine_of(server).promoted_count == 0
 
 
 @pytest.mark.provokes("internal error")
