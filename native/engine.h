@@ -160,8 +160,18 @@ int serve(engine *self, plain_request *served);
 int serve_send(engine *self, plain_request *served, octets head, octets body,
                size_t body_size);
 
-/* Go on with the twin, by this method of the owner's.  Returns 1; -1: what
- * ends the worker was raised. */
+/* Promote it, and go on with the twin, by one of these methods of the owner's
+ * (connections/native.py):
+ *
+ *   name      argument                         when
+ *   run       NULL                             nothing of it has begun
+ *   finish    what the app has returned        that is not plain
+ *   fail      the exception                    the app has raised it
+ *   stream    see `leave` of stream.c          some pieces are left
+ *   leave     (octets not sent, body's size)   the socket has not taken all
+ *   answer    the reply                        an RPC call's is not plain
+ *
+ * Returns 1; -1: what ends the worker was raised. */
 int serve_go_on(engine *self, plain_request *served, const char *name,
                 PyObject *argument);
 
