@@ -15,6 +15,12 @@
 #include "request.h"
 #include "request_id.h"
 
+/* What `reply` returns, besides the octets that were sent (cparsers/lane.h). */
+enum {
+    REPLY_UNSENT = -1, /* nothing was sent: the event loop is to close */
+    REPLY_GONE = -2    /* so is the client, and the connection is closed */
+};
+
 enum {
     HELD_MAX = 1 << 14, /* octets; a longer send lets go of the GIL */
     BODY_MAX = 1 << 17  /* a longer one is sent in parts, by the twin */

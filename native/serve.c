@@ -258,14 +258,14 @@ int serve_send(engine *self, plain_request *served, octets head, octets body,
         sent = self->reply(self->set, fd, head.at, (uint32_t)head.size,
                            body.at, (uint32_t)body.size, served->keep_alive);
     }
-    if (sent == (int)whole || sent == -2) { /* or the client is gone */
+    if (sent == (int)whole || sent == REPLY_GONE) {
         self->nplain++;
-        ends_note(self, served, addr, body_size, sent == -2);
+        ends_note(self, served, addr, body_size, sent == REPLY_GONE);
         return 0;
     }
     Py_XDECREF(addr);
     served->state = REQUEST_RUNNING; /* the event loop sends the rest */
-    if (sent < 0)
+    if (sent == REPLY_UNSENT)
         sent = 0;
     rest = rest_of(head, body, sent, body_size);
     if (rest == NULL)

@@ -271,9 +271,10 @@ static int end(stream_of *from)
     served->state = REQUEST_OVER;
     result = self->reply(self->set, served->arrival.fd, NULL, 0, NULL, 0,
                          served->keep_alive);
-    if (result != -1) {
+    if (result != REPLY_UNSENT) {
         self->nplain++;
-        ends_note(self, served, addr, (size_t)served->sent, result == -2);
+        ends_note(self, served, addr, (size_t)served->sent,
+                  result == REPLY_GONE);
         return 0;
     }
     Py_XDECREF(addr);
