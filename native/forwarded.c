@@ -1,7 +1,7 @@
 /* forwarded.c -- what a believed proxy's words change in the environ.
  *
- * That depends on nothing but these words, Host and the listener.  Python works it out, and it is kept: most clients ask more than
- * once. */
+ * That depends on nothing but these words, Host and the listener.  Python works
+ * it out, and it is kept: most clients ask more than once. */
 #include "engine.h"
 
 /* Of one listener.  Guess: 2 MiB in all, at most. */

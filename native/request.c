@@ -164,8 +164,11 @@ static void await_sent(void)
     Py_END_ALLOW_THREADS
 }
 
-/* Let others know of a twin.  No Python code runs before all of them can; and
- * where memory is lacking, it is none. */
+/* Let others know of a twin.  No Python code may run before all of them can,
+ * or a thread would find half of it.  So none of these steps may let go of the
+ * GIL: what they replace in `connections`, in `exchange` and in `runs` is
+ * absent or None, so no finalizer runs; `exchange` is a slot; and none makes an
+ * object that the collector knows of.  Where memory is lacking, it is none. */
 static int publish(plain_request *self, PyObject *made)
 {
     engine *owner = self->owner;
@@ -395,7 +398,9 @@ static void unlink_request(plain_request *self)
     self->next = self->previous = NULL;
 }
 
-/* A method that the app has kept is its own from now on, and keeps this. */
+/* `write` and `early_hints` are parts of a request: it counts them, they do not
+ * count it, and both are used again with it.  One that the app has kept is the
+ * app's from now on, and counts the request. */
 static int give_away(plain_request *self, method **given)
 {
     if (Py_REFCNT(*given) == 1)

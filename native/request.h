@@ -21,8 +21,10 @@ enum {
     REQUEST_FREE_MAX = 64      /* kept for the next ones */
 };
 
-/* WAITING: no worker has begun it.  RUNNING: one has.  OVER: its response is
- * made, or it is Python's alone. */
+/* WAITING: no worker has begun it.  RUNNING: one has, here or in Python.  OVER:
+ * nobody promotes it any more.  A worker sets OVER before it hands a whole
+ * response to the socket, as the next request of the connection may come at
+ * once; and RUNNING again, if the socket has not taken all. */
 enum { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_OVER };
 
 struct plain_request {
@@ -32,7 +34,7 @@ struct plain_request {
     method *early_hints;
     plain_request *next; /* of those WAITING as jobs, or RUNNING */
     plain_request *previous;
-    PyObject *twin;     /* the Exchange that goes on; NULL: it is plain */
+    PyObject *twin; /* its Exchange, if it was promoted; NULL: it is plain */
     PyObject *response; /* the twin's, if the app had begun */
     PyObject *run;      /* and its Run (wsgi/deadlines.py), with deadlines */
     PyObject *body;     /* of the request: bytes, or NULL */
