@@ -21,7 +21,7 @@ static PyObject *work(PyObject *object, PyObject *unused)
 static PyObject *run(PyObject *object, PyObject *waiting)
 {
     if (Py_TYPE(waiting) != &request_type ||
-        ((plain_request *)waiting)->owner != (engine *)object ||
+        ((plain_request *)waiting)->engine != (engine *)object ||
         ((plain_request *)waiting)->state != REQUEST_WAITING) {
         PyErr_BadArgument();
         return NULL;

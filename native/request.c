@@ -51,7 +51,7 @@ static PyObject *response_of(plain_request *self)
         return self->response;
     /* The app comes back after the end: Python knows what to say. */
     late = PyObject_CallMethod(
-        self->owner->owner, "late_response", "Iy#iL", self->arrival.listener,
+        self->engine->owner, "late_response", "Iy#iL", self->arrival.listener,
         self->buffer, (Py_ssize_t)(self->has_head ? self->facts.size : 0),
         self->has_head ? self->facts.code : 0, self->facts.length);
     if (self->response == NULL) {
@@ -110,7 +110,7 @@ static PyObject *start_response(PyObject *callable, PyObject *const *args,
         self->state == REQUEST_RUNNING && self->twin == NULL &&
         !self->has_head &&
         head_make(self->buffer, REQUEST_HEAD_CAP,
-                  self->owner->services[self->arrival.listener].prefix,
+                  self->engine->services[self->arrival.listener].prefix,
                   args[0], args[1], &self->facts)) {
         self->has_head = 1;
         Py_INCREF(self->write);
@@ -121,8 +121,8 @@ static PyObject *start_response(PyObject *callable, PyObject *const *args,
 
 /* What Python makes of a request as it is: (exchange, connection, response or
  * None, run or None).  Nothing else knows of them yet.  `promote`: the method
- * of the owner's: to look it up may run the collector, other threads, and the
- * end of this request. */
+ * of the engine's owner: to look it up may run the collector, other threads,
+ * and the end of this request. */
 static PyObject *make_twin(plain_request *self, PyObject *promote)
 {
     const lane_arrival *arrival = &self->arrival;
@@ -148,7 +148,7 @@ static int add_run(plain_request *self, PyObject *run)
     int result = -1;
 
     if (thread_id != NULL)
-        result = PyDict_SetItem(self->owner->runs, thread_id, run);
+        result = PyDict_SetItem(self->engine->runs, thread_id, run);
     Py_XDECREF(thread_id);
     if (result == 0) {
         Py_INCREF(run);
@@ -171,7 +171,7 @@ static void await_sent(void)
  * object that the collector knows of.  Where memory is lacking, it is none. */
 static int publish(plain_request *self, PyObject *made)
 {
-    engine *owner = self->owner;
+    engine *its = self->engine;
     PyObject *exchange, *connection, *response, *run, *fd;
     int result;
 
@@ -179,8 +179,8 @@ static int publish(plain_request *self, PyObject *made)
                           &run) ||
         (fd = PyLong_FromLong(self->arrival.fd)) == NULL)
         return -1;
-    owner->peers[self->arrival.fd].has_connection = 1;
-    result = PyDict_SetItem(owner->connections, fd, connection);
+    its->peers[self->arrival.fd].has_connection = 1;
+    result = PyDict_SetItem(its->connections, fd, connection);
     if (result == 0)
         result = PyObject_SetAttr(connection, s_exchange, exchange);
     Py_DECREF(fd);
@@ -194,7 +194,7 @@ static int publish(plain_request *self, PyObject *made)
         Py_INCREF(response);
         Py_XSETREF(self->response, response);
     }
-    owner->npromoted++;
+    its->npromoted++;
     return 0;
 }
 
@@ -204,7 +204,7 @@ PyObject *request_promote(plain_request *self)
 
     Py_INCREF(self);
     if (self->twin == NULL && self->state != REQUEST_OVER)
-        promote = PyObject_GetAttrString(self->owner->owner, "promote");
+        promote = PyObject_GetAttrString(self->engine->owner, "promote");
     while (promote != NULL && self->twin == NULL &&
            self->state != REQUEST_OVER) {
         int state, has_head, is_full, is_inside;
@@ -212,7 +212,7 @@ PyObject *request_promote(plain_request *self)
 
         /* In a child the thread that was sending is not there, and what it
          * has sent is no matter: nothing of the child's is. */
-        if (self->is_sending && !engine_is_child(self->owner)) {
+        if (self->is_sending && !engine_is_child(self->engine)) {
             await_sent();
             continue; /* anything may have come meanwhile */
         }
@@ -349,7 +349,7 @@ plain_request *request_new(engine *owner, const lane_arrival *arrival,
     if (made == NULL)
         return NULL;
     Py_INCREF(owner);
-    made->owner = owner;
+    made->engine = owner;
     made->arrival = *arrival;
     made->vars = vars;
     Py_XINCREF(body);
@@ -393,8 +393,8 @@ static void unlink_request(plain_request *self)
         self->next->previous = self->previous;
     if (self->previous != NULL)
         self->previous->next = self->next;
-    else if (self->owner->requests == self)
-        self->owner->requests = self->next;
+    else if (self->engine->requests == self)
+        self->engine->requests = self->next;
     self->next = self->previous = NULL;
 }
 
@@ -413,7 +413,7 @@ static int give_away(plain_request *self, method **given)
 
 void request_end(plain_request *self)
 {
-    engine *owner = self->owner;
+    engine *its = self->engine;
     int is_kept;
 
     unlink_request(self);
@@ -433,13 +433,13 @@ void request_end(plain_request *self)
     }
     Py_CLEAR(self->twin);
     Py_CLEAR(self->response);
-    if (owner->nfree == REQUEST_FREE_MAX) {
+    if (its->nfree == REQUEST_FREE_MAX) {
         Py_DECREF(self);
         return;
     }
-    self->owner = NULL;
-    owner->free[owner->nfree++] = self;
-    Py_DECREF(owner);
+    self->engine = NULL;
+    its->free[its->nfree++] = self;
+    Py_DECREF(its);
 }
 
 static void dealloc_request(PyObject *object)
@@ -457,7 +457,7 @@ static void dealloc_request(PyObject *object)
     Py_XDECREF(self->run);
     Py_XDECREF(self->write);
     Py_XDECREF(self->early_hints);
-    Py_XDECREF(self->owner);
+    Py_XDECREF(self->engine);
     PyObject_Free(self);
 }
 

@@ -29,7 +29,7 @@ enum { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_OVER };
 
 struct plain_request {
     PyObject_HEAD vectorcallfunc call; /* start_response */
-    engine *owner;
+    engine *engine;
     method *write;
     method *early_hints;
     plain_request *next; /* of those WAITING as jobs, or RUNNING */
