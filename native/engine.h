@@ -173,7 +173,7 @@ int serve_send(engine *self, plain_request *served, octets head, octets body,
  *   run       NULL                             nothing of it has begun
  *   finish    what the app has returned        that is not plain
  *   fail      the exception                    the app has raised it
- *   stream    see `leave` of stream.c          some pieces are left
+ *   stream    see stream.c, go_on_in_python    some pieces are left
  *   leave     (octets not sent, body's size)   the socket has not taken all
  *   answer    the reply                        an RPC call's is not plain
  *

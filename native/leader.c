@@ -161,27 +161,27 @@ static int serve_in_context(engine *self, plain_request *served)
 /* Serve what nobody has begun of a batch.  Returns 1: the executor has to
  * look whether this worker still has its slot.  Finalizers of the app's may
  * fork, also behind a response: in a child the next job ends it (forks.py). */
-static int serve_batch(engine *self, batch *served)
+static int serve_batch(engine *self, batch *from)
 {
     PyObject *type, *value, *traceback;
     int result = 0, is_elsewhere = 0;
 
-    while (served->taken < served->count && result >= 0 && !is_elsewhere &&
+    while (from->taken < from->count && result >= 0 && !is_elsewhere &&
            !engine_is_child(self)) {
-        plain_request *next = batch_next(self, served);
+        plain_request *next = batch_next(self, from);
 
         self->progress++;
         if (next == NULL) {
-            serve_lose(self, served->arrivals[served->taken - 1].fd, NULL);
+            serve_lose(self, from->arrivals[from->taken - 1].fd, NULL);
             continue;
         }
         result = serve_in_context(self, next);
         is_elsewhere = result == 1 && PyDict_GET_SIZE(self->compensated) > 0;
     }
     PyErr_Fetch(&type, &value, &traceback);
-    if (served->taken < served->count)
+    if (from->taken < from->count)
         batch_spill(self, NULL);
-    batch_free(self, served);
+    batch_free(self, from);
     PyErr_Restore(type, value, traceback);
     return result < 0 ? -1 : is_elsewhere;
 }
@@ -190,7 +190,7 @@ int leader_work(engine *self)
 {
     for (;;) {
         batch *taken = NULL;
-        int served;
+        int result;
 
         if (batch_is_waiting(self)) { /* of a worker that is inside the app */
             batch_spill(self, NULL);
@@ -201,9 +201,9 @@ int leader_work(engine *self)
         if (taken != NULL) {
             if (taken->count > 0 && flag(self, s_app_blocks))
                 wake_another(self, taken);
-            served = serve_batch(self, taken);
-            if (served != 0)
-                return served;
+            result = serve_batch(self, taken);
+            if (result != 0)
+                return result;
         }
         if (PyObject_Size(self->jobs) > 0 || flag(self, s_is_stopping))
             return 1;

@@ -174,7 +174,7 @@ static int send_end(stream_of *from)
 
 /* Let Python go on from here: with a piece that was not sent (or NULL), then
  * with the exception that is set, then with what the iterator gives. */
-static int leave(stream_of *from, PyObject *piece, int is_closed)
+static int go_on_in_python(stream_of *from, PyObject *piece, int is_closed)
 {
     PyObject *exc = serve_take_exception(), *taken, *rest = NULL;
     int result = -1;
@@ -297,10 +297,10 @@ int stream(engine *self, plain_request *served, PyObject *iterable,
     from.iterator = PyObject_GetIter(iterable);
     if (from.iterator == NULL || !send_pieces(&from, &rest) ||
         !request_is_plain(self, served) || send_end(&from) <= 0)
-        result = leave(&from, rest, 0);
+        result = go_on_in_python(&from, rest, 0);
     else if (close_iterable(iterable) < 0 || !request_is_plain(self, served) ||
              ends_is_slow(self, served)) /* Python is to tell of it */
-        result = leave(&from, NULL, 1);
+        result = go_on_in_python(&from, NULL, 1);
     else
         result = end(&from);
     Py_XDECREF(rest);
