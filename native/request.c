@@ -37,7 +37,7 @@ static PyObject *promote_inside(plain_request *self)
         self->is_inside = 0;
     twin = request_promote(self);
     if (is_worker)
-        request_enter(self);
+        request_interruptible_begin(self);
     return twin;
 }
 
@@ -253,7 +253,7 @@ static PyObject *token_of(const plain_request *self)
     return list;
 }
 
-void request_enter(plain_request *self)
+void request_interruptible_begin(plain_request *self)
 {
     PyObject *type, *value, *traceback, *list;
 
@@ -285,7 +285,7 @@ static int take_token(const plain_request *self)
     return size > 0;
 }
 
-void request_leave(plain_request *self)
+void request_interruptible_end(plain_request *self)
 {
     PyObject *type, *value, *traceback, *done;
 

@@ -80,14 +80,19 @@ int request_keep_vars(plain_request *self);
  * or it is OVER. */
 PyObject *request_promote(plain_request *self);
 
-/* The worker that calls this goes into the app, or back into it: where there
- * are deadlines, an interrupt may hit from now on. */
-void request_enter(plain_request *self);
+/* Where there are deadlines, a promoted request has a Run, and that has a
+ * token (wsgi/deadlines.py): while it is there, the event loop may take it and
+ * raise RequestTimeout in the worker.  So it is there while the worker runs
+ * the app's own code, and nowhere else. */
+
+/* The worker that calls this goes into the app, or back into it: an interrupt
+ * may hit from now on. */
+void request_interruptible_begin(plain_request *self);
 
 /* It has come back, with an exception set or without one.  No interrupt can
  * come any more; one that hits only now is the exception, unless the app has
  * returned. */
-void request_leave(plain_request *self);
+void request_interruptible_end(plain_request *self);
 
 /* It is OVER: let go of all that is not the app's.  Takes the reference. */
 void request_end(plain_request *self);

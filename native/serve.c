@@ -339,7 +339,7 @@ static int call_app(engine *self, plain_request *served, PyObject *env)
     served->is_inside = 1; /* it has no run yet */
     iterable = PyObject_Vectorcall(app, args + 1,
                                    2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL);
-    request_leave(served); /* first: whatever runs Python may be hit */
+    request_interruptible_end(served); /* first: Python may run from here on */
     if (iterable != NULL && !PyList_CheckExact(iterable))
         Py_CLEAR(env);
     if (iterable == NULL)
