@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import socket
+import subprocess
 
 import pytest
 from harness.waiting import PATIENCE_SECONDS
@@ -56,13 +59,76 @@ def test_a_child_of_a_finalizer(start_process, tmp_path, path):
     assert sorted(said) == sorted([f"/{path} server", "/second server", "/third server"])
 
 
+HOLDING_SENDMSG = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+    ssize_t (*next)(int, const struct msghdr *, int) = dlsym(RTLD_NEXT, "sendmsg");
+
+    if (message->msg_iovlen > 1 && message->msg_iov[1].iov_len == 20000 && access("held", F_OK) != 0) {
+        close(open("held", O_WRONLY | O_CREAT, 0600));
+        while (access("go", F_OK) != 0)
+            usleep(1000);
+    }
+    return next(fd, message, flags);
+}
+"""
+
+SENDING_APP = """
+import os, signal, threading, time
+
+def app(environ, start_response):
+    write = start_response("200 OK", [("Content-Type", "text/plain")])
+    forking = threading.Thread(target=fork, args=(write,))
+    forking.start()
+    def pieces():
+        yield b"x" * 20000
+        forking.join()
+        yield b"served"
+    return pieces()
+
+def fork(write):
+    while not os.path.exists("held"):
+        time.sleep(0.001)
+    child = os.fork()
+    if not child:
+        signal.alarm(20)
+        write(b"child")
+        os._exit(3)
+    with open("status", "w") as file:
+        file.write(str(os.waitpid(child, 0)[1]))
+    open("go", "w").close()
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+@pytest.mark.provokes("which the app forked, ends")
+def test_a_child_born_while_a_piece_is_sent(start_process, tmp_path):
+    """The thread that sends is its parent's: its write() does not wait for that, and ends it, as ever."""
+    (tmp_path / "sending_app.py").write_text(SENDING_APP)
+    (tmp_path / "holding.c").write_text(HOLDING_SENDMSG)
+    library = str(tmp_path / "holding.so")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, str(tmp_path / "holding.c"), "-ldl"], check=True)
+    server = start_process(f"{tmp_path}/sending_app.py:app", "--threads", "1", "--native", "auto", LD_PRELOAD=library)
+    with socket.create_connection(server.address, timeout=PATIENCE_SECONDS) as client:
+        send(client, "/")
+        receive(client, b"6\r\nserved\r\n0\r\n\r\n")
+    assert os.waitstatus_to_exitcode(int((tmp_path / "status").read_text())) == 1
+
+
 def send(client, target):
     client.sendall(f"GET {target} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
 
 
-def receive(client):
+def receive(client, end=b"served"):
     octets = b""
-    while not octets.endswith(b"served"):
+    while not octets.endswith(end):
         piece = client.recv(1 << 16)
         assert piece, octets
         octets += piece
