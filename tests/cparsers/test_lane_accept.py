@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import struct
 import threading
@@ -105,6 +106,32 @@ def test_no_more_descriptors(new_lane, run_out, kinds):
     lane.set.now += 1
     arrivals = lane.poll_all(len(kinds))
     assert sorted(arrival.listener for arrival in arrivals) == list(range(len(kinds)))
+
+
+@pytest.mark.parametrize("kind", ["http", "uwsgi unix"])
+def test_the_last_descriptor(new_lane, kind):
+    """Whoever has it is served, and nothing is short: nobody else is asked for, as nobody else waits."""
+    lane = new_lane(kind)
+    client = lane.connect(GET if kind == "http" else uwsgi())
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + 1, limits[1]))
+    try:
+        arrival = lane.poll_one()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert arrival.kind == WHOLE and lane.set.nshort == 0
+    client.close()
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_all_who_wait_come_at_once(new_lane, count):
+    """However many there are, no second call is needed."""
+    lane = new_lane("uwsgi unix")
+    clients = [lane.connect(uwsgi()) for _ in range(count)]
+    assert len(lane.poll()) == len(clients)
+    assert lane.poll(0) == []
 
 
 # The table, and listeners that are off
