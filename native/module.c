@@ -135,9 +135,9 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *made;
 
     if (environ_init() < 0 || serve_init() < 0 || request_init() < 0 ||
-        ends_init() < 0 || leader_init() < 0 || stream_init() < 0 ||
-        PyType_Ready(&engine_type) < 0 || PyType_Ready(&request_type) < 0 ||
-        PyType_Ready(&method_type) < 0)
+        ends_init() < 0 || request_id_init() < 0 || leader_init() < 0 ||
+        stream_init() < 0 || PyType_Ready(&engine_type) < 0 ||
+        PyType_Ready(&request_type) < 0 || PyType_Ready(&method_type) < 0)
         return NULL;
     made = PyModule_Create(&definition);
     Py_INCREF(&engine_type);

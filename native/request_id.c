@@ -7,6 +7,14 @@
 
 enum { TOLD_MAX = 128 }; /* octets; a longer name is not told */
 
+static PyObject *s_request_id;
+
+int request_id_init(void)
+{
+    s_request_id = PyUnicode_InternFromString("HTTP_X_REQUEST_ID");
+    return s_request_id != NULL ? 0 : -1;
+}
+
 /* Returns 0: there are none. */
 static int draw(request_id_pool *pool)
 {
@@ -53,22 +61,20 @@ static int is_tellable(octets id)
 int request_id_set(engine *self, plain_request *served,
                    const taken_vars *taken, PyObject *env)
 {
-    octets name = OCTETS("HTTP_X_REQUEST_ID"), id = taken->id;
-    PyObject *key, *text;
-    int result = -1;
+    octets id = taken->id;
+    int is_made = id.at == NULL, result = -1;
+    PyObject *text;
 
-    if (id.at == NULL) {
+    if (is_made) {
         if (!make(self, served))
             return 0;
         id = (octets){served->made_id, served->made_id_size};
     }
-    key = text_name(name.at, name.size);
     text = text_of(id.at, id.size);
-    if (key != NULL && text != NULL)
-        result = PyDict_SetItem(env, key, text) < 0 ? -1 : 1;
-    Py_XDECREF(key);
+    if (text != NULL)
+        result = PyDict_SetItem(env, s_request_id, text) < 0 ? -1 : 1;
     Py_XDECREF(text);
-    if (is_tellable(id))
+    if (is_made || is_tellable(id))
         served->told_id = id;
     return result;
 }

@@ -13,6 +13,8 @@ typedef struct {
     unsigned char octets[REQUEST_ID_POOL];
 } request_id_pool;
 
+int request_id_init(void);
+
 /* Name a request in its environ: as it came, or anew; `served` has what the
  * response is to tell.  Returns 1; 0: not plain; -1: with an exception. */
 int request_id_set(engine *self, plain_request *served,

@@ -47,6 +47,15 @@ static PyObject *begin_environ(engine *self, plain_request *served,
     return env;
 }
 
+/* Whether nothing is there that would be taken out. */
+static int has_rest_only(octets vars, int what)
+{
+    static const char name[] = "\0HTTP_X_REQUEST_ID";
+
+    return what == TAKEN_ID &&
+           memmem(vars.at, vars.size, name, sizeof name) == NULL;
+}
+
 /* The same of the rest of the vars: what is taken out comes behind what they
  * begin, which is then the same for many clients and requests. */
 static PyObject *begin_rest(engine *self, plain_request *served, octets vars,
@@ -56,14 +65,19 @@ static PyObject *begin_rest(engine *self, plain_request *served, octets vars,
     PyObject *env;
     taken_vars taken;
 
-    if (!taken_out(vars, served->arrival.nfirst, what, &taken))
-        return NULL;
+    if (has_rest_only(vars, what)) {
+        taken.id = (octets){NULL, 0};
+    } else {
+        if (!taken_out(vars, served->arrival.nfirst, what, &taken))
+            return NULL;
+        vars = (octets){taken.rest, taken.size};
+    }
     if ((what & TAKEN_FORWARDED) != 0 && belief == FORWARDED_BELIEVED) {
         Py_XSETREF(served->changes, forwarded_changes(self, served, &taken));
         if (served->changes == NULL)
             return NULL;
     }
-    env = begin_environ(self, served, (octets){taken.rest, taken.size});
+    env = begin_environ(self, served, vars);
     if (env != NULL && served->changes != NULL &&
         PyDict_Update(env, served->changes) < 0)
         Py_CLEAR(env);
