@@ -26,7 +26,7 @@ from procs import BenchmarkError
 
 BENCH = "quick"
 # Seconds of a load, and before it; by whether it is PyPy.
-TIMING = {False: {"seconds": 0.7, "warm_up_seconds": 0.3}, True: {"seconds": 0.7, "warm_up_seconds": 2.5}}
+TIMING = {False: {"seconds": 0.65, "warm_up_seconds": 0.3}, True: {"seconds": 0.7, "warm_up_seconds": 2.5}}
 ALL, MANY, FEW_AND_MANY = (1, 10, 100), (100,), (1, 100)
 # By interpreter and set: servers, connections. Only those that a target names.
 SETS: dict[str, dict[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
@@ -39,7 +39,7 @@ SETS: dict[str, dict[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
         "blob": (("aserve", "uwsgi"), MANY),
         "blob from a file": (("aserve", "uwsgi"), MANY),
         "test app": (("aserve-t1", "aserve-t8", "uwsgi-t1", "uwsgi-t8"), (10,)),
-        "access log": (("aserve", "aserve+log"), MANY),
+        "access log": (("aserve", "aserve+log", "aserve-production"), MANY),
         "chaos": (("aserve", "aserve+bad"), (90,)),
         "TLS kept": (("aserve-tls", "granian-tls"), MANY),
         "TLS handshakes": (("aserve-tls", "openssl"), (10,)),

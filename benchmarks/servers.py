@@ -175,6 +175,11 @@ HTTP_SERVERS = [
 
 
 WORKER_COUNTS = (1, 2, 3, 4, 6)
+# What a site behind a proxy has on.
+PRODUCTION = (
+    f"{ASERVE_LOG} --metrics 127.0.0.1:0 --slow-request 5 --request-timeout 30 --request-id-header X-Request-ID "
+    "--trusted-proxies 127.0.0.1"
+)
 
 
 def _with(name: str, new_name: str, flags: str, note: str = "") -> Server:
@@ -201,6 +206,7 @@ def _variants() -> Iterator[Server]:
     for name in ("aserve", "gunicorn-sync", "gunicorn", "gunicorn-tornado"):
         for count in WORKER_COUNTS:
             yield _with(name, f"{name}-w{count}", f"--workers {count}")
+    yield _with("aserve", "aserve-production", PRODUCTION, note="all that a site has on")
     yield _with("granian", "granian-t8", "--blocking-threads 8")
     yield _with("granian", "granian-w2", "--workers 2")
     yield _with(

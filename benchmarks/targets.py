@@ -95,7 +95,7 @@ SETS = {
     "blob": Set("serve", "uwsgi", BLOBS, app="blob", connections=(100,)),
     "blob from a file": Set("serve", "uwsgi", BLOBS, app="blobfile", connections=(100,)),
     "test app": Set("serve", "uwsgi-t1", TEST_APP, app="testapp", connections=(10,)),
-    "access log": Set("serve", "aserve", ("aserve", "aserve+log"), connections=(1, 10, 100)),
+    "access log": Set("serve", "aserve", ("aserve", "aserve+log", "aserve-production")),
     "chaos": Set("serve", "aserve", ("aserve", "aserve+bad"), app="token", connections=(90,)),
     # 100 handshakes are in each load: of a short one they would be a large part.
     "TLS kept": Set(
@@ -192,6 +192,7 @@ TARGETS = [
     ),
     Target(10, "PyPy fib(36)", "aserve", BARE, 1, 0.98, PYPY),
     *(Target(11, "access log", "aserve+log", "aserve", connections, 0.9) for connections in (100, 10, 1)),
+    *(Target(19, "access log", "aserve-production", "aserve", connections, 0.9) for connections in (100, 10, 1)),
     Target(13, "chaos", "aserve+bad", "aserve", 90, 0.9),
     Target(15, "TLS kept", "aserve-tls", "granian-tls", 100, 1.2),
     Target(15, "TLS handshakes", "aserve-tls", "openssl", 10, 0.95),
