@@ -400,6 +400,9 @@ BEHIND = b"GET /behind HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 # A server
 
 
+LINE = '%(h)s %(u)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s" "%({host}i)s" "%({content-type}i)s" "%(path)" "%(query)" "%({x-a}i)s"'
+
+
 class Log(logging.Handler):
     """What the server of one app logs."""
 
@@ -431,11 +434,15 @@ class Twin:
         folder.mkdir()
         self._paths = {protocol: str(folder / protocol) for protocol in ("uwsgi", "scgi")}
         binds = ["127.0.0.1:0", *(f"{protocol}://unix:{path}" for protocol, path in self._paths.items())]
+        self._access_log, self._taken = folder / "log", 0
         self.server = RunningServer(
             self.app,
             "asyncio",
-            {"bind": binds, "native": native, "threads": 1, "keep_half_closed": True, "drain_seconds": 5},
-        )
+            {
+                "bind": binds, "native": native, "threads": 1, "keep_half_closed": True, "drain_seconds": 5,
+                "access_log": str(self._access_log), "access_log_format": LINE,
+            },
+        )  # fmt: skip
 
     def serve(self, talks: list[Any], answers: list[Answer]) -> dict[str, Any]:
         """Return all that could be seen from outside, and in the app."""
@@ -451,7 +458,15 @@ class Twin:
         finally:
             logger.removeHandler(self.log)
             logger.propagate = True
-        return {"heard": heard, "seen": self.app.seen, "log": self.log.lines}
+        return {"heard": heard, "seen": self.app.seen, "log": self.log.lines, "lines": self._take_lines()}
+
+    def _take_lines(self) -> list[str]:
+        """Return the lines of the access log since the last call; that of BEHIND may come later."""
+        records = self.server.server._records
+        self.server.call(lambda: (records._flush(), records._access_log.flush()))
+        lines = self._access_log.read_text().splitlines()
+        found, self._taken = lines[self._taken :], len(lines)
+        return [line for line in found if "/behind" not in line]
 
     def _settle(self) -> None:
         """Let the worker do all that has come before."""
