@@ -17,6 +17,13 @@ def make_environ(
     `section` is the place that the last request of the same connection had; 0 at first.
     """
 
+def make_lines(program: Any, ends: list[Any], /) -> tuple[bytes, list[bool]]:
+    """
+    Return the lines of these ends, and for each whether it has one; it has none if Python has to make it.
+
+    An end: vars, is_from_front, addr, changes of the vars or None, made id or b"", status, size, is_gone, arrived_at, began_at, ended_at, thread_id.
+    """
+
 def take_out(vars: bytes, own_count: int, what: int, /) -> tuple[bytes, bytes | None] | None:
     """
     Return a vars block without some of its pairs, and the request's name if it was among them; None: not plain.
@@ -36,6 +43,7 @@ class Engine:
     plain_count: int
     promoted_count: int
     waiting: int
+    ends_waiting: int
 
     def __init__(self, **parts: Any) -> None: ...
     def work(self) -> bool: ...
@@ -43,6 +51,7 @@ class Engine:
     def submit(self, count: int, /) -> None: ...
     def spill(self) -> None: ...
     def promote_all(self) -> None: ...
+    def put_ends(self) -> None: ...
     def take_counts(self) -> tuple[list[tuple[int, int]], float]: ...
     def running(self, arrived_before: float, /) -> dict[int, Any]:
         """Promote the requests that run and that arrived before (those without a time: only if it is infinity); return the exchanges of all that run and are promoted, by thread."""

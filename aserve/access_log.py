@@ -21,6 +21,7 @@ from typing import Any
 from .episode import Episode
 from .errors import BindError, RequestRefused
 from .exchange import ANSWERED, REFUSED, Exchange
+from .line_program import new_program
 from .log_format import LineFormat
 from .log_target import Target, open_target
 from .log_values import died, path_of, record_of
@@ -31,10 +32,8 @@ from .settings.log_line import parse_skip
 logger = logging.getLogger("aserve")
 
 
-# The most lines that wait for the next second; beyond it they are written at once. Guess: some 30 KB.
-_MAX_LINES = 256
-# A longer line does not wait: 4 MiB may, at most.
-_MAX_LENGTH = 1 << 14
+# The most characters that wait for the next second; beyond it they are written at once. Guess: some 250 lines.
+_MAX_LENGTH = 1 << 15
 
 _time, _monotonic = time.time, time.monotonic
 
@@ -57,12 +56,15 @@ class AccessLog:
         except (OSError, ValueError) as exc:
             raise BindError(f"cannot write the access log {name!r}: {_why(exc)}; see --access-log") from None
         self._format = LineFormat(line_format, worker)
+        # In which native/lines.c makes lines; None: none.
+        self.program = None if skip else new_program(line_format, lambda: self._epoch, worker)
         self.wants_times = self._format.wants_times  # see Service.times_requests
         self.wants_ids = self._format.wants_id
         self.wants_head = self._format.wants_head
         self._skips = [parse_skip(text) for text in skip]
         self._flushing = threading.Lock()  # guards the format, the target, and all of these
-        self._lines: list[str] = []  # that wait
+        self._lines: list[str] = []  # that wait: texts of one or more
+        self._length = 0  # of these
         self._set_clock()
         self._trouble = Episode()
         self._goes_on = False  # something was written since the last failure
@@ -84,19 +86,25 @@ class AccessLog:
         with self._flushing:
             if self._skips:
                 ended = [each for each in ended if not self._is_skipped(each)]
-            made = self._format.lines(ended, self._epoch)
-            self._lines += made
-            if len(self._lines) > _MAX_LINES or max(map(len, made), default=0) > _MAX_LENGTH:
-                self._flush()
+            self._add(self._format.lines(ended, self._epoch))
+
+    def write_lines(self, octets: bytes) -> None:
+        """Take lines that native/lines.c has made."""
+        with self._flushing:
+            self._add([octets.decode()])
+
+    def _add(self, made: list[str]) -> None:
+        self._lines += made
+        self._length += sum(map(len, made))
+        if self._length > _MAX_LENGTH:
+            self._flush()
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Make the line of a request that the app has not seen, or not answered in time, of what is known of it."""
         known = exchange or Exchange("", 0)
         addr, end = (known.client or connection).remote_addr, REFUSED if known.end == ANSWERED else known.end
         times = known.arrived_at, known.began_at, 0.0, _monotonic()
-        self.write(
-            [(known.vars, known.is_from_front, addr, why.status, 0, end, *times, known.thread_id, False, b"", False)]
-        )
+        self.write([(known.vars, known.is_from_front, addr, why.status, 0, end, *times, known.thread_id, False, b"")])
 
     def flush(self) -> None:
         """Write the lines that wait."""
@@ -105,8 +113,9 @@ class AccessLog:
 
     def _flush(self) -> None:
         if self._lines:
-            lines, self._lines = self._lines, []
-            self._write_lines(lines)
+            text = "".join(self._lines)
+            self._lines, self._length = [], 0
+            self._write_lines(text)
 
     def on_second(self) -> None:
         """Called once a second: write what waits, and tell when trouble is over."""
@@ -139,20 +148,21 @@ class AccessLog:
         record = record_of(ended, 0.0)
         return any(skip.path.match(path_of(record)) and skip.status.match(str(record.status)) for skip in self._skips)
 
-    def _write_lines(self, lines: Sequence[str]) -> None:
+    def _write_lines(self, text: str) -> None:
         """Write them; what cannot be written is lost: a full disk or a closed pipe must not stop the service."""
-        sent = 0
+        sent: int | None = 0
         try:
-            sent = self._target.write(lines)
+            sent = self._target.write_text(text)
             why = self._target.why_in_part
         except OSError as exc:
             why = _why(exc)
-        self._goes_on |= sent > 0
-        if sent == len(lines):
+        self._goes_on |= sent != 0
+        if sent is None:
             return
+        count = text.count("\n")
         self._goes_on = False
-        self._lost_count, self._lost_why = self._lost_count + len(lines) - sent, why
-        self.lost_count += len(lines) - sent
+        self._lost_count, self._lost_why = self._lost_count + count - sent, why
+        self.lost_count += count - sent
         if self._trouble.begins():
             logger.error("cannot write the access log %r: %s; its lines are lost until that is over", self._name, why)
 

@@ -82,7 +82,7 @@ class LineFormat:
         self.wants_times = text == JSON or not names.isdisjoint(TIMED)  # see Service.times_requests
         self.wants_head = "response_field" in names
         self.wants_id = "request_id" in names
-        show = functools.partial(_show, _escape_json if text.lstrip().startswith("{") else escape)
+        show = functools.partial(show_text, escape_of(text))
         self._show: Show = show
         pieces = list(_json_pieces() if text == JSON else _text_pieces(atoms, show))
         self._text = "".join(piece.replace("%", "%%") if isinstance(piece, str) else "%s" for piece in pieces)
@@ -105,7 +105,7 @@ class LineFormat:
         made: list[str] = []
         add, get, second, next_second = made.append, self._lines.get, self._second, self._second + 1.0
         for each in ended:
-            vars, is_from_front, addr, status, size, end, _, _, _, ended_at, _, _, _, _ = each
+            vars, is_from_front, addr, status, size, end, _, _, _, ended_at, _, _, _ = each
             at = epoch + ended_at
             if not second <= at < next_second:
                 second, next_second = self._begin_second(at)
@@ -183,7 +183,13 @@ def _text_pieces(parts: Iterable[str | Atom], show: Show) -> Iterator[Piece]:
     yield "\n"
 
 
-def _show(escape: Callable[[str], str], value: Value) -> str:
+def escape_of(text: str) -> Callable[[str], str]:
+    """Return what escapes the values of a format."""
+    return _escape_json if text.lstrip().startswith("{") else escape
+
+
+def show_text(escape: Callable[[str], str], value: Value) -> str:
+    """Return a value as a line of text has it."""
     if type(value) is str:
         return escape(value[:MAX_VALUE])
     if type(value) is float:
@@ -202,14 +208,14 @@ def _json_pieces() -> Iterator[Piece]:
 
 
 def _json_column(kind: str, name: str, get: Callable[..., Value]) -> Column:
-    return Column(kind, get, functools.partial(_show_json, f', "{name}": '))
+    return Column(kind, get, functools.partial(show_json, name))
 
 
-def _show_json(name: str, value: Value) -> str:
-    """Return a name and its value; nothing, if there is none."""
+def show_json(name: str, value: Value) -> str:
+    """Return a name and its value as they follow others; nothing, if there is none."""
     if type(value) is str:
-        return name + _encode_json(_decode(value[:MAX_VALUE])) if value else ""
-    return "" if value is None else f"{name}{value}"
+        return f', "{name}": {_encode_json(_decode(value[:MAX_VALUE]))}' if value else ""
+    return "" if value is None else f', "{name}": {value}'
 
 
 _encode_json = json.JSONEncoder(ensure_ascii=True, check_circular=False).encode

@@ -109,6 +109,12 @@ class PipeTarget:
             raise BlockingIOError(errno.EAGAIN, BEHIND)
         return count
 
+    def write_text(self, text: str) -> int | None:
+        """See Target.write_text."""
+        lines = text.splitlines(True)
+        sent = self.write(lines)
+        return None if sent == len(lines) else sent
+
     def _put(self, octets: bytes) -> int:
         """Write as much as there is room for; return how much that was."""
         sent = 0

@@ -48,6 +48,9 @@ class Target(Protocol):
             OSError: none was.
         """
 
+    def write_text(self, text: str) -> int | None:
+        """The same with lines in one text; None: all were written."""
+
     def reopen(self) -> bool:
         """
         Go on in what has the name now; False: there is no such thing.
@@ -71,12 +74,17 @@ class FileTarget:
 
     def write(self, lines: Sequence[str]) -> int:
         """See Target.write."""
-        octets = _octets_of(lines, self._is_torn, "utf-8")
+        sent = self.write_text("".join(lines))
+        return len(lines) if sent is None else sent
+
+    def write_text(self, text: str) -> int | None:
+        """See Target.write_text."""
+        octets = _octets_of(text, self._is_torn, "utf-8")
         with _locked(self._fd):
             sent, last, self.why_in_part = _put(self._fd, octets)
             if sent == len(octets):
                 self._is_torn = False
-                return len(lines)
+                return None
             begun = sent - octets.rfind(b"\n", 0, sent) - 1
             # What went out in two pieces may have another process's line between them.
             self._is_torn = begun > 0 and not (begun <= last and self._cut_back(begun))
@@ -109,9 +117,16 @@ class FileTarget:
         self._fd = -1
 
 
-def _octets_of(lines: Sequence[str], is_behind_torn: bool, encoding: str) -> bytes:
+def write_split(target: Target, text: str) -> int | None:
+    """Write a text line by line; see Target.write_text."""
+    lines = text.splitlines(True)
+    sent = target.write(lines)
+    return None if sent == len(lines) else sent
+
+
+def _octets_of(text: str, is_behind_torn: bool, encoding: str) -> bytes:
     """Return what to write for these lines; if the last before them has no end, with its end."""
-    octets = "".join(lines).encode(encoding, "backslashreplace")
+    octets = text.encode(encoding, "backslashreplace")
     return b"\n" + octets if is_behind_torn else octets
 
 
@@ -170,10 +185,14 @@ class OutputTarget:
             raise OSError(0, str(exc)) from None
         except OSError:
             pass  # what was printed is the program's to lose
-        octets = _octets_of(lines, self._is_torn, self._encoding)
+        octets = _octets_of("".join(lines), self._is_torn, self._encoding)
         sent, _, self.why_in_part = _put(self._fd, octets)
         self._is_torn = not octets[:sent].endswith(b"\n")
         return _count_of(octets[:sent])
+
+    def write_text(self, text: str) -> int | None:
+        """See Target.write_text."""
+        return write_split(self, text)
 
     def reopen(self) -> bool:
         """See Target.reopen: nothing has moved it."""
@@ -199,6 +218,10 @@ class StreamTarget:
         except ValueError as exc:  # the program has closed it
             raise OSError(0, str(exc)) from None
         return len(lines)
+
+    def write_text(self, text: str) -> int | None:
+        """See Target.write_text."""
+        return write_split(self, text)
 
     def reopen(self) -> bool:
         """See Target.reopen: nothing has moved it."""
@@ -262,6 +285,10 @@ class SyslogTarget:
             before, self._socket = self._socket, _connected(*self._place)
             before.close()
             self._socket.send(octets)
+
+    def write_text(self, text: str) -> int | None:
+        """See Target.write_text."""
+        return write_split(self, text)
 
     def reopen(self) -> bool:
         """See Target.reopen."""

@@ -3,7 +3,7 @@
 Owns:     Record, what is kept of a request; a function for each value; which of them are JSON's.
 Thread:   who flushes the log, one at a time (access_log.py).
 Spec:     gunicorn's atoms; uWSGI's log-format; OpenTelemetry's semantic conventions for HTTP, 1.23 and later (json).
-Not here: how values are spelled (settings/log_line.py), escaped and put into a line (log_process.py).
+Not here: how values are spelled (settings/log_line.py), escaped and put into a line (log_format.py, and native/lines.h for plain requests).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ FieldGetter = Callable[[Fields], Value]
 
 def record_of(ended: Ended, at: float, client: str | None = None) -> Record:
     """Return what is known of an end by its names; `at`: its time of day, `client`: its address, if a front server has named it."""
-    vars, is_from_front, addr, status, size, end, arrived_at, began_at, _, ended_at, thread_id, _, head, _ = ended
+    vars, is_from_front, addr, status, size, end, arrived_at, began_at, _, ended_at, thread_id, _, head = ended
     times = Times(arrived_at, began_at, ended_at, thread_id)
     return Record(vars, is_from_front, client or addr or "-", status, size, end, at, times, head)
 
@@ -147,7 +147,7 @@ def _response_field(name: str) -> EndGetter:
     return get
 
 
-_END_GETTERS: dict[str, EndGetter] = {
+END_GETTERS: dict[str, EndGetter] = {
     "addr": lambda process, record: record.client,
     "ltime": lambda process, record: process.stamp(record.at),
     "[ltime]": lambda process, record: f"[{process.stamp(record.at)}]",
@@ -220,13 +220,8 @@ def _field(name: str) -> FieldGetter:
     return lambda fields: fields.get(name)
 
 
-_FIELD_GETTERS: dict[str, FieldGetter] = {
-    "user": _user,
-    "request_id": _request_id,
-    "referer": _field("HTTP_REFERER"),
-    "uagent": _field("HTTP_USER_AGENT"),
-    "host": _field("HTTP_HOST"),
-}
+_FIELD_GETTERS: dict[str, FieldGetter] = {"user": _user, "request_id": _request_id}
+_NAMES = {"referer": "HTTP_REFERER", "uagent": "HTTP_USER_AGENT", "host": "HTTP_HOST"}
 _PLACES = {"REQUEST_METHOD": 1, "REQUEST_URI": 3, "PATH_INFO": 5, "QUERY_STRING": 7, "SERVER_PROTOCOL": 9}
 # RFC 3875 4.1: without HTTP_ before their names.
 _BARE = ("CONTENT_TYPE", "CONTENT_LENGTH")
@@ -239,19 +234,25 @@ def kind_of(atom: Atom) -> str:
     """Return where a value is found."""
     if atom.name == "variable":
         return OF_REQUEST if atom.argument in _PLACES else OF_END if atom.argument == "REMOTE_ADDR" else OF_FIELDS
-    if atom.name in _END_GETTERS or atom.name == "response_field":
+    if atom.name in END_GETTERS or atom.name == "response_field":
         return OF_END
     return OF_REQUEST if atom.name in _REQUEST_GETTERS else OF_FIELDS
 
 
-def field_getter(atom: Atom) -> FieldGetter:
-    """Return what finds a value in the field section."""
+def name_of(atom: Atom) -> str | None:
+    """Return the variable that a value is, without more to do; None: it is not one."""
     if atom.name == "variable":
-        return _field(atom.argument)
+        return atom.argument
     if atom.name == "field":
         name = atom.argument.upper().replace("-", "_")
-        return _field(name if name in _BARE else f"HTTP_{name}")
-    return _FIELD_GETTERS[atom.name]
+        return name if name in _BARE else f"HTTP_{name}"
+    return _NAMES.get(atom.name)
+
+
+def field_getter(atom: Atom) -> FieldGetter:
+    """Return what finds a value in the field section."""
+    name = name_of(atom)
+    return _FIELD_GETTERS[atom.name] if name is None else _field(name)
 
 
 def request_getter(atom: Atom) -> RequestGetter:
@@ -263,7 +264,7 @@ def end_getter(atom: Atom) -> EndGetter:
     """Return what finds a value in how the request ended."""
     if atom.name == "response_field":
         return _response_field(atom.argument)
-    return _END_GETTERS["addr" if atom.name == "variable" else atom.name]
+    return END_GETTERS["addr" if atom.name == "variable" else atom.name]
 
 
 JSON_REQUEST: dict[str, RequestGetter] = {
@@ -275,18 +276,18 @@ JSON_REQUEST: dict[str, RequestGetter] = {
 JSON_END: dict[str, EndGetter] = {
     "client.address": lambda process, record: record.client if record.client != "-" else None,
     "http.response.status_code": lambda process, record: record.status or None,
-    "http.response.body.size": _END_GETTERS["size"],
+    "http.response.body.size": END_GETTERS["size"],
     "http.server.request.duration": _duration,
     "aserve.queue_wait": _queue_wait,
-    "aserve.end": _END_GETTERS["end"],
-    "aserve.worker": _END_GETTERS["worker"],
-    "process.pid": _END_GETTERS["pid"],
+    "aserve.end": END_GETTERS["end"],
+    "aserve.worker": END_GETTERS["worker"],
+    "process.pid": END_GETTERS["pid"],
     "thread.name": _thread,
 }
 JSON_FIELDS: dict[str, FieldGetter] = {
-    "user_agent.original": _FIELD_GETTERS["uagent"],
-    "http.request.header.host": _FIELD_GETTERS["host"],
-    "http.request.header.referer": _FIELD_GETTERS["referer"],
+    "user_agent.original": _field("HTTP_USER_AGENT"),
+    "http.request.header.host": _field("HTTP_HOST"),
+    "http.request.header.referer": _field("HTTP_REFERER"),
     "http.request.header.x-request-id": _request_id,
     "http.request.header.traceparent": _field("HTTP_TRACEPARENT"),
 }
@@ -301,7 +302,7 @@ def died(text: str, seconds: float) -> Ended:
         "SERVER_PROTOCOL": "",
     }  # fmt: skip
     vars, now = "\0".join(part for pair in pairs.items() for part in pair), time.monotonic()
-    return vars, False, "", 0, 0, WORKER_DIED, now - seconds, 0.0, 0.0, now, 0, False, b"", False
+    return vars, False, "", 0, 0, WORKER_DIED, now - seconds, 0.0, 0.0, now, 0, False, b""
 
 
 def path_of(record: Record) -> str:

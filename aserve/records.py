@@ -101,6 +101,7 @@ class Records:
             slow_seconds=self._server.config.slow_request_seconds,
             wire_log=self._wire_log,
             counters=self._counters,
+            access_log=log,
         )
         executor.on_pause = ends.flush
         return ends

@@ -13,10 +13,11 @@ Up to 64 ends share what it costs to begin with each reader. They wait while the
 from __future__ import annotations
 
 import collections
+import itertools
 import threading
 import time
 from collections.abc import Iterable, Sequence, Sized
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol, Union
 
 if TYPE_CHECKING:
     from .errors import RequestRefused
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 # What is kept of a request: its vars; whether a front server has sent them; its client's address, "" on a unix socket or if the vars have
 # it; status (0: there was none) and octets sent of its response; how it ended (exchange.py); when it arrived, was begun, was left to the event
 # loop, and ended, by time.monotonic() (0.0: that has not come, or nothing asks); the thread that began it; whether the app has failed; the
-# response's head, if a reader asks; whether it is counted already. A tuple, as a class of its own would cost 300 instructions each, and native/ends.c makes these, too.
-Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bool, bytes, bool]
+# response's head, if a reader asks. A tuple, as a class of its own would cost 300 instructions each, and native/ends.c makes these, too.
+Ended = tuple[str, bool, str, int, int, str, float, float, float, float, int, bool, bytes]
+# What native/ends.c has counted already: lines of the access log, or, if Python is to make these, records.
+Batch = Union[bytes, list[Ended]]
 
 # The most that wait to be told: as many as a batch of the lane (connections/lane_memory.py).
 MOST = 64
@@ -48,15 +51,25 @@ def ended_of(exchange: Exchange, ended_at: float, wants_head: bool = False) -> E
         status, size, head = response.code, response.sent_bytes, response.head if wants_head else b""
     return (
         exchange.vars, exchange.is_from_front, client.remote_addr, status, size, exchange.end,
-        exchange.arrived_at, exchange.began_at, exchange.left_at, ended_at, exchange.thread_id, exchange.has_app_failed, head, False,
+        exchange.arrived_at, exchange.began_at, exchange.left_at, ended_at, exchange.thread_id, exchange.has_app_failed, head,
     )  # fmt: skip
 
 
 # The deque of ends (None: they are noted elsewhere); what tells of them; how many wait at most; `soon`; how long one takes that is to be told
-# at once; whether the heads of responses are asked for; Counters.places, or None. See Ends.
-Parts = tuple[Any, Any, int, float, float, bool, Any]
-# What Counters.add takes.
-TakeCounts = Callable[[], tuple[list[tuple[int, int]], float]]
+# at once; whether the heads of responses are asked for; Counters.places, or None; AccessLog.program, or None. See Ends.
+Parts = tuple[Any, Any, int, float, float, bool, Any, Any]
+
+
+class NativeEnds(Protocol):
+    """The ends of plain requests: native/ends.h."""
+
+    ends_waiting: int  # those that are not in the deque yet
+
+    def put_ends(self) -> None:
+        """Put a Batch of them into the deque."""
+
+    def take_counts(self) -> tuple[list[tuple[int, int]], float]:
+        """Return what Counters.add takes."""
 
 
 class RequestLog(Protocol):
@@ -66,8 +79,8 @@ class RequestLog(Protocol):
     def parts(self) -> Parts:
         """What native/ends.c shares with this."""
 
-    def attach(self, take_counts: TakeCounts) -> None:
-        """Count what `take_counts` returns, too: plain requests, of which nothing else is noted."""
+    def attach(self, native: NativeEnds) -> None:
+        """Tell of the ends of plain requests, too."""
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """
@@ -104,20 +117,21 @@ class Ends:
         slow_seconds: float = 0.0,
         wire_log: Any = None,
         counters: Any = None,
+        access_log: Any = None,
     ) -> None:
         """
         `waiting`: the jobs that no thread has begun; while there are some, ends wait, too: MOST are told together.
 
         `soon`: an end that may wait does so if its request came less than so many seconds ago: `flush` is then called soon.
         `slow` is told at once of those that took `slow_seconds`, `wire_log` (a WireLog) of each; None: nobody is.
-        `counters` is the reader for which native/counts.c counts, if there is one.
+        `counters` is the reader for which native/counts.c counts, if there is one, `access_log` the one for which native/lines.c makes lines.
         """
-        self._readers, self._counters = tuple(readers), counters
-        self._take_counts: TakeCounts | None = None
+        self._readers, self._counters, self._access_log = tuple(readers), counters, access_log
+        self._native: NativeEnds | None = None
         self._writes: Sequence[Callable[[Sequence[Ended]], None]] = [reader.write for reader in self._readers]
         self._waiting, self._soon, self._wants_head, self._wire_log = waiting, soon, wants_head, wire_log
         self._slow, self._slow_seconds = slow, slow_seconds if slow is not None else float("inf")
-        self._ends: collections.deque[Ended] = collections.deque()
+        self._ends: collections.deque[Ended | Batch] = collections.deque()
         self._due_at = _monotonic() + _LONGEST
         self._telling = threading.Lock()  # whoever takes ends out also tells of them: they stay in order
 
@@ -125,17 +139,20 @@ class Ends:
     def parts(self) -> Parts:
         """See RequestLog.parts."""
         places = None if self._counters is None else self._counters.places
-        noted = None if self._readers == (self._counters,) else self._ends
-        return noted, self.flush, MOST, self._soon, self._slow_seconds, self._wants_head, places
+        log = self._access_log
+        noted, program = (None, None) if log is None else (self._ends, log.program)
+        flush = None if noted is None and places is None else self.flush
+        return noted, flush, MOST, self._soon, self._slow_seconds, self._wants_head, places, program
 
-    def attach(self, take_counts: TakeCounts) -> None:
+    def attach(self, native: NativeEnds) -> None:
         """See RequestLog.attach."""
-        if self._counters is not None:
-            self._take_counts = take_counts
+        self._native = native
 
     def write(self, exchange: Exchange, may_wait: bool = False) -> None:
         """See RequestLog.write."""
         ends, ended_at = self._ends, _monotonic()
+        if self._native is not None:
+            self._native.put_ends()  # those before it
         ends.append(ended_of(exchange, ended_at, self._wants_head))
         took = ended_at - exchange.arrived_at
         if self._wire_log is not None:
@@ -157,16 +174,27 @@ class Ends:
 
     def flush(self) -> None:
         """Tell of those that wait; if another thread does so just now, that tells of these, too."""
-        ends, telling, self._due_at = self._ends, self._telling, _monotonic() + _LONGEST
-        if self._take_counts is not None:
-            self._counters.add(*self._take_counts())
-        while ends:  # once more after the release: who could not acquire it relies on this
-            if not telling.acquire(len(ends) > _TOO_MANY):
+        ends, telling, native, self._due_at = self._ends, self._telling, self._native, _monotonic() + _LONGEST
+        if native is not None and self._counters is not None:
+            self._counters.add(*native.take_counts())
+        while ends or (native is not None and native.ends_waiting):
+            # Once more after the release: who could not acquire it relies on this.
+            if not telling.acquire(len(ends) + (native.ends_waiting if native is not None else 0) > _TOO_MANY):
                 return
             try:
+                if native is not None:
+                    native.put_ends()
                 take = ends.popleft
-                ended = [take() for _ in range(len(ends))]
-                for write in self._writes if ended else ():
-                    write(ended)
+                self._tell([take() for _ in range(len(ends))])
             finally:
                 telling.release()
+
+    def _tell(self, ended: list[Any]) -> None:
+        for kind, some in itertools.groupby(ended, type) if self._native is not None else [(tuple, ended)]:
+            if kind is tuple:
+                told = list(some)
+                for write in self._writes if told else ():
+                    write(told)
+            else:
+                for batch in some:
+                    self._access_log.write_lines(batch) if kind is bytes else self._access_log.write(batch)

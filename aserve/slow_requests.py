@@ -22,7 +22,7 @@ from .errors import RequestRefused
 from .exchange import ANSWERED, REFUSED, Exchange, escape, shortened
 from .frames import Call, calls_of, show_calls, where_of
 from .log_values import request_id_of
-from .request_log import Parts, TakeCounts
+from .request_log import NativeEnds, Parts
 from .stacks import ORDER, SLOW_WATCH, look_at_threads
 
 logger = logging.getLogger("aserve.slow")
@@ -72,10 +72,10 @@ class SlowRequests:
     @property
     def parts(self) -> Parts:
         """See RequestLog.parts."""
-        return None, None, 0, 0.0, self._seconds, False, None
+        return None, None, 0, 0.0, self._seconds, False, None, None
 
-    def attach(self, take_counts: TakeCounts) -> None:
-        """See RequestLog.attach: nothing is counted."""
+    def attach(self, native: NativeEnds) -> None:
+        """See RequestLog.attach: nothing is kept there."""
 
     # --- called on the event loop ---
 

@@ -4,7 +4,7 @@
 #include "taken.h"
 
 enum {
-    ENDED_SIZE = 14,
+    ENDED_SIZE = 13,
     LONGEST = 1 /* seconds: as _LONGEST of request_log.py */
 };
 
@@ -33,14 +33,14 @@ static PyObject *new_reference(PyObject *object)
 
 int ends_take(ends_log *to, PyObject *parts)
 {
-    PyObject *noted, *flush, *places;
+    PyObject *noted, *flush, *places, *program;
 
     to->slow_seconds = Py_HUGE_VAL;
     if (parts == Py_None)
         return 0;
-    if (!PyArg_ParseTuple(parts, "OOnddpO", &noted, &flush, &to->most,
+    if (!PyArg_ParseTuple(parts, "OOnddpOO", &noted, &flush, &to->most,
                           &to->soon, &to->slow_seconds, &to->wants_head,
-                          &places))
+                          &places, &program))
         return -1;
     if (flush != Py_None)
         to->flush = new_reference(flush);
@@ -49,7 +49,37 @@ int ends_take(ends_log *to, PyObject *parts)
         to->append = PyObject_GetAttrString(noted, "append");
     }
     to->counted = counts_new(places);
+    if (!PyErr_Occurred() && program != Py_None)
+        to->made = lines_new(program);
     return PyErr_Occurred() ? -1 : 0;
+}
+
+void ends_free(ends_log *from)
+{
+    PyMem_Free(from->counted);
+    lines_free(from->made);
+}
+
+Py_ssize_t ends_count(const ends_log *from)
+{
+    return (from->records != NULL ? PyList_GET_SIZE(from->records) : 0) +
+           (from->made != NULL ? lines_count(from->made) : 0);
+}
+
+int ends_put(ends_log *from)
+{
+    PyObject *some = from->records, *done;
+
+    if (some != NULL)
+        from->records = NULL;
+    else if (from->made != NULL && lines_count(from->made) > 0)
+        some = lines_take(from->made);
+    else
+        return 0;
+    done = some != NULL ? PyObject_CallOneArg(from->append, some) : NULL;
+    Py_XDECREF(some);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
 }
 
 PyObject *ends_addr(const engine *self, const plain_request *served)
@@ -165,8 +195,7 @@ static PyObject *new_end(const engine *self, const plain_request *served,
         self->ends.wants_head
             ? PyBytes_FromStringAndSize(served->buffer,
                                         (Py_ssize_t)served->facts.size)
-            : new_reference(no_head),
-        new_reference(self->ends.counted != NULL ? Py_True : Py_False)};
+            : new_reference(no_head)};
     PyObject *made = PyTuple_New(ENDED_SIZE);
     int is_whole = made != NULL;
 
@@ -187,25 +216,76 @@ static int may_wait(const engine *self, const plain_request *served,
                     double ended_at)
 {
     const ends_log *log = &self->ends;
-    Py_ssize_t count =
-        log->noted != NULL ? PyObject_Size(log->noted) : log->counted->count;
+    Py_ssize_t count = log->noted != NULL
+                           ? PyObject_Size(log->noted) + ends_count(log)
+                           : log->counted->count;
 
     return (ended_at - served->arrived_at < log->soon ||
             batch_is_waiting(self) || PyObject_Size(self->jobs) > 0) &&
            count < log->most && ended_at < log->due_at;
 }
 
-/* Put a record into the deque; takes `addr`.  Returns -1 with an exception. */
+/* Add a line.  Returns 1; 0: it is Python's to make; -1: with an exception. */
+static int add_line(engine *self, const plain_request *served, PyObject *addr,
+                    size_t size, int is_gone, double ended_at)
+{
+    line_end end = {
+        {served->vars, served->arrival.vars_len},
+        self->services[served->arrival.listener].is_front,
+        {NULL, 0},
+        served->changes,
+        {served->made_id, served->made_id_size},
+        served->facts.code,
+        size,
+        is_gone,
+        served->arrived_at,
+        served->began_at,
+        ended_at,
+        served->thread_id,
+    };
+
+    if (self->ends.made == NULL || !text_octets(addr, &end.addr))
+        return 0;
+    if (lines_prepare(self->ends.made, ended_at, served->thread_id) < 0)
+        return -1;
+    /* Records that were before it stay there. */
+    if (self->ends.records != NULL && ends_put(&self->ends) < 0)
+        return -1;
+    return lines_add(self->ends.made, &end);
+}
+
+static int add_record(engine *self, PyObject *record)
+{
+    ends_log *log = &self->ends;
+    PyObject *records;
+
+    if (log->records == NULL) {
+        records = PyList_New(0); /* may run other threads */
+        if (records == NULL)
+            return -1;
+        if (log->records == NULL && ends_put(log) == 0)
+            log->records = records;
+        else
+            Py_DECREF(records);
+    }
+    return log->records != NULL ? PyList_Append(log->records, record) : -1;
+}
+
+/* Keep a line, or a record.  Returns -1 with an exception. */
 static int note(engine *self, const plain_request *served, PyObject *addr,
                 size_t size, int is_gone, double ended_at)
 {
-    PyObject *made = new_end(self, served, addr, size, is_gone, ended_at);
-    PyObject *done =
-        made != NULL ? PyObject_CallOneArg(self->ends.append, made) : NULL;
+    int result = add_line(self, served, addr, size, is_gone, ended_at);
+    PyObject *made;
 
+    if (result != 0) {
+        Py_DECREF(addr);
+        return result;
+    }
+    made = new_end(self, served, addr, size, is_gone, ended_at);
+    result = made != NULL ? add_record(self, made) : -1;
     Py_XDECREF(made);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    return result;
 }
 
 void ends_note(engine *self, const plain_request *served, PyObject *addr,

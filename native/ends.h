@@ -1,8 +1,9 @@
 /* ends.h -- the ends of requests, as their readers get them.
  *
  * The twin is aserve/request_log.py: Ends keeps them for a moment, and tells
- * the access log and the counters of many at once.  Here they are put into the
- * same deque. */
+ * the access log and the counters of many at once.  Here they are counted, and
+ * kept as lines of the log (lines.h), or as records, of which Python makes
+ * them; many at once are put into the deque of Ends. */
 #ifndef NATIVE_ENDS_H
 #define NATIVE_ENDS_H
 
@@ -13,6 +14,15 @@ int ends_init(void);
 /* What Ends.parts has; None: nothing reads ends.  Returns -1 with an
  * exception. */
 int ends_take(ends_log *to, PyObject *parts);
+
+void ends_free(ends_log *from);
+
+/* How many are not in the deque yet. */
+Py_ssize_t ends_count(const ends_log *from);
+
+/* Put them there: lines as bytes, records as a list.  Runs no other thread in
+ * between.  Returns -1 with an exception. */
+int ends_put(ends_log *from);
 
 /* The client's address, which another connection's may replace as soon as the
  * response is out; NULL: nobody asks. */

@@ -314,7 +314,8 @@ static const size_t followed[] = {
     offsetof(engine, written_off), offsetof(engine, overdue),
     offsetof(engine, new_input),   offsetof(engine, run),
     offsetof(engine, ends.noted),  offsetof(engine, ends.append),
-    offsetof(engine, ends.flush),  offsetof(engine, respond),
+    offsetof(engine, ends.flush),  offsetof(engine, ends.records),
+    offsetof(engine, respond),
 };
 enum { FOLLOWED_COUNT = sizeof followed / sizeof *followed };
 
@@ -376,7 +377,7 @@ static void dealloc(PyObject *object)
     }
     PyMem_Free(self->peers);
     PyMem_Free(self->services);
-    PyMem_Free(self->ends.counted);
+    ends_free(&self->ends);
     environ_clear(&self->environs);
     Py_TYPE(object)->tp_free(object);
 }
@@ -391,7 +392,22 @@ static PyObject *take_counts(PyObject *object, PyObject *unused)
     return counts_take(counted);
 }
 
+static PyObject *put_ends(PyObject *object, PyObject *unused)
+{
+    (void)unused;
+    if (ends_put(&((engine *)object)->ends) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *get_ends_waiting(PyObject *object, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSsize_t(ends_count(&((engine *)object)->ends));
+}
+
 static PyMethodDef methods[] = {
+    {"put_ends", put_ends, METH_NOARGS, NULL},
     {"take_counts", take_counts, METH_NOARGS, NULL},
     {"work", work, METH_NOARGS, NULL},
     {"run", run, METH_O, NULL},
@@ -415,6 +431,7 @@ static PyMemberDef members[] = {
 
 static PyGetSetDef getset[] = {
     {"waiting", get_waiting, NULL, NULL, NULL},
+    {"ends_waiting", get_ends_waiting, NULL, NULL, NULL},
     {"tail", get_tail, set_tail, NULL, NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };

@@ -12,6 +12,7 @@
 #include "counts.h"
 #include "environ.h"
 #include "forwarded.h"
+#include "lines.h"
 #include "request.h"
 #include "request_id.h"
 
@@ -69,12 +70,14 @@ typedef struct batch {
 
 /* Who reads the ends of requests: see ends.h. */
 typedef struct {
-    PyObject *noted;  /* the deque of Ends; NULL: nobody has a line of each */
-    PyObject *append; /* of that */
-    PyObject *flush;  /* of Ends */
-    Py_ssize_t most;  /* that wait */
-    double soon;      /* a request that was quicker may wait */
-    double due_at;    /* from then on the next one does not */
+    PyObject *noted;   /* the deque of Ends; NULL: nobody has a line of each */
+    PyObject *append;  /* of that */
+    PyObject *flush;   /* of Ends */
+    PyObject *records; /* a list that is not in the deque yet, or NULL */
+    lines *made;       /* the same in lines; NULL: Python makes them */
+    Py_ssize_t most;   /* that wait */
+    double soon;       /* a request that was quicker may wait */
+    double due_at;     /* from then on the next one does not */
     double slow_seconds;
     int wants_head;
     counts *counted; /* NULL: nobody counts them */

@@ -113,7 +113,58 @@ static PyObject *make_counts(PyObject *module, PyObject *args)
     return found;
 }
 
+static int add_end(lines *to, PyObject *end)
+{
+    line_end of = {0};
+    Py_ssize_t vars_size, id_size, size;
+    PyObject *addr, *changes;
+
+    if (!PyArg_ParseTuple(end, "y#pUOy#inpdddk", &of.vars.at, &vars_size,
+                          &of.is_front, &addr, &changes, &of.made_id.at,
+                          &id_size, &of.status, &size, &of.is_gone,
+                          &of.arrived_at, &of.began_at, &of.ended_at,
+                          &of.thread_id))
+        return -1;
+    of.vars.size = (size_t)vars_size;
+    of.made_id.size = (size_t)id_size;
+    of.size = (size_t)size;
+    of.changes = changes != Py_None ? changes : NULL;
+    if (!text_octets(addr, &of.addr)) {
+        PyErr_BadArgument();
+        return -1;
+    }
+    if (lines_prepare(to, of.ended_at, of.thread_id) < 0)
+        return -1;
+    return lines_add(to, &of);
+}
+
+static PyObject *make_lines(PyObject *module, PyObject *args)
+{
+    PyObject *program, *ends, *found = NULL, *plain = PyList_New(0);
+    lines *made = NULL;
+
+    (void)module;
+    if (plain != NULL &&
+        PyArg_ParseTuple(args, "OO!", &program, &PyList_Type, &ends))
+        made = lines_new(program);
+    for (Py_ssize_t i = 0; made != NULL && i < PyList_GET_SIZE(ends); i++) {
+        int is_plain = add_end(made, PyList_GET_ITEM(ends, i));
+
+        if (is_plain < 0 ||
+            PyList_Append(plain, is_plain ? Py_True : Py_False) < 0)
+            break;
+    }
+    if (made != NULL && !PyErr_Occurred())
+        found = lines_take(made);
+    lines_free(made);
+    if (found != NULL)
+        return Py_BuildValue("NN", found, plain);
+    Py_XDECREF(plain);
+    return NULL;
+}
+
 static PyMethodDef methods[] = {
+    {"make_lines", make_lines, METH_VARARGS, NULL},
     {"make_counts", make_counts, METH_VARARGS, NULL},
     {"make_head", make_head, METH_VARARGS, NULL},
     {"make_environ", make_environ, METH_VARARGS, NULL},
@@ -135,9 +186,10 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *made;
 
     if (environ_init() < 0 || serve_init() < 0 || request_init() < 0 ||
-        ends_init() < 0 || request_id_init() < 0 || leader_init() < 0 ||
-        stream_init() < 0 || PyType_Ready(&engine_type) < 0 ||
-        PyType_Ready(&request_type) < 0 || PyType_Ready(&method_type) < 0)
+        ends_init() < 0 || lines_init() < 0 || request_id_init() < 0 ||
+        leader_init() < 0 || stream_init() < 0 ||
+        PyType_Ready(&engine_type) < 0 || PyType_Ready(&request_type) < 0 ||
+        PyType_Ready(&method_type) < 0)
         return NULL;
     made = PyModule_Create(&definition);
     Py_INCREF(&engine_type);

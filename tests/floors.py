@@ -118,6 +118,7 @@ FLOORS = {
     "aserve/hooks.py": 100,
     "aserve/loading.py": 100,
     "aserve/local_time.py": 100,
+    "aserve/line_program.py": 100,
     "aserve/log_format.py": 100,
     "aserve/log_once.py": 100,
     "aserve/log_pipe.py": 100,

@@ -17,6 +17,7 @@ from harness.fakes import FakeConnection
 from aserve.access_log import AccessLog, append_unanswered
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
+from aserve.log_target import write_split
 from aserve.settings import Config
 
 
@@ -88,6 +89,36 @@ def test_standard_output_is_not_reopened(monkeypatch):
     log.write([ended(new_exchange())])
     log.close()
     assert file.getvalue()
+
+
+# Lines that C has made
+
+
+def test_lines_that_c_has_made(log):
+    """They stand among the others, and each counts."""
+    log.write([ended(new_exchange(client="192.0.2.1"))])
+    log.write_lines("a \xe9\n".encode())
+    assert log.text() == ""
+    log.write_lines(b"b" * (1 << 15) + b"\nc\n")
+    assert log.text().count("\n") == 4 and log.text().endswith("b\nc\n")
+
+
+def test_lines_that_are_lost(monkeypatch):
+    """Each of them counts."""
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", file)
+    log = AccessLog("-")
+    log.write_lines(b"a\nb\n")
+    log.flush()
+    file.close()
+    log.write_lines(b"c\nd\n")
+    log.flush()
+    assert log.lost_count == 2
+
+
+def test_formats_of_c():
+    """Where some requests have no line, Python makes all."""
+    assert AccessLog("/dev/null").program is not None and AccessLog("/dev/null", skip=["/healthz"]).program is None
 
 
 # A process that has died
@@ -229,13 +260,14 @@ def test_lines_are_written_in_batches(log):
     for _ in range(256):
         log.write([ended(new_exchange())])
     assert log.text().count("\n") == 1
-    log.write([ended(new_exchange())])
-    assert log.text().count("\n") == 258
+    for _ in range(256):
+        log.write([ended(new_exchange())])
+    assert log.text().count("\n") > 256
 
 
 def test_very_long_lines_do_not_wait(log):
     """What is kept until the next flush is bounded, however much clients send."""
-    exchange = new_exchange(("HTTP_USER_AGENT", "\xe9" * 8000))
+    exchange = new_exchange(("HTTP_USER_AGENT", "\xe9" * 8192))
     log.write([ended(exchange)])
     assert log.text().count("\n") == 1
     log.write_refused(exchange.connection, exchange, RequestRefused(413, "large"))
@@ -295,6 +327,9 @@ class FailingTarget:
             raise OSError(28, "No space left on device")
         self.lines += lines[: self.room]
         return min(len(lines), self.room)
+
+    def write_text(self, text):
+        return write_split(self, text)
 
     def reopen(self):
         return True

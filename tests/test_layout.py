@@ -34,6 +34,7 @@ FLOORS = (
     "hooks logs request_log",  # hooks: which the app gives
     "workers rpc log_values wire_log",
     "log_format switch_interval",
+    "line_program",
     "access_log",  # none of which knows a connection, or WSGI
     "wsgi",
     "compressors files mounts",

@@ -38,7 +38,7 @@ def ended(record):
     arrived_at, began_at, ended_at, thread_id = record.times
     made = (
         record.vars, record.is_from_front, record.client, record.status, record.size, record.end,
-        arrived_at, began_at, 0.0, ended_at, thread_id, False, record.head, False,
+        arrived_at, began_at, 0.0, ended_at, thread_id, False, record.head,
     )  # fmt: skip
     assert record_of(made, record.at) == record
     return made

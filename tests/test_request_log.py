@@ -51,8 +51,9 @@ def test_one_by_one():
     assert first.told == second.told == [[(204, 5)], [(0, 0)]]
 
 
-def test_together():
+def test_together(monkeypatch):
     """While jobs wait, ends wait, too, up to as many as a batch of the lane; or until the last job is done."""
+    monkeypatch.setattr(request_log, "_LONGEST", 60.0)  # however slow this machine is
     reader, waiting = Batches(), ["a job"]
     ends = Ends([reader], waiting)
     for _ in range(request_log.MOST - 1):
@@ -112,7 +113,7 @@ def test_the_head(asks, head):
     """Only who asks for it has it kept."""
     told = []
     Ends([types.SimpleNamespace(write=told.append)], wants_head=asks).write(new_exchange())
-    assert told[0][0][-2] == head
+    assert told[0][0][-1] == head
 
 
 @pytest.mark.parametrize(("seconds", "codes"), [(1.9, []), (2.0, [200])])
@@ -178,3 +179,65 @@ def test_two_threads(step):
     finally:
         sys.settrace(before)
     assert failures == [] and reader.all == [0, 1, 2, 3][: 3 + len(others)]
+
+
+class NativeEnds:
+    """Those of plain requests."""
+
+    def __init__(self, ends):
+        self.batch, self.counted, self._ends = None, [], ends
+
+    @property
+    def ends_waiting(self):
+        return len(self.batch or ())
+
+    def put_ends(self):
+        if self.batch:
+            batch, self.batch = self.batch, None
+            self._ends.parts[0].append(batch)
+
+    def take_counts(self):
+        counted, self.counted = self.counted, []
+        return counted, 0.0
+
+
+class Log(Batches):
+    """A reader for which lines are made elsewhere."""
+
+    program = None
+
+    def write_lines(self, octets):
+        self.told.append(octets)
+
+
+def test_plain_requests(monkeypatch):
+    """The log is told of them in their order, the counters of the others only: what is counted there is added."""
+    monkeypatch.setattr(request_log, "_LONGEST", 60.0)
+    log, counters = Log(), Batches()
+    counters.places, counters.add, added = (), lambda *found: added.append(found), []
+    ends = Ends([counters, log], ["a job"], counters=counters, access_log=log)
+    native = NativeEnds(ends)
+    ends.attach(native)
+    native.batch, native.counted = b"a\nb\n", [(1, 2)]
+    ends.write(new_exchange(1))
+    ends.write(new_exchange(2))
+    native.batch = [request_log.ended_of(new_exchange(3), 0.0)]
+    ends.write(new_exchange(4))
+    native.batch = b"c\n"
+    ends.flush()
+    assert log.told == [b"a\nb\n", [(1, 0), (2, 0)], [(3, 0)], [(4, 0)], b"c\n"]
+    assert counters.told == [[(1, 0), (2, 0)], [(4, 0)]] and added == [([(1, 2)], 0.0)]
+
+
+@pytest.mark.parametrize("has_log", [True, False])
+@pytest.mark.parametrize("has_counters", [True, False])
+def test_what_is_shared_with_c(has_log, has_counters):
+    """Without a log nothing is noted there, and without counters nothing is counted, either."""
+    log, counters = (Log() if has_log else None), (types.SimpleNamespace(places=(1,)) if has_counters else None)
+    ends = Ends([], counters=counters, access_log=log)
+    noted, flush, _, _, _, _, places, _ = ends.parts
+    assert (noted is not None, flush is not None, places) == (
+        has_log,
+        has_log or has_counters,
+        (1,) if has_counters else None,
+    )

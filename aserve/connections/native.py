@@ -122,7 +122,7 @@ class Native:
             **executor.parts,
         )
         if log is not None:
-            log.attach(self.engine.take_counts)
+            log.attach(self.engine)
         lane.submit_arrivals = self.engine.submit
         if self._deadlines is not None:
             self._deadlines.promote_older = self.engine.running

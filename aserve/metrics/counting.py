@@ -71,11 +71,8 @@ class Counters:
         counts, words = self._counts, self._words
         size, waited, took, held, timed_count, quick_waits, quick = 0, 0.0, 0.0, 0.0, 0, 0, 0
         with self._lock:
-            for (
-                _, _, _, status, sent_bytes, end, arrived_at, began_at, left_at, ended_at, _, has_app_failed, _, is_counted,
-            ) in ended:  # fmt: skip
-                if is_counted:
-                    continue
+            for each in ended:
+                _, _, _, status, sent_bytes, end, arrived_at, began_at, left_at, ended_at, _, has_app_failed, _ = each
                 place = _BY_CLASS[status // 100]
                 if end != ANSWERED:
                     place += 1  # cut

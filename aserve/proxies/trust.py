@@ -22,7 +22,7 @@ from typing import Any, Callable
 from ..errors import BindError, RequestRefused
 from ..exchange import REFUSED, Client, Exchange
 from ..log_once import LogOnce
-from ..request_log import Parts, RequestLog, TakeCounts
+from ..request_log import NativeEnds, Parts, RequestLog
 from ..settings import Bind, Config
 from ..wsgi import Reply
 from ..wsgi.environ import Environ
@@ -176,9 +176,9 @@ class TrustingLog:
         """See RequestLog.parts."""
         return self._inner.parts
 
-    def attach(self, take_counts: TakeCounts) -> None:
+    def attach(self, native: NativeEnds) -> None:
         """See RequestLog.attach."""
-        self._inner.attach(take_counts)
+        self._inner.attach(native)
 
     def write_refused(self, connection: Any, exchange: Exchange | None, why: RequestRefused) -> None:
         """Add the line of a request that the app has not seen."""

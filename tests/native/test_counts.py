@@ -25,7 +25,7 @@ ENDS = st.lists(
 def record(status, is_cut, size, was_timed, wait, run):
     """Return what Python keeps of such a request: begun at 0 by its clock, as differences of other times are not exact."""
     began_at, end = (-0.0 if not was_timed else BEGAN_AT), CLIENT_GONE if is_cut else ANSWERED
-    return "", False, "", status, size, end, began_at - wait, began_at, 0.0, began_at + run, 1, False, b"", False
+    return "", False, "", status, size, end, began_at - wait, began_at, 0.0, began_at + run, 1, False, b""
 
 
 @given(ENDS)

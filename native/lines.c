@@ -1,0 +1,358 @@
+/* lines.c -- the access log's lines of plain requests. */
+#include "lines.h"
+
+#include "last_line.h"
+#include "shown.h"
+
+enum {
+    VALUE_MAX = 8192, /* as MAX_VALUE of log_format.py */
+    THREADS_KEPT = 64,
+    KEPT_MAX = 1 << 16 /* octets that are kept for the next lines */
+};
+
+/* The place of its name, the first that is looked for: a line that may show
+ * credentials is not kept. */
+enum { AUTHORIZATION };
+
+/* A text, or a value with what stands before it. */
+typedef struct {
+    int kind;
+    int at;          /* A_FIELD ...: of `names`; A_SECOND: of `texts` */
+    int is_column;   /* of a JSON line: none without a value */
+    octets text;     /* before the value */
+    PyObject *holds; /* of that */
+} piece;
+
+struct lines {
+    PyObject *on_second;
+    PyObject *name_thread;
+    int asks_thread;
+    Py_ssize_t npieces;
+    piece *pieces;
+    line_names names;
+    /* of this second, by time.monotonic() */
+    double second_at, second_ends;
+    PyObject *texts; /* a tuple of bytes */
+    struct {
+        unsigned long id;
+        PyObject *name; /* bytes */
+    } threads[THREADS_KEPT];
+    int repeats; /* the same request has the same line, in one second */
+    last_line last;
+    /* what was made */
+    shown made;
+    Py_ssize_t count;
+};
+
+static PyObject *s_authorization;
+
+int lines_init(void)
+{
+    s_authorization = PyUnicode_InternFromString("HTTP_AUTHORIZATION");
+    return s_authorization != NULL ? 0 : -1;
+}
+
+/* --- beginning and end ----------------------------------------------------- */
+
+/* (kind, argument, text before it, is_column): UTF-8; the argument: a variable,
+ * or a number in the place of one. */
+static int take_piece(lines *self, piece *to, PyObject *from)
+{
+    PyObject *argument, *text;
+
+    if (!PyArg_ParseTuple(from, "iOSp", &to->kind, &argument, &text,
+                          &to->is_column))
+        return -1;
+    Py_INCREF(text);
+    to->holds = text;
+    to->text =
+        (octets){PyBytes_AS_STRING(text), (size_t)PyBytes_GET_SIZE(text)};
+    if (to->kind < 0 || to->kind >= KIND_COUNT) {
+        PyErr_BadArgument();
+        return -1;
+    }
+    self->asks_thread |= to->kind == A_THREAD;
+    self->repeats &=
+        to->kind != A_MILLIS && (to->kind < A_SECS || to->kind > A_THREAD);
+    if (PyUnicode_Check(argument))
+        to->at = line_name(&self->names, argument);
+    else
+        to->at = (int)PyLong_AsLong(argument);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+lines *lines_new(PyObject *program)
+{
+    PyObject *pieces, *on_second, *name_thread;
+    lines *made = PyMem_Calloc(1, sizeof *made);
+
+    if (made == NULL)
+        return (lines *)PyErr_NoMemory();
+    made->second_ends = -1.0;
+    made->repeats = 1;
+    if (!PyArg_ParseTuple(program, "O!pOO", &PyTuple_Type, &pieces,
+                          &made->made.is_json, &on_second, &name_thread))
+        goto failed;
+    Py_INCREF(on_second);
+    made->on_second = on_second;
+    Py_INCREF(name_thread);
+    made->name_thread = name_thread;
+    if (line_name(&made->names, s_authorization) < 0)
+        goto failed;
+    made->npieces = PyTuple_GET_SIZE(pieces);
+    made->pieces =
+        PyMem_Calloc((size_t)made->npieces + 1, sizeof *made->pieces);
+    if (made->pieces == NULL) {
+        PyErr_NoMemory();
+        goto failed;
+    }
+    for (Py_ssize_t i = 0; i < made->npieces; i++)
+        if (take_piece(made, &made->pieces[i], PyTuple_GET_ITEM(pieces, i)) <
+            0)
+            goto failed;
+    for (int i = 0; i < made->names.count; i++)
+        if (is_equal(made->names.octets[i], OCTETS("HTTP_X_REQUEST_ID")))
+            made->repeats = 0;
+    return made;
+failed:
+    lines_free(made);
+    return NULL;
+}
+
+void lines_free(lines *self)
+{
+    if (self == NULL)
+        return;
+    for (Py_ssize_t i = 0; self->pieces != NULL && i < self->npieces; i++)
+        Py_XDECREF(self->pieces[i].holds);
+    line_names_clear(&self->names);
+    for (int i = 0; i < THREADS_KEPT; i++)
+        Py_XDECREF(self->threads[i].name);
+    Py_XDECREF(self->on_second);
+    Py_XDECREF(self->name_thread);
+    Py_XDECREF(self->texts);
+    last_line_clear(&self->last);
+    PyMem_Free(self->pieces);
+    PyMem_Free(self->made.at);
+    PyMem_Free(self);
+}
+
+/* --- what Python says ------------------------------------------------------ */
+
+/* (when it begins, when it ends, texts) */
+static int take_second(lines *self, PyObject *found)
+{
+    double begins, ends;
+    PyObject *texts;
+
+    if (!PyArg_ParseTuple(found, "ddO!", &begins, &ends, &PyTuple_Type,
+                          &texts))
+        return -1;
+    Py_INCREF(texts);
+    self->second_at = begins;
+    self->second_ends = ends;
+    self->last.line.size = 0;
+    Py_XSETREF(self->texts, texts);
+    return 0;
+}
+
+static int begin_second(lines *self, double ended_at)
+{
+    PyObject *found = PyObject_CallFunction(self->on_second, "d", ended_at);
+    int result = found != NULL ? take_second(self, found) : -1;
+
+    Py_XDECREF(found);
+    return result;
+}
+
+/* A thread's id is an address, at the same place of its stack. */
+static int place_of(unsigned long thread_id)
+{
+    return (int)((thread_id >> 12 ^ thread_id >> 23) % THREADS_KEPT);
+}
+
+static int learn_name(lines *self, unsigned long thread_id)
+{
+    int at = place_of(thread_id);
+    PyObject *name;
+
+    if (self->threads[at].name != NULL && self->threads[at].id == thread_id)
+        return 0;
+    name = PyObject_CallFunction(self->name_thread, "k", thread_id);
+    if (name == NULL)
+        return -1;
+    if (!PyBytes_CheckExact(name)) {
+        Py_DECREF(name);
+        PyErr_BadArgument();
+        return -1;
+    }
+    self->threads[at].id = thread_id;
+    Py_XSETREF(self->threads[at].name, name);
+    return 0;
+}
+
+int lines_prepare(lines *self, double ended_at, unsigned long thread_id)
+{
+    if (!(self->second_at <= ended_at && ended_at < self->second_ends) &&
+        begin_second(self, ended_at) < 0)
+        return -1;
+    return self->asks_thread ? learn_name(self, thread_id) : 0;
+}
+
+/* --- putting --------------------------------------------------------------- */
+
+/* The same of as much as a value may have. */
+static int put_cut(lines *self, octets from, size_t *left)
+{
+    if (from.size > *left)
+        from.size = *left;
+    *left -= from.size;
+    return shown_put_escaped(&self->made, from);
+}
+
+static octets or_dash(octets of)
+{
+    return of.size > 0 ? of : OCTETS("-");
+}
+
+static int put_request(lines *self, const known *of)
+{
+    size_t left = VALUE_MAX;
+
+    if (of->end->vars.size == 0)
+        return shown_put(&self->made, OCTETS("-"));
+    return put_cut(self, or_dash(of->own[LINE_METHOD]), &left) &&
+           put_cut(self, OCTETS(" "), &left) &&
+           put_cut(self, or_dash(of->own[LINE_URI]), &left) &&
+           put_cut(self, OCTETS(" "), &left) &&
+           put_cut(self, or_dash(of->own[LINE_PROTO]), &left);
+}
+
+static int put_value(lines *self, const line_shown *of, int is_column)
+{
+    size_t left = VALUE_MAX;
+
+    switch (of->type) {
+    case TEXT:
+        return (!is_column || shown_put(&self->made, OCTETS("\""))) &&
+               put_cut(self, of->text, &left) &&
+               (!is_column || shown_put(&self->made, OCTETS("\"")));
+    case NUMBER:
+        return shown_put_number(&self->made, of->number);
+    case UNUSUAL:
+        return 0;
+    case SECONDS:
+        return shown_put_seconds(&self->made, of->seconds, is_column);
+    default:
+        return shown_put(&self->made, OCTETS("-"));
+    }
+}
+
+static int put_of_second(lines *self, int at)
+{
+    PyObject *found = PyTuple_GetItem(self->texts, at);
+    octets text;
+
+    if (found == NULL || !PyBytes_CheckExact(found)) {
+        PyErr_Clear();
+        return 0;
+    }
+    text = (octets){PyBytes_AS_STRING(found), (size_t)PyBytes_GET_SIZE(found)};
+    return shown_put(&self->made, text);
+}
+
+static int put_piece(lines *self, const piece *asked, const known *of)
+{
+    line_shown found;
+
+    if (asked->is_column) {
+        found = line_value(&self->names, of, asked->kind, asked->at);
+        if (found.type == NOTHING ||
+            (found.type == TEXT && found.text.size == 0) ||
+            (asked->kind == A_STATUS && found.number == 0)) /* RPC's */
+            return 1;
+        return shown_put(&self->made, asked->text) &&
+               put_value(self, &found, 1);
+    }
+    if (!shown_put(&self->made, asked->text))
+        return 0;
+    switch (asked->kind) {
+    case A_TEXT:
+        return 1;
+    case A_SECOND:
+        return put_of_second(self, asked->at);
+    case A_MILLIS:
+        return shown_put_millis(&self->made,
+                                of->end->ended_at - self->second_at);
+    case A_REQUEST:
+        return put_request(self, of);
+    default:
+        found = line_value(&self->names, of, asked->kind, asked->at);
+        return put_value(self, &found, 0);
+    }
+}
+
+static octets name_of(const lines *self, unsigned long thread_id)
+{
+    int at = place_of(thread_id);
+    PyObject *name = self->threads[at].name;
+
+    if (name == NULL || self->threads[at].id != thread_id)
+        return (octets){NULL, 0};
+    return (octets){PyBytes_AS_STRING(name), (size_t)PyBytes_GET_SIZE(name)};
+}
+
+/* --- a line ---------------------------------------------------------------- */
+
+static int add_line(lines *self, const line_end *end)
+{
+    size_t begin = self->made.size;
+    known of;
+
+    of.end = end;
+    of.thread = name_of(self, end->thread_id);
+    if (self->texts == NULL || !line_find(&of, &self->names))
+        return 0;
+    for (Py_ssize_t i = 0; i < self->npieces; i++)
+        if (!put_piece(self, &self->pieces[i], &of)) {
+            self->made.size = begin;
+            return 0;
+        }
+    if (self->repeats && of.found[AUTHORIZATION].at == NULL)
+        last_line_keep(
+            &self->last, end,
+            (octets){self->made.at + begin, self->made.size - begin});
+    return 1;
+}
+
+int lines_add(lines *self, const line_end *end)
+{
+    int is_added = last_line_is(&self->last, end)
+                       ? shown_put(&self->made, self->last.line)
+                       : add_line(self, end);
+
+    self->count += is_added;
+    return is_added;
+}
+
+Py_ssize_t lines_count(const lines *self)
+{
+    return self->count;
+}
+
+PyObject *lines_take(lines *self)
+{
+    PyObject *taken =
+        PyBytes_FromStringAndSize(self->made.at, (Py_ssize_t)self->made.size);
+
+    if (taken == NULL)
+        return NULL;
+    self->made.size = 0;
+    self->count = 0;
+    if (self->made.cap > KEPT_MAX) {
+        PyMem_Free(self->made.at);
+        self->made.at = NULL;
+        self->made.cap = 0;
+    }
+    return taken;
+}

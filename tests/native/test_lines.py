@@ -1,0 +1,126 @@
+"""Lines of the access log in C, beside LineFormat."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from aserve.exchange import ANSWERED, CLIENT_GONE
+from aserve.line_program import new_program
+from aserve.log_format import LineFormat
+from aserve.settings.log_line import ATOMS
+
+native = pytest.importorskip("aserve._native", reason="aserve._native is not built here")
+
+EPOCH = 1.7e9 + 0.25
+OWN = ["REQUEST_METHOD", "REQUEST_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL"]
+NAMES = [
+    "HTTP_HOST", "HTTP_USER_AGENT", "HTTP_REFERER", "HTTP_X_REQUEST_ID", "HTTP_AUTHORIZATION", "HTTP_TRACEPARENT", "CONTENT_TYPE", "HTTP_X",
+    "REMOTE_USER", "REMOTE_ADDR", "DOCUMENT_URI",
+]  # fmt: skip
+FORMATS = [
+    "combined", "common", "json", '{"a": "%({user-agent}i)s", "r": "%(r)s", "d": %(duration)s}', "%(time) %(epoch) %(ctime) %(t)s",
+    "%({x}i)s%({content-type}i)s %(var.REMOTE_ADDR)%(var.PATH_INFO)%(var.QUERY_STRING)é%%",
+    " ".join(f"%({name})" for name in sorted(ATOMS) if len(name) > 1),
+]  # fmt: skip
+# What is escaped, and what is beside it; long enough for eight octets at once, and for more than a line shows.
+TEXT = st.one_of(
+    st.text(st.characters(min_codepoint=1, max_codepoint=255), max_size=20),
+    st.text('\x01\x08\n\r\t\x1f !"#[\\]~\x7f\x80\xff/?ab', max_size=40),
+    st.sampled_from(["", "-", "a" * 8192 + '"', '"' * 8193, "a" * 129]),
+    st.sampled_from(["Basic YTpi", "basic", "Bearer x", "/a?b?c", "HTTP/1.1", "HTTP"]),
+)
+ID = st.sampled_from(["", "0123456789abcdef0123456789abcdef"])
+SECONDS = st.floats(0.0, 1000.0)
+
+
+@st.composite
+def ends(draw):
+    """Draw a request: its vars, its end, and what changes in its vars."""
+    is_front = draw(st.booleans())
+    fields = draw(
+        st.lists(st.tuples(st.sampled_from(NAMES + OWN * is_front), TEXT), min_size=0 if is_front else 1, max_size=6)
+    )
+    pairs = fields if is_front else [*((name, draw(TEXT)) for name in OWN), *fields]
+    changes = None if is_front else draw(st.none() | st.dictionaries(st.sampled_from(["HTTP_X", "HTTP_REFERER"]), TEXT))
+    began, took, ran = draw(SECONDS), draw(SECONDS), draw(SECONDS)
+    arrived_at = draw(st.sampled_from([0.0, 1.0 + began]))
+    return (
+        pairs, is_front, draw(st.sampled_from(["", "-", "192.0.2.1", "2001:db8::1"])), changes, draw(ID), draw(st.sampled_from([0, 200, 404, 999])),
+        draw(st.integers(0, 1 << 40)), draw(st.sampled_from([ANSWERED, CLIENT_GONE])), arrived_at, 1.0 + began + took,
+        1.0 + began + took + ran, draw(st.sampled_from([threading.get_ident(), 4096])),
+    )  # fmt: skip
+
+
+def as_records(pairs, is_front, addr, changes, made_id, status, size, end, arrived_at, began_at, ended_at, thread_id):
+    """Return what Python has of such a request."""
+    later = [("HTTP_X_REQUEST_ID", made_id)] * bool(made_id) + list((changes or {}).items())
+    vars = "\0".join(part for pair in (*pairs, *later) for part in pair)
+    return vars, is_front, addr, status, size, end, arrived_at, began_at, 0.0, ended_at, thread_id, False, b""
+
+
+def in_c(pairs, is_front, addr, changes, made_id, *rest):
+    """Return what C has of it."""
+    vars = "\0".join(part for pair in pairs for part in pair).encode("latin-1")
+    return (vars, is_front, addr, changes, made_id.encode(), rest[0], rest[1], rest[2] != ANSWERED, *rest[3:])
+
+
+def without_millis(line):
+    """Leave out what a sum of floats may round either way."""
+    return re.sub(r"\.\d{3}Z", "Z", line)
+
+
+@pytest.mark.parametrize("text", FORMATS)
+@settings(suppress_health_check=[HealthCheck.too_slow])  # to draw texts, beside other processes
+@given(found=st.lists(ends(), max_size=2))
+def test_the_same_lines(text, found):
+    """Of any request in any format; where C makes none, it says so, and that is seldom: what is not ASCII in JSON, Basic authentication, a named request without vars."""
+    program, found = new_program(text, lambda: EPOCH, 3), [each for each in found for _ in "ab"]
+    octets, are_plain = native.make_lines(program, [in_c(*each) for each in found])
+    plain = [as_records(*each) for each, is_plain in zip(found, are_plain) if is_plain]
+    lines = LineFormat(text, 3).lines(plain, EPOCH)
+    assert list(map(without_millis, octets.decode().splitlines(True))) == list(map(without_millis, lines))
+    for each, is_plain in zip(found, are_plain):
+        vars = as_records(*each)[0]
+        assert is_plain or not vars.isascii() or "basic" in vars.lower() or not each[0]
+
+
+def test_a_second():
+    """It is asked for once, and again when it is over, or the clock was put back."""
+    asked, (pieces, is_json, on_second, names) = [], new_program("%(time) %(h)s", lambda: EPOCH)
+    program = pieces, is_json, lambda at: (asked.append(at), on_second(at))[1], names
+    end = ([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0)
+    times = [1.0, 1.7, 1.8, 2.7, 2.8, 0.9]
+    octets, _ = native.make_lines(program, [in_c(*end, at, 1) for at in times])
+    assert octets.decode().split("\n")[:-1] == [f"{int(EPOCH + at)} -" for at in times]
+    assert asked == [1.0, 1.8, 2.8, 0.9]
+
+
+@pytest.mark.parametrize("vars", [b"", b"A\0b", b"A\0b\0" * 5])
+def test_vars_that_are_unusual(vars):
+    """They are Python's."""
+    end = (vars, False, "", None, b"", 200, 0, False, 0.0, 0.0, 1.0, 1)
+    assert native.make_lines(new_program("common", lambda: EPOCH), [end]) == (b"", [False])
+
+
+@pytest.mark.parametrize(
+    "program", [(), ((), False, None), (((99, "", b"", False),), False, None, None), (((-1, "", b"", False),), False, None, None),
+                (((0, None, b"", False),), False, None, None), (((3, "€", b"", False),), False, None, None)]
+)  # fmt: skip
+def test_programs_that_are_none(program):
+    """They are refused."""
+    with pytest.raises((TypeError, SystemError)):
+        native.make_lines(program, [])
+
+
+@pytest.mark.parametrize("second", [None, (0.0, 1.0), (0.0, 9.0, [])])
+def test_a_second_that_is_none(second):
+    """It is an error, whoever makes it."""
+    pieces, is_json, _, names = new_program("common", lambda: EPOCH)
+    end = in_c([("A", "b")], True, "", None, "", 200, 0, ANSWERED, 0.0, 0.0, 1.0, 1)
+    with pytest.raises((TypeError, SystemError)):
+        native.make_lines((pieces, is_json, lambda at: second, names), [end])
