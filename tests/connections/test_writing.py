@@ -411,12 +411,16 @@ def test_too_many_files(new, file):
 def test_a_file_whose_close_fails(new, file, caplog):
     """An iterable that fails in close() spoils nothing: its response is out."""
 
-    wrapper = FileWrapper(file)
-    harness, connection, _ = new(returning(wrapper))
+    class Wrapped:  # as Django's File
+        read = file.read
+
+        def close(self):
+            raise ValueError("meant")
+
+    harness, connection, _ = new(returning(FileWrapper(Wrapped())))
     connection.data_received(GET)
     harness.executor.run_job()
     file.close()
-    wrapper.filelike = type("Bad", (), {"close": lambda self: 1 / 0})()
     harness.executor.run()
     assert "raised in close()" in caplog.text
 
