@@ -18,9 +18,9 @@
 enum {
     MAX_EVENTS = 64,
     WAKE = -1, /* the key of wake_fd; else it is a body's number */
-    /* Bodies that have a turn at once, while clients are quick.  Measured
-     * 2026-11: 100 at once cost the kernel 1.3 times as much as 4, one at a
-     * time as much as 4. */
+    /* Bodies that have a turn at once, while clients are quick.  With a
+     * prototype (2026-11) 100 at once cost the kernel 1.3 times as much as 4,
+     * and one at a time as much as 4. */
     LEAST_WIDTH = 4,
     /* Octets that one call sends at most: the others' turns.  Guess: a
      * millisecond. */
