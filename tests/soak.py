@@ -266,6 +266,7 @@ def soak(seconds: float, flags: list[str], folder: pathlib.Path) -> dict[str, An
     try:
         with contextlib.closing(RawClient(server.address)) as client:
             client.fetch()
+            client.fetch("/big?1000000")  # from its first large body on, a server has the pump's descriptors
             client.fetch("/", "Connection: close")
             client.recv_to_end()
         wait_until(lambda: not sockets(server)[1:], 30)  # the TCP listener remains
