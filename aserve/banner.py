@@ -38,9 +38,8 @@ def version_line() -> str:
     loop = "asyncio"
     if find_spec("uvloop"):
         loop = f"uvloop {version('uvloop')}"
-    native = ""
-    if sys.implementation.name == "cpython":  # PyPy needs none
-        native = f", plain requests in {'C' if find_spec('aserve._native') else 'Python'}"
+    native = f", plain requests in {'C' if find_spec('aserve._native') else 'Python'}"
+    native = native if sys.implementation.name == "cpython" else ""  # PyPy needs no C for them
     return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}{native}"
 
 

@@ -70,6 +70,17 @@ def test_a_reader_that_stops(fifo, line):
     target.close()
 
 
+def test_a_text(fifo):
+    """All lines of a text, and how many were taken where there is no room for all."""
+    path, reader = fifo
+    target = open_target(str(path))
+    assert target.write_text(LINE * 3) is None and read_all(reader) == (LINE * 3).encode()
+    taken = target.write_text(LONG * 500)
+    assert 0 < taken < 500
+    read_all(reader)
+    target.close()
+
+
 def test_a_reader_that_has_gone(fifo):
     """That is an error; the next finds whole lines, after `reopen` or without it, and a name that nobody reads is refused."""
     path, reader = fifo
