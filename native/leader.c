@@ -3,6 +3,11 @@
 
 #include <time.h>
 
+/* Measured 2026-11-26: two clients of what computes for 20 ms and four of
+ * hello, on one CPU, three runs each: 21,677 to 32,965 quick answers a second
+ * with it, 926 to 8,518 without; as many of the others. */
+enum { LOOK_NS = 60000 };
+
 static PyObject *s_is_stopping, *s_app_blocks;
 
 int leader_init(void)
@@ -25,13 +30,34 @@ static int flag(engine *self, PyObject *name)
     return is_set;
 }
 
+/* Look for requests without letting go of the GIL, for LOOK_NS at most. */
+static int look(engine *self)
+{
+    struct timespec first, now;
+    int count;
+
+    clock_gettime(CLOCK_MONOTONIC, &first);
+    do {
+        count = self->poll(self->set, 0);
+        clock_gettime(CLOCK_MONOTONIC, &now);
+    } while (count == 0 && (now.tv_sec - first.tv_sec) * 1000000000L +
+                                   (now.tv_nsec - first.tv_nsec) <
+                               LOOK_NS);
+    return count;
+}
+
 static uint32_t wait_for_arrivals(engine *self)
 {
     int count = 0;
 
+    /* A request that computes in another thread takes the GIL for its whole
+     * switch interval when this one lets go of it: longer than most clients
+     * need to ask again. */
+    if (self->requests != NULL && !flag(self, s_app_blocks))
+        count = look(self);
     /* Where many come, the next are there already: no other thread need get
      * the GIL in between. */
-    if (self->last_count > 1)
+    else if (self->last_count > 1)
         count = self->poll(self->set, 0);
     if (count == 0) {
         Py_BEGIN_ALLOW_THREADS count = self->poll(self->set, -1);
