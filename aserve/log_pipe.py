@@ -22,6 +22,7 @@ import stat
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 logger = logging.getLogger("aserve")
 
@@ -32,6 +33,13 @@ BEHIND = "its reader does not keep up"
 # Between two looks whether a named pipe has a reader.
 _LOOK_SECONDS = 0.1
 _FLAGS = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK
+
+
+def write_split(target: Any, text: str) -> int | None:
+    """Write a text line by line; see Target.write_text."""
+    lines = text.splitlines(True)
+    sent: int = target.write(lines)
+    return None if sent == len(lines) else sent
 
 
 class PipeTarget:
@@ -111,9 +119,7 @@ class PipeTarget:
 
     def write_text(self, text: str) -> int | None:
         """See Target.write_text."""
-        lines = text.splitlines(True)
-        sent = self.write(lines)
-        return None if sent == len(lines) else sent
+        return write_split(self, text)
 
     def _put(self, octets: bytes) -> int:
         """Write as much as there is room for; return how much that was."""

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol, TextIO
 from urllib.parse import urlsplit
 
-from .log_pipe import PipeTarget
+from .log_pipe import PipeTarget, write_split
 
 SYSLOG = "syslog:"
 LOCAL_SYSLOG = "/dev/log"
@@ -115,13 +115,6 @@ class FileTarget:
             with contextlib.suppress(OSError):  # a disk that is full
                 os.close(self._fd)
         self._fd = -1
-
-
-def write_split(target: Target, text: str) -> int | None:
-    """Write a text line by line; see Target.write_text."""
-    lines = text.splitlines(True)
-    sent = target.write(lines)
-    return None if sent == len(lines) else sent
 
 
 def _octets_of(text: str, is_behind_torn: bool, encoding: str) -> bytes:
