@@ -6,6 +6,7 @@ import inspect
 
 import pytest
 
+from aserve import forks
 from aserve.exchange import Exchange
 from aserve.wsgi import FileWrapper, Gateway
 from aserve.wsgi.environ import build_base_environ
@@ -69,3 +70,22 @@ def serving(iterable, headers=(), status="200 OK"):
         return iterable
 
     return app
+
+
+class Left(BaseException):
+    """The child has ended."""
+
+
+@pytest.fixture
+def fork(monkeypatch):
+    """Return a function that makes this process a child, and the list of what it was left with."""
+    left = []
+
+    def leave(exc=None):
+        if not isinstance(exc, Left):
+            left.append(exc)
+        raise Left
+
+    monkeypatch.setattr(forks, "end_child", leave)
+    yield lambda: forks.forked.append(None), left
+    del forks.forked[:]

@@ -5,30 +5,11 @@ from __future__ import annotations
 import io
 
 import pytest
-from harness.gateways import respond
+from harness.gateways import Left, respond
 from harness.replies import body_of
 
 from aserve import forks
 from aserve.wsgi import FileWrapper
-
-
-class Left(BaseException):
-    """The child has ended."""
-
-
-@pytest.fixture
-def fork(monkeypatch):
-    """Return a function that makes this process a child, and the list of what it was left with."""
-    left = []
-
-    def leave(exc=None):
-        if not isinstance(exc, Left):
-            left.append(exc)
-        raise Left
-
-    monkeypatch.setattr(forks, "end_child", leave)
-    yield lambda: forks.forked.append(None), left
-    del forks.forked[:]
 
 
 def test_a_child_that_returns(fork):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 from harness.fakes import FakeConnection
+from harness.gateways import Left
 
-from aserve import forks, rpc
+from aserve import rpc
 from aserve.body import BufferedBody
 from aserve.errors import ResponseTruncated
 from aserve.exchange import HTTP_1_0, UWSGI, Exchange
@@ -352,19 +353,8 @@ def test_rpcret_of_something_else(result, caplog):
     assert len(caplog.records) == 1
 
 
-def test_a_child_of_a_function(monkeypatch):
+def test_a_child_of_a_function(fork):
     """A process that a function has forked, and that returns, leaves."""
-
-    class Left(BaseException):
-        pass
-
-    def leave(exc=None):
-        raise Left
-
-    monkeypatch.setattr(forks, "end_child", leave)
-    rpc.register("fork", lambda: forks.forked.append(None) or b"x")
-    try:
-        with pytest.raises(Left):
-            respond("rpc fork")
-    finally:
-        del forks.forked[:]
+    rpc.register("fork", lambda: fork[0]() or b"x")
+    with pytest.raises(Left):
+        respond("rpc fork")

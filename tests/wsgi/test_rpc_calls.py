@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from harness.gateways import Left
 
-from aserve import forks, rpc
+from aserve import rpc
 from aserve.exchange import Exchange, RpcCall
 from aserve.wsgi.response import CommonFields
 from aserve.wsgi.rpc_calls import RPCCalls
@@ -16,7 +17,6 @@ CALLS = RPCCalls(CommonFields(""))
 def functions(monkeypatch):
     monkeypatch.setattr(rpc.registry, "_functions", {})
     rpc.register("join", lambda *arguments: b"|".join(arguments))
-    rpc.register("fork", lambda: forks.forked.append(None) or b"x")
 
 
 def answer(*words):
@@ -33,18 +33,8 @@ def test_packets(words, reply):
     assert answer(*words) == reply
 
 
-def test_a_child_of_a_function(monkeypatch):
+def test_a_child_of_a_function(fork):
     """A process that a function has forked, and that returns, leaves."""
-
-    class Left(BaseException):
-        pass
-
-    def leave(exc=None):
-        raise Left
-
-    monkeypatch.setattr(forks, "end_child", leave)
-    try:
-        with pytest.raises(Left):
-            answer(b"fork")
-    finally:
-        del forks.forked[:]
+    rpc.register("fork", lambda: fork[0]() or b"x")
+    with pytest.raises(Left):
+        answer(b"fork")
