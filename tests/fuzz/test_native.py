@@ -12,7 +12,7 @@ import random
 import time
 
 import pytest
-from harness.twins import Twin, answers, talks
+from harness.twins import Twin, examples
 from hypothesis import HealthCheck, given, seed, settings
 
 pytest.importorskip("aserve._native", reason="aserve._native is not built here")
@@ -34,13 +34,13 @@ def twins(tmp_path):
 def test_no_difference(twins, capsys):
     """Neither a client, nor the app, nor who reads the log can tell which way a request has gone."""
 
-    def same(talks, answers):
-        in_c, in_python = (twin.serve(talks, answers) for twin in twins)
+    def same(example):
+        in_c, in_python = (twin.serve(*example) for twin in twins)
         for what in in_python:
             assert in_c[what] == in_python[what], what
 
     options = settings(
-        max_examples=COUNT, deadline=None, database=None, print_blob=True, derandomize=not SECONDS, suppress_health_check=list(HealthCheck),
+        max_examples=COUNT, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     first, end = 0, time.monotonic() + SECONDS
     if SECONDS:
@@ -48,9 +48,8 @@ def test_no_difference(twins, capsys):
         with capsys.disabled():
             print(f"\ntest_no_difference: FUZZ_SEED={first}")
     for number in itertools.count(first):
-        seed(number)(options(given(talks=talks, answers=answers)(same)))() if SECONDS else options(
-            given(talks=talks, answers=answers)(same)
-        )()
+        seed(number)(options(given(examples)(same)))()
         if time.monotonic() >= end:
             break
-    assert twins[0].server.server._lane.native.engine.plain_count > COUNT
+    # Half of the examples are plain: 63 to 263 requests, by the seed.
+    assert twins[0].server.server._lane.native.engine.plain_count > COUNT // 4

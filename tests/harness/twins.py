@@ -149,6 +149,10 @@ any_answers = st.builds(
     st.lists(st.sampled_from(PIECES), max_size=3), st.sampled_from(FORMS), st.sampled_from(STARTS), st.sampled_from(EXTRAS),
     st.lists(st.sampled_from(sorted(READS)), max_size=2),
 )  # fmt: skip
+plain_answers = st.builds(
+    Answer, st.sampled_from(STATUSES[:14]), st.sampled_from(GOOD_FIELDS[:2] + GOOD_FIELDS[4:5]), st.lists(st.sampled_from(PIECES[:9]), max_size=3),
+    st.sampled_from(FORMS[:7]), st.just("first"), st.just("none"), st.just([]),
+)  # fmt: skip
 answers = st.lists(st.one_of(good_answers, any_answers), min_size=1, max_size=3)
 
 
@@ -394,6 +398,15 @@ def talks_of(protocol: str) -> Any:
 
 
 talks = st.lists(st.one_of(*map(talks_of, ["http", "http", "http", "uwsgi", "scgi"])), min_size=1, max_size=3)
+plain_requests = st.builds(
+    "GET {} HTTP/1.1\r\n{}\r\n\r\n".format, st.sampled_from(TARGETS[:5]),
+    st.lists(st.sampled_from(FIELDS[6:8] + FIELDS[9:10]), max_size=3, unique=True).map(lambda fields: "\r\n".join(["Host: a", *fields])),
+).map(lambda text: text.encode("latin-1"))  # fmt: skip
+plain_talks = st.lists(
+    st.tuples(st.just("http"), st.lists(plain_requests, min_size=1, max_size=3), st.booleans()), min_size=1, max_size=3
+)
+# Half of all examples is what C serves by itself; the other half has something that may need Python.
+examples = st.one_of(st.tuples(plain_talks, st.lists(plain_answers, min_size=1, max_size=3)), st.tuples(talks, answers))
 BEHIND = b"GET /behind HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
 
