@@ -113,9 +113,9 @@ class AccessLog:
 
     def _flush(self) -> None:
         if self._lines:
-            text = "".join(self._lines)
+            lines = "".join(self._lines)
             self._lines, self._length = [], 0
-            self._write_lines(text)
+            self._put(lines)
 
     def on_second(self) -> None:
         """Called once a second: write what waits, and tell when trouble is over."""
@@ -148,21 +148,18 @@ class AccessLog:
         record = record_of(ended, 0.0)
         return any(skip.path.match(path_of(record)) and skip.status.match(str(record.status)) for skip in self._skips)
 
-    def _write_lines(self, text: str) -> None:
+    def _put(self, lines: str) -> None:
         """Write them; what cannot be written is lost: a full disk or a closed pipe must not stop the service."""
-        sent: int | None = 0
         try:
-            sent = self._target.write_text(text)
+            lost = self._target.write(lines)
             why = self._target.why_in_part
         except OSError as exc:
-            why = _why(exc)
-        self._goes_on |= sent != 0
-        if sent is None:
+            lost, why = lines.count("\n"), _why(exc)
+        self._goes_on = not lost
+        if not lost:
             return
-        count = text.count("\n")
-        self._goes_on = False
-        self._lost_count, self._lost_why = self._lost_count + count - sent, why
-        self.lost_count += count - sent
+        self._lost_count, self._lost_why = self._lost_count + lost, why
+        self.lost_count += lost
         if self._trouble.begins():
             logger.error("cannot write the access log %r: %s; its lines are lost until that is over", self._name, why)
 
@@ -192,7 +189,7 @@ def append_unanswered(config: Config, requests: Iterable[tuple[float, str]], wor
     try:
         target = open_target(name, is_patient=False)
         try:
-            target.write(lines)
+            target.write("".join(lines))
         finally:
             target.close()
     except (OSError, ValueError) as exc:

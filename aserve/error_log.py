@@ -91,7 +91,7 @@ class ErrorLog(logging.Handler):
         lines, self._lines = self._lines, []  # a signal's handler may log meanwhile
         sent, self._is_behind, why = 0, False, ""
         try:
-            sent = self._target.write(lines) if lines else 0
+            sent = len(lines) - self._target.write("".join(lines)) if lines else 0
             why = self._target.why_in_part
         except OSError as exc:
             self._is_behind, why = isinstance(exc, BlockingIOError), exc.strerror or str(exc)

@@ -21,8 +21,7 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 logger = logging.getLogger("aserve")
 
@@ -33,13 +32,6 @@ BEHIND = "its reader does not keep up"
 # Between two looks whether a named pipe has a reader.
 _LOOK_SECONDS = 0.1
 _FLAGS = os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK
-
-
-def write_split(target: Any, text: str) -> int | None:
-    """Write a text line by line; see Target.write_text."""
-    lines = text.splitlines(True)
-    sent: int = target.write(lines)
-    return None if sent == len(lines) else sent
 
 
 class PipeTarget:
@@ -95,31 +87,27 @@ class PipeTarget:
             return cls(os.open(f"/proc/self/fd/{fd}", _FLAGS), encoding=encoding)
         return cls(os.dup(fd), encoding=encoding)
 
-    def write(self, lines: Sequence[str]) -> int:
+    def write(self, lines: str) -> int:
         """See Target.write."""
-        count = 0
+        count = whole = lines.count("\n")
         if self._fd < 0:
             self._take(os.open(self._path, _FLAGS))
         try:
             self._rest = self._rest[self._put(self._rest) :]
             for octets in () if self._rest else _batches(lines, self._encoding):
                 sent = self._put(octets)
-                count += octets[:sent].count(b"\n")
+                count -= octets.count(b"\n", 0, sent)
                 if sent < len(octets):
                     end = octets.index(b"\n", max(sent - 1, 0)) + 1 if sent else 0
                     self._rest = octets[sent:end]
-                    count += bool(self._rest)
+                    count -= bool(self._rest)
                     break
         except OSError:
             self._rest = b""  # the next reader has not its beginning
             raise
-        if not count:
+        if count == whole:
             raise BlockingIOError(errno.EAGAIN, BEHIND)
         return count
-
-    def write_text(self, text: str) -> int | None:
-        """See Target.write_text."""
-        return write_split(self, text)
 
     def _put(self, octets: bytes) -> int:
         """Write as much as there is room for; return how much that was."""
@@ -162,11 +150,11 @@ class PipeTarget:
         self._fd = -1
 
 
-def _batches(lines: Sequence[str], encoding: str) -> Iterator[bytes]:
+def _batches(lines: str, encoding: str) -> Iterator[bytes]:
     """Return the lines in pieces that a pipe takes as a whole, each of whole lines; a line that is longer is one by itself."""
     batch = b""
-    for line in lines:
-        octets = line.encode(encoding, "backslashreplace")
+    for line in lines.encode(encoding, "backslashreplace").split(b"\n")[:-1]:
+        octets = line + b"\n"
         if batch and len(batch) + len(octets) > select.PIPE_BUF:
             yield batch
             batch = b""

@@ -19,11 +19,11 @@ import socket
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Protocol, TextIO
 from urllib.parse import urlsplit
 
-from .log_pipe import PipeTarget, write_split
+from .log_pipe import PipeTarget
 
 SYSLOG = "syslog:"
 LOCAL_SYSLOG = "/dev/log"
@@ -40,16 +40,13 @@ class Target(Protocol):
 
     why_in_part: str  # why fewer lines are written than there were
 
-    def write(self, lines: Sequence[str]) -> int:
+    def write(self, lines: str) -> int:
         """
-        Write these lines; return how many were written.
+        Write these lines; return how many at their end were not written: to count those that were costs more than to write them.
 
         Raises:
             OSError: none was.
         """
-
-    def write_text(self, text: str) -> int | None:
-        """The same with lines in one text; None: all were written."""
 
     def reopen(self) -> bool:
         """
@@ -72,23 +69,18 @@ class FileTarget:
         self._is_torn = False  # our last line has no end
         self.why_in_part = ""  # of the last that was written in part
 
-    def write(self, lines: Sequence[str]) -> int:
+    def write(self, lines: str) -> int:
         """See Target.write."""
-        sent = self.write_text("".join(lines))
-        return len(lines) if sent is None else sent
-
-    def write_text(self, text: str) -> int | None:
-        """See Target.write_text."""
-        octets = _octets_of(text, self._is_torn, "utf-8")
+        octets = _octets_of(lines, self._is_torn, "utf-8")
         with _locked(self._fd):
             sent, last, self.why_in_part = _put(self._fd, octets)
             if sent == len(octets):
                 self._is_torn = False
-                return None
+                return 0
             begun = sent - octets.rfind(b"\n", 0, sent) - 1
             # What went out in two pieces may have another process's line between them.
             self._is_torn = begun > 0 and not (begun <= last and self._cut_back(begun))
-        return _count_of(octets[:sent])
+        return octets.count(b"\n", sent)
 
     def _cut_back(self, count: int) -> bool:
         """Take the beginning of a line, so many octets, off the end again: another process's next line would follow it; False: one does."""
@@ -117,15 +109,10 @@ class FileTarget:
         self._fd = -1
 
 
-def _octets_of(text: str, is_behind_torn: bool, encoding: str) -> bytes:
+def _octets_of(lines: str, is_behind_torn: bool, encoding: str) -> bytes:
     """Return what to write for these lines; if the last before them has no end, with its end."""
-    octets = text.encode(encoding, "backslashreplace")
+    octets = lines.encode(encoding, "backslashreplace")
     return b"\n" + octets if is_behind_torn else octets
-
-
-def _count_of(octets: bytes) -> int:
-    """Return how many whole lines there are, without the end of the torn one before them."""
-    return octets.lstrip(b"\n").count(b"\n")
 
 
 def _put(fd: int, octets: bytes) -> tuple[int, int, str]:
@@ -170,7 +157,7 @@ class OutputTarget:
         self._is_torn = False  # our last line has no end
         self.why_in_part = ""  # of the last that was written in part
 
-    def write(self, lines: Sequence[str]) -> int:
+    def write(self, lines: str) -> int:
         """See Target.write."""
         try:
             self._stream.flush()  # what was printed before
@@ -178,14 +165,10 @@ class OutputTarget:
             raise OSError(0, str(exc)) from None
         except OSError:
             pass  # what was printed is the program's to lose
-        octets = _octets_of("".join(lines), self._is_torn, self._encoding)
+        octets = _octets_of(lines, self._is_torn, self._encoding)
         sent, _, self.why_in_part = _put(self._fd, octets)
         self._is_torn = not octets[:sent].endswith(b"\n")
-        return _count_of(octets[:sent])
-
-    def write_text(self, text: str) -> int | None:
-        """See Target.write_text."""
-        return write_split(self, text)
+        return octets.count(b"\n", sent)
 
     def reopen(self) -> bool:
         """See Target.reopen: nothing has moved it."""
@@ -203,18 +186,14 @@ class StreamTarget:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
-    def write(self, lines: Sequence[str]) -> int:
+    def write(self, lines: str) -> int:
         """See Target.write."""
         try:
-            self._stream.write("".join(lines))
+            self._stream.write(lines)
             self._stream.flush()
         except ValueError as exc:  # the program has closed it
             raise OSError(0, str(exc)) from None
-        return len(lines)
-
-    def write_text(self, text: str) -> int | None:
-        """See Target.write_text."""
-        return write_split(self, text)
+        return 0
 
     def reopen(self) -> bool:
         """See Target.reopen: nothing has moved it."""
@@ -252,21 +231,20 @@ class SyslogTarget:
         family, _, _, _, address = socket.getaddrinfo(url.hostname, url.port or SYSLOG_PORT, type=socket.SOCK_DGRAM)[0]
         return family, address
 
-    def write(self, lines: Sequence[str]) -> int:
+    def write(self, lines: str) -> int:
         """See Target.write."""
         now = time.time()
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
         head = f"<{_PRIORITY}>1 {stamp}.{int(now % 1 * 1000):03d}Z {self._host_name} aserve {os.getpid()} access - "
-        sent = 0
-        for line in lines:
+        each = lines.split("\n")[:-1]
+        for sent, line in enumerate(each):
             try:
-                self._send((head + line[:-1]).encode("ascii", "replace")[:MAX_MESSAGE_BYTES])
+                self._send((head + line).encode("ascii", "replace")[:MAX_MESSAGE_BYTES])
             except OSError:
                 if not sent:
                     raise
-                break
-            sent += 1
-        return sent
+                return len(each) - sent
+        return 0
 
     def _send(self, octets: bytes) -> None:
         try:
@@ -278,10 +256,6 @@ class SyslogTarget:
             before, self._socket = self._socket, _connected(*self._place)
             before.close()
             self._socket.send(octets)
-
-    def write_text(self, text: str) -> int | None:
-        """See Target.write_text."""
-        return write_split(self, text)
 
     def reopen(self) -> bool:
         """See Target.reopen."""

@@ -17,7 +17,6 @@ from harness.fakes import FakeConnection
 from aserve.access_log import AccessLog, append_unanswered
 from aserve.errors import BindError, RequestRefused
 from aserve.exchange import Exchange, refused_exchange
-from aserve.log_target import write_split
 from aserve.settings import Config
 
 
@@ -325,11 +324,9 @@ class FailingTarget:
     def write(self, lines):
         if not self.room:
             raise OSError(28, "No space left on device")
-        self.lines += lines[: self.room]
-        return min(len(lines), self.room)
-
-    def write_text(self, text):
-        return write_split(self, text)
+        each = lines.splitlines(True)
+        self.lines += each[: self.room]
+        return len(each[self.room :])
 
     def reopen(self):
         return True

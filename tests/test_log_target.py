@@ -13,6 +13,7 @@ import socket
 import sys
 
 import pytest
+from harness.targets import write_lines
 
 from aserve.log_target import MAX_MESSAGE_BYTES, FileTarget, StreamTarget, SyslogTarget, open_target
 
@@ -34,10 +35,10 @@ def file(tmp_path):
 def test_a_file(file, tmp_path, monkeypatch):
     """Lines are appended; after `reopen` to the file that has the name then, wherever the app has gone."""
     monkeypatch.chdir("/")
-    assert file.write(["a\n", "b\n"]) == 2
+    assert write_lines(file, ["a\n", "b\n"]) == 2
     os.rename(tmp_path / "log", tmp_path / "log.1")
     assert file.reopen()
-    file.write(["c\n"])
+    write_lines(file, ["c\n"])
     assert ((tmp_path / "log.1").read_text(), (tmp_path / "log").read_text()) == ("a\nb\n", "c\n")
 
 
@@ -45,7 +46,7 @@ def test_a_batch_is_one_write(file, monkeypatch):
     """Of several processes none can tear the other's lines."""
     written = []
     monkeypatch.setattr(os, "write", lambda fd, octets: written.append(bytes(octets)) or len(octets))
-    file.write(["a\n"] * 10_000)
+    write_lines(file, ["a\n"] * 10_000)
     assert written == [b"a\n" * 10_000]
 
 
@@ -65,12 +66,12 @@ def no_file_beyond(size):
 def test_a_disk_that_becomes_full(file, tmp_path):
     """The lines that it takes are counted; a torn one is taken back, or another process's next line would follow it."""
     with no_file_beyond(7):
-        assert file.write(["abc\n", "def\n", "ghi\n"]) == 1
+        assert write_lines(file, ["abc\n", "def\n", "ghi\n"]) == 1
     assert file.why_in_part == "File too large"
     assert (tmp_path / "log").read_text() == "abc\n"
     with no_file_beyond(4), pytest.raises(OSError, match="too large"):
-        file.write(["jkl\n"])
-    assert file.write(["mno\n", "pqr\n"]) == 2
+        write_lines(file, ["jkl\n"])
+    assert write_lines(file, ["mno\n", "pqr\n"]) == 2
     assert (tmp_path / "log").read_text() == "abc\nmno\npqr\n"
 
 
@@ -91,7 +92,7 @@ def full(file, tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", write)
-            return file.write(["abc\n", "defg\n"])
+            return write_lines(file, ["abc\n", "defg\n"])
 
     return full
 
@@ -104,7 +105,7 @@ def test_a_torn_line_that_another_has_followed(file, full, tmp_path):
             other.write("other\n")
 
     assert full(6, also=follow) == 1
-    assert file.write(["def\n"]) == 1
+    assert write_lines(file, ["def\n"]) == 1
     assert (tmp_path / "log").read_text() == "abc\ndeother\n\ndef\n"
 
 
@@ -117,7 +118,7 @@ def test_a_torn_line_in_two_pieces(file, full, tmp_path):
                 other.write("other\n")
 
     assert full(6, 1, also=follow) == 1
-    assert file.write(["ghi\n"]) == 1
+    assert write_lines(file, ["ghi\n"]) == 1
     assert (tmp_path / "log").read_text() == "abc\ndeother\nf\nghi\n"
 
 
@@ -127,7 +128,7 @@ def test_a_torn_line_while_another_writes(file, full, tmp_path):
         fcntl.flock(other, fcntl.LOCK_SH)
         assert full(6, also=lambda: None) == 1
         assert (tmp_path / "log").read_text() == "abc\nde"
-    assert file.write(["ghi\n"]) == 1
+    assert write_lines(file, ["ghi\n"]) == 1
     assert full(6, also=lambda: None) == 1
     assert (tmp_path / "log").read_text() == "abc\nde\nghi\nabc\n"
 
@@ -148,12 +149,12 @@ def test_standard_output(monkeypatch):
     monkeypatch.setattr(sys, "stdout", stream)
     target = open_target("-")
     assert isinstance(target, StreamTarget)
-    assert target.write(["a\n"]) == 1 and not target.reopen()
+    assert write_lines(target, ["a\n"]) == 1 and not target.reopen()
     target.close()
     assert stream.getvalue() == "a\n"
     stream.close()
     with pytest.raises(OSError, match="closed"):
-        target.write(["b\n"])
+        write_lines(target, ["b\n"])
 
 
 @pytest.fixture(params=["buffered", "unbuffered"])
@@ -178,13 +179,13 @@ def test_standard_output_on_a_disk_that_becomes_full(output, tmp_path, monkeypat
     """What it does not take is lost, and not written later; a torn line is not cut back, as others have the file, too, but ended."""
     target = open_output(output, monkeypatch)
     with no_file_beyond(7):
-        assert target.write(["abc\n", "def\n", "ghi\n"]) == 1
+        assert write_lines(target, ["abc\n", "def\n", "ghi\n"]) == 1
         assert target.why_in_part == "File too large"
         for _ in range(2):
             with pytest.raises(OSError, match="too large"):
-                target.write(["jkl\n"])
+                write_lines(target, ["jkl\n"])
     assert (tmp_path / "log").read_text() == "abc\ndef"
-    assert target.write(["mno\n", "pqr\n"]) == 2 and not target.reopen()
+    assert write_lines(target, ["mno\n", "pqr\n"]) == 2 and not target.reopen()
     target.close()
     output.close()
     assert (tmp_path / "log").read_text() == "abc\ndef\nmno\npqr\n"
@@ -194,17 +195,17 @@ def test_what_the_program_prints(output, tmp_path, monkeypatch):
     """It comes before a line that was written later, but on a full disk its loss is not ours, nor ours its."""
     target = open_output(output, monkeypatch)
     output.write("printed\n")
-    assert target.write(["a\n"]) == 1 and (tmp_path / "log").read_text() == "printed\na\n"
+    assert write_lines(target, ["a\n"]) == 1 and (tmp_path / "log").read_text() == "printed\na\n"
     with no_file_beyond(10):
         with contextlib.suppress(OSError):  # unbuffered
             output.write("lost?\n")
         with pytest.raises(OSError, match="too large"):
-            target.write(["b\n"])
-    assert target.write(["c\n"]) == 1
+            write_lines(target, ["b\n"])
+    assert write_lines(target, ["c\n"]) == 1
     assert (tmp_path / "log").read_text() in ("printed\na\nlost?\nc\n", "printed\na\nc\n")
     output.close()
     with pytest.raises(OSError, match="closed"):
-        target.write(["d\n"])
+        write_lines(target, ["d\n"])
 
 
 def test_another_file_in_its_place(tmp_path, monkeypatch):
@@ -254,7 +255,7 @@ def test_the_local_syslog(journal, tmp_path):
     """A line is a datagram, as RFC 5424 has it; one that is too long is cut."""
     sock = journal()
     target = open_target(f"syslog:{tmp_path}/dev-log")
-    assert isinstance(target, SyslogTarget) and target.write(["a b\n", "c" * 10_000 + "\n"]) == 2
+    assert isinstance(target, SyslogTarget) and write_lines(target, ["a b\n", "c" * 10_000 + "\n"]) == 2
     assert text_of(sock) == b"a b"
     assert len(sock.recv(1 << 16)) == MAX_MESSAGE_BYTES
     target.close()
@@ -266,10 +267,10 @@ def test_a_syslog_that_begins_anew(journal, tmp_path):
     target = open_target(f"syslog:{tmp_path}/dev-log")
     first.close()
     second = journal()
-    assert target.write(["a\n"]) == 1 and text_of(second) == b"a"
+    assert write_lines(target, ["a\n"]) == 1 and text_of(second) == b"a"
     second.close()
     with pytest.raises(OSError, match="refused"):
-        target.write(["b\n"])
+        write_lines(target, ["b\n"])
     target.close()
 
 
@@ -278,10 +279,10 @@ def test_a_syslog_that_does_not_keep_up(journal, tmp_path):
     sock = journal()
     target = open_target(f"syslog:{tmp_path}/dev-log")
     lines = ["a" * 5000 + "\n"] * 10_000
-    taken = target.write(lines)
+    taken = write_lines(target, lines)
     assert 0 < taken < len(lines)
     with pytest.raises(BlockingIOError):
-        target.write(lines)
+        write_lines(target, lines)
     target.close()
     sock.close()
 
@@ -292,9 +293,9 @@ def test_syslog_over_udp():
         sock.settimeout(30)
         sock.bind(("127.0.0.1", 0))
         target = open_target(f"syslog:udp://127.0.0.1:{sock.getsockname()[1]}")
-        target.write(["a\n"])
+        write_lines(target, ["a\n"])
         assert text_of(sock) == b"a"
-        assert target.reopen() and target.write(["b\n"]) == 1 and text_of(sock) == b"b"
+        assert target.reopen() and write_lines(target, ["b\n"]) == 1 and text_of(sock) == b"b"
         target.close()
     target = SyslogTarget("udp://127.0.0.1")
     assert target._socket.getpeername()[1] == 514
