@@ -38,8 +38,9 @@ def version_line() -> str:
     loop = "asyncio"
     if find_spec("uvloop"):
         loop = f"uvloop {version('uvloop')}"
-    native = f", plain requests in {'C' if find_spec('aserve._native') else 'Python'}"
-    native = native if sys.implementation.name == "cpython" else ""  # PyPy needs no C for them
+    native = ""  # PyPy needs no C for them
+    if sys.implementation.name == "cpython":
+        native = f", plain requests in {'C' if find_spec('aserve._native') else 'Python'}"
     return f"aserve {VERSION} on {platform.python_implementation()} {_python_version()}, {loop}{native}"
 
 

@@ -72,7 +72,9 @@ def new_program(text: str, epoch: Callable[[], float], worker: int | None = None
         return None
 
     def on_second(ended_at: float) -> Second:
-        at, begins = epoch() + ended_at, int(epoch() + ended_at) - epoch()
+        since = epoch()
+        at = since + ended_at
+        begins = int(at) - since
         return begins, begins + 1.0, tuple(_of_second(name, at, show).encode() for name in seconds)
 
     return tuple(_joined(parts)), text.lstrip().startswith("{") or text == JSON, on_second, _name_of_thread

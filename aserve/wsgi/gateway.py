@@ -130,7 +130,7 @@ class Before(Protocol):
 class Gateway:
     """Calls one app for the server."""
 
-    __slots__ = ("_ask", "_common_fields", "_name", "app", "before", "has_sendfile")
+    __slots__ = ("_common_fields", "_name", "app", "before", "has_sendfile")
 
     def __init__(
         self, app: WSGIApp, common_fields: CommonFields, has_sendfile: bool, before: Sequence[Before] = ()
@@ -140,12 +140,11 @@ class Gateway:
         self._common_fields = common_fields
         self.has_sendfile = has_sendfile
         self.before = tuple(before)
-        self._ask = tuple([one.before for one in before])
 
     def respond(self, exchange: Exchange) -> Reply:
         """Call the app, unless C has (connections/native.py), or what stands before it answers; return one of the forms listed above."""
-        for ask in self._ask:
-            reply = ask(exchange)
+        for step in self.before:
+            reply = step.before(exchange)
             if reply is not None:
                 return reply
         response: Response = exchange.response
