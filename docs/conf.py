@@ -24,7 +24,7 @@ include_patterns = [
     "*.md",
     "docs/*.md",
     "examples/README.md",
-    *("cparsers/README.md", "tests/README.md"),
+    *("cparsers/README.md", "native/README.md", "tests/README.md"),
     *("benchmarks/README.md", "benchmarks/results/*.md", "benchmarks/report/README.md"),
 ]
 exclude_patterns = [".*", "build", "dist", "*.egg-info", "aserve", "**/__pycache__"]
