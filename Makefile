@@ -21,7 +21,7 @@ help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*  ## /\1	/p' Makefile | expand -t 16
 
 serve: $(VENV)/.ready  ## build and serve the demo app on http://127.0.0.1:8000 (ARGS="module:app --threads 8")
-	@$(VENV)/bin/aserve $(ARGS)
+	@$(VENV)/bin/aserve $(or $(ARGS),aserve.demo:app)
 
 test:  ## the whole suite, on CPython and on PyPy where it is (ARGS="-k settings"); all of it: the fuzzers beside
 	@.ci/need tools

@@ -8,12 +8,12 @@ Not here: drawing (draw.py), the page (make_report.py), the files' form (record.
 from __future__ import annotations
 
 import re
-import statistics
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import tables
+from tables import figure_of, ratio_of
 
 Kept = Mapping[str, Any]  # one file of results
 
@@ -102,11 +102,6 @@ def _charts(stem: str, kept: Kept) -> Iterator[Chart]:
 def connections_of(each: Kept) -> list[str]:
     """Return a set's numbers of connections, in their order."""
     return list(dict.fromkeys(count for rows in each["medians"].values() for count in rows))
-
-
-def figure_of(each: Kept) -> str:
-    """Return the column that servers of a set are compared by."""
-    return str(each.get("figure", "per_cpu_s"))
 
 
 def value_of(each: Kept, server: str, count: str, key: str) -> float | None:
@@ -363,14 +358,6 @@ def leads(stem: str, kept: Kept) -> Iterator[Lead]:
                 if ratio and ratio > (best[ours].ratio if ours in best else 0):
                     best[ours] = Lead(stem, set_name, count, ours, peer, ratio)
             yield from best.values()
-
-
-def ratio_of(each: Kept, name: str, base: str, count: str) -> float | None:
-    """Return the median of the ratios within each round, of the set's figure; None: never both measured."""
-    key = figure_of(each)
-    rows = [(one[name].get(count), one[base].get(count)) for one in each["each_round"] if name in one and base in one]
-    ratios = [theirs[key] / ours[key] for theirs, ours in rows if theirs and ours and ours[key]]
-    return statistics.median(ratios) if ratios else None
 
 
 def headline(files: Mapping[str, Kept]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import statistics
 from collections.abc import Iterable
 from typing import Any
 
@@ -82,11 +83,15 @@ def summary(folder: pathlib.Path = RESULTS) -> str:
     hello = {
         name: _hello(folder, name, set_name) for name, set_name in (("cpython", "bare head"), ("pypy", "PyPy hello"))
     }
-    names = sorted({**hello["cpython"][1], **hello["pypy"][1]}, key=lambda name: -hello["cpython"][1].get(name, 0))
+    names = sorted(
+        {**hello["pypy"][1], **hello["cpython"][1]},
+        key=lambda name: hello["cpython"][2].get(name, 0.0 if name == "aserve" else 99.0),
+    )
     heads = ("", *(f"**{name}**" if name == "aserve" else name for name in names))
     rows = [
-        (title, *(format(rates[name], ",.0f") if name in rates else "" for name in names))
-        for title, rates in hello.values()
+        (title, *(format(figures[name], form) if name in figures else "" for name in names))
+        for name, *both in hello.values()
+        for title, figures, form in zip((name, "*aserve by this*"), both, (",.0f", ".2f"))
     ]
     table = _table(heads, rows).replace("| --- " * (len(names) + 1) + "|", "|---|" + "--:|" * len(names))
     many, one = (
@@ -97,13 +102,14 @@ def summary(folder: pathlib.Path = RESULTS) -> str:
         for count in ("100", "1")
     )
     return (
-        f"{table}\nBehind nginx over uwsgi, it reached {many[0]} of uWSGI with 100 connections and {one[0]} with one; on PyPy "
-        f"{many[1]} and {one[1]}.\n"
+        f"{table}\n`-8`: with eight threads, as waitress and gunicorn; bjoern has one. *aserve by this*: the median of the ratios within each round. "
+        f"Behind nginx over uwsgi,\naserve serves {many[0]} times as many requests per CPU second as uWSGI with 100 connections, {one[0]} times "
+        f"with one; on PyPy {many[1]} and {one[1]} times.\n"
     )
 
 
-def _hello(folder: pathlib.Path, interpreter: str, set_name: str) -> tuple[str, dict[str, float]]:
-    """Return the interpreter's title, and each server's requests per CPU second with 100 connections; variants left out."""
+def _hello(folder: pathlib.Path, interpreter: str, set_name: str) -> tuple[str, dict[str, float], dict[str, float]]:
+    """Return the interpreter's title, each server's requests per CPU second with 100 connections, and aserve's by them; variants left out."""
     kept = json.loads((folder / f"serve-{interpreter}.json").read_text())["sets"][set_name]
     python = kept["aserve_python"]
     rates = {
@@ -111,7 +117,21 @@ def _hello(folder: pathlib.Path, interpreter: str, set_name: str) -> tuple[str, 
         for name, rows in kept["medians"].items()
         if "aserve-" not in name and name != "floor"
     }
-    return f"{python['implementation']} {python['version']}", rates
+    ratios = {name: ratio_of(kept, "aserve", name, "100") or 0.0 for name in rates if name != "aserve"}
+    return f"{python['implementation']} {python['version']}", rates, ratios
+
+
+def figure_of(each: dict[str, Any]) -> str:
+    """Return the column that servers of a set are compared by."""
+    return str(each.get("figure", "per_cpu_s"))
+
+
+def ratio_of(each: dict[str, Any], name: str, base: str, count: str) -> float | None:
+    """Return the median of the ratios within each round, of the set's figure; None: never both measured."""
+    key = figure_of(each)
+    rows = [(one[name].get(count), one[base].get(count)) for one in each["each_round"] if name in one and base in one]
+    ratios = [theirs[key] / ours[key] for theirs, ours in rows if theirs and ours and ours[key]]
+    return statistics.median(ratios) if ratios else None
 
 
 def _medians(folder: pathlib.Path, stem: str, set_name: str) -> dict[str, Any]:
