@@ -254,8 +254,10 @@ class Config:
     )
     native: str = _row(
         "auto", "Serving", "--native", choice("auto", "off"),
-        "on CPython, let C serve plain requests, where no setting wants to see each of them; see native/README.md",
-        "Less CPU time a request (benchmarks/README.md), and otherwise no difference; off is for comparing.",
+        "on CPython, let C serve plain requests on the fast path (--lane), unless a setting needs to see each request",
+        "Less CPU time a request (benchmarks/README.md), and otherwise no difference; off is for comparing. Python serves all requests with "
+        "--tracing, --queue-wait-header, --underscore-fields, --route, --max-connection-requests, --max-connection-age, --log-level debug, "
+        "--threads 0.",
     )
     route: Sequence[str] = _row(
         (), "Serving", "--route", ROUTES,
