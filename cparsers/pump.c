@@ -32,8 +32,6 @@ enum {
     LOOK_US = 5000 /* between two looks at whose turn is over */
 };
 
-enum { FREE = 0, WAITING = 1, IN_TURN = 2, BEYOND = 3, ENDED = 4 };
-
 static uint64_t clock_us(void)
 {
     struct timespec at;
@@ -92,7 +90,6 @@ void pump_add(pump *set, int32_t i, int fd, const char *head,
                                  .fd = fd,
                                  .file_fd = file_fd,
                                  .unsent_before = unsent_before,
-                                 .state = WAITING,
                                  .next = -1,
                                  .previous = -1};
     if (set->last_waiting < 0)
@@ -162,8 +159,7 @@ static ssize_t send_head(pump_body *body)
     return send(body->fd, body->head, body->head_left, flags);
 }
 
-/* Count what a call has sent.  Returns 1: the socket may take more. */
-static int count_sent(pump_body *body, size_t sent, size_t asked)
+static void count_sent(pump_body *body, size_t sent)
 {
     uint64_t of_head = sent < body->head_left ? sent : body->head_left;
 
@@ -171,52 +167,61 @@ static int count_sent(pump_body *body, size_t sent, size_t asked)
     body->head_left -= of_head;
     body->offset += sent - of_head;
     body->left -= sent - of_head;
-    return sent == asked;
+}
+
+/* Errors of the socket, as _CLIENT_ERRORS of connections/sender.py; any other
+ * is the file's. */
+static int is_of_socket(int error)
+{
+    return error == EPIPE || error == ECONNRESET || error == ETIMEDOUT ||
+           error == EHOSTUNREACH || error == ENETUNREACH || error == ENOTCONN;
+}
+
+/* One call: head and body from memory; of a file the head, then the body. */
+static ssize_t send_once(pump_body *body, size_t *asked)
+{
+    size_t count = body->left < MOST_BYTES ? body->left : MOST_BYTES;
+    off_t at = (off_t)body->offset;
+
+    *asked = body->head_left + count;
+    if (body->body != NULL)
+        return send_memory(body, count);
+    if (body->head_left == 0)
+        return sendfile(body->fd, body->file_fd, &at, count);
+    *asked = body->head_left;
+    return send_head(body);
 }
 
 /* Returns an outcome; or -1: the rest goes when there is room. */
 static int send_part(pump_body *body)
 {
-    size_t count = body->left < MOST_BYTES ? body->left : MOST_BYTES;
-    size_t asked = body->head_left + count;
-    off_t at = (off_t)body->offset;
-    ssize_t sent;
+    int is_file = body->body == NULL, had_head = body->head_left > 0;
+    size_t asked;
+    ssize_t sent = send_once(body, &asked);
 
-    if (body->body != NULL) {
-        sent = send_memory(body, count);
-    } else if (body->head_left > 0) {
-        asked = body->head_left;
-        sent = send_head(body);
-        if (sent == (ssize_t)asked && count_sent(body, asked, asked))
-            return body->left > 0 ? send_part(body) : PUMP_SENT;
-    } else {
-        sent = sendfile(body->fd, body->file_fd, &at, count);
-    }
     if (sent < 0) {
         body->error = errno;
         if (errno == EAGAIN || errno == EINTR)
             return -1;
-        return body->body == NULL && body->head_left == 0 && errno != EPIPE &&
-                       errno != ECONNRESET && errno != ETIMEDOUT &&
-                       errno != EHOSTUNREACH && errno != ENETUNREACH &&
-                       errno != ENOTCONN
-                   ? PUMP_SHORT
-                   : PUMP_GONE;
+        return is_file && !had_head && !is_of_socket(errno) ? PUMP_SHORT
+                                                            : PUMP_GONE;
     }
     if (sent == 0 && asked > 0) {
         body->error = 0;
         return PUMP_SHORT;
     }
-    count_sent(body, (size_t)sent, asked);
-    return body->left > 0 || body->head_left > 0 ? -1 : PUMP_SENT;
+    count_sent(body, (size_t)sent);
+    if (body->head_left == 0 && body->left == 0)
+        return PUMP_SENT;
+    return is_file && had_head && body->head_left == 0 ? send_part(body) : -1;
 }
 
 static void end_turn(pump *set, pump_body *body, int is_over)
 {
-    if (body->state != IN_TURN)
+    if (!body->has_turn)
         return;
     set->nturns--;
-    body->state = BEYOND;
+    body->has_turn = 0;
     if (is_over) /* clients are slow: let more of them have a turn */
         set->width = set->width < set->cap ? 2 * set->width : set->width;
     else if (set->width > LEAST_WIDTH)
@@ -234,7 +239,6 @@ static void end_body(pump *set, int32_t i, int outcome, int is_watched)
     }
     limit_unsent(body->fd, body->unsent_before);
     body->outcome = outcome;
-    body->state = ENDED;
     set->ended[set->nended++] = i;
 }
 
@@ -245,7 +249,7 @@ static void begin(pump *set, int32_t i, uint64_t at)
     struct epoll_event event = {.events = EPOLLOUT, .data = {.fd = i}};
     int outcome;
 
-    body->state = IN_TURN;
+    body->has_turn = 1;
     set->nturns++;
     limit_unsent(body->fd, 0);
     outcome = send_part(body);

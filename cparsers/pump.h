@@ -31,7 +31,7 @@ typedef struct {
     int32_t error;          /* an errno, or 0; of PUMP_GONE and PUMP_SHORT */
     uint32_t unsent_before; /* its socket's TCP_NOTSENT_LOWAT */
     /* kept by the pump */
-    uint32_t state;
+    uint32_t has_turn;
     uint64_t turn_until; /* monotonic microseconds */
     uint64_t until;
     int32_t next; /* of those that wait, or of those that have begun; -1 */

@@ -248,10 +248,12 @@ static int add_line(engine *self, const plain_request *served, PyObject *addr,
         return 0;
     if (lines_prepare(self->ends.made, ended_at, served->thread_id) < 0)
         return -1;
-    /* Records that were before it stay there. */
+    if (!lines_add(self->ends.made, &end))
+        return 0;
+    /* Records that came before go first; there were no lines beside them. */
     if (self->ends.records != NULL && ends_put(&self->ends) < 0)
         return -1;
-    return lines_add(self->ends.made, &end);
+    return 1;
 }
 
 static int add_record(engine *self, PyObject *record)

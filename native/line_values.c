@@ -175,19 +175,16 @@ static int is_basic(octets credentials)
 }
 
 /* Basic authentication is Python's to decode. */
-static line_shown user_of(const line_names *names, const known *of, int at)
+static line_shown user_of(const known *of, int at)
 {
     if (of->found[at].size > 0)
         return text(of->found[at]);
-    for (int i = 0; i < names->count; i++)
-        if (is_equal(names->octets[i], OCTETS("HTTP_AUTHORIZATION")) &&
-            is_basic(of->found[i]))
-            return (line_shown){UNUSUAL, {NULL, 0}, 0, 0.0};
+    if (is_basic(of->found[LINE_AUTHORIZATION]))
+        return (line_shown){UNUSUAL, {NULL, 0}, 0, 0.0};
     return text((octets){NULL, 0});
 }
 
-line_shown line_value(const line_names *names, const known *of, int kind,
-                      int at)
+line_shown line_value(const known *of, int kind, int at)
 {
     const line_end *end = of->end;
 
@@ -195,7 +192,7 @@ line_shown line_value(const line_names *names, const known *of, int kind,
     case A_FIELD:
         return text(of->found[at]);
     case A_USER:
-        return user_of(names, of, at);
+        return user_of(of, at);
     case A_REQUEST_ID:
         return request_id_of(of->found[at]);
     case A_METHOD:
@@ -236,9 +233,7 @@ line_shown line_value(const line_names *names, const known *of, int kind,
     case A_DURATION:
         return seconds_of(end->arrived_at, end->ended_at);
     case A_QUEUE_WAIT:
-        return end->arrived_at != 0.0
-                   ? seconds_of(end->arrived_at, end->began_at)
-                   : text((octets){NULL, 0});
+        return seconds_of(end->arrived_at, end->began_at);
     case A_THREAD:
         return text(of->thread);
     default:

@@ -66,7 +66,7 @@ enum {
     LINE_OWN_COUNT
 };
 
-enum { LINE_NAMES_MAX = 32 };
+enum { LINE_AUTHORIZATION = 0, LINE_NAMES_MAX = 32 };
 
 /* Variables that are looked for: of A_FIELD, A_REQUEST_ID, A_USER. */
 typedef struct {
@@ -103,7 +103,6 @@ void line_names_clear(line_names *self);
 int line_find(known *of, const line_names *names);
 
 /* `at`: the place of the variable, for those kinds that have one. */
-line_shown line_value(const line_names *names, const known *of, int kind,
-                      int at);
+line_shown line_value(const known *of, int kind, int at);
 
 #endif

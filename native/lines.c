@@ -10,10 +10,6 @@ enum {
     KEPT_MAX = 1 << 16 /* octets that are kept for the next lines */
 };
 
-/* The place of its name, the first that is looked for: a line that may show
- * credentials is not kept. */
-enum { AUTHORIZATION };
-
 /* A text, or a value with what stands before it. */
 typedef struct {
     int kind;
@@ -165,15 +161,18 @@ static int begin_second(lines *self, double ended_at)
     return result;
 }
 
-/* A thread's id is an address, at the same place of its stack. */
-static int place_of(unsigned long thread_id)
+/* The place of a thread, or one that is free; else that of another. */
+static int place_of(const lines *self, unsigned long thread_id)
 {
-    return (int)((thread_id >> 12 ^ thread_id >> 23) % THREADS_KEPT);
+    for (int i = 0; i < THREADS_KEPT; i++)
+        if (self->threads[i].name == NULL || self->threads[i].id == thread_id)
+            return i;
+    return (int)(thread_id >> 12) % THREADS_KEPT;
 }
 
 static int learn_name(lines *self, unsigned long thread_id)
 {
-    int at = place_of(thread_id);
+    int at = place_of(self, thread_id);
     PyObject *name;
 
     if (self->threads[at].name != NULL && self->threads[at].id == thread_id)
@@ -186,15 +185,20 @@ static int learn_name(lines *self, unsigned long thread_id)
         PyErr_BadArgument();
         return -1;
     }
+    at = place_of(self, thread_id); /* other threads may have run */
     self->threads[at].id = thread_id;
     Py_XSETREF(self->threads[at].name, name);
     return 0;
 }
 
+static int is_in_second(const lines *self, double at)
+{
+    return self->second_at <= at && at < self->second_ends;
+}
+
 int lines_prepare(lines *self, double ended_at, unsigned long thread_id)
 {
-    if (!(self->second_at <= ended_at && ended_at < self->second_ends) &&
-        begin_second(self, ended_at) < 0)
+    if (!is_in_second(self, ended_at) && begin_second(self, ended_at) < 0)
         return -1;
     return self->asks_thread ? learn_name(self, thread_id) : 0;
 }
@@ -266,7 +270,7 @@ static int put_piece(lines *self, const piece *asked, const known *of)
     line_shown found;
 
     if (asked->is_column) {
-        found = line_value(&self->names, of, asked->kind, asked->at);
+        found = line_value(of, asked->kind, asked->at);
         if (found.type == NOTHING ||
             (found.type == TEXT && found.text.size == 0) ||
             (asked->kind == A_STATUS && found.number == 0)) /* RPC's */
@@ -287,14 +291,14 @@ static int put_piece(lines *self, const piece *asked, const known *of)
     case A_REQUEST:
         return put_request(self, of);
     default:
-        found = line_value(&self->names, of, asked->kind, asked->at);
+        found = line_value(of, asked->kind, asked->at);
         return put_value(self, &found, 0);
     }
 }
 
 static octets name_of(const lines *self, unsigned long thread_id)
 {
-    int at = place_of(thread_id);
+    int at = place_of(self, thread_id);
     PyObject *name = self->threads[at].name;
 
     if (name == NULL || self->threads[at].id != thread_id)
@@ -311,14 +315,15 @@ static int add_line(lines *self, const line_end *end)
 
     of.end = end;
     of.thread = name_of(self, end->thread_id);
-    if (self->texts == NULL || !line_find(&of, &self->names))
+    if ((self->asks_thread && of.thread.at == NULL) ||
+        !line_find(&of, &self->names))
         return 0;
     for (Py_ssize_t i = 0; i < self->npieces; i++)
         if (!put_piece(self, &self->pieces[i], &of)) {
             self->made.size = begin;
             return 0;
         }
-    if (self->repeats && of.found[AUTHORIZATION].at == NULL)
+    if (self->repeats && of.found[LINE_AUTHORIZATION].at == NULL)
         last_line_keep(
             &self->last, end,
             (octets){self->made.at + begin, self->made.size - begin});
@@ -327,10 +332,13 @@ static int add_line(lines *self, const line_end *end)
 
 int lines_add(lines *self, const line_end *end)
 {
-    int is_added = last_line_is(&self->last, end)
-                       ? shown_put(&self->made, self->last.line)
-                       : add_line(self, end);
+    int is_added;
 
+    if (!is_in_second(self, end->ended_at))
+        return 0; /* another thread has prepared another second since */
+    is_added = last_line_is(&self->last, end)
+                   ? shown_put(&self->made, self->last.line)
+                   : add_line(self, end);
     self->count += is_added;
     return is_added;
 }

@@ -34,8 +34,7 @@ static int make(engine *self, plain_request *served)
     request_id_pool *pool = &self->ids;
     const unsigned char *from;
 
-    if (PyList_GET_SIZE(self->forked) != self->nforks ||
-        (pool->left == 0 && !draw(pool)))
+    if (engine_is_child(self) || (pool->left == 0 && !draw(pool)))
         return 0;
     pool->left -= REQUEST_ID_OCTETS;
     from = pool->octets + pool->left;

@@ -24,7 +24,8 @@ int shown_put(shown *self, octets of)
 {
     if (!reserve(self, of.size))
         return 0;
-    memcpy(self->at + self->size, of.at, of.size);
+    if (of.size > 0) /* else there may be no memory yet */
+        memcpy(self->at + self->size, of.at, of.size);
     self->size += of.size;
     return 1;
 }
