@@ -304,7 +304,8 @@ def _file_response(response: Response, wrapper: FileWrapper) -> FileResponse | N
     head, count = response.build_file_head(size)
     if count < 0:
         return None  # shorter than declared: streaming sends what there is, and aborts
-    if wrapper.filelike is file:
+    close = wrapper.close if "close" in vars(wrapper) else getattr(wrapper.filelike, "close", None)
+    if getattr(close, "__self__", None) is file:  # the system's own: nothing of the app's
         return FileResponse(head, file, offset, count, file.close)
     # Another job closes it, when the client has all of it: what this request has made current is current there, too.
     return FileResponse(head, file, offset, count, functools.partial(contextvars.copy_context().run, wrapper.close))

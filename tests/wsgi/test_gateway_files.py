@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import gzip
 import io
@@ -34,6 +35,22 @@ def test_a_file_is_sent_as_a_file(file):
     assert not file.closed
     reply.close()
     assert file.closed
+
+
+@pytest.mark.parametrize("whose", ["file", "wrapper"])
+def test_a_close_of_the_apps(file, whose):
+    """Django puts its own into the file's place: it is called, and finds what the request had made current."""
+    current, found = contextvars.ContextVar("current", default="none"), []
+    wrapper = FileWrapper(file)
+    (file if whose == "file" else wrapper).close = lambda: found.append(current.get())
+
+    def app(environ, start_response):
+        current.set("the request's")
+        return serving(wrapper)(environ, start_response)
+
+    contextvars.copy_context().run(respond, app).close()
+    assert found == ["the request's"]
+    io.BufferedReader.close(file)
 
 
 @pytest.mark.parametrize(
