@@ -15,11 +15,12 @@ import collections
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from .._cparsers import ffi, lib
 from ..budgets import SENT_FILE_COUNT, Budgets
 from ..exchange import Exchange
+from ..forks import end_if_forked, forked
 from ..wsgi import FileResponse
 from ..wsgi.gateway import SYSTEM_FILES
 from .listeners import UNSENT_BYTES
@@ -71,10 +72,11 @@ class Large:
         self._budgets, self._executor = budgets, executor
 
     def reserve(self) -> bool:
-        """Count it; False: there is no room."""
+        """Count it; False: there is no room now. The event loop's wire then waits for it, or counts that there was none."""
         if isinstance(self.reply, FileResponse):
-            return self._budgets.files.reserve(SENT_FILE_COUNT)
-        return self._budgets.memory.reserve_body(self.reply[1], is_patient=True)
+            files = self._budgets.files
+            return files.has_room(SENT_FILE_COUNT) and files.reserve(SENT_FILE_COUNT)
+        return self._budgets.memory.reserve_body(self.reply[1])
 
     def close(self) -> None:
         """Count it no longer; close the file."""
@@ -105,7 +107,7 @@ class Pump:
         self._budgets, self._executor = budgets, executor
         self._late_seconds = min(LATE_SECONDS, write_seconds / 4)
         self._set: Any = None
-        self._lock = threading.Lock()  # guards the start, and the end
+        self._lock = threading.Lock()  # guards the start, the end, and what is taken between
         self._thread: threading.Thread | None = None
         self._is_closing = False
         self._new: collections.deque[Large] = collections.deque()
@@ -117,66 +119,67 @@ class Pump:
 
     def take(self, wire: PumpedWire, exchange: Exchange, reply: tuple[bytes, bytes] | FileResponse) -> bool:
         """Send a whole response, then call the wire; False: there is no room for it here."""
-        if len(self._new) + len(self._begun) >= self._most_count or not (self._thread or self._start()):
-            return False
         large = Large(wire, exchange, reply, self._budgets, self._executor)
-        if not large.reserve():
-            return False
-        self._new.append(large)
-        lib.pump_wake(self._set)
+        with self._lock:
+            is_full = len(self._new) + len(self._begun) >= self._most_count
+            if is_full or self._is_closing or not (self._thread or self._start()) or not large.reserve():
+                return False
+            self._new.append(large)
+            lib.pump_wake(self._set)
         return True
 
     def _start(self) -> bool:
-        with self._lock:
-            if self._thread is not None or self._is_closing:
-                return not self._is_closing
-            set = ffi.new("pump *")
-            self._memory = ffi.new("pump_body[]", self._most_count), ffi.new("int32_t[]", self._most_count)
-            (set.bodies, set.ended), set.cap = self._memory, self._most_count
-            set.late_us = round(1e6 * self._late_seconds)
-            if lib.pump_open(set):
-                lib.pump_close(set)
-                return False
-            thread = threading.Thread(target=self._run, name="aserve-pump", daemon=True)
-            self._set = set
-            try:
-                thread.start()
-            except RuntimeError:  # the system has no room for one
-                lib.pump_close(set)
-                return False
-            self._thread = thread
-            return True
+        set = ffi.new("pump *")
+        self._memory = ffi.new("pump_body[]", self._most_count), ffi.new("int32_t[]", self._most_count)
+        (set.bodies, set.ended), set.cap = self._memory, self._most_count
+        set.late_us = round(1e6 * self._late_seconds)
+        if lib.pump_open(set):
+            lib.pump_close(set)
+            return False
+        thread = threading.Thread(target=self._run, name="aserve-pump", daemon=True)
+        self._set = set
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no room for one
+            lib.pump_close(set)
+            return False
+        self._thread = thread
+        return True
 
     # --- called in its own thread ---
 
     def _run(self) -> None:
-        set = self._set
+        set, forked_count = self._set, len(forked)
         while not self._is_closing or self._begun or self._new:
             while self._new and self._free:
-                self._add(self._new.popleft())
+                self._guard(self._add, self._new.popleft())
             for at in range(lib.pump_run(set)):
                 number = set.ended[at]
-                large = self._begun.pop(number)
-                try:
-                    self._end(large, set.bodies[number])
-                except Exception:  # a bug in aserve: this response is lost, others are not
-                    logger.exception("internal error; please report this as a bug in aserve")
+                self._guard(self._end, self._begun.pop(number), set.bodies[number])
                 self._free.append(number)
-        lib.pump_close(set)
+            end_if_forked(forked_count)  # a finalizer of the app's has forked here: the bodies are the parent's
+        with self._lock:
+            lib.pump_close(set)
+
+    def _guard(self, step: Callable[..., None], large: Large, *arguments: Any) -> None:
+        try:
+            step(large, *arguments)
+        except Exception:  # a bug in aserve: this response is lost, others are not
+            logger.exception("internal error; please report this as a bug in aserve")
 
     def _add(self, large: Large) -> None:
-        number = self._free.pop()
-        self._begun[number] = large
         reply = large.reply
         head = ffi.from_buffer(reply[0])
         if isinstance(reply, FileResponse):
             body, offset, count = ffi.NULL, reply.offset, reply.size
             try:
                 file_fd = reply.file.fileno()
-            except ValueError:  # the app has closed it
+            except (OSError, ValueError):  # the app has closed it, or detached it
                 file_fd = -1
         else:
             body, offset, count, file_fd = ffi.from_buffer(reply[1]), 0, len(reply[1]), -1
+        number = self._free.pop()
+        self._begun[number] = large
         large.pins = head, body
         lib.pump_add(self._set, number, large.wire.fd, head, len(head), body, file_fd, offset, count, UNSENT_BYTES)
 
@@ -209,8 +212,9 @@ class Pump:
         with self._lock:
             self._is_closing = True
             thread, self._thread = self._thread, None
+            if thread is not None:
+                lib.pump_wake(self._set)
         if thread is not None:
-            lib.pump_wake(self._set)
             thread.join(1.0)  # longer: a disk that hangs
 
     # --- called in a child that the app has forked ---

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import socket
 import threading
@@ -180,11 +181,20 @@ def test_a_client_that_does_not_read(pair, file, new, wait_until):
     assert file.closed and budgets.files.count == 0
 
 
+def never_patient(reserve, body, is_patient=False):
+    """Reserve without waiting."""
+    assert not is_patient
+    return reserve(body)
+
+
 def test_no_room_in_the_budgets(new, file):
-    """The event loop has other means."""
-    pump, _, _ = new(response_memory_bytes=LARGE, spool_files=1)
-    assert not pump.take(FakeWire(-1), None, (HEAD, bytes(LARGE + 1)))
+    """The event loop has other means, and is the one that waits for room, and counts that there was none."""
+    pump, _, budgets = new(response_memory_bytes=LARGE, spool_files=1)
+    assert budgets.memory.reserve_body(bytes(LARGE))
+    budgets.memory.reserve_body = functools.partial(never_patient, budgets.memory.reserve_body)
+    assert not pump.take(FakeWire(-1), None, (HEAD, bytes(LARGE)))
     assert not pump.take(FakeWire(-1), None, FileResponse(HEAD, file, 0, LARGE, file.close))
+    assert budgets.refused_count == 0
 
 
 def test_no_room_in_the_table(pair, new):
@@ -226,6 +236,20 @@ def test_a_bug_in_the_end_of_one(pair, new, wait_until, caplog):
     assert receive(pair[0], 10) == b"headsecond"
     wire.wait(wait_until)
     assert [record.getMessage()[:14] for record in caplog.records] == ["internal error"]
+
+
+@pytest.mark.provokes("which the app forked, ends")
+def test_a_fork_in_its_thread(pair, new):
+    """A finalizer of the app's may run here, and fork: the child ends, and the parent goes on."""
+    pump, _, _ = new()
+    wire, children = FakeWire(pair[1].fileno()), []
+    wire.end_large = lambda exchange: children.append(os.fork())
+    pump.take(wire, None, (HEAD, b"first"))
+    assert receive(pair[0], 9) == b"headfirst"
+    pump.take(FakeWire(pair[1].fileno()), None, (HEAD, b"second"))
+    assert receive(pair[0], 10) == b"headsecond"
+    _, status = os.waitpid(children[0], 0)
+    assert os.WEXITSTATUS(status) == 1
 
 
 def test_the_end(pair, new):
