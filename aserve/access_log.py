@@ -56,7 +56,7 @@ class AccessLog:
         except (OSError, ValueError) as exc:
             raise BindError(f"cannot write the access log {name!r}: {_why(exc)}; see --access-log") from None
         self._format = LineFormat(line_format, worker)
-        # In which native/lines.c makes lines; None: none.
+        # The format as native/lines.c takes it; None: Python makes all lines.
         self.program = None if skip else new_program(line_format, lambda: self._epoch, worker)
         self.wants_times = self._format.wants_times  # see Service.times_requests
         self.wants_ids = self._format.wants_id

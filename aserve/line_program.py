@@ -12,11 +12,11 @@ import socket
 from collections.abc import Iterator
 from typing import Callable, Optional, Union
 
-from .log_format import escape_of, show_json, show_text
+from .log_format import escape_of, is_json, show_json, show_text
 from .log_values import END_GETTERS, JSON_END, JSON_FIELDS, JSON_REQUEST, Process, Record, Times, Value, name_of
 from .settings.log_line import JSON, NAMED, Atom, parse_line_format
 
-# In the order of native/lines.c.
+# In the order of native/line_values.h.
 KINDS = [
     "text", "second", "millis", "field", "request_id", "user", "request", "method", "uri", "path", "path_info", "query_or_none", "query",
     "proto", "version", "addr", "client", "status", "size", "size_or_dash", "end", "secs", "msecs", "micros", "duration", "queue_wait",
@@ -77,7 +77,7 @@ def new_program(text: str, epoch: Callable[[], float], worker: int | None = None
         begins = int(at) - since
         return begins, begins + 1.0, tuple(_of_second(name, at, show).encode() for name in seconds)
 
-    return tuple(_joined(parts)), text.lstrip().startswith("{") or text == JSON, on_second, _name_of_thread
+    return tuple(_joined(parts)), is_json(text), on_second, _name_of_thread
 
 
 def _joined(parts: list[_Part]) -> Iterator[Piece]:
@@ -144,7 +144,7 @@ def _json_parts(process: Process, seconds: list[str]) -> Iterator[_Part]:
     yield _second(_ISO, seconds)
     yield "."
     yield "millis", 0, None
-    yield f'Z", {show_json("host.name", socket.gethostname())[2:]}'
+    yield f'Z"{show_json("host.name", socket.gethostname())}'
     for name in (*JSON_REQUEST, *JSON_END, *JSON_FIELDS):
         kind, prefix = _JSON_KINDS.get(name), f', "{name}": '
         if kind is None:

@@ -185,7 +185,12 @@ def _text_pieces(parts: Iterable[str | Atom], show: Show) -> Iterator[Piece]:
 
 def escape_of(text: str) -> Callable[[str], str]:
     """Return what escapes the values of a format."""
-    return _escape_json if text.lstrip().startswith("{") else escape
+    return _escape_json if is_json(text) else escape
+
+
+def is_json(text: str) -> bool:
+    """Whether a format makes lines of JSON."""
+    return text == JSON or text.lstrip().startswith("{")
 
 
 def show_text(escape: Callable[[str], str], value: Value) -> str:
@@ -200,15 +205,11 @@ def show_text(escape: Callable[[str], str], value: Value) -> str:
 def _json_pieces() -> Iterator[Piece]:
     yield '{"timestamp": "'
     yield Column(OF_END, lambda process, record: process.iso_time(record.at), str)
-    yield f'", "host.name": {_encode_json(socket.gethostname())}'
+    yield f'"{show_json("host.name", socket.gethostname())}'
     for kind, found in ((OF_REQUEST, JSON_REQUEST), (OF_END, JSON_END), (OF_FIELDS, JSON_FIELDS)):
         for name, get in found.items():
-            yield _json_column(kind, name, get)
+            yield Column(kind, get, functools.partial(show_json, name))
     yield "}\n"
-
-
-def _json_column(kind: str, name: str, get: Callable[..., Value]) -> Column:
-    return Column(kind, get, functools.partial(show_json, name))
 
 
 def show_json(name: str, value: Value) -> str:

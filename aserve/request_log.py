@@ -190,11 +190,17 @@ class Ends:
                 telling.release()
 
     def _tell(self, ended: list[Any]) -> None:
-        for kind, some in itertools.groupby(ended, type) if self._native is not None else [(tuple, ended)]:
+        if self._native is None:
+            self._tell_readers(ended)
+            return
+        for kind, some in itertools.groupby(ended, type):
             if kind is tuple:
-                told = list(some)
-                for write in self._writes if told else ():
-                    write(told)
-            else:
-                for batch in some:
-                    self._access_log.write_lines(batch) if kind is bytes else self._access_log.write(batch)
+                self._tell_readers(list(some))
+                continue
+            write = self._access_log.write_lines if kind is bytes else self._access_log.write
+            for batch in some:
+                write(batch)
+
+    def _tell_readers(self, ended: list[Ended]) -> None:
+        for write in self._writes if ended else ():
+            write(ended)

@@ -124,7 +124,7 @@ static int next_change(PyObject *changes, Py_ssize_t *at, octets *name,
     return 0;
 }
 
-/* Vars with what gateways change before the app's: a name that was made, then
+/* Vars with what is changed before the app has them: a name that was made, then
  * a proxy's words; Host keeps its place. */
 static PyObject *changed_vars(octets vars, const plain_request *served)
 {

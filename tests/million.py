@@ -104,10 +104,8 @@ class Million:
         self.counts = dict.fromkeys(["kept", *CLOSING, "broken off"], 0)
         self._lock = threading.Lock()  # around the count of those that break off
         self.faults: list[str] = []
-        self.in_c = {
-            "whole": 0,
-            "begun": 0,
-        }  # requests that C has served to the end; those that it has left to Python in the middle
+        # Requests that C has served to the end; those that it has left to Python in the middle.
+        self.in_c = {"whole": 0, "begun": 0}
         self.rounds: list[dict[str, Any]] = []
         subprocess.run(["cc", "-O2", "-o", folder / "close_load", soak.BENCHMARKS / "close_load.c"], check=True)
         for name, parts in CLOSING.items():

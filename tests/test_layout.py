@@ -95,7 +95,7 @@ WITHIN = {
         "in_flight limit listen_queue",
         "lane_memory",
         "service",
-        "plain",  # the chain of gateways, for C
+        "plain",  # what stands before the app, for C
         "connection streams pump",  # know no wire
         "writing",  # the event loop's half of a wire
         "large_bodies",

@@ -10,13 +10,12 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Callable, cast
 
-from ..budgets import SENT_FILE_COUNT
 from ..errors import ClientDisconnected, ResponseTruncated
 from ..exchange import ANSWERED, CLIENT_GONE, Exchange
 from ..wsgi import FileResponse
 from .listeners import UNSENT_BYTES, limit_unsent
 from .sender import GONE, PIECE_BYTES, MemorySender, Outcome, Sender, pieces_of
-from .sendfile import FileSender, call_close, read_piece
+from .sendfile import FileSender, close_file, read_piece
 from .states import State
 from .writing import WritingHalf
 
@@ -132,9 +131,5 @@ class LargeBodies(WritingHalf):
             self._service.loop.call_soon(self._feed_file, exchange, reply, sent + len(octets))
 
     def _end_file(self, exchange: Exchange, reply: FileResponse, outcome: Outcome) -> None:
-        self._executor.submit(self._close_file, reply)
+        self._executor.submit(functools.partial(close_file, files=self._service.budgets.files), reply.close)
         self._end_body(exchange, outcome)
-
-    def _close_file(self, reply: FileResponse) -> None:
-        call_close(reply.close)
-        self._service.budgets.files.release(SENT_FILE_COUNT)

@@ -47,9 +47,8 @@ logger = logging.getLogger("aserve")
 
 WHOLE: int = lib.LANE_WHOLE
 MAX_TAIL_BYTES = 1024  # of what ends a head: native/request.h; only --server-name makes it longer
-_POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, f"lane_{name}"))) for name in ("poll", "reply", "wake")}
-
-_PARSE_ARRAY = int(ffi.cast("uintptr_t", ffi.addressof(lib, "uwsgi_parse_array")))
+_FUNCTIONS = {"poll": "lane_poll", "reply": "lane_reply", "wake": "lane_wake", "parse_array": "uwsgi_parse_array"}
+_POINTERS = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, function))) for name, function in _FUNCTIONS.items()}
 
 _natives: list[weakref.ref[Native]] = []  # those of this process
 
@@ -116,7 +115,6 @@ class Native:
             runs=self._deadlines and self._deadlines.runs,
             forked=forked,
             new_input=io.BytesIO,
-            parse_array=_PARSE_ARRAY,
             respond=respond_framed,
             tail=self.common_fields.octets,
             **executor.parts,

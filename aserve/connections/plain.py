@@ -47,7 +47,9 @@ def _stand_in(service: Service) -> Plain | None:
     app: WSGIApp | None = service.gateway.app
     if service.deadlines is not None:
         app = service.deadlines.untimed(service.gateway.app)
-    return Plain(service, app, naming, before.get(TrustedProxies)) if app is not None else None
+    # With --reload a mark in the environ tells what a proxy describes: Python makes it (`marking` of proxies/forwarded.py).
+    trusting = None if service.config.reload else before.get(TrustedProxies)
+    return Plain(service, app, naming, trusting) if app is not None else None
 
 
 class Plain:
@@ -70,13 +72,12 @@ class Plain:
         self.app = app  # what C calls: nothing in front of it needs an exchange
         self._naming, self._trusting = naming, trusting
         self._base = service.base_environ
-        marks = service.config.reload  # what a proxy describes: Python does that, see `marking` of proxies/forwarded.py
-        self.is_trusting = trusting is not None and not marks
+        self.is_trusting = trusting is not None
         # How the field begins that tells a request's name; empty: no field does; None: none is named.
         self.id_field = naming.beginning.encode("ascii") if naming is not None else None
         strip, underscores = service.limits.strip_forwarded, service.limits.underscores
         self.removal_line = strip.line if type(strip) is StripForwarded else None
-        if trusting is not None and not marks:
+        if trusting is not None:
             self.removal_line = trusting.line
         self.drop_line = underscores.line if type(underscores) is Underscores else None
 

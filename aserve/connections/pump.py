@@ -12,6 +12,7 @@ it for long: pump.c gives one back that is late, so no time-out is looked at her
 from __future__ import annotations
 
 import collections
+import functools
 import logging
 import os
 import threading
@@ -24,7 +25,7 @@ from ..forks import end_if_forked, forked
 from ..wsgi import FileResponse
 from ..wsgi.gateway import SYSTEM_FILES
 from .listeners import UNSENT_BYTES
-from .sendfile import call_close
+from .sendfile import close_file
 
 if TYPE_CHECKING:
     from ..workers.executor import Executor
@@ -85,16 +86,12 @@ class Large:
             return
         close = self.reply.close
         if type(getattr(close, "__self__", None)) in SYSTEM_FILES:
-            self._close_file(close)
+            close_file(close, self._budgets.files)
         else:  # the app's own code, for a worker
             self._executor.post(self._submit_close, close, None)
 
     def _submit_close(self, close: Any, _: None) -> None:
-        self._executor.submit(self._close_file, close)
-
-    def _close_file(self, close: Any) -> None:
-        call_close(close)
-        self._budgets.files.release(SENT_FILE_COUNT)
+        self._executor.submit(functools.partial(close_file, files=self._budgets.files), close)
 
 
 class Pump:

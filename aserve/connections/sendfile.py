@@ -1,7 +1,7 @@
 """A file to a socket, without the octets passing through Python.
 
 Owns:     FileSender: os.sendfile() each time the socket has room; read_pieces
-          and read_piece, for who cannot do so.
+          and read_piece, for who cannot do so; what is given back afterwards.
 Thread:   FileSender: event loop only; the others: a worker (with --threads 0:
           the event loop).
 Spec:     PEP 3333 "Optional Platform-Specific File Handling".
@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO, Callable
 
+from ..budgets import SENT_FILE_COUNT, Budget
 from ..errors import ResponseTruncated
 from .sender import Outcome, Sender
 
@@ -83,6 +84,12 @@ def read_piece(file: BinaryIO, offset: int, size: int, most_bytes: int) -> bytes
     if not octets:
         raise ResponseTruncated(f"the file ended {size} octets early")
     return octets
+
+
+def close_file(close: Callable[[], None], files: Budget) -> None:
+    """Close a file that was sent, and count it no longer."""
+    call_close(close)
+    files.release(SENT_FILE_COUNT)
 
 
 def call_close(close: Callable[[], None]) -> None:

@@ -5,7 +5,7 @@ Thread:   a worker (with --threads 0: the event loop).
 Spec:     RFC 9110 sections 13 to 15; PEP 3333 "Optional Platform-Specific File Handling".
 Not here: finding the file (opening.py, static.py), sending it (wsgi/gateway.py, connections/sending.py).
 
-It is a WSGI app's work, and done like one's: a large file is returned in wsgi.file_wrapper, and the event loop sends it
+It is a WSGI app's work, and done like one's: a large file is returned in wsgi.file_wrapper, and the server sends it
 while the worker is free. A small one is read here, since as octets it can be answered on the fast path.
 """
 

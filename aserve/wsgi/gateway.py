@@ -10,7 +10,7 @@ Not here: checks and framing of the response (response.py), threads
 `Gateway.respond` returns one of
     bytes                the whole response
     (bytes, bytes)       the whole response, head and a large body
-    FileResponse         a head, then octets of a file, which the loop sends
+    FileResponse         a head, then octets of a file, which the server sends without a worker
     Iterator[bytes]      a response in pieces, to be sent as they come; whoever
                          does not exhaust it must close it
 Before it calls the app it asks each `Before` of its listener, in their order: request_id.py is one. The first that returns a reply
@@ -108,13 +108,13 @@ def _system_file(filelike: Any) -> BinaryIO | None:
 
 
 class FileResponse(NamedTuple):
-    """A response whose body the event loop sends from a file, without a worker."""
+    """A response whose body the server sends from a file, without a worker."""
 
     head: bytes
     file: BinaryIO
     offset: int
     size: int  # octets to send
-    close: Callable[[], None]  # the iterable's close(), called in a worker afterwards
+    close: Callable[[], None]  # the iterable's, called afterwards; the app's own in a worker
 
 
 Reply = Union[bytes, tuple[bytes, bytes], FileResponse, Iterator[bytes]]

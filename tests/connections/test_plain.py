@@ -1,4 +1,4 @@
-"""Which listeners C can serve, and what it learns of their gateways."""
+"""Which listeners C can serve, and what it learns of what stands before their apps."""
 
 from __future__ import annotations
 

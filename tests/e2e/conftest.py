@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from harness import apps
 
@@ -10,3 +12,18 @@ from harness import apps
 def serve_tls(start_server, tls_settings):
     """Start servers with TLS: serve_tls(app, **settings) -> RunningServer."""
     return lambda app=apps.hello, **settings: start_server(app, **{**tls_settings, **settings})
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """Return the list of octets that each read of a file to be sent has had."""
+    counts = []
+    real = os.pread
+
+    def counting(*arguments):
+        octets = real(*arguments)
+        counts.append(len(octets))
+        return octets
+
+    monkeypatch.setattr(os, "pread", counting)
+    return counts

@@ -29,21 +29,6 @@ def path(tmp_path):
     return path
 
 
-@pytest.fixture
-def reads(monkeypatch):
-    """Return the list of octets that each read of a file to be sent has had."""
-    counts = []
-    real = os.pread
-
-    def counting(*arguments):
-        octets = real(*arguments)
-        counts.append(len(octets))
-        return octets
-
-    monkeypatch.setattr(os, "pread", counting)
-    return counts
-
-
 @rule(
     'PEP 3333 "Optional Platform-Specific File Handling"',
     "the server may send what file_wrapper holds by itself",

@@ -40,11 +40,8 @@ def start(start_server, site):
     "a GET transfers the selected representation",
     "files of --static, from empty to large, with their length",
 )
-def test_files(start, raw_client, monkeypatch):
+def test_files(start, raw_client, reads):
     """Small files are octets of a response like any other; large ones the kernel sends. The connection stays."""
-    read = []
-    real = os.pread
-    monkeypatch.setattr(os, "pread", lambda *arguments: read.append(real(*arguments)) or read[-1])
     server = start()
     is_plain = server.url.startswith("http:")
     client = raw_client(server)
@@ -56,7 +53,7 @@ def test_files(start, raw_client, monkeypatch):
     assert client.fetch("/s/nothing").json()["PATH_INFO"] == "/s/nothing"
     assert client.is_quiet()
     server.stop()
-    assert (sum(map(len, read)) < len(LARGE)) == is_plain
+    assert (sum(reads) < len(LARGE)) == is_plain
 
 
 @rule(
